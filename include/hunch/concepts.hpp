@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <hunch/config.hpp>
+#include <hunch/rows.hpp>
+#include <hunch/types.hpp>
+
+/// \file
+/// The contracts of the models. A target model is anything with three functions; a draft model
+/// has four. The library owns no weight format, no attention and no cache.
+
+namespace hunch {
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_row_view = false;
+template <class T>
+inline constexpr bool is_row_view<row_view<T>> = !std::is_const_v<T>;
+
+}  // namespace detail
+
+/// The result of a target's forward pass.
+///
+/// 1. `e.logits(i)` is a mutable `row_view<T>` of V logits for row i of the pass, for every row
+///    that was wanted and whose status is `ok`; it stays valid until the next `evaluate`. The
+///    library edits these rows in place (masks, penalties), at most once.
+/// 2. `e.status(i)` is `status::ok`, or `status::cache_full` where the model had no room for row
+///    i; then the later rows of that sequence in the pass have none either.
+///
+/// Not required: ownership, contiguity between rows, or logits of rows that were not wanted.
+template <class E>
+concept Evaluation = requires(E& e, std::int32_t i) {
+  { e.status(i) } -> std::same_as<status>;
+  e.logits(i);
+  requires detail::is_row_view<decltype(e.logits(i))>;
+};
+
+/// The type of an evaluation's logits.
+template <Evaluation E>
+using logit_type = std::remove_reference_t<decltype(std::declval<E&>().logits(0)[0])>;
+
+/// The model whose law is to be kept.
+///
+/// 1. `m.vocab_size()` is the number of logits in a row.
+/// 2. `m.evaluate(rows)` runs one forward pass over the rows (see `rows`) and returns an
+///    `Evaluation`. It changes nothing but staged rows; it may throw.
+/// 3. `m.commit(kept)` appends the kept staged rows to the caches and drops the caches of released
+///    sequences. It does not throw and does not allocate. A slot that was never used, or was
+///    released, has an empty cache.
+///
+/// Not required: a batch dimension (rows are ragged), a rollback call, copyability, any type for
+/// weights or caches. Reading a prompt is `evaluate` in pieces without wanted rows.
+template <class M>
+concept TargetModel = requires(M& m, const rows& r, const kept_rows& kept) {
+  { m.vocab_size() } -> std::convertible_to<std::int32_t>;
+  { m.evaluate(r) } -> Evaluation;
+  { m.commit(kept) } noexcept;
+};
+
+/// The type of a target model's logits.
+template <TargetModel M>
+using model_logit = logit_type<decltype(std::declval<M&>().evaluate(std::declval<const rows&>()))>;
+
+/// A model that proposes tokens.
+///
+/// 1. `m.vocab_size()` is the number of tokens that it can read; it equals the target's.
+/// 2. `m.forward(rows)` runs the layers and returns the hidden states of the wanted rows, with
+///    `h.status(i)` as in `Evaluation`. It changes nothing but staged rows; it may throw.
+/// 3. `m.head(hidden, head_rows)` writes the logits of the listed hidden rows over the given row
+///    ranges of its head: position i of a shortlist to element i of the row.
+/// 4. `m.head_fingerprint()` is the fingerprint of the `vocab_layout` in whose order the head is
+///    stored (`vocab_layout::identity(V).fingerprint()` for a head that nobody permuted). The
+///    decoder compares it with the selector's layout.
+/// 5. `m.commit(kept)` as for `TargetModel`.
+///
+/// Not required: the target's hidden size, tokenizer code, or cache layout.
+template <class M, class Real = float>
+concept DraftModel = requires(M& m, const rows& r, const kept_rows& kept, const head_rows<Real>& h,
+                              std::int32_t i) {
+  { m.vocab_size() } -> std::convertible_to<std::int32_t>;
+  { m.head_fingerprint() } -> std::same_as<std::uint64_t>;
+  { m.forward(r).status(i) } -> std::same_as<status>;
+  m.head(m.forward(r), h);
+  { m.commit(kept) } noexcept;
+};
+
+}  // namespace hunch

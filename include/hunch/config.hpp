@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// \file
+/// Minimum versions, and the two macros that shared host/device code needs. Every other header
+/// of the library includes this one first, directly or not.
+
+#if !defined(__cplusplus) || __cplusplus < 202002L
+#error "hunch needs C++20: compile with -std=c++20 (or /std:c++20 /Zc:__cplusplus)"
+#endif
+
+#if defined(__CUDACC__) && defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ < 12
+#error "hunch needs CUDA 12 or newer when it is compiled by nvcc"
+#endif
+
+#define HUNCH_VERSION_MAJOR 0
+#define HUNCH_VERSION_MINOR 1
+#define HUNCH_VERSION_PATCH 0
+
+#if defined(__CUDACC__)
+#define HUNCH_HOST_DEVICE __host__ __device__
+#else
+#define HUNCH_HOST_DEVICE
+#endif
+
+/// Kernel bodies call the operations of a `Team` through lambdas; these must be inlined for the
+/// host loops to vectorise.
+#if defined(__GNUC__) || defined(__clang__)
+#define HUNCH_INLINE inline __attribute__((always_inline))
+#define HUNCH_RESTRICT __restrict__
+#else
+#define HUNCH_INLINE inline
+#define HUNCH_RESTRICT
+#endif

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+
+#include <hunch/draft_tree.hpp>
+#include <hunch/executor/host.hpp>
+#include <hunch/rows.hpp>
+#include <hunch/types.hpp>
+#include <hunch/vocab_layout.hpp>
+
+namespace hunch {
+
+/// What a decoder tells its drafter once, at construction.
+struct drafter_setup {
+  std::int32_t max_batch = 1;
+  std::int32_t chunk = 256;              ///< prompt tokens that one step reads per sequence
+  std::int32_t vocab_size = 0;           ///< of the target
+  const vocab_layout* layout = nullptr;  ///< of the selector
+};
+
+/// What became of one sequence in a step. Its rows in the target's evaluation begin at
+/// `first_row`: `prefix` rows of prompt tokens, then one row per evaluated node of its tree.
+struct draft_outcome {
+  std::int32_t slot = 0;
+  std::int32_t first_row = 0;
+  std::int32_t prefix = 0;
+  const std::int32_t* path = nullptr;  ///< [kept] accepted nodes that enter the cache, in order
+  std::int32_t kept = 0;
+  bool failed = false;    ///< an error: nothing was emitted, nothing is kept
+  bool finished = false;  ///< the slot is released
+};
+
+/// What became of a step: `size` sequences in the order of the draft contexts.
+struct draft_outcomes {
+  std::int32_t size = 0;
+  const draft_outcome* of = nullptr;
+};
+
+/// Proposes a draft tree for every sequence of a step.
+///
+/// 1. `D::max_nodes` is the capacity of a tree with its root; `D::children`, how siblings come
+///    about; `D::is_chain`, whether trees have width one; `D::uses_selector`, whether it has a
+///    head over a shortlist; `D::needs_hidden`, whether it reads the target's hidden states.
+/// 2. `D::state<Real, Executor>`, constructed from (executor, setup), is its memory. The decoder
+///    owns it; a drafter itself is only its parameters and its model.
+/// 3. `d.check(setup)` throws `std::invalid_argument` naming the two things that do not fit.
+/// 4. `d.propose(state, size, contexts, drafts, selector, sampler, random, executor)` grows the
+///    trees `drafts.tree(k)`, which the caller has planted. Nothing is final; it may throw.
+/// 5. `d.observe(state, outcomes, evaluation)` makes it final: what was kept of each sequence.
+///    Only here does a drafter advance. It does not throw and does not allocate.
+/// 6. `d.release(state, slot)` forgets a sequence between two steps; noexcept.
+///
+/// Not required: a model, a law (ranked drafters have none), a draft for every sequence.
+template <class D>
+concept Drafter = requires(std::remove_reference_t<D>& d, const drafter_setup& setup,
+                           typename std::remove_reference_t<D>::template state<float, executor::host>& s) {
+  { std::integral_constant<std::int32_t, std::remove_reference_t<D>::max_nodes>{} };
+  { std::integral_constant<child_law, std::remove_reference_t<D>::children>{} };
+  { std::bool_constant<std::remove_reference_t<D>::is_chain>{} };
+  { std::bool_constant<std::remove_reference_t<D>::uses_selector>{} };
+  { std::bool_constant<std::remove_reference_t<D>::needs_hidden>{} };
+  d.check(setup);
+  { d.release(s, 0) } noexcept;
+};
+
+}  // namespace hunch

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <iterator>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hunch/sampler/sampler.hpp>
+#include <hunch/types.hpp>
+
+namespace hunch {
+
+/// Names a request of a decoder; never 0, never used twice.
+using request_id = std::uint64_t;
+
+/// What one request asks for. A value for which the decoder's sampler has no stage is refused.
+struct generation_options {
+  std::int32_t max_new_tokens = 128;
+  float temperature = 1.0f;
+  std::int32_t top_k = 0;
+  float top_p = 1.0f;
+  std::uint64_t seed = 0;
+  std::vector<token> stop_tokens = {};     ///< the text ends with the first of these, included
+  std::vector<std::string> stop_strings = {};   ///< the text ends with the token that completes one
+
+  sampling_parameters sampling() const { return {temperature, top_k, top_p}; }
+};
+
+/// What one request emitted in one step.
+struct emission {
+  request_id id = 0;
+  std::span<const token> tokens;
+  std::span<const origin> origins;  ///< of each token
+  finish_reason finish = finish_reason::none;
+  hunch::status status = hunch::status::ok;  ///< why, if `finish` is `error`
+  /// After `stop_string`: bytes to cut from the end of the text to drop the stop string.
+  std::size_t excess_bytes = 0;
+};
+
+/// The tokens of one request as an input range that runs the decoder as far as it is read. Its
+/// destructor cancels what was not read to the end. Move-only; the decoder must outlive it.
+template <class Decoder>
+class generation {
+ public:
+  generation(Decoder& decoder, request_id id) : decoder_(&decoder), id_(id) {}
+  generation(generation&& other) noexcept
+      : decoder_(std::exchange(other.decoder_, nullptr)),
+        id_(other.id_),
+        pending_(std::move(other.pending_)),
+        finish_(other.finish_),
+        status_(other.status_) {}
+  generation& operator=(generation&&) = delete;
+  ~generation() {
+    if (decoder_ != nullptr && finish_ == finish_reason::none) { decoder_->cancel(id_); }
+  }
+
+  class iterator {
+   public:
+    using iterator_concept = std::input_iterator_tag;
+    using value_type = token;
+    using difference_type = std::ptrdiff_t;
+
+    explicit iterator(generation* of) : of_(of) {}
+    token operator*() const { return of_->pending_.front(); }
+    iterator& operator++() {
+      of_->pending_.pop_front();
+      of_->fill();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const iterator& i, std::default_sentinel_t) {
+      return i.of_->done();
+    }
+
+   private:
+    generation* of_;
+  };
+
+  /// Runs steps until there is a token, or the request has ended.
+  iterator begin() {
+    fill();
+    return iterator(this);
+  }
+  static std::default_sentinel_t end() { return {}; }
+
+  /// Whether every token has been read.
+  bool done() const { return pending_.empty(); }
+  /// Why the request ended; `none` while it has not.
+  finish_reason finish() const { return finish_; }
+  hunch::status status() const { return status_; }
+
+ private:
+  void fill() {
+    while (pending_.empty() && finish_ == finish_reason::none) {
+      for (const emission& e : decoder_->step()) {
+        if (e.id != id_) { continue; }
+        pending_.insert(pending_.end(), e.tokens.begin(), e.tokens.end());
+        finish_ = e.finish;
+        status_ = e.status;
+      }
+    }
+  }
+
+  Decoder* decoder_;
+  request_id id_;
+  std::deque<token> pending_;
+  finish_reason finish_ = finish_reason::none;
+  hunch::status status_ = hunch::status::ok;
+};
+
+}  // namespace hunch

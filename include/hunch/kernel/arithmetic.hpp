@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include <hunch/config.hpp>
+
+/// \file
+/// Arithmetic whose rounding is part of the contract: the same bits on every team, whatever a
+/// compiler may contract. A product that feeds a sum is therefore never written `a * b + c`.
+
+namespace hunch::kernel {
+
+/// std::bit_cast, which device code may not call.
+template <class To, class From>
+HUNCH_HOST_DEVICE HUNCH_INLINE constexpr To bit_cast(const From& from) {
+  static_assert(sizeof(To) == sizeof(From));
+  return __builtin_bit_cast(To, from);
+}
+
+/// a * b, rounded once; a compiler may not merge it into a neighbouring addition.
+template <class Real>
+HUNCH_HOST_DEVICE HUNCH_INLINE Real product(Real a, Real b) {
+  return std::fma(a, b, Real(-0.0));
+}
+
+/// 2^x for x <= 0, and exactly 0 below 2^-126: relative error below 2e-7.
+///
+/// Adding 1.5 * 2^23 leaves the nearest integer in the low bits of the sum, which shifted by 23
+/// is its exponent. No conversion and no branch, so that host loops vectorise; the argument is
+/// given as a product d * s so that its rounding does not depend on contraction either.
+HUNCH_HOST_DEVICE HUNCH_INLINE float exp2_product(float d, float s) {
+  constexpr float magic = 12582912.0f;
+  const float shifted = std::fma(d, s, magic);
+  const float whole = shifted - magic;
+  const float x = std::fma(d, s, -whole);  // in [-0.5, 0.5]
+  float y = 1.5353362e-4f;
+  y = std::fma(y, x, 1.3398874e-3f);
+  y = std::fma(y, x, 9.6184370e-3f);
+  y = std::fma(y, x, 5.5503324e-2f);
+  y = std::fma(y, x, 2.4022648e-1f);
+  y = std::fma(y, x, 6.9314720e-1f);
+  y = std::fma(y, x, 1.0f);
+  const std::uint32_t bits = bit_cast<std::uint32_t>(y) +
+                             (bit_cast<std::uint32_t>(shifted) << 23);
+  return whole >= -126.0f ? bit_cast<float>(bits) : 0.0f;
+}
+
+/// 2^(d * s) in double, for tests that compare laws to 1e-12.
+HUNCH_HOST_DEVICE HUNCH_INLINE double exp2_product(double d, double s) {
+  return std::exp2(product(d, s));
+}
+
+/// Integer keys in the order of the floating-point numbers: -inf lowest, +inf above every finite
+/// value, every NaN above +inf. Integer maxima vectorise where those of floats do not.
+template <class Real>
+struct order;
+
+template <>
+struct order<float> {
+  using key = std::int32_t;
+  static constexpr key plus_infinity = 0x7f800000;
+  static constexpr key minus_infinity = static_cast<key>(0x807fffffu);
+  static constexpr key highest = std::numeric_limits<key>::max();
+
+  HUNCH_HOST_DEVICE static HUNCH_INLINE key of(float x) {
+    const auto b = bit_cast<std::int32_t>(x + 0.0f);  // -0 and +0 are equal
+    const std::int32_t k = b ^ ((b >> 31) & 0x7fffffff);
+    return (b & 0x7fffffff) > plus_infinity ? highest : k;
+  }
+  HUNCH_HOST_DEVICE static HUNCH_INLINE float value(key k) {
+    return bit_cast<float>(k ^ ((k >> 31) & 0x7fffffff));
+  }
+};
+
+template <>
+struct order<double> {
+  using key = std::int64_t;
+  static constexpr key plus_infinity = 0x7ff0000000000000;
+  static constexpr key minus_infinity = static_cast<key>(0x800fffffffffffffull);
+  static constexpr key highest = std::numeric_limits<key>::max();
+
+  HUNCH_HOST_DEVICE static HUNCH_INLINE key of(double x) {
+    const auto b = bit_cast<std::int64_t>(x + 0.0);
+    const std::int64_t k = b ^ ((b >> 63) & 0x7fffffffffffffff);
+    return (b & 0x7fffffffffffffff) > plus_infinity ? highest : k;
+  }
+  HUNCH_HOST_DEVICE static HUNCH_INLINE double value(key k) {
+    return bit_cast<double>(k ^ ((k >> 63) & 0x7fffffffffffffff));
+  }
+};
+
+}  // namespace hunch::kernel

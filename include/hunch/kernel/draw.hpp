@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <hunch/config.hpp>
+#include <hunch/team/team.hpp>
+
+namespace hunch::kernel {
+
+/// A uniform number in [0, 1) with 53 bits. Fewer are not enough: 24 bits over a float prefix
+/// make most of the tail of a large vocabulary unreachable.
+HUNCH_HOST_DEVICE constexpr double uniform(std::uint64_t word) {
+  return static_cast<double>(word >> 11) * 0x1.0p-53;
+}
+
+namespace detail {
+
+/// Walks along weights until the target is used up. Entries without weight are never chosen, and
+/// where rounding leaves the target beyond the end, the last entry with weight is.
+struct prefix_walk {
+  double target;
+  std::int64_t chosen = -1;
+  double weight = 0.0;  ///< of the chosen entry
+  bool done = false;
+
+  HUNCH_HOST_DEVICE void visit(std::int64_t i, double w) {
+    if (done || !(w > 0.0)) { return; }
+    if (chosen >= 0) { target -= weight; }
+    chosen = i;
+    weight = w;
+    done = target < w;
+  }
+
+  /// The rest of the target as a fraction of the chosen entry, for the next level.
+  HUNCH_HOST_DEVICE double fraction() const { return target < weight ? target / weight : 1.0; }
+};
+
+}  // namespace detail
+
+/// An index i in [0, n) with probability weight(i) / sum of weights, decided by one random word;
+/// -1 if no weight is positive. Weights are finite and >= 0.
+///
+/// Collective. Reads every weight once for the canonical sums and one tile once more. Inside the
+/// tile the lanes are summed in double: there the draw is exact to 53 bits.
+template <Team T, class Weight>
+HUNCH_HOST_DEVICE std::int64_t draw(T& team, std::int64_t n, Weight&& weight, std::uint64_t word) {
+  const double total = team.sum(n, weight);
+  if (!(total > 0.0)) { return -1; }
+  team::shared_scratch& shared = team.scratch();
+
+  detail::prefix_walk group{uniform(word) * total};
+  for (std::int32_t g = 0; g < team::groups_of(n); ++g) { group.visit(g, shared.groups[g]); }
+
+  const std::int64_t per_group = team::tiles_per_group(n);
+  std::int64_t tile = group.chosen * per_group;
+  double fraction = group.fraction();
+  if (per_group > 1) {  // only beyond 262,144 elements
+    const std::int64_t rest = team::tiles_of(n) - tile;
+    const std::int64_t tiles = rest < per_group ? rest : per_group;
+    detail::prefix_walk among{fraction * group.weight};
+    for (std::int64_t first = 0; first < tiles; first += team::lane_count) {
+      const std::int64_t left = tiles - first;
+      const std::int64_t count = left < team::lane_count ? left : team::lane_count;
+      team.for_each(count, [&](std::int64_t k) {
+        const std::int64_t begin = (tile + first + k) * team::tile_elements;
+        const std::int64_t end = begin + team::tile_elements < n ? begin + team::tile_elements : n;
+        shared.lanes[k] = static_cast<double>(team::tile_sum(begin, end, weight));
+      });
+      for (std::int64_t k = 0; k < count; ++k) { among.visit(first + k, shared.lanes[k]); }
+      team.sync();
+    }
+    tile += among.chosen;
+    fraction = among.fraction();
+  }
+
+  const std::int64_t begin = tile * team::tile_elements;
+  const std::int64_t end = begin + team::tile_elements < n ? begin + team::tile_elements : n;
+  team.for_each(team::lane_count, [&](std::int64_t l) {
+    double sum = 0.0;
+    for (std::int64_t i = begin + l; i < end; i += team::lane_count) {
+      sum += static_cast<double>(weight(i));
+    }
+    shared.lanes[l] = sum;
+  });
+  double in_tile = 0.0;
+  for (std::int32_t l = 0; l < team::lane_count; ++l) { in_tile += shared.lanes[l]; }
+  detail::prefix_walk lane{fraction * in_tile};
+  for (std::int32_t l = 0; l < team::lane_count; ++l) { lane.visit(l, shared.lanes[l]); }
+  team.sync();  // the lanes have been read
+
+  detail::prefix_walk element{lane.fraction() * lane.weight};
+  for (std::int64_t i = begin + lane.chosen; i < end; i += team::lane_count) {
+    element.visit(i, static_cast<double>(weight(i)));
+  }
+  return element.chosen;
+}
+
+}  // namespace hunch::kernel

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include <hunch/bfloat16.hpp>
+#include <hunch/config.hpp>
+#include <hunch/rows.hpp>
+#include <hunch/team/team.hpp>
+#include <hunch/vocab_layout.hpp>
+
+namespace hunch::kernel {
+
+/// The weights of a draft head, [rows, width] row-major in the order of its `vocab_layout`; a view.
+/// \tparam Weight float or bfloat16.
+template <class Weight>
+struct head_weights {
+  const Weight* data = nullptr;
+  std::int32_t rows = 0;
+  std::int32_t width = 0;
+  const float* row_scale = nullptr;  ///< [rows] factor of each row's logit, or nullptr
+
+  HUNCH_HOST_DEVICE const Weight* row(std::int32_t r) const {
+    return data + static_cast<std::int64_t>(r) * width;
+  }
+};
+
+/// The head rows that one team works on at a time: enough of them hide the latency of the sums and
+/// read the hidden state once for all.
+inline constexpr std::int32_t gemv_rows = 8;
+
+namespace detail {
+
+inline constexpr std::int32_t gemv_lanes = 16;
+
+#if defined(__GNUC__) && !defined(__CUDA_ARCH__)
+
+// Vector types of the compiler, not of a processor: on a narrower machine they are split. Plain
+// loops over arrays of lanes are left in memory by some compilers, ten times slower.
+using lane_floats = float __attribute__((vector_size(64)));
+using lane_words = std::uint32_t __attribute__((vector_size(64)));
+using lane_halves = std::uint16_t __attribute__((vector_size(32)));
+using eight_floats = float __attribute__((vector_size(32)));
+
+HUNCH_INLINE lane_floats load_lanes(const float* p) {
+  lane_floats v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+HUNCH_INLINE lane_floats load_lanes(const bfloat16* p) {
+  lane_halves v;
+  __builtin_memcpy(&v, p, sizeof v);
+  const lane_words wide = __builtin_convertvector(v, lane_words) << 16;
+  lane_floats out;
+  __builtin_memcpy(&out, &wide, sizeof out);
+  return out;
+}
+
+/// Folds the lanes of eight rows by halves, two rows in one vector at a time.
+HUNCH_INLINE void fold_rows(const lane_floats (&v)[gemv_rows], float* sums) {
+  const auto by8 = [](lane_floats a, lane_floats b) {
+    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+           __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+  };
+  const auto by4 = [](lane_floats a, lane_floats b) {
+    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+           __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+  };
+  const auto by2 = [](lane_floats a, lane_floats b) {
+    return __builtin_shufflevector(a, b, 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29) +
+           __builtin_shufflevector(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31);
+  };
+  const lane_floats all = by2(by4(by8(v[0], v[1]), by8(v[2], v[3])),
+                              by4(by8(v[4], v[5]), by8(v[6], v[7])));
+  const eight_floats result = __builtin_shufflevector(all, all, 0, 2, 4, 6, 8, 10, 12, 14) +
+                              __builtin_shufflevector(all, all, 1, 3, 5, 7, 9, 11, 13, 15);
+  __builtin_memcpy(sums, &result, sizeof result);
+}
+
+/// The dot products of eight adjacent head rows with one hidden state, over a whole number of
+/// lanes. Lane l adds the elements l, l + 16, ... in order.
+template <class Weight>
+HUNCH_INLINE void dot_eight(const Weight* w, std::int64_t width, const float* hidden,
+                            float* sums) {
+  lane_floats lane[gemv_rows] = {};
+  for (std::int64_t k = 0; k < width; k += gemv_lanes) {
+    const lane_floats h = load_lanes(hidden + k);
+    for (std::int32_t r = 0; r < gemv_rows; ++r) {
+      lane[r] += load_lanes(w + r * width + k) * h;
+    }
+  }
+  fold_rows(lane, sums);
+}
+
+inline constexpr bool has_vectors = true;
+
+#else
+
+template <class Weight>
+HUNCH_HOST_DEVICE void dot_eight(const Weight*, std::int64_t, const float*, float*) {}
+
+inline constexpr bool has_vectors = false;
+
+#endif
+
+/// The dot product of one head row with one hidden state, in the same order of additions.
+template <class Weight>
+HUNCH_HOST_DEVICE HUNCH_INLINE float dot_one(const Weight* w, std::int64_t width,
+                                             const float* hidden) {
+  float lane[gemv_lanes] = {};
+  for (std::int64_t k = 0; k < width; k += gemv_lanes) {
+    for (std::int64_t l = 0; l < gemv_lanes && k + l < width; ++l) {
+      lane[l] += to_float(w[k + l]) * hidden[k + l];
+    }
+  }
+  for (std::int32_t half = gemv_lanes / 2; half > 0; half /= 2) {
+    for (std::int32_t l = 0; l < half; ++l) { lane[l] += lane[l + half]; }
+  }
+  return lane[0];
+}
+
+/// The logits of `count` <= 8 adjacent head rows.
+template <class Weight>
+HUNCH_HOST_DEVICE HUNCH_INLINE void logits_of(const head_weights<Weight>& head, std::int32_t first,
+                                              std::int32_t count, const float* hidden,
+                                              float* out) {
+  if (has_vectors && count == gemv_rows && head.width % gemv_lanes == 0) {
+    dot_eight(head.row(first), head.width, hidden, out);
+  } else {
+    for (std::int32_t r = 0; r < count; ++r) {
+      out[r] = dot_one(head.row(first + r), head.width, hidden);
+    }
+  }
+  if (head.row_scale != nullptr) {
+    for (std::int32_t r = 0; r < count; ++r) { out[r] *= head.row_scale[first + r]; }
+  }
+}
+
+}  // namespace detail
+
+/// logits[i] = head row of position i . hidden, for every position i of `list`: gather and product
+/// in one pass, nothing is copied. Collective; adjacent rows are read as one stream.
+///
+/// hidden: [width] float. logits: [list.size], out.
+template <class Weight, Team T>
+HUNCH_HOST_DEVICE void range_gemv(T& team, const head_weights<Weight>& head, const shortlist& list,
+                                  const float* hidden, row_view<float> logits) {
+  std::int32_t before = 0;
+  for (std::int32_t g = 0; g < list.range_count; ++g) {
+    const row_range range = list.ranges[g];
+    const std::int32_t length = range.end - range.begin;
+    const std::int32_t blocks = (length + gemv_rows - 1) / gemv_rows;
+    team.for_each(blocks, [=](std::int64_t b) {
+      const auto offset = static_cast<std::int32_t>(b) * gemv_rows;
+      const std::int32_t count = length - offset < gemv_rows ? length - offset : gemv_rows;
+      detail::logits_of(head, range.begin + offset, count, hidden, logits.data + before + offset);
+    });
+    before += length;
+  }
+}
+
+}  // namespace hunch::kernel

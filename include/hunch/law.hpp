@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include <hunch/config.hpp>
+#include <hunch/kernel/arithmetic.hpp>
+#include <hunch/rows.hpp>
+#include <hunch/types.hpp>
+
+namespace hunch {
+
+/// A probability law over one row of logits, never written out: a view of the logits and five
+/// scalars. Element i has the weight 2^((x_i - maximum) * scale) if it is kept, else 0; and it is
+/// kept if x_i > threshold, or x_i == threshold and i <= last_kept, so that cuts through equal
+/// logits are exact (lower ids are kept first).
+///
+/// A point mass (temperature 0) is a law too: threshold = maximum, last_kept = the argmax.
+///
+/// The logits must stay in place and unchanged while the law is used.
+/// \tparam Real float in production; double in tests of exactness.
+template <class Real = float>
+struct law {
+  using real = Real;
+
+  row_view<const Real> logits;
+  Real scale = Real(1);                                       ///< log2(e) / temperature
+  Real maximum = Real(0);                                     ///< the largest kept logit
+  Real norm = Real(0);                                        ///< 1 / sum of weights
+  Real threshold = -std::numeric_limits<Real>::infinity();    ///< keep what is above
+  std::int32_t last_kept = std::numeric_limits<std::int32_t>::max();  ///< and ties up to this id
+  hunch::status status = hunch::status::ok;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool keeps(std::int64_t i) const {
+    const Real x = logits.data[i];
+    return x > threshold || (x == threshold && i <= last_kept);
+  }
+
+  /// Unnormalised, in [0, 1].
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(std::int64_t i) const {
+    const Real w = kernel::exp2_product(logits.data[i] - maximum, scale);
+    return keeps(i) ? w : Real(0);
+  }
+
+  /// The probability of element i: O(1).
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real prob(std::int64_t i) const {
+    return kernel::product(weight(i), norm);
+  }
+};
+
+static_assert(std::is_trivially_copyable_v<law<float>>);
+
+}  // namespace hunch

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+
+namespace hunch::planner {
+
+/// \file
+/// How much speculation pays, from three measured quantities: alpha, the probability that a draft
+/// token is accepted; c, the cost of drafting one token over the cost of one target row; and the
+/// row-cost curve r(n), the cost of a target pass over n rows over that of one row. (Leviathan,
+/// Kalman, Matias 2023, arXiv:2211.17192, where r is 1.)
+
+/// E[tokens per step] = (1 - alpha^(gamma + 1)) / (1 - alpha), for independent acceptance.
+inline double expected_tokens(double alpha, std::int32_t gamma) {
+  if (alpha >= 1.0) { return gamma + 1.0; }
+  return (1.0 - std::pow(alpha, gamma + 1)) / (1.0 - alpha);
+}
+
+/// r(n) by linear interpolation of `curve`, where curve[i] is the cost of i + 1 rows over that of
+/// one; beyond its end by its last slope. An empty curve is r = 1.
+inline double row_cost(std::span<const double> curve, std::int32_t n) {
+  if (curve.empty()) { return 1.0; }
+  const auto last = static_cast<std::int32_t>(curve.size());
+  if (n <= last) { return curve[static_cast<std::size_t>(std::max(n, 1) - 1)]; }
+  const double slope = last > 1 ? curve[curve.size() - 1] - curve[curve.size() - 2] : 0.0;
+  return curve.back() + slope * (n - last);
+}
+
+/// The speed-up over plain decoding: E[tokens] / (r(gamma + 1) + gamma c).
+inline double walltime_gain(double alpha, std::int32_t gamma, double c,
+                            std::span<const double> curve = {}) {
+  return expected_tokens(alpha, gamma) / (row_cost(curve, gamma + 1) + gamma * c);
+}
+
+/// The gamma in [0, max_gamma] with the largest gain, the smallest on ties; 0 is plain decoding.
+inline std::int32_t best_draft_length(double alpha, double c, std::int32_t max_gamma,
+                                      std::span<const double> curve = {}) {
+  std::int32_t best = 0;
+  double best_gain = 1.0;
+  for (std::int32_t gamma = 1; gamma <= max_gamma; ++gamma) {
+    const double gain = walltime_gain(alpha, gamma, c, curve);
+    if (gain > best_gain) {
+      best = gamma;
+      best_gain = gain;
+    }
+  }
+  return best;
+}
+
+}  // namespace hunch::planner

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <hunch/config.hpp>
+#include <hunch/types.hpp>
+#include <hunch/vocab_layout.hpp>
+
+/// \file
+/// What a model is asked to compute, as data. Prompt pieces, the tokens that a drafter has not
+/// read yet, the levels of a draft tree and plain decoding are all the same thing: rows.
+
+namespace hunch {
+
+/// The parent of a row that directly follows the cached tokens of its sequence.
+inline constexpr std::int32_t end_of_cache = -1;
+
+/// A view of `size` values of type T: one row of logits, contiguous.
+template <class T>
+struct row_view {
+  T* data = nullptr;
+  std::int32_t size = 0;
+
+  HUNCH_HOST_DEVICE constexpr T& operator[](std::int64_t i) const { return data[i]; }
+};
+
+/// Rows for one forward pass, in structure-of-arrays form; every array has `size` elements.
+///
+/// A row is one token of one sequence at one absolute position. It attends to the cached tokens
+/// of its sequence and to its chain of staged ancestors, itself included, and to nothing else.
+///
+/// - Rows of one sequence are adjacent, in ascending staged id; a parent comes before its
+///   children, in this call or in an earlier call of the same step.
+/// - Staged rows are provisional. Staged id 0 opens a new step of its sequence and discards what
+///   was staged for it before; hence an abandoned step needs no rollback.
+/// - `commit` moves the kept rows into the cache, in the order given.
+struct rows {
+  std::int32_t size = 0;
+  const std::int32_t* sequence = nullptr;  ///< slot of the sequence, in [0, max batch)
+  const std::int32_t* id = nullptr;        ///< staged id, unique in the step of the sequence
+  const std::int32_t* parent = nullptr;    ///< staged id of the token before it, or `end_of_cache`
+  const std::int32_t* position = nullptr;  ///< absolute position in the sequence
+  const token* tokens = nullptr;           ///< the token to read
+  const std::uint8_t* wanted = nullptr;    ///< 1 where the output row is asked for, else 0
+};
+
+/// What of the staged rows enters the caches, and which sequences end.
+struct kept_rows {
+  std::int32_t size = 0;
+  const std::int32_t* sequence = nullptr;  ///< [size] rows of one sequence are adjacent
+  const std::int32_t* id = nullptr;        ///< [size] staged ids, root first, parent before child
+  std::int32_t release_count = 0;
+  const std::int32_t* released = nullptr;  ///< [release_count] slots whose cache is dropped
+};
+
+/// Which hidden rows of a draft model's forward pass go through its head, over which rows of the
+/// head, and where the logits go.
+template <class Real>
+struct head_rows {
+  std::int32_t size = 0;
+  const std::int32_t* row = nullptr;         ///< [size] index of the row in the forward pass
+  const shortlist* lists = nullptr;          ///< [size]
+  const row_view<Real>* logits = nullptr;    ///< [size] out; logits[i].size == lists[i].size
+};
+
+}  // namespace hunch

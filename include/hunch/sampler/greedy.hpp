@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <hunch/kernel/restrict.hpp>
+#include <hunch/sampler/sampler.hpp>
+
+namespace hunch::sampler {
+
+/// The most probable token, the lowest id on ties: a point mass. Lossless for greedy decoding.
+/// Accepts requests whose temperature is 0 or was left at its default.
+struct greedy {
+  static constexpr bool always_greedy = true;
+
+  template <Team T, class Real>
+  HUNCH_HOST_DEVICE law<Real> operator()(T& team, row_view<Real> row, const sampling_parameters&,
+                                         const row_history&) const {
+    law<Real> l = kernel::whole_row(team, row_view<const Real>{row.data, row.size});
+    if (l.status == status::ok) {
+      kernel::keep_argmax(team, l);
+      l.norm = Real(1);
+    }
+    return l;
+  }
+
+  constexpr status check(const sampling_parameters& p) const {
+    const bool fits = (p.temperature == 0.0f || p.temperature == 1.0f) && p.top_k == 0 &&
+                      p.top_p == 1.0f;
+    return fits ? status::ok : status::invalid_parameter;
+  }
+};
+
+static_assert(Sampler<greedy>);
+
+}  // namespace hunch::sampler

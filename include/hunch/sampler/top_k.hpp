@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <hunch/kernel/restrict.hpp>
+#include <hunch/sampler/pipeline.hpp>
+
+namespace hunch::sampler {
+
+/// Keeps the k most probable tokens; of equal ones the lower ids. k = 0 is off.
+/// (Fan, Lewis, Dauphin 2018, arXiv:1805.04833)
+struct top_k {
+  template <Team T, class Real>
+  HUNCH_HOST_DEVICE void operator()(T& team, law<Real>& l, const sampling_parameters& p) const {
+    if (p.top_k > 0) { kernel::keep_top_k(team, l, p.top_k); }
+  }
+
+  static constexpr status take(sampling_parameters& p) {
+    const bool valid = p.top_k >= 0;
+    p.top_k = sampling_parameters{}.top_k;
+    return valid ? status::ok : status::invalid_parameter;
+  }
+};
+
+static_assert(SamplerStage<top_k>);
+
+}  // namespace hunch::sampler

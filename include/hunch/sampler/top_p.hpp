@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <hunch/kernel/restrict.hpp>
+#include <hunch/sampler/pipeline.hpp>
+
+namespace hunch::sampler {
+
+/// Nucleus sampling: the smallest set of most probable tokens that holds at least the share p of
+/// the mass that earlier stages left. p = 1 is off. (Holtzman et al. 2020, arXiv:1904.09751)
+struct top_p {
+  template <Team T, class Real>
+  HUNCH_HOST_DEVICE void operator()(T& team, law<Real>& l, const sampling_parameters& p) const {
+    if (p.top_p < 1.0f) { kernel::keep_top_p(team, l, static_cast<Real>(p.top_p)); }
+  }
+
+  static constexpr status take(sampling_parameters& p) {
+    const bool valid = p.top_p > 0.0f && p.top_p <= 1.0f;
+    p.top_p = sampling_parameters{}.top_p;
+    return valid ? status::ok : status::invalid_parameter;
+  }
+};
+
+static_assert(SamplerStage<top_p>);
+
+}  // namespace hunch::sampler

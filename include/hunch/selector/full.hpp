@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <utility>
+
+#include <hunch/selector/selector.hpp>
+
+namespace hunch::selector {
+
+/// The whole head: one range.
+class full {
+ public:
+  /// A head in token order.
+  explicit full(std::int32_t vocab_size) : layout_(vocab_layout::identity(vocab_size)) {}
+  /// A head in another order, or with fewer rows than the vocabulary has tokens.
+  explicit full(vocab_layout layout) : layout_(std::move(layout)) {}
+
+  const vocab_layout& layout() const { return layout_; }
+  static constexpr std::int32_t max_ranges() { return 1; }
+
+  void select(const selector_contexts& contexts, const selector_lists& lists) const {
+    for (std::int32_t i = 0; i < contexts.size; ++i) {
+      lists.ranges[i][0] = {0, layout_.head_rows()};
+      lists.counts[i] = 1;
+    }
+  }
+
+ private:
+  vocab_layout layout_;
+};
+
+static_assert(VocabSelector<full>);
+
+}  // namespace hunch::selector

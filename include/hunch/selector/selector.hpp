@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include <hunch/types.hpp>
+#include <hunch/vocab_layout.hpp>
+
+namespace hunch {
+
+/// The nodes whose children are about to be drafted, all at the same depth.
+struct selector_contexts {
+  std::int32_t size = 0;
+  std::int32_t depth = 0;                  ///< of the children minus one: 0 for the root
+  const token* tokens = nullptr;           ///< [size] the token of each node
+};
+
+/// One shortlist per context, to be filled: ranges ascending, disjoint, not empty.
+struct selector_lists {
+  row_range* const* ranges = nullptr;  ///< [size] room for `max_ranges` ranges each
+  std::int32_t* counts = nullptr;      ///< [size] out
+};
+
+/// Chooses the part of the vocabulary that the drafter may propose from. Any choice is exact as
+/// long as it does not depend on what is drawn from it: the verifier's residual is over the full
+/// vocabulary.
+///
+/// 1. `s.layout()` is the order of the head's rows, owned by the selector.
+/// 2. `s.max_ranges()` is the largest number of ranges in a shortlist.
+/// 3. `s.select(contexts, lists)` writes one shortlist per context. No allocation.
+///
+/// Not required: the same shortlist for all contexts, or for the same context at another depth.
+template <class S>
+concept VocabSelector = requires(S& s, const selector_contexts& contexts,
+                                 const selector_lists& lists) {
+  { s.layout() } -> std::same_as<const vocab_layout&>;
+  { s.max_ranges() } -> std::convertible_to<std::int32_t>;
+  s.select(contexts, lists);
+};
+
+}  // namespace hunch

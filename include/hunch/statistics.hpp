@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace hunch {
+
+/// Counters of a decoder, by the field's usual names. "Step" is one verification of one sequence;
+/// steps that only read a piece of a prompt are not counted.
+/// \tparam MaxNodes capacity of the drafter's trees.
+template <std::int32_t MaxNodes>
+struct statistics {
+  std::int64_t steps = 0;
+  std::int64_t drafted = 0;           ///< nodes proposed, roots excluded
+  std::int64_t accepted = 0;          ///< of these, on the accepted path
+  std::int64_t emitted = 0;           ///< tokens given out, after cuts at stops
+  std::int64_t target_passes = 0;     ///< calls of the target model
+  std::int64_t target_rows = 0;       ///< rows in these calls
+  std::int64_t shortlists = 0;        ///< draft rows that went through the head
+  std::int64_t shortlist_rows = 0;    ///< head rows in their shortlists
+  std::int64_t empty_residuals = 0;   ///< rejections whose residual was zero: drawn from p
+  double draft_seconds = 0.0;
+  double target_seconds = 0.0;
+  double verify_seconds = 0.0;
+  std::array<std::int64_t, static_cast<std::size_t>(MaxNodes)> proposed_at{};  ///< steps that drafted depth i + 1
+  std::array<std::int64_t, static_cast<std::size_t>(MaxNodes)> accepted_at{};  ///< steps that accepted depth i + 1
+  std::array<std::int64_t, static_cast<std::size_t>(MaxNodes)> histogram{};    ///< steps by accepted nodes
+
+  /// Tokens per step: 1 + accepted / steps.
+  double mean_acceptance_length() const { return steps == 0 ? 0.0 : 1.0 + ratio(accepted, steps); }
+  double draft_acceptance_rate() const { return ratio(accepted, drafted); }
+  double average_shortlist_rows() const { return ratio(shortlist_rows, shortlists); }
+
+  /// The share of steps that proposed a token at depth i + 1 and accepted it.
+  double acceptance_at(std::int32_t i) const {
+    return ratio(accepted_at[static_cast<std::size_t>(i)], proposed_at[static_cast<std::size_t>(i)]);
+  }
+
+  /// The probability that a draft token is accepted, given that the ones before it were: the alpha
+  /// of the i.i.d. model, estimated from accepted tokens and the drafts that were put to the test.
+  double acceptance_probability() const {
+    std::int64_t tested = 0;
+    for (std::size_t i = 0; i < accepted_at.size(); ++i) {
+      tested += i == 0 ? proposed_at[0] : std::min(accepted_at[i - 1], proposed_at[i]);
+    }
+    return ratio(accepted, tested);
+  }
+
+ private:
+  static double ratio(std::int64_t a, std::int64_t b) {
+    return b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(b);
+  }
+};
+
+}  // namespace hunch

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <cub/block/block_reduce.cuh>
+
+#include <hunch/team/canonical.hpp>
+#include <hunch/team/team.hpp>
+
+namespace hunch::team {
+
+/// A team of one CUDA thread block of `Threads` threads (a multiple of 32, one-dimensional).
+///
+/// `storage` belongs in shared memory, declared by the kernel that wraps the body. A tile of the
+/// canonical sum is one warp's work: thread t holds the lanes 4t, ..., 4t + 3, so that the row is
+/// read with 16 bytes per thread and the lanes fold with shuffles.
+template <int Threads>
+class block {
+  static_assert(Threads % 32 == 0 && Threads > 0, "hunch: a block is made of whole warps");
+  static constexpr std::size_t slot_bytes = 64;
+
+ public:
+  struct storage {
+    // Raw bytes, because the type that a reduction works on is known only at the call: CUB's
+    // warp-shuffle reduction keeps one value per warp and one aggregate.
+    alignas(16) unsigned char bytes[(Threads / 32 + 2) * slot_bytes];
+    shared_scratch scratch;
+  };
+
+  __device__ explicit block(storage& shared) : shared_(&shared) {}
+
+  __device__ static constexpr std::int32_t size() { return Threads; }
+  __device__ std::int32_t rank() const { return static_cast<std::int32_t>(threadIdx.x); }
+  __device__ void sync() { __syncthreads(); }
+
+  template <class F>
+  __device__ void for_each(std::int64_t n, F&& f) {
+    for (std::int64_t i = rank(); i < n; i += Threads) { f(i); }
+    __syncthreads();
+  }
+
+  template <class T, class F, class Op>
+  __device__ T reduce(std::int64_t n, T identity, F&& f, Op&& op) {
+    T mine = identity;
+    for (std::int64_t i = rank(); i < n; i += Threads) { mine = op(mine, static_cast<T>(f(i))); }
+    using reducer = cub::BlockReduce<T, Threads>;
+    static_assert(sizeof(typename reducer::TempStorage) <= sizeof(shared_->bytes));
+    auto& temporary = reinterpret_cast<typename reducer::TempStorage&>(shared_->bytes);
+    const T result = reducer(temporary).Reduce(mine, op);
+    __syncthreads();
+    return broadcast(result, 0);
+  }
+
+  template <class F>
+  __device__ double sum(std::int64_t n, F&& f) {
+    __syncthreads();  // the group sums of the last call have been read
+    const std::int32_t groups = groups_of(n);
+    const std::int64_t per_group = tiles_per_group(n);
+    for (std::int32_t g = rank() / 32; g < groups; g += Threads / 32) {
+      double group = 0.0;
+      const std::int64_t first = g * per_group;
+      const std::int64_t last = first + per_group < tiles_of(n) ? first + per_group : tiles_of(n);
+      for (std::int64_t t = first; t < last; ++t) {
+        group += static_cast<double>(warp_tile(t * tile_elements, n, f));
+      }
+      if (rank() % 32 == 0) { shared_->scratch.groups[g] = group; }
+    }
+    __syncthreads();
+    double total = 0.0;
+    for (std::int32_t g = 0; g < groups; ++g) { total += shared_->scratch.groups[g]; }
+    return total;
+  }
+
+  template <class T>
+  __device__ T broadcast(T value, std::int32_t from) {
+    static_assert(sizeof(T) <= slot_bytes);
+    auto& slot = reinterpret_cast<T&>(shared_->bytes);
+    if (rank() == from) { slot = value; }
+    __syncthreads();
+    const T result = slot;
+    __syncthreads();
+    return result;
+  }
+
+  __device__ shared_scratch& scratch() { return shared_->scratch; }
+
+ private:
+  /// `tile_sum` by one warp, in the same order of additions; the result is in its first thread.
+  template <class F>
+  __device__ static auto warp_tile(std::int64_t begin, std::int64_t n, F&& f) {
+    using real = decltype(f(begin));
+    const std::int64_t end = begin + tile_elements < n ? begin + tile_elements : n;
+    const std::int64_t mine = 4 * (static_cast<std::int64_t>(threadIdx.x) % 32);
+    real lane[4] = {};
+    for (std::int64_t base = begin; base < end; base += lane_count) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        if (base + mine + j < end) { lane[j] += f(base + mine + j); }
+      }
+    }
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) { lane[j] += __shfl_down_sync(0xffffffffu, lane[j], offset); }
+    }
+    lane[0] += lane[2];
+    lane[1] += lane[3];
+    return lane[0] + lane[1];
+  }
+
+  storage* shared_;
+};
+
+}  // namespace hunch::team

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <barrier>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include <hunch/team/canonical.hpp>
+#include <hunch/team/team.hpp>
+
+namespace hunch::team {
+
+/// A team of N host threads and a barrier, for tests: the same bodies run with the same kind of
+/// sharing as on a GPU, so a thread sanitizer reports the races that they would have there.
+class simulated {
+ public:
+  static constexpr std::size_t slot_bytes = 64;
+
+  /// What the ranks of one team share.
+  class block {
+   public:
+    explicit block(std::int32_t ranks)
+        : ranks_(ranks), barrier_(ranks), slots_(static_cast<std::size_t>(ranks)) {}
+
+   private:
+    friend class simulated;
+    struct alignas(slot_bytes) slot {
+      std::byte bytes[slot_bytes];
+    };
+
+    std::int32_t ranks_;
+    std::barrier<> barrier_;
+    std::vector<slot> slots_;
+    shared_scratch scratch_;
+  };
+
+  simulated(block& shared, std::int32_t rank) : shared_(&shared), rank_(rank) {}
+
+  /// Runs body(team, index) for index in [0, count) with `ranks` threads each, one team after the
+  /// other. Returns when all are done.
+  template <class Body>
+  static void launch(std::int32_t ranks, std::int32_t count, const Body& body) {
+    block shared(ranks);
+    std::vector<std::thread> threads;
+    for (std::int32_t rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&shared, &body, rank, count] {
+        simulated team(shared, rank);
+        for (std::int32_t index = 0; index < count; ++index) {
+          body(team, index);
+          team.sync();
+        }
+      });
+    }
+    for (std::thread& t : threads) { t.join(); }
+  }
+
+  std::int32_t size() const { return shared_->ranks_; }
+  std::int32_t rank() const { return rank_; }
+  void sync() { shared_->barrier_.arrive_and_wait(); }
+
+  template <class F>
+  void for_each(std::int64_t n, F&& f) {
+    for (std::int64_t i = rank_; i < n; i += size()) { f(i); }
+    sync();
+  }
+
+  template <class T, class F, class Op>
+  T reduce(std::int64_t n, T identity, F&& f, Op&& op) {
+    T mine = identity;
+    for (std::int64_t i = rank_; i < n; i += size()) { mine = op(mine, static_cast<T>(f(i))); }
+    put(mine);
+    sync();
+    T result = identity;
+    for (std::int32_t r = 0; r < size(); ++r) { result = op(result, get<T>(r)); }
+    sync();  // before anyone writes its slot again
+    return result;
+  }
+
+  template <class F>
+  double sum(std::int64_t n, F&& f) {
+    sync();  // the group sums of the last call have been read
+    const std::int32_t groups = groups_of(n);
+    for (std::int32_t g = rank_; g < groups; g += size()) { scratch().groups[g] = group_sum(n, g, f); }
+    sync();
+    double total = 0.0;
+    for (std::int32_t g = 0; g < groups; ++g) { total += scratch().groups[g]; }
+    return total;
+  }
+
+  template <class T>
+  T broadcast(T value, std::int32_t from) {
+    if (rank_ == from) { put(value); }
+    sync();
+    const T result = get<T>(from);
+    sync();
+    return result;
+  }
+
+  shared_scratch& scratch() { return shared_->scratch_; }
+
+ private:
+  template <class T>
+  void put(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= slot_bytes);
+    std::memcpy(shared_->slots_[static_cast<std::size_t>(rank_)].bytes, &value, sizeof(T));
+  }
+  template <class T>
+  T get(std::int32_t rank) const {
+    T value;
+    std::memcpy(&value, shared_->slots_[static_cast<std::size_t>(rank)].bytes, sizeof(T));
+    return value;
+  }
+
+  block* shared_;
+  std::int32_t rank_;
+};
+
+static_assert(Team<simulated>);
+
+}  // namespace hunch::team

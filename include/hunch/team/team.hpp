@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include <hunch/config.hpp>
+#include <hunch/team/canonical.hpp>
+
+namespace hunch {
+
+namespace detail {
+
+struct any_term {
+  HUNCH_HOST_DEVICE float operator()(std::int64_t) const { return 0.0f; }
+};
+struct any_count {
+  HUNCH_HOST_DEVICE int operator()(std::int64_t) const { return 0; }
+};
+struct any_op {
+  HUNCH_HOST_DEVICE int operator()(int a, int) const { return a; }
+};
+struct any_action {
+  HUNCH_HOST_DEVICE void operator()(std::int64_t) const {}
+};
+
+}  // namespace detail
+
+/// The threads that work on one row or one sequence together. A kernel body is a function object
+/// that gets a team and leaves all its loops to it; so one text runs as a host thread (`serial`),
+/// as a CUDA thread block (`block`), or as host threads with a barrier under a race detector
+/// (`simulated`). All operations but `size`, `rank` and `scratch` are collective.
+///
+/// 1. `t.size()` ranks, this one is `t.rank()`; `t.sync()` is a barrier that also makes writes to
+///    shared memory visible.
+/// 2. `t.for_each(n, f)` calls f(i) once for every i in [0, n), each on some rank, with a `sync`
+///    after the last.
+/// 3. `t.reduce(n, identity, f, op)` combines f(0), ..., f(n - 1); the result is on all ranks. The
+///    order is free, so op must be exactly associative and commutative (max, min, integer sums).
+/// 4. `t.sum(n, f)` adds f(0), ..., f(n - 1) in the canonical order (see canonical.hpp), the same
+///    bits on every team; the result is on all ranks, its group sums in `t.scratch().groups`.
+/// 5. `t.broadcast(v, from)` is rank `from`'s v on all ranks.
+/// 6. `t.scratch()` is shared by the ranks.
+///
+/// Not required: a size that is a power of two, or more than one rank. A body may branch only on
+/// collective results and on its arguments; else ranks would wait for each other for ever.
+template <class T>
+concept Team = requires(T& t, std::int64_t n, double v) {
+  { t.size() } -> std::convertible_to<std::int32_t>;
+  { t.rank() } -> std::convertible_to<std::int32_t>;
+  t.sync();
+  t.for_each(n, detail::any_action{});
+  { t.reduce(n, 0, detail::any_count{}, detail::any_op{}) } -> std::same_as<int>;
+  { t.sum(n, detail::any_term{}) } -> std::same_as<double>;
+  { t.broadcast(v, 0) } -> std::same_as<double>;
+  { t.scratch() } -> std::same_as<team::shared_scratch&>;
+};
+
+}  // namespace hunch

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hunch/config.hpp>
+#include <hunch/types.hpp>
+
+/// \file
+/// The order of the rows of a draft head, and shortlists: unions of few ranges of these rows.
+///
+/// A draft head is stored permuted so that whatever a selector may choose is contiguous: a prefix
+/// (FR-Spec, VocabTrim), a cluster (DynaSpec), all of it. A shortlist is then a handful of row
+/// ranges, and one kernel serves every selector with contiguous reads.
+
+namespace hunch {
+
+/// Rows [begin, end) of a draft head.
+struct row_range {
+  std::int32_t begin = 0;
+  std::int32_t end = 0;
+
+  friend constexpr bool operator==(const row_range&, const row_range&) = default;
+};
+
+/// A shortlist: ascending, disjoint row ranges of a head and the tables of its layout. A view,
+/// trivially copyable. "Position" counts the shortlist's rows from 0 to size - 1 in range order.
+struct shortlist {
+  const row_range* ranges = nullptr;
+  std::int32_t range_count = 0;
+  std::int32_t size = 0;                     ///< rows in all ranges
+  const token* row_token = nullptr;          ///< [head rows]; nullptr: row r is token r
+  const std::int32_t* token_row = nullptr;   ///< [vocabulary], -1 where absent; nullptr: identity
+
+  /// Whether position i is token i for the whole vocabulary of `vocab_size` tokens.
+  HUNCH_HOST_DEVICE constexpr bool is_everything(std::int32_t vocab_size) const {
+    return token_row == nullptr && range_count == 1 && size == vocab_size;
+  }
+
+  /// The position of head row `row`, or -1. Written without branches over the few ranges.
+  HUNCH_HOST_DEVICE constexpr std::int32_t position_of_row(std::int32_t row) const {
+    std::int32_t found = -1;
+    std::int32_t before = 0;
+    for (std::int32_t r = 0; r < range_count; ++r) {
+      const row_range range = ranges[r];
+      found = (row >= range.begin && row < range.end) ? before + (row - range.begin) : found;
+      before += range.end - range.begin;
+    }
+    return found;
+  }
+
+  /// The position of token `t`, or -1 if the shortlist does not hold it.
+  HUNCH_HOST_DEVICE constexpr std::int32_t position_of(token t) const {
+    return position_of_row(token_row == nullptr ? t : token_row[t]);
+  }
+
+  /// The token at `position`, which must be in [0, size).
+  HUNCH_HOST_DEVICE constexpr token token_at(std::int32_t position) const {
+    std::int32_t row = -1;
+    for (std::int32_t r = 0; r < range_count; ++r) {
+      const row_range range = ranges[r];
+      const std::int32_t length = range.end - range.begin;
+      row = (row < 0 && position < length) ? range.begin + position : row;
+      position -= length;
+    }
+    return row_token == nullptr ? row : row_token[row];
+  }
+};
+
+/// The owner of the tables: which token each row of a draft head stands for.
+///
+/// Invariant, checked at construction: tokens are in [0, vocab_size) and no token has two rows.
+/// A head may have fewer rows than the vocabulary has tokens (a trimmed or mapped head); tokens
+/// without a row are never drafted, and are still sampled exactly through the verifier.
+class vocab_layout {
+ public:
+  /// Row r is token r.
+  static vocab_layout identity(std::int32_t vocab_size) {
+    if (vocab_size <= 0) {
+      throw std::invalid_argument("hunch::vocab_layout: the vocabulary must not be empty");
+    }
+    vocab_layout out;
+    out.vocab_size_ = out.head_rows_ = vocab_size;
+    return out;
+  }
+
+  /// Row r is `row_token[r]`; head rows = row_token.size() <= vocab_size.
+  /// \throws std::invalid_argument naming the first row that is out of range or repeated.
+  static vocab_layout permuted(std::vector<token> row_token, std::int32_t vocab_size) {
+    if (row_token.empty() || vocab_size <= 0) {
+      throw std::invalid_argument("hunch::vocab_layout: the vocabulary must not be empty");
+    }
+    vocab_layout out;
+    out.vocab_size_ = vocab_size;
+    out.head_rows_ = static_cast<std::int32_t>(row_token.size());
+    out.token_row_.assign(static_cast<std::size_t>(vocab_size), -1);
+    for (std::int32_t row = 0; row < out.head_rows_; ++row) {
+      const token t = row_token[static_cast<std::size_t>(row)];
+      if (t < 0 || t >= vocab_size) {
+        throw std::invalid_argument("hunch::vocab_layout: row " + std::to_string(row) +
+                                    " stands for token " + std::to_string(t) +
+                                    ", outside the vocabulary of " + std::to_string(vocab_size));
+      }
+      if (out.token_row_[static_cast<std::size_t>(t)] != -1) {
+        throw std::invalid_argument(
+            "hunch::vocab_layout: token " + std::to_string(t) + " has two rows, " +
+            std::to_string(out.token_row_[static_cast<std::size_t>(t)]) + " and " +
+            std::to_string(row));
+      }
+      out.token_row_[static_cast<std::size_t>(t)] = row;
+    }
+    out.row_token_ = std::move(row_token);
+    return out;
+  }
+
+  std::int32_t vocab_size() const { return vocab_size_; }
+  std::int32_t head_rows() const { return head_rows_; }
+
+  /// [head_rows] the token of each row; nullptr for the identity.
+  const token* row_token() const { return row_token_.empty() ? nullptr : row_token_.data(); }
+  /// [vocab_size] the row of each token or -1; nullptr for the identity.
+  const std::int32_t* token_row() const { return token_row_.empty() ? nullptr : token_row_.data(); }
+
+  /// A value that tells layouts apart: FNV-1a over sizes and row order. A draft model reports the
+  /// fingerprint of the order in which its head is stored, and the decoder compares.
+  std::uint64_t fingerprint() const {
+    std::uint64_t hash = 14695981039346656037ull;
+    const auto mix = [&hash](std::int32_t value) {
+      hash = (hash ^ static_cast<std::uint32_t>(value)) * 1099511628211ull;
+    };
+    mix(vocab_size_);
+    mix(head_rows_);
+    for (const token t : row_token_) { mix(t); }
+    return hash;
+  }
+
+  /// The shortlist made of `count` ranges, which must outlive it, as must this layout.
+  shortlist list(const row_range* ranges, std::int32_t count) const {
+    std::int32_t size = 0;
+    for (std::int32_t r = 0; r < count; ++r) { size += ranges[r].end - ranges[r].begin; }
+    return {ranges, count, size, row_token(), token_row()};
+  }
+
+ private:
+  vocab_layout() = default;
+
+  std::int32_t vocab_size_ = 0;
+  std::int32_t head_rows_ = 0;
+  std::vector<token> row_token_;
+  std::vector<std::int32_t> token_row_;
+};
+
+}  // namespace hunch

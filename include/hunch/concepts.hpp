@@ -60,7 +60,8 @@ template <class M>
 concept TargetModel = requires(M& m, const rows& r, const kept_rows& kept) {
   { m.vocab_size() } -> std::convertible_to<std::int32_t>;
   { m.evaluate(r) } -> Evaluation;
-  { m.commit(kept) } noexcept;
+  { m.commit(kept) }
+  noexcept;
 };
 
 /// The type of a target model's logits.
@@ -87,7 +88,8 @@ concept DraftModel = requires(M& m, const rows& r, const kept_rows& kept, const 
   { m.head_fingerprint() } -> std::same_as<std::uint64_t>;
   { m.forward(r).status(i) } -> std::same_as<status>;
   m.head(m.forward(r), h);
-  { m.commit(kept) } noexcept;
+  { m.commit(kept) }
+  noexcept;
 };
 
 }  // namespace hunch

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -32,12 +33,12 @@ namespace hunch {
 
 /// Sizes that a decoder fixes at construction, so that a step allocates nothing.
 struct decoder_options {
-  std::int32_t max_batch = 1;         ///< requests that run at the same time
-  std::int32_t chunk = 256;           ///< prompt tokens read per sequence and step, >= 2
+  std::int32_t max_batch = 1;           ///< requests that run at the same time
+  std::int32_t chunk = 256;             ///< prompt tokens read per sequence and step, >= 2
   std::int32_t draft_length = 1 << 30;  ///< draft at most so deep; see `decoder::draft_length`
   /// The bytes of a token, for stop strings; not needed without them. The view must stay valid
   /// until the next call.
-  std::function<std::string_view(token)> token_text;
+  std::function<std::string_view(token)> token_text = {};
 };
 
 /// Speculative decoding, composed at compile time from a target model and four policies.
@@ -132,6 +133,15 @@ class decoder {
     draft_length(options_.draft_length);
   }
 
+  /// Neither copied nor moved: its memory refers to its own selector. `auto d = make()` works.
+  decoder(const decoder&) = delete;
+  decoder& operator=(const decoder&) = delete;
+
+  /// Drops the caches of what still runs, so that models held by reference can serve again.
+  ~decoder() {
+    for (const slot& s : slots_) { cancel(s.id); }
+  }
+
   /// Adds a request; it takes part from the next step on. Only the id is returned: text comes from
   /// `step`. Allocates.
   /// \throws std::invalid_argument naming what is wrong with the request: nothing is ever ignored.
@@ -219,7 +229,7 @@ class decoder {
 
  private:
   struct slot {
-    request_id id = 0;  ///< 0: free
+    request_id id = 0;          ///< 0: free
     std::vector<token> tokens;  ///< committed: prompt and emitted; capacity reserved by `add`
     std::int32_t cached = 0;    ///< tokens in the target's cache
     std::int32_t remaining = 0;
@@ -234,10 +244,10 @@ class decoder {
   /// What the current step does with one sequence.
   struct planned {
     std::int32_t slot = 0;
-    std::int32_t prefix = 0;     ///< prompt tokens read before the root
-    bool decodes = false;        ///< the root is read too
+    std::int32_t prefix = 0;  ///< prompt tokens read before the root
+    bool decodes = false;     ///< the root is read too
     std::int32_t first_row = 0;
-    std::int32_t verdict = -1;   ///< index of its verdict, if it was verified
+    std::int32_t verdict = -1;  ///< index of its verdict, if it was verified
     std::int32_t emitted = 0;
     finish_reason finish = finish_reason::none;
     hunch::status status = hunch::status::ok;
@@ -264,6 +274,10 @@ class decoder {
       throw std::invalid_argument("hunch::decoder: max_batch must be at least 1");
     }
     if (o.chunk < 2) { throw std::invalid_argument("hunch::decoder: chunk must be at least 2"); }
+    const std::int64_t rows_per_sequence = static_cast<std::int64_t>(o.chunk) + max_nodes;
+    if (rows_per_sequence * o.max_batch > std::numeric_limits<std::int32_t>::max()) {
+      throw std::invalid_argument("hunch::decoder: max_batch * chunk is too large for a step");
+    }
     return o;
   }
 
@@ -290,8 +304,9 @@ class decoder {
     }
     if (options.max_new_tokens < 1) { refuse("max_new_tokens must be at least 1"); }
     if (sampler_.check(options.sampling()) != status::ok) {
-      refuse("invalid_parameter: temperature, top_k or top_p is out of range, or the sampler has "
-             "no stage for it");
+      refuse(
+          "invalid_parameter: temperature, top_k or top_p is out of range, or the sampler has "
+          "no stage for it");
     }
     for (const std::string& s : options.stop_strings) {
       if (s.empty()) { refuse("a stop string is empty"); }
@@ -344,9 +359,8 @@ class decoder {
       for (std::int32_t node = 0; node < drafts_.count(k); ++node) {
         std::int32_t depth = 0;
         for (std::int32_t up = tree.parent[node]; up >= 0; up = tree.parent[up]) { ++depth; }
-        const std::int32_t parent = node == 0
-                                        ? (plan.prefix == 0 ? end_of_cache : plan.prefix - 1)
-                                        : plan.prefix + tree.parent[node];
+        const std::int32_t parent = node == 0 ? (plan.prefix == 0 ? end_of_cache : plan.prefix - 1)
+                                              : plan.prefix + tree.parent[node];
         rows_.push(plan.slot, plan.prefix + node, parent, base + depth, tree.tokens[node], true);
       }
     }
@@ -439,8 +453,13 @@ class decoder {
     for (std::int32_t k = 0; k < size; ++k) {
       const planned& plan = plan_[static_cast<std::size_t>(k)];
       draft_outcome& outcome = outcomes_[static_cast<std::size_t>(k)];
-      outcome = {plan.slot, plan.first_row, plan.prefix, nullptr, 0,
-                 plan.status != status::ok, plan.finish != finish_reason::none};
+      outcome = {plan.slot,
+                 plan.first_row,
+                 plan.prefix,
+                 nullptr,
+                 0,
+                 plan.status != status::ok,
+                 plan.finish != finish_reason::none};
       if (plan.verdict >= 0) {
         outcome.path = verdicts_.data()[plan.verdict].path;
         outcome.kept = std::max(plan.emitted - 1, 0);
@@ -475,8 +494,12 @@ class decoder {
     std::swap(s.tail, s.staged_tail);
     if (plan.verdict >= 0 && plan.status == status::ok) { count_step(k, plan); }
     if (!plan.decodes && plan.finish == finish_reason::none) { return; }
-    emissions_.push_back({s.id, tokens, {origins_.data() + node_index(k, 0), count}, plan.finish,
-                          plan.status, plan.finish == finish_reason::stop_string ? s.tail.excess : 0});
+    emissions_.push_back({s.id,
+                          tokens,
+                          {origins_.data() + node_index(k, 0), count},
+                          plan.finish,
+                          plan.status,
+                          plan.finish == finish_reason::stop_string ? s.tail.excess : 0});
     if (plan.finish != finish_reason::none) {
       s.id = 0;
       --running_;
@@ -491,7 +514,8 @@ class decoder {
       std::int32_t depth = 0;
       for (std::int32_t up = node; up > 0; up = tree.parent[up]) { ++depth; }
       deepest = std::max(deepest, depth);
-      if (drafter_type::uses_selector && tree.next_child(tree.parent[node], tree.parent[node]) == node) {
+      if (drafter_type::uses_selector &&
+          tree.next_child(tree.parent[node], tree.parent[node]) == node) {
         ++statistics_.shortlists;
         statistics_.shortlist_rows += tree.lists[tree.parent[node]].size;
       }
@@ -501,8 +525,12 @@ class decoder {
     statistics_.accepted += v.accepted;
     statistics_.emitted += plan.emitted;
     statistics_.empty_residuals += v.empty_residual ? 1 : 0;
-    for (std::int32_t i = 0; i < deepest; ++i) { ++statistics_.proposed_at[static_cast<std::size_t>(i)]; }
-    for (std::int32_t i = 0; i < v.accepted; ++i) { ++statistics_.accepted_at[static_cast<std::size_t>(i)]; }
+    for (std::int32_t i = 0; i < deepest; ++i) {
+      ++statistics_.proposed_at[static_cast<std::size_t>(i)];
+    }
+    for (std::int32_t i = 0; i < v.accepted; ++i) {
+      ++statistics_.accepted_at[static_cast<std::size_t>(i)];
+    }
     ++statistics_.histogram[static_cast<std::size_t>(v.accepted)];
   }
 

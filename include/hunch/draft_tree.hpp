@@ -29,12 +29,12 @@ enum class child_law {
 /// change the law that it was drawn from.
 template <class Real = float>
 struct draft_tree {
-  std::int32_t count = 0;               ///< nodes, the root included
-  token* tokens = nullptr;              ///< [max_nodes]
-  std::int32_t* parent = nullptr;       ///< [max_nodes]; -1 for the root
-  std::int32_t* drawn_at = nullptr;     ///< [max_nodes] position of the token in its shortlist
-  law<Real>* laws = nullptr;            ///< [max_nodes] the law of the children of each node
-  shortlist* lists = nullptr;           ///< [max_nodes] what that law ranges over
+  std::int32_t count = 0;            ///< nodes, the root included
+  token* tokens = nullptr;           ///< [max_nodes]
+  std::int32_t* parent = nullptr;    ///< [max_nodes]; -1 for the root
+  std::int32_t* drawn_at = nullptr;  ///< [max_nodes] position of the token in its shortlist
+  law<Real>* laws = nullptr;         ///< [max_nodes] the law of the children of each node
+  shortlist* lists = nullptr;        ///< [max_nodes] what that law ranges over
 
   /// The next child of `node` after node `after` in draw order, or -1. Start with after = node.
   HUNCH_HOST_DEVICE std::int32_t next_child(std::int32_t node, std::int32_t after) const {
@@ -47,10 +47,10 @@ struct draft_tree {
 
 /// What a drafter is told about one sequence.
 struct draft_context {
-  std::int32_t slot = 0;              ///< of the sequence in the models
-  const token* committed = nullptr;   ///< [length]: prompt and emitted tokens; the last is the root
+  std::int32_t slot = 0;             ///< of the sequence in the models
+  const token* committed = nullptr;  ///< [length]: prompt and emitted tokens; the last is the root
   std::int32_t length = 0;
-  std::int32_t max_depth = 0;         ///< draft at most so many levels; 0: none
+  std::int32_t max_depth = 0;  ///< draft at most so many levels; 0: none
   std::uint64_t seed = 0;
   sampling_parameters parameters;
 };
@@ -83,8 +83,8 @@ class draft_batch {
   /// The tree of sequence k of this step.
   draft_tree<Real> tree(std::int32_t k) const {
     const std::int64_t first = static_cast<std::int64_t>(k) * max_nodes_;
-    return {count_.data()[k],          tokens_.data() + first, parent_.data() + first,
-            drawn_at_.data() + first,  laws_.data() + first,   lists_.data() + first};
+    return {count_.data()[k],         tokens_.data() + first, parent_.data() + first,
+            drawn_at_.data() + first, laws_.data() + first,   lists_.data() + first};
   }
 
   std::int32_t& count(std::int32_t k) const { return count_.data()[k]; }
@@ -92,8 +92,8 @@ class draft_batch {
 
   /// Room for the ranges of the shortlist of node `node` of sequence k.
   row_range* ranges(std::int32_t k, std::int32_t node) const {
-    return ranges_.data() +
-           (static_cast<std::int64_t>(k) * max_nodes_ + node) * static_cast<std::int64_t>(max_ranges_);
+    return ranges_.data() + (static_cast<std::int64_t>(k) * max_nodes_ + node) *
+                                static_cast<std::int64_t>(max_ranges_);
   }
   /// Room for the draft logits of node `node` < max_nodes - 1 of sequence k.
   Real* logits(std::int32_t k, std::int32_t node) const {

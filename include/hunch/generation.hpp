@@ -25,8 +25,8 @@ struct generation_options {
   std::int32_t top_k = 0;
   float top_p = 1.0f;
   std::uint64_t seed = 0;
-  std::vector<token> stop_tokens = {};     ///< the text ends with the first of these, included
-  std::vector<std::string> stop_strings = {};   ///< the text ends with the token that completes one
+  std::vector<token> stop_tokens = {};         ///< the text ends with the first of these, included
+  std::vector<std::string> stop_strings = {};  ///< the text ends with the token that completes one
 
   sampling_parameters sampling() const { return {temperature, top_k, top_p}; }
 };
@@ -73,9 +73,7 @@ class generation {
       return *this;
     }
     void operator++(int) { ++*this; }
-    friend bool operator==(const iterator& i, std::default_sentinel_t) {
-      return i.of_->done();
-    }
+    friend bool operator==(const iterator& i, std::default_sentinel_t) { return i.of_->done(); }
 
    private:
     generation* of_;

@@ -26,10 +26,10 @@ struct law {
   using real = Real;
 
   row_view<const Real> logits;
-  Real scale = Real(1);                                       ///< log2(e) / temperature
-  Real maximum = Real(0);                                     ///< the largest kept logit
-  Real norm = Real(0);                                        ///< 1 / sum of weights
-  Real threshold = -std::numeric_limits<Real>::infinity();    ///< keep what is above
+  Real scale = Real(1);                                               ///< log2(e) / temperature
+  Real maximum = Real(0);                                             ///< the largest kept logit
+  Real norm = Real(0);                                                ///< 1 / sum of weights
+  Real threshold = -std::numeric_limits<Real>::infinity();            ///< keep what is above
   std::int32_t last_kept = std::numeric_limits<std::int32_t>::max();  ///< and ties up to this id
   hunch::status status = hunch::status::ok;
 

@@ -25,7 +25,7 @@ enum class purpose : std::uint32_t { draft, accept, residual, bonus };
 /// step, so that no address returns. Keying by the absolute position of the token instead would
 /// be biased wherever a decision looks beyond the accepted tokens, as block verification does.
 struct address {
-  std::uint64_t seed = 0;     ///< of the request
+  std::uint64_t seed = 0;  ///< of the request
   std::uint32_t length = 0;
   std::uint32_t node = 0;     ///< of the draft tree
   std::uint32_t sibling = 0;  ///< draw number at that node
@@ -58,9 +58,9 @@ struct philox {
 
   /// 64 random bits for an address.
   HUNCH_HOST_DEVICE constexpr std::uint64_t operator()(const address& a) const {
-    const words out = generate({{a.length, a.node, a.sibling, static_cast<std::uint32_t>(a.what)}},
-                               static_cast<std::uint32_t>(a.seed),
-                               static_cast<std::uint32_t>(a.seed >> 32));
+    const words out =
+        generate({{a.length, a.node, a.sibling, static_cast<std::uint32_t>(a.what)}},
+                 static_cast<std::uint32_t>(a.seed), static_cast<std::uint32_t>(a.seed >> 32));
     return (static_cast<std::uint64_t>(out.w[1]) << 32) | out.w[0];
   }
 };
@@ -76,8 +76,8 @@ struct philox {
 ///
 /// Not required: state, a period, a seeding call. Tests supply sources that enumerate.
 template <class S>
-concept RandomSource = std::copyable<S> && requires(const S& s, const address& a, double p,
-                                                    team::serial& t, std::int64_t n) {
+concept RandomSource = std::copyable<S> &&
+    requires(const S& s, const address& a, double p, team::serial& t, std::int64_t n) {
   { s.bernoulli(a, p, p) } -> std::same_as<bool>;
   { s.categorical(t, a, n, detail::any_term{}) } -> std::same_as<std::int64_t>;
 };

@@ -59,9 +59,9 @@ struct kept_rows {
 template <class Real>
 struct head_rows {
   std::int32_t size = 0;
-  const std::int32_t* row = nullptr;         ///< [size] index of the row in the forward pass
-  const shortlist* lists = nullptr;          ///< [size]
-  const row_view<Real>* logits = nullptr;    ///< [size] out; logits[i].size == lists[i].size
+  const std::int32_t* row = nullptr;       ///< [size] index of the row in the forward pass
+  const shortlist* lists = nullptr;        ///< [size]
+  const row_view<Real>* logits = nullptr;  ///< [size] out; logits[i].size == lists[i].size
 };
 
 }  // namespace hunch

@@ -36,8 +36,8 @@ class staged_rows {
   }
 
   rows view() const {
-    return {size_,           sequence_.data(), id_.data(),    parent_.data(),
-            position_.data(), tokens_.data(),  wanted_.data()};
+    return {size_,          sequence_.data(), id_.data(), parent_.data(), position_.data(),
+            tokens_.data(), wanted_.data()};
   }
 
  private:

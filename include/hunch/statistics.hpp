@@ -14,20 +14,23 @@ namespace hunch {
 template <std::int32_t MaxNodes>
 struct statistics {
   std::int64_t steps = 0;
-  std::int64_t drafted = 0;           ///< nodes proposed, roots excluded
-  std::int64_t accepted = 0;          ///< of these, on the accepted path
-  std::int64_t emitted = 0;           ///< tokens given out, after cuts at stops
-  std::int64_t target_passes = 0;     ///< calls of the target model
-  std::int64_t target_rows = 0;       ///< rows in these calls
-  std::int64_t shortlists = 0;        ///< draft rows that went through the head
-  std::int64_t shortlist_rows = 0;    ///< head rows in their shortlists
-  std::int64_t empty_residuals = 0;   ///< rejections whose residual was zero: drawn from p
+  std::int64_t drafted = 0;          ///< nodes proposed, roots excluded
+  std::int64_t accepted = 0;         ///< of these, on the accepted path
+  std::int64_t emitted = 0;          ///< tokens given out, after cuts at stops
+  std::int64_t target_passes = 0;    ///< calls of the target model
+  std::int64_t target_rows = 0;      ///< rows in these calls
+  std::int64_t shortlists = 0;       ///< draft rows that went through the head
+  std::int64_t shortlist_rows = 0;   ///< head rows in their shortlists
+  std::int64_t empty_residuals = 0;  ///< rejections whose residual was zero: drawn from p
   double draft_seconds = 0.0;
   double target_seconds = 0.0;
   double verify_seconds = 0.0;
-  std::array<std::int64_t, static_cast<std::size_t>(MaxNodes)> proposed_at{};  ///< steps that drafted depth i + 1
-  std::array<std::int64_t, static_cast<std::size_t>(MaxNodes)> accepted_at{};  ///< steps that accepted depth i + 1
-  std::array<std::int64_t, static_cast<std::size_t>(MaxNodes)> histogram{};    ///< steps by accepted nodes
+  std::array<std::int64_t, static_cast<std::size_t>(MaxNodes)>
+      proposed_at{};  ///< steps that drafted depth i + 1
+  std::array<std::int64_t, static_cast<std::size_t>(MaxNodes)>
+      accepted_at{};  ///< steps that accepted depth i + 1
+  std::array<std::int64_t, static_cast<std::size_t>(MaxNodes)>
+      histogram{};  ///< steps by accepted nodes
 
   /// Tokens per step: 1 + accepted / steps.
   double mean_acceptance_length() const { return steps == 0 ? 0.0 : 1.0 + ratio(accepted, steps); }
@@ -36,7 +39,8 @@ struct statistics {
 
   /// The share of steps that proposed a token at depth i + 1 and accepted it.
   double acceptance_at(std::int32_t i) const {
-    return ratio(accepted_at[static_cast<std::size_t>(i)], proposed_at[static_cast<std::size_t>(i)]);
+    return ratio(accepted_at[static_cast<std::size_t>(i)],
+                 proposed_at[static_cast<std::size_t>(i)]);
   }
 
   /// The probability that a draft token is accepted, given that the ones before it were: the alpha

@@ -48,26 +48,40 @@ enum class origin : std::uint8_t {
 
 HUNCH_HOST_DEVICE constexpr const char* to_string(status s) {
   switch (s) {
-    case status::ok: return "ok";
-    case status::invalid_logits: return "invalid_logits";
-    case status::invalid_draft: return "invalid_draft";
-    case status::invalid_token: return "invalid_token";
-    case status::invalid_parameter: return "invalid_parameter";
-    case status::empty_support: return "empty_support";
-    case status::cache_full: return "cache_full";
+    case status::ok:
+      return "ok";
+    case status::invalid_logits:
+      return "invalid_logits";
+    case status::invalid_draft:
+      return "invalid_draft";
+    case status::invalid_token:
+      return "invalid_token";
+    case status::invalid_parameter:
+      return "invalid_parameter";
+    case status::empty_support:
+      return "empty_support";
+    case status::cache_full:
+      return "cache_full";
   }
   return "unknown";
 }
 
 HUNCH_HOST_DEVICE constexpr const char* to_string(finish_reason r) {
   switch (r) {
-    case finish_reason::none: return "none";
-    case finish_reason::stop_token: return "stop_token";
-    case finish_reason::stop_string: return "stop_string";
-    case finish_reason::length: return "length";
-    case finish_reason::cache_full: return "cache_full";
-    case finish_reason::cancelled: return "cancelled";
-    case finish_reason::error: return "error";
+    case finish_reason::none:
+      return "none";
+    case finish_reason::stop_token:
+      return "stop_token";
+    case finish_reason::stop_string:
+      return "stop_string";
+    case finish_reason::length:
+      return "length";
+    case finish_reason::cache_full:
+      return "cache_full";
+    case finish_reason::cancelled:
+      return "cancelled";
+    case finish_reason::error:
+      return "error";
   }
   return "unknown";
 }

@@ -32,9 +32,9 @@ struct row_range {
 struct shortlist {
   const row_range* ranges = nullptr;
   std::int32_t range_count = 0;
-  std::int32_t size = 0;                     ///< rows in all ranges
-  const token* row_token = nullptr;          ///< [head rows]; nullptr: row r is token r
-  const std::int32_t* token_row = nullptr;   ///< [vocabulary], -1 where absent; nullptr: identity
+  std::int32_t size = 0;                    ///< rows in all ranges
+  const token* row_token = nullptr;         ///< [head rows]; nullptr: row r is token r
+  const std::int32_t* token_row = nullptr;  ///< [vocabulary], -1 where absent; nullptr: identity
 
   /// Whether position i is token i for the whole vocabulary of `vocab_size` tokens.
   HUNCH_HOST_DEVICE constexpr bool is_everything(std::int32_t vocab_size) const {
@@ -106,10 +106,10 @@ class vocab_layout {
                                     ", outside the vocabulary of " + std::to_string(vocab_size));
       }
       if (out.token_row_[static_cast<std::size_t>(t)] != -1) {
-        throw std::invalid_argument(
-            "hunch::vocab_layout: token " + std::to_string(t) + " has two rows, " +
-            std::to_string(out.token_row_[static_cast<std::size_t>(t)]) + " and " +
-            std::to_string(row));
+        throw std::invalid_argument("hunch::vocab_layout: token " + std::to_string(t) +
+                                    " has two rows, " +
+                                    std::to_string(out.token_row_[static_cast<std::size_t>(t)]) +
+                                    " and " + std::to_string(row));
       }
       out.token_row_[static_cast<std::size_t>(t)] = row;
     }

@@ -29,6 +29,11 @@ namespace hunch::drafter {
 /// \tparam Model models `DraftModel`; a reference where the caller keeps the model.
 template <class Model, class Tree>
 class autoregressive {
+  static_assert(DraftModel<std::remove_reference_t<Model>> ||
+                    DraftModel<std::remove_reference_t<Model>, double>,
+                "hunch: the model of drafter::autoregressive must model hunch::DraftModel: "
+                "vocab_size(), head_fingerprint(), forward(rows), head(hidden, head_rows) and "
+                "commit(kept_rows) noexcept");
   static_assert(Tree::is_chain,
                 "hunch: drafter::autoregressive drafts chains: give it a tree::chain<N>");
 
@@ -94,22 +99,25 @@ class autoregressive {
   void check(const drafter_setup& setup) {
     const auto own = static_cast<std::int32_t>(model_.vocab_size());
     if (own != setup.vocab_size) {
-      throw std::invalid_argument("hunch::drafter::autoregressive: the draft model has a vocabulary of " +
-                                  std::to_string(own) + ", the target of " +
-                                  std::to_string(setup.vocab_size));
+      throw std::invalid_argument(
+          "hunch::drafter::autoregressive: the draft model has a vocabulary of " +
+          std::to_string(own) + ", the target of " + std::to_string(setup.vocab_size));
     }
     if (setup.layout->vocab_size() != setup.vocab_size) {
-      throw std::invalid_argument("hunch::drafter::autoregressive: the selector's layout is for a vocabulary of " +
-                                  std::to_string(setup.layout->vocab_size()) +
-                                  ", the target's has " + std::to_string(setup.vocab_size));
+      throw std::invalid_argument(
+          "hunch::drafter::autoregressive: the selector's layout is for a vocabulary of " +
+          std::to_string(setup.layout->vocab_size()) + ", the target's has " +
+          std::to_string(setup.vocab_size));
     }
     if (model_.head_fingerprint() != setup.layout->fingerprint()) {
-      throw std::invalid_argument("hunch::drafter::autoregressive: the draft model's head is not stored in the order of "
-                                  "the selector's layout");
+      throw std::invalid_argument(
+          "hunch::drafter::autoregressive: the draft model's head is not stored in the order of "
+          "the selector's layout");
     }
   }
 
-  template <class State, class Drafts, VocabSelector Selector, class S, class Random, class Executor>
+  template <class State, class Drafts, VocabSelector Selector, class S, class Random,
+            class Executor>
   void propose(State& s, std::int32_t size, const draft_context* contexts, Drafts& drafts,
                Selector& selector, const S& sampler, const Random& random, Executor& executor) {
     stage_committed(s, size, contexts);
@@ -119,9 +127,9 @@ class autoregressive {
       if (s.frontier.empty()) { return; }
       choose_lists(s, depth, drafts, selector);
       model_.head(hidden, place_logits(s, contexts, depth, drafts));
-      executor.launch(static_cast<std::int32_t>(s.frontier.size()),
-                      kernel::draw_children<typename Drafts::real, S, Random>{s.tasks.data(),
-                                                                              sampler, random});
+      executor.launch(
+          static_cast<std::int32_t>(s.frontier.size()),
+          kernel::draw_children<typename Drafts::real, S, Random>{s.tasks.data(), sampler, random});
       executor.synchronize();
       stage_drawn(s, contexts, depth, drafts);
     }
@@ -268,8 +276,8 @@ class autoregressive {
       auto& staged = s.staged[static_cast<std::size_t>(k)];
       const std::int32_t before = staged.read - 1 + staged.nodes;
       staged.nodes = node;
-      staged.first_row = s.rows.push(c.slot, before + 1, before, c.length - 1 + node,
-                                     tree.tokens[node], true);
+      staged.first_row =
+          s.rows.push(c.slot, before + 1, before, c.length - 1 + node, tree.tokens[node], true);
       return false;
     });
   }

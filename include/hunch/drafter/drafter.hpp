@@ -55,15 +55,17 @@ struct draft_outcomes {
 ///
 /// Not required: a model, a law (ranked drafters have none), a draft for every sequence.
 template <class D>
-concept Drafter = requires(std::remove_reference_t<D>& d, const drafter_setup& setup,
-                           typename std::remove_reference_t<D>::template state<float, executor::host>& s) {
-  { std::integral_constant<std::int32_t, std::remove_reference_t<D>::max_nodes>{} };
-  { std::integral_constant<child_law, std::remove_reference_t<D>::children>{} };
-  { std::bool_constant<std::remove_reference_t<D>::is_chain>{} };
-  { std::bool_constant<std::remove_reference_t<D>::uses_selector>{} };
-  { std::bool_constant<std::remove_reference_t<D>::needs_hidden>{} };
+concept Drafter =
+    requires(std::remove_reference_t<D>& d, const drafter_setup& setup,
+             typename std::remove_reference_t<D>::template state<float, executor::host>& s) {
+  {std::integral_constant<std::int32_t, std::remove_reference_t<D>::max_nodes>{}};
+  {std::integral_constant<child_law, std::remove_reference_t<D>::children>{}};
+  {std::bool_constant<std::remove_reference_t<D>::is_chain>{}};
+  {std::bool_constant<std::remove_reference_t<D>::uses_selector>{}};
+  {std::bool_constant<std::remove_reference_t<D>::needs_hidden>{}};
   d.check(setup);
-  { d.release(s, 0) } noexcept;
+  { d.release(s, 0) }
+  noexcept;
 };
 
 }  // namespace hunch

@@ -43,8 +43,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE float exp2_product(float d, float s) {
   y = std::fma(y, x, 2.4022648e-1f);
   y = std::fma(y, x, 6.9314720e-1f);
   y = std::fma(y, x, 1.0f);
-  const std::uint32_t bits = bit_cast<std::uint32_t>(y) +
-                             (bit_cast<std::uint32_t>(shifted) << 23);
+  const std::uint32_t bits = bit_cast<std::uint32_t>(y) + (bit_cast<std::uint32_t>(shifted) << 23);
   return whole >= -126.0f ? bit_cast<float>(bits) : 0.0f;
 }
 

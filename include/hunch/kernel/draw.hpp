@@ -76,19 +76,11 @@ HUNCH_HOST_DEVICE std::int64_t draw(T& team, std::int64_t n, Weight&& weight, st
 
   const std::int64_t begin = tile * team::tile_elements;
   const std::int64_t end = begin + team::tile_elements < n ? begin + team::tile_elements : n;
-  team.for_each(team::lane_count, [&](std::int64_t l) {
-    double sum = 0.0;
-    for (std::int64_t i = begin + l; i < end; i += team::lane_count) {
-      sum += static_cast<double>(weight(i));
-    }
-    shared.lanes[l] = sum;
-  });
+  team.lanes(begin, end, weight);
   double in_tile = 0.0;
   for (std::int32_t l = 0; l < team::lane_count; ++l) { in_tile += shared.lanes[l]; }
   detail::prefix_walk lane{fraction * in_tile};
   for (std::int32_t l = 0; l < team::lane_count; ++l) { lane.visit(l, shared.lanes[l]); }
-  team.sync();  // the lanes have been read
-
   detail::prefix_walk element{lane.fraction() * lane.weight};
   for (std::int64_t i = begin + lane.chosen; i < end; i += team::lane_count) {
     element.visit(i, static_cast<double>(weight(i)));

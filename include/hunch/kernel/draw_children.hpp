@@ -19,9 +19,9 @@ struct draft_row {
   sampling_parameters parameters;
   row_history history;
   address where;
-  law<Real>* drawn_from = nullptr;     ///< out
-  std::int32_t* drawn_at = nullptr;    ///< out: position in `list`
-  token* drawn = nullptr;              ///< out: no_token if the row has an error
+  law<Real>* drawn_from = nullptr;   ///< out
+  std::int32_t* drawn_at = nullptr;  ///< out: position in `list`
+  token* drawn = nullptr;            ///< out: no_token if the row has an error
 };
 
 /// Makes the law of draft row `index` and draws one child from it. One team per row.

@@ -34,61 +34,87 @@ namespace detail {
 
 inline constexpr std::int32_t gemv_lanes = 16;
 
+/// A step is one element per lane, or one pair of bfloat16: lane l of step s adds the elements
+/// (s * 16 + l) * e, ... of e = 1 or 2 elements, in order, and the lanes fold by halves. So a logit
+/// depends neither on the other rows of the shortlist nor on the batch.
+template <class Weight>
+inline constexpr std::int32_t elements_per_lane = 4 / static_cast<std::int32_t>(sizeof(Weight));
+template <class Weight>
+inline constexpr std::int32_t step_elements = gemv_lanes* elements_per_lane<Weight>;
+
 #if defined(__GNUC__) && !defined(__CUDA_ARCH__)
 
 // Vector types of the compiler, not of a processor: on a narrower machine they are split. Plain
 // loops over arrays of lanes are left in memory by some compilers, ten times slower.
 using lane_floats = float __attribute__((vector_size(64)));
 using lane_words = std::uint32_t __attribute__((vector_size(64)));
-using lane_halves = std::uint16_t __attribute__((vector_size(32)));
 using eight_floats = float __attribute__((vector_size(32)));
 
-HUNCH_INLINE lane_floats load_lanes(const float* p) {
-  lane_floats v;
+template <class Vector>
+HUNCH_INLINE Vector load_vector(const void* p) {
+  Vector v;
   __builtin_memcpy(&v, p, sizeof v);
   return v;
 }
-HUNCH_INLINE lane_floats load_lanes(const bfloat16* p) {
-  lane_halves v;
-  __builtin_memcpy(&v, p, sizeof v);
-  const lane_words wide = __builtin_convertvector(v, lane_words) << 16;
-  lane_floats out;
-  __builtin_memcpy(&out, &wide, sizeof out);
-  return out;
+
+/// lane[r] += row r of `w` times `hidden` over one step of elements, for eight rows.
+HUNCH_INLINE void add_step(const float* w, std::int64_t width, const float* hidden,
+                           lane_floats (&lane)[gemv_rows]) {
+  const auto h = load_vector<lane_floats>(hidden);
+  for (std::int32_t r = 0; r < gemv_rows; ++r) {
+    lane[r] += load_vector<lane_floats>(w + r * width) * h;
+  }
+}
+
+/// Two bfloat16 in a word are two floats after a shift and a mask; widening them as vectors of
+/// halves takes compilers three times the instructions.
+HUNCH_INLINE void add_step(const bfloat16* w, std::int64_t width, const float* hidden,
+                           lane_floats (&lane)[gemv_rows]) {
+  const auto first = load_vector<lane_floats>(hidden);
+  const auto second = load_vector<lane_floats>(hidden + gemv_lanes);
+  const lane_floats even = __builtin_shufflevector(first, second, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18,
+                                                   20, 22, 24, 26, 28, 30);
+  const lane_floats odd = __builtin_shufflevector(first, second, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19,
+                                                  21, 23, 25, 27, 29, 31);
+  for (std::int32_t r = 0; r < gemv_rows; ++r) {
+    const auto words = load_vector<lane_words>(w + r * width);
+    const lane_words low = words << 16;
+    const lane_words high = words & 0xffff0000u;
+    lane[r] += load_vector<lane_floats>(&low) * even;
+    lane[r] += load_vector<lane_floats>(&high) * odd;
+  }
 }
 
 /// Folds the lanes of eight rows by halves, two rows in one vector at a time.
 HUNCH_INLINE void fold_rows(const lane_floats (&v)[gemv_rows], float* sums) {
   const auto by8 = [](lane_floats a, lane_floats b) {
     return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
-           __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+           __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30,
+                                   31);
   };
   const auto by4 = [](lane_floats a, lane_floats b) {
     return __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
-           __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+           __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30,
+                                   31);
   };
   const auto by2 = [](lane_floats a, lane_floats b) {
     return __builtin_shufflevector(a, b, 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29) +
-           __builtin_shufflevector(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31);
+           __builtin_shufflevector(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30,
+                                   31);
   };
-  const lane_floats all = by2(by4(by8(v[0], v[1]), by8(v[2], v[3])),
-                              by4(by8(v[4], v[5]), by8(v[6], v[7])));
+  const lane_floats all =
+      by2(by4(by8(v[0], v[1]), by8(v[2], v[3])), by4(by8(v[4], v[5]), by8(v[6], v[7])));
   const eight_floats result = __builtin_shufflevector(all, all, 0, 2, 4, 6, 8, 10, 12, 14) +
                               __builtin_shufflevector(all, all, 1, 3, 5, 7, 9, 11, 13, 15);
   __builtin_memcpy(sums, &result, sizeof result);
 }
 
-/// The dot products of eight adjacent head rows with one hidden state, over a whole number of
-/// lanes. Lane l adds the elements l, l + 16, ... in order.
+/// The dot products of eight adjacent head rows with one hidden state, over whole steps.
 template <class Weight>
-HUNCH_INLINE void dot_eight(const Weight* w, std::int64_t width, const float* hidden,
-                            float* sums) {
+HUNCH_INLINE void dot_eight(const Weight* w, std::int64_t width, const float* hidden, float* sums) {
   lane_floats lane[gemv_rows] = {};
-  for (std::int64_t k = 0; k < width; k += gemv_lanes) {
-    const lane_floats h = load_lanes(hidden + k);
-    for (std::int32_t r = 0; r < gemv_rows; ++r) {
-      lane[r] += load_lanes(w + r * width + k) * h;
-    }
+  for (std::int64_t k = 0; k < width; k += step_elements<Weight>) {
+    add_step(w + k, width, hidden + k, lane);
   }
   fold_rows(lane, sums);
 }
@@ -109,10 +135,8 @@ template <class Weight>
 HUNCH_HOST_DEVICE HUNCH_INLINE float dot_one(const Weight* w, std::int64_t width,
                                              const float* hidden) {
   float lane[gemv_lanes] = {};
-  for (std::int64_t k = 0; k < width; k += gemv_lanes) {
-    for (std::int64_t l = 0; l < gemv_lanes && k + l < width; ++l) {
-      lane[l] += to_float(w[k + l]) * hidden[k + l];
-    }
+  for (std::int64_t k = 0; k < width; ++k) {
+    lane[k / elements_per_lane<Weight> % gemv_lanes] += to_float(w[k]) * hidden[k];
   }
   for (std::int32_t half = gemv_lanes / 2; half > 0; half /= 2) {
     for (std::int32_t l = 0; l < half; ++l) { lane[l] += lane[l + half]; }
@@ -123,9 +147,8 @@ HUNCH_HOST_DEVICE HUNCH_INLINE float dot_one(const Weight* w, std::int64_t width
 /// The logits of `count` <= 8 adjacent head rows.
 template <class Weight>
 HUNCH_HOST_DEVICE HUNCH_INLINE void logits_of(const head_weights<Weight>& head, std::int32_t first,
-                                              std::int32_t count, const float* hidden,
-                                              float* out) {
-  if (has_vectors && count == gemv_rows && head.width % gemv_lanes == 0) {
+                                              std::int32_t count, const float* hidden, float* out) {
+  if (has_vectors && count == gemv_rows && head.width % step_elements<Weight> == 0) {
     dot_eight(head.row(first), head.width, hidden, out);
   } else {
     for (std::int32_t r = 0; r < count; ++r) {

@@ -57,8 +57,7 @@ namespace detail {
 template <class Real, Team T, class Predicate>
 HUNCH_HOST_DEVICE std::int32_t count_kept(T& team, const law<Real>& l, Predicate&& also) {
   return team.reduce(
-      l.logits.size, std::int32_t(0),
-      [=](std::int64_t i) { return l.keeps(i) && also(i) ? 1 : 0; },
+      l.logits.size, std::int32_t(0), [=](std::int64_t i) { return l.keeps(i) && also(i) ? 1 : 0; },
       [](std::int32_t a, std::int32_t b) { return a + b; });
 }
 
@@ -90,9 +89,8 @@ HUNCH_HOST_DEVICE void cut_at(T& team, law<Real>& l, Real threshold, std::int32_
   std::int32_t high = before.logits.size - 1;
   while (low < high) {
     const std::int32_t middle = low + (high - low) / 2;
-    const std::int32_t held = count_kept(team, before, [=](std::int64_t i) {
-      return before.logits[i] == threshold && i <= middle;
-    });
+    const std::int32_t held = count_kept(
+        team, before, [=](std::int64_t i) { return before.logits[i] == threshold && i <= middle; });
     if (held >= ties) {
       high = middle;
     } else {
@@ -112,7 +110,8 @@ HUNCH_HOST_DEVICE void keep_top_k(T& team, law<Real>& l, std::int32_t k) {
   const law<Real> before = l;
   const auto at_least = [&](typename keys::key key) {
     const Real cut = keys::value(key);
-    return detail::count_kept(team, before, [=](std::int64_t i) { return before.logits[i] >= cut; });
+    return detail::count_kept(team, before,
+                              [=](std::int64_t i) { return before.logits[i] >= cut; });
   };
   if (at_least(keys::minus_infinity) <= k) { return; }
   const Real cut = keys::value(detail::largest_key<Real>(
@@ -139,8 +138,8 @@ HUNCH_HOST_DEVICE void keep_top_p(T& team, law<Real>& l, Real p) {
     return mass([at](Real x) { return x >= at; }) >= wanted;
   }));
   const double missing = wanted - mass([cut](Real x) { return x > cut; });
-  const auto ties = static_cast<double>(detail::count_kept(
-      team, before, [=](std::int64_t i) { return before.logits[i] == cut; }));
+  const auto ties = static_cast<double>(
+      detail::count_kept(team, before, [=](std::int64_t i) { return before.logits[i] == cut; }));
   const auto each = static_cast<double>(exp2_product(cut - before.maximum, before.scale));
   double needed = each > 0.0 ? std::ceil(missing / each) : ties;
   needed = needed < 1.0 ? 1.0 : needed;
@@ -152,8 +151,7 @@ HUNCH_HOST_DEVICE void keep_top_p(T& team, law<Real>& l, Real p) {
 template <class Real, Team T>
 HUNCH_HOST_DEVICE void normalise(T& team, law<Real>& l) {
   const law<Real> before = l;
-  const double sum =
-      team.sum(before.logits.size, [=](std::int64_t i) { return before.weight(i); });
+  const double sum = team.sum(before.logits.size, [=](std::int64_t i) { return before.weight(i); });
   l.norm = static_cast<Real>(1.0 / sum);
 }
 

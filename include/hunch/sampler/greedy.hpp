@@ -23,8 +23,8 @@ struct greedy {
   }
 
   constexpr status check(const sampling_parameters& p) const {
-    const bool fits = (p.temperature == 0.0f || p.temperature == 1.0f) && p.top_k == 0 &&
-                      p.top_p == 1.0f;
+    const bool fits =
+        (p.temperature == 0.0f || p.temperature == 1.0f) && p.top_k == 0 && p.top_p == 1.0f;
     return fits ? status::ok : status::invalid_parameter;
   }
 };

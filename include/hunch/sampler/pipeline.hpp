@@ -16,12 +16,12 @@ namespace hunch {
 ///
 /// Not required: to normalise; the pipeline does that once, after the last stage.
 template <class S>
-concept SamplerStage =
-    std::copyable<S> && requires(const S& s, team::serial& t, law<float>& l,
-                                 sampling_parameters& p, const sampling_parameters& values) {
-      s(t, l, values);
-      { S::take(p) } -> std::same_as<status>;
-    };
+concept SamplerStage = std::copyable<S> &&
+    requires(const S& s, team::serial& t, law<float>& l, sampling_parameters& p,
+             const sampling_parameters& values) {
+  s(t, l, values);
+  { S::take(p) } -> std::same_as<status>;
+};
 
 namespace sampler {
 
@@ -39,8 +39,7 @@ struct pipeline : private Stages... {
   static constexpr bool always_greedy = false;
 
   constexpr pipeline() = default;
-  constexpr explicit pipeline(Stages... stages)
-    requires(sizeof...(Stages) > 0)
+  constexpr explicit pipeline(Stages... stages) requires(sizeof...(Stages) > 0)
       : Stages(stages)... {}
 
   template <Team T, class Real>

@@ -25,9 +25,9 @@ struct sampling_parameters {
 struct row_history {
   const token* committed = nullptr;  ///< [length], the last is the root
   std::int32_t length = 0;
-  const token* tree_tokens = nullptr;        ///< [nodes] of the draft tree
+  const token* tree_tokens = nullptr;         ///< [nodes] of the draft tree
   const std::int32_t* tree_parent = nullptr;  ///< [nodes]; node 0 is the root
-  std::int32_t node = 0;                     ///< of this row
+  std::int32_t node = 0;                      ///< of this row
 };
 
 /// Turns a row of logits into the law that tokens are drawn from. The same sampler makes the laws
@@ -41,12 +41,11 @@ struct row_history {
 ///
 /// Not required: that the row is the whole vocabulary; draft rows are shortlists.
 template <class S>
-concept Sampler = std::copyable<S> &&
-                  requires(const S& s, team::serial& t, row_view<float> row,
-                           const sampling_parameters& p, const row_history& h) {
-                    { s(t, row, p, h) } -> std::same_as<law<float>>;
-                    { s.check(p) } -> std::same_as<status>;
-                    { std::bool_constant<S::always_greedy>{} };
-                  };
+concept Sampler = std::copyable<S> && requires(const S& s, team::serial& t, row_view<float> row,
+                                               const sampling_parameters& p, const row_history& h) {
+  { s(t, row, p, h) } -> std::same_as<law<float>>;
+  { s.check(p) } -> std::same_as<status>;
+  {std::bool_constant<S::always_greedy>{}};
+};
 
 }  // namespace hunch

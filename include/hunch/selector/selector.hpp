@@ -12,8 +12,8 @@ namespace hunch {
 /// The nodes whose children are about to be drafted, all at the same depth.
 struct selector_contexts {
   std::int32_t size = 0;
-  std::int32_t depth = 0;                  ///< of the children minus one: 0 for the root
-  const token* tokens = nullptr;           ///< [size] the token of each node
+  std::int32_t depth = 0;         ///< of the children minus one: 0 for the root
+  const token* tokens = nullptr;  ///< [size] the token of each node
 };
 
 /// One shortlist per context, to be filled: ranges ascending, disjoint, not empty.

@@ -72,6 +72,19 @@ class block {
     return total;
   }
 
+  template <class F>
+  __device__ void lanes(std::int64_t begin, std::int64_t end, F&& f) {
+    __syncthreads();  // the lanes of the last call have been read
+    for (std::int32_t l = rank(); l < lane_count; l += Threads) {
+      double sum = 0.0;
+      for (std::int64_t i = begin + l; i < end; i += lane_count) {
+        sum += static_cast<double>(f(i));
+      }
+      shared_->scratch.lanes[l] = sum;
+    }
+    __syncthreads();
+  }
+
   template <class T>
   __device__ T broadcast(T value, std::int32_t from) {
     static_assert(sizeof(T) <= slot_bytes);

@@ -58,6 +58,21 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto tile_sum(std::int64_t begin, std::int64_t en
   return lane[0];
 }
 
+/// lanes[l] = f(begin + l) + f(begin + l + 128) + ... for i in [begin, end), at most one tile, in
+/// double, by a single thread.
+template <class F>
+HUNCH_HOST_DEVICE HUNCH_INLINE void tile_lanes(std::int64_t begin, std::int64_t end,
+                                               double* HUNCH_RESTRICT lanes, F&& f) {
+  using real = decltype(f(begin));
+  for (std::int32_t l = 0; l < lane_count; ++l) { lanes[l] = 0.0; }
+  for (std::int64_t base = begin; base < end; base += lane_count) {
+    const auto count = static_cast<std::int32_t>(end - base < lane_count ? end - base : lane_count);
+    real term[lane_count];  // apart from the widening, so that both loops vectorise
+    for (std::int32_t l = 0; l < count; ++l) { term[l] = f(base + l); }
+    for (std::int32_t l = 0; l < count; ++l) { lanes[l] += static_cast<double>(term[l]); }
+  }
+}
+
 /// The sum of f(i) over the tiles of group `g` of a row of n elements, by a single thread.
 template <class F>
 HUNCH_HOST_DEVICE HUNCH_INLINE double group_sum(std::int64_t n, std::int32_t g, F&& f) {

@@ -29,7 +29,9 @@ class serial {
     for (std::int64_t l = 0; l < lanes; ++l) { lane[l] = identity; }
     std::int64_t base = 0;
     for (; base + lanes <= n; base += lanes) {
-      for (std::int64_t l = 0; l < lanes; ++l) { lane[l] = op(lane[l], static_cast<T>(f(base + l))); }
+      for (std::int64_t l = 0; l < lanes; ++l) {
+        lane[l] = op(lane[l], static_cast<T>(f(base + l)));
+      }
     }
     for (std::int64_t i = base; i < n; ++i) { lane[0] = op(lane[0], static_cast<T>(f(i))); }
     T result = identity;
@@ -46,6 +48,11 @@ class serial {
       total += scratch_.groups[g];
     }
     return total;
+  }
+
+  template <class F>
+  HUNCH_INLINE void lanes(std::int64_t begin, std::int64_t end, F&& f) {
+    tile_lanes(begin, end, scratch_.lanes, f);
   }
 
   template <class T>

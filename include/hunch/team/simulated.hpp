@@ -84,11 +84,26 @@ class simulated {
   double sum(std::int64_t n, F&& f) {
     sync();  // the group sums of the last call have been read
     const std::int32_t groups = groups_of(n);
-    for (std::int32_t g = rank_; g < groups; g += size()) { scratch().groups[g] = group_sum(n, g, f); }
+    for (std::int32_t g = rank_; g < groups; g += size()) {
+      scratch().groups[g] = group_sum(n, g, f);
+    }
     sync();
     double total = 0.0;
     for (std::int32_t g = 0; g < groups; ++g) { total += scratch().groups[g]; }
     return total;
+  }
+
+  template <class F>
+  void lanes(std::int64_t begin, std::int64_t end, F&& f) {
+    sync();  // the lanes of the last call have been read
+    for (std::int32_t l = rank_; l < lane_count; l += size()) {
+      double sum = 0.0;
+      for (std::int64_t i = begin + l; i < end; i += lane_count) {
+        sum += static_cast<double>(f(i));
+      }
+      scratch().lanes[l] = sum;
+    }
+    sync();
   }
 
   template <class T>

@@ -39,8 +39,10 @@ struct any_action {
 ///    order is free, so op must be exactly associative and commutative (max, min, integer sums).
 /// 4. `t.sum(n, f)` adds f(0), ..., f(n - 1) in the canonical order (see canonical.hpp), the same
 ///    bits on every team; the result is on all ranks, its group sums in `t.scratch().groups`.
-/// 5. `t.broadcast(v, from)` is rank `from`'s v on all ranks.
-/// 6. `t.scratch()` is shared by the ranks.
+/// 5. `t.lanes(begin, end, f)` sets `t.scratch().lanes` to the sums of the 128 lanes of the tile
+///    [begin, end), in double, each in order.
+/// 6. `t.broadcast(v, from)` is rank `from`'s v on all ranks.
+/// 7. `t.scratch()` is shared by the ranks.
 ///
 /// Not required: a size that is a power of two, or more than one rank. A body may branch only on
 /// collective results and on its arguments; else ranks would wait for each other for ever.
@@ -52,6 +54,7 @@ concept Team = requires(T& t, std::int64_t n, double v) {
   t.for_each(n, detail::any_action{});
   { t.reduce(n, 0, detail::any_count{}, detail::any_op{}) } -> std::same_as<int>;
   { t.sum(n, detail::any_term{}) } -> std::same_as<double>;
+  t.lanes(n, n, detail::any_term{});
   { t.broadcast(v, 0) } -> std::same_as<double>;
   { t.scratch() } -> std::same_as<team::shared_scratch&>;
 };

@@ -16,7 +16,7 @@ struct greedy {
   static constexpr bool accepts(child_law, bool) { return true; }
 
   template <Team T, class Real, class Random>
-  HUNCH_HOST_DEVICE void operator()(T&, const verify_view<Real>& view, const Random&,
+  HUNCH_HOST_DEVICE void operator()(T& team, const verify_view<Real>& view, const Random&,
                                     verdict& out) const {
     const draft_tree<Real>& tree = view.tree;
     std::int32_t c = 0;
@@ -33,12 +33,13 @@ struct greedy {
       while (child >= 0 && tree.tokens[child] != best) { child = tree.next_child(c, child); }
       if (child < 0) {
         out.next = best;
-        out.next_origin = first >= 0          ? origin::corrected
+        out.next_origin = first >= 0         ? origin::corrected
                           : out.accepted > 0 ? origin::bonus
                                              : origin::sampled;
         return;
       }
-      out.path[out.accepted++] = child;
+      if (team.rank() == 0) { out.path[out.accepted] = child; }  // `path` is shared by the ranks
+      ++out.accepted;
       c = child;
     }
   }

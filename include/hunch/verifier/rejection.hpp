@@ -47,13 +47,14 @@ struct rejection {
         return;
       }
       if (random.bernoulli(view.at(c, purpose::accept), p_x, q_x)) {
-        out.path[out.accepted++] = child;
+        if (team.rank() == 0) { out.path[out.accepted] = child; }  // `path` is shared by the ranks
+        ++out.accepted;
         c = child;
         continue;
       }
       out.next_origin = origin::corrected;
-      const std::int64_t drawn = kernel::draw_residual(team, view.at(c, purpose::residual), p, q,
-                                                       tree.lists[c], random);
+      const std::int64_t drawn =
+          kernel::draw_residual(team, view.at(c, purpose::residual), p, q, tree.lists[c], random);
       if (drawn >= 0) {
         out.next = static_cast<token>(drawn);
         return;

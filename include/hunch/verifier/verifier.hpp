@@ -41,7 +41,8 @@ struct verdict {
 /// Decides which drafted tokens are kept.
 ///
 /// 1. `v(team, view, random, verdict)` fills the verdict; collective, allocation-free. Errors of
-///    rows that it needs go into `verdict.status`. `verdict.path` is set by the caller.
+///    rows that it needs go into `verdict.status`. `verdict.path` is set by the caller and shared
+///    by the ranks: one of them writes it. The rest of the verdict is each rank's own.
 /// 2. `V::lossless`: the joint law of the emitted tokens is that of plain decoding.
 /// 3. `V::needs_draft_law`: it reads the law q that children were drawn from.
 /// 4. `V::needs_greedy`: it is exact only where every target law is a point mass.
@@ -50,14 +51,14 @@ struct verdict {
 /// Not required: that every rule works on trees; a chain rule says so in `accepts`.
 template <class V>
 concept Verifier = std::copyable<V> &&
-                   requires(const V& v, team::serial& t, const verify_view<float>& view,
-                            const random_source<>& random, verdict& out) {
-                     v(t, view, random, out);
-                     { std::bool_constant<V::lossless>{} };
-                     { std::bool_constant<V::needs_draft_law>{} };
-                     { std::bool_constant<V::needs_greedy>{} };
-                     { std::bool_constant<V::accepts(child_law::ranked, true)>{} };
-                   };
+    requires(const V& v, team::serial& t, const verify_view<float>& view,
+             const random_source<>& random, verdict& out) {
+  v(t, view, random, out);
+  {std::bool_constant<V::lossless>{}};
+  {std::bool_constant<V::needs_draft_law>{}};
+  {std::bool_constant<V::needs_greedy>{}};
+  {std::bool_constant<V::accepts(child_law::ranked, true)>{}};
+};
 
 namespace kernel {
 
@@ -66,8 +67,8 @@ template <Team T, class Real, class Random>
 HUNCH_HOST_DEVICE void emit_from_target(T& team, const verify_view<Real>& view,
                                         const Random& random, std::int32_t c, verdict& out) {
   const law<Real> p = view.target[c];
-  out.next = static_cast<token>(random.categorical(
-      team, view.at(c, purpose::bonus), p.logits.size, [=](std::int64_t i) { return p.weight(i); }));
+  out.next = static_cast<token>(random.categorical(team, view.at(c, purpose::bonus), p.logits.size,
+                                                   [=](std::int64_t i) { return p.weight(i); }));
 }
 
 }  // namespace kernel

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "generate/arguments.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+
+namespace generate {
+
+namespace {
+
+template <class T>
+T number(const std::string& flag, std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw usage_error(flag + ": '" + std::string(text) + "' is not a number that fits");
+  }
+  return value;
+}
+
+template <class T>
+T number_at_least(const std::string& flag, std::string_view text, T least) {
+  const T value = number<T>(flag, text);
+  if (!(value >= least)) {
+    std::ostringstream out;
+    out << flag << ": " << text << " is less than " << least;
+    throw usage_error(out.str());
+  }
+  return value;
+}
+
+template <class Enum>
+Enum one_of(const std::string& flag, const std::string& text,
+            std::initializer_list<std::pair<const char*, Enum>> values) {
+  std::string known;
+  for (const auto& [name, value] : values) {
+    if (text == name) { return value; }
+    known += (known.empty() ? "" : ", ") + std::string(name);
+  }
+  throw usage_error(flag + ": '" + text + "' is unknown; it takes " + known);
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) { throw usage_error("--prompt-file: cannot read '" + path + "'"); }
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void choose_selector(arguments& a, const std::string& text) {
+  const auto colon = text.find(':');
+  a.selector = one_of<selector_kind>(
+      "--selector", text.substr(0, colon),
+      {{"full", selector_kind::full}, {"frequency", selector_kind::frequency}});
+  if (colon == std::string::npos) { return; }
+  if (a.selector != selector_kind::frequency) {
+    throw usage_error("--selector: only frequency takes a number of rows");
+  }
+  a.shortlist_rows = number_at_least<std::int32_t>("--selector", text.substr(colon + 1), 1);
+}
+
+/// Flags that mean nothing, or something else, beside others.
+void refuse_contradictions(const arguments& a, const std::set<std::string>& given) {
+  const auto refuse = [&](const char* flag, const char* beside) {
+    if (given.count(flag) != 0) {
+      throw usage_error(std::string(flag) + " has no meaning with " + beside);
+    }
+  };
+  if (given.count("--prompt") != 0 && given.count("--prompt-file") != 0) {
+    throw usage_error("--prompt and --prompt-file exclude each other");
+  }
+  if (a.plain || a.drafter == drafter_kind::none) {
+    const char* beside = a.plain ? "--plain" : "--drafter none";
+    for (const char* flag : {"--draft", "--selector", "--frequency", "--draft-length"}) {
+      refuse(flag, beside);
+    }
+    if (a.plain && given.count("--drafter") != 0 && a.drafter != drafter_kind::none) {
+      throw usage_error("--plain and --drafter exclude each other");
+    }
+  }
+  if (a.selector == selector_kind::full) { refuse("--frequency", "--selector full"); }
+  if (a.verifier == verifier_kind::greedy) {
+    if (a.temperature != 0.0f) {
+      throw usage_error("--verifier greedy keeps only greedy text exact: add --temperature 0, or "
+                        "use --verifier rejection");
+    }
+    refuse("--top-k", "--verifier greedy");
+    refuse("--top-p", "--verifier greedy");
+  }
+  if (given.count("--model") != 0 && given.count("--draft") == 0 && !a.plain &&
+      a.drafter == drafter_kind::model) {
+    throw usage_error("--model without --draft: name a draft model of the same vocabulary, or use "
+                      "--plain");
+  }
+}
+
+}  // namespace
+
+arguments parse(const std::vector<std::string>& words) {
+  arguments a;
+  a.model = HUNCH_MODELS "/target";
+  a.draft = HUNCH_MODELS "/draft";
+  a.frequency_file = HUNCH_MODELS "/frequency.safetensors";
+  a.prompt = "The purpose of this chapter is to explain how";
+  std::set<std::string> given;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& flag = words[i];
+    if (!given.insert(flag).second) { throw usage_error(flag + " is given twice"); }
+    if (flag == "--help" || flag == "-h") { a.help = true; continue; }
+    if (flag == "--plain") { a.plain = true; continue; }
+    if (flag == "--ignore-end") { a.ignore_end = true; continue; }
+
+    const auto value = [&]() -> const std::string& {
+      if (i + 1 >= words.size()) { throw usage_error(flag + " needs a value"); }
+      return words[++i];
+    };
+    if (flag == "--model") {
+      a.model = value();
+    } else if (flag == "--draft") {
+      a.draft = value();
+    } else if (flag == "--drafter") {
+      a.drafter = one_of<drafter_kind>(
+          flag, value(), {{"model", drafter_kind::model}, {"none", drafter_kind::none}});
+    } else if (flag == "--selector") {
+      choose_selector(a, value());
+    } else if (flag == "--frequency") {
+      a.frequency_file = value();
+    } else if (flag == "--verifier") {
+      a.verifier = one_of<verifier_kind>(
+          flag, value(),
+          {{"rejection", verifier_kind::rejection}, {"greedy", verifier_kind::greedy}});
+    } else if (flag == "--draft-length") {
+      const std::string& text = value();
+      if (text != "auto") {
+        a.draft_length = number_at_least<std::int32_t>(flag, text, 1);
+        if (*a.draft_length > max_draft_length) {
+          throw usage_error(flag + ": at most " + std::to_string(max_draft_length));
+        }
+      }
+    } else if (flag == "--prompt") {
+      a.prompt = value();
+    } else if (flag == "--prompt-file") {
+      a.prompt = read_file(value());
+    } else if (flag == "--batch") {
+      a.batch = number_at_least<std::int32_t>(flag, value(), 1);
+    } else if (flag == "--max-new-tokens") {
+      a.max_new_tokens = number_at_least<std::int32_t>(flag, value(), 1);
+    } else if (flag == "--temperature") {
+      a.temperature = number_at_least<float>(flag, value(), 0.0f);
+      if (!std::isfinite(a.temperature)) { throw usage_error(flag + " must be finite"); }
+    } else if (flag == "--top-k") {
+      a.top_k = number_at_least<std::int32_t>(flag, value(), 0);
+    } else if (flag == "--top-p") {
+      a.top_p = number_at_least<float>(flag, value(), 0.0f);
+      if (!(a.top_p > 0.0f && a.top_p <= 1.0f)) { throw usage_error(flag + " is in (0, 1]"); }
+    } else if (flag == "--seed") {
+      a.seed = number<std::uint64_t>(flag, value());
+    } else if (flag == "--rounds") {
+      a.rounds = number_at_least<std::int32_t>(flag, value(), 1);
+    } else if (flag == "--threads") {
+      a.threads = number_at_least<std::int32_t>(flag, value(), 1);
+    } else if (flag == "--json") {
+      a.json = value();
+    } else if (flag == "--color") {
+      a.color = one_of<color_mode>(flag, value(),
+                                   {{"auto", color_mode::automatic},
+                                    {"always", color_mode::always},
+                                    {"never", color_mode::never}});
+    } else {
+      throw usage_error("unknown flag '" + flag + "'; --help lists them");
+    }
+  }
+  refuse_contradictions(a, given);
+  return a;
+}
+
+std::string help_text() {
+  return R"(generate - text from a language model, plain and by speculative decoding
+
+Usage: generate [flags]
+
+Models (Hugging Face directories: config.json, *.safetensors, tokenizer.model)
+  --model DIR           the target model: its law is what the text keeps
+                        (default: the shipped target)
+  --draft DIR           the draft model, of the same vocabulary (default: the shipped draft)
+
+Policies
+  --drafter NAME        model: a smaller model drafts (default)
+                        none: nothing is drafted
+  --selector NAME       full: the draft head covers the whole vocabulary
+                        frequency[:ROWS]: the ROWS most frequent tokens (FR-Spec; default, a
+                        quarter of the vocabulary)
+  --frequency FILE      safetensors with the tokens in order of frequency, as 'ranking'
+                        (default: the shipped one)
+  --verifier NAME       rejection: speculative sampling (default)
+                        greedy: greedy match, with --temperature 0 only
+  --draft-length N      tokens drafted per step, 1 to 8, or auto: chosen from measured costs and
+                        acceptance (default)
+  --plain               plain decoding only
+
+Text
+  --prompt TEXT         what to continue
+  --prompt-file FILE    the same, from a file
+  --batch N             N continuations at a time, with the seeds S, S + 1, ... (default 1)
+  --max-new-tokens N    (default 192)
+  --ignore-end          go on after the end-of-text token
+  --temperature T       0 is greedy (default 1)
+  --top-k K             keep the K most probable tokens; 0 is off (default)
+  --top-p P             keep the most probable tokens that hold the share P; 1 is off (default)
+  --seed S              the same seed gives the same text (default 1)
+
+Report
+  --rounds N            plain and speculative runs, taken in turn; medians are reported (default 3)
+  --threads N           (default: one per core)
+  --json FILE           writes the report as JSON too
+  --color WHEN          auto, always or never; auto honours NO_COLOR and non-terminals
+  --help                this text
+
+Exit status: 0, or 1 for an error, or 2 for flags that do not fit.
+)";
+}
+
+}  // namespace generate

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace generate {
+
+/// Raised for flags that are unknown, malformed, unsupported or contradict each other.
+struct usage_error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+enum class drafter_kind { none, model };
+enum class selector_kind { full, frequency };
+enum class verifier_kind { rejection, greedy };
+enum class color_mode { automatic, always, never };
+
+/// What the command line asks for.
+struct arguments {
+  std::string model;                 ///< Hugging Face directory of the target
+  std::string draft;                 ///< of the draft model
+  drafter_kind drafter = drafter_kind::model;
+  selector_kind selector = selector_kind::frequency;
+  std::int32_t shortlist_rows = 0;   ///< of selector frequency; 0: a quarter of the vocabulary
+  std::string frequency_file;        ///< safetensors with the tokens in order of frequency
+  verifier_kind verifier = verifier_kind::rejection;
+  std::optional<std::int32_t> draft_length;  ///< nothing: the planner chooses
+  std::string prompt;
+  std::int32_t batch = 1;
+  std::int32_t max_new_tokens = 192;
+  float temperature = 1.0f;
+  std::int32_t top_k = 0;
+  float top_p = 1.0f;
+  std::uint64_t seed = 1;
+  bool ignore_end = false;           ///< go on after the end-of-text token
+  bool plain = false;                ///< plain decoding only
+  std::int32_t rounds = 3;           ///< plain and speculative runs, taken in turn
+  std::int32_t threads = 0;          ///< 0: one per core
+  std::string json;                  ///< file for the report
+  color_mode color = color_mode::automatic;
+  bool help = false;
+};
+
+/// The longest chain that this program drafts.
+inline constexpr std::int32_t max_draft_length = 8;
+
+/// \throws usage_error with a sentence that says what to change.
+arguments parse(const std::vector<std::string>& words);
+
+std::string help_text();
+
+}  // namespace generate

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Generates text with a target model, plain and by speculative decoding on the same engine, and
+// says what was gained. The composition of policies is chosen at compile time; the flags choose
+// among a few.
+
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <engine/checkpoint.hpp>
+#include <engine/model.hpp>
+#include <engine/tokenizer.hpp>
+#include <hunch/hunch.hpp>
+
+#include "generate/arguments.hpp"
+#include "generate/measure.hpp"
+#include "generate/report.hpp"
+#include "generate/terminal.hpp"
+
+namespace generate {
+
+namespace {
+
+/// The tokens of a vocabulary in order of frequency, from a safetensors file.
+hunch::vocab_layout load_ranking(const std::string& path, std::int32_t vocab_size) {
+  const std::vector<std::int32_t> ranking = engine::checkpoint::open(path).integers("ranking");
+  if (static_cast<std::int32_t>(ranking.size()) != vocab_size) {
+    throw std::runtime_error(path + ": 'ranking' has " + std::to_string(ranking.size()) +
+                             " tokens, the target's vocabulary " + std::to_string(vocab_size));
+  }
+  return hunch::vocab_layout::permuted(ranking, vocab_size);
+}
+
+using text_sampler = hunch::sampler::pipeline<hunch::sampler::temperature, hunch::sampler::top_k,
+                                               hunch::sampler::top_p>;
+
+class program {
+ public:
+  explicit program(const arguments& a)
+      : args_(a),
+        target_(engine::model::load(a.model, options())),
+        text_(a.model),
+        terminal_(a.color) {
+    if (text_.vocab_size() > target_.vocab_size()) {
+      throw std::runtime_error(a.model + ": the tokenizer has " +
+                               std::to_string(text_.vocab_size()) + " tokens, the model " +
+                               std::to_string(target_.vocab_size()));
+    }
+    prompt_ = text_.encode(a.prompt);
+    request_.max_new_tokens = a.max_new_tokens;
+    request_.temperature = a.temperature;
+    request_.top_k = a.top_k;
+    request_.top_p = a.top_p;
+    request_.seed = a.seed;
+    if (!a.ignore_end && text_.eos() != hunch::no_token) { request_.stop_tokens = {text_.eos()}; }
+    const auto room = static_cast<std::int32_t>(prompt_.size()) + a.max_new_tokens;
+    if (room > target_.context()) {
+      throw usage_error("the prompt's " + std::to_string(prompt_.size()) + " tokens and " +
+                        std::to_string(a.max_new_tokens) + " new ones exceed the context of " +
+                        std::to_string(target_.context()));
+    }
+  }
+
+  void run() {
+    using namespace hunch;
+    if (args_.plain || args_.drafter == drafter_kind::none) {
+      decoder plain{target_, drafter::none{}, selector::full{target_.vocab_size()},
+                    text_sampler{}, verifier::rejection{}, sizes()};
+      return report_plain(plain);
+    }
+    engine::model draft = engine::model::load(args_.draft, options());
+    with_selector([&](auto& selector) {
+      draft.set_head_layout(selector.layout());
+      with_verifier([&](auto sampler, auto verifier) {
+        decoder plain{target_, drafter::none{}, selector::full{target_.vocab_size()}, sampler,
+                      verifier::rejection{}, sizes()};
+        decoder speculative{
+            target_,  drafter::autoregressive{draft, tree::chain<max_draft_length>{}},
+            selector, sampler,
+            verifier, sizes()};
+        static_assert(decltype(speculative)::lossless);
+        report_both(plain, speculative);
+      });
+    });
+  }
+
+ private:
+  engine::model_options options() const {
+    engine::model_options o;
+    o.threads = args_.threads > 0 ? args_.threads
+                                  : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    o.max_batch = args_.batch;
+    return o;
+  }
+
+  hunch::decoder_options sizes() const {
+    hunch::decoder_options o;
+    o.max_batch = args_.batch;
+    return o;
+  }
+
+  template <class Use>
+  void with_selector(Use&& use) {
+    const std::int32_t vocab = target_.vocab_size();
+    if (args_.selector == selector_kind::full) {
+      hunch::selector::full selector{vocab};
+      return use(selector);
+    }
+    const std::int32_t rows = args_.shortlist_rows > 0 ? args_.shortlist_rows : vocab / 4;
+    if (rows > vocab) {
+      throw usage_error("--selector frequency:" + std::to_string(rows) + ": the vocabulary has " +
+                        std::to_string(vocab) + " tokens");
+    }
+    hunch::selector::frequency selector{load_ranking(args_.frequency_file, vocab), rows};
+    use(selector);
+  }
+
+  template <class Use>
+  void with_verifier(Use&& use) {
+    if (args_.verifier == verifier_kind::greedy) {
+      use(hunch::sampler::greedy{}, hunch::verifier::greedy{});
+    } else {
+      use(text_sampler{}, hunch::verifier::rejection{});
+    }
+  }
+
+  /// Streams the text of the first request, then forgets that there is a terminal.
+  auto stream() {
+    return [this, streaming = std::exchange(streaming_, false)](
+               std::size_t request, hunch::token t, hunch::origin from) {
+      if (streaming && request == 0) { terminal_.write(text_.bytes(t), from); }
+    };
+  }
+
+  void begin_text() {
+    terminal_.legend();
+    std::printf("%s", args_.prompt.c_str());
+    std::fflush(stdout);
+    streaming_ = true;
+  }
+
+  template <class Plain>
+  void report_plain(Plain& plain) {
+    begin_text();
+    report r;
+    double time = 0.0;
+    double timed = 0.0;
+    for (std::int32_t round = 0; round < args_.rounds; ++round) {
+      const generate::run one = run_requests(plain, prompt_, request_of(round), args_.batch,
+                                             [](auto&) {}, stream());
+      if (round == 0) { take_text(r, one); }
+      time += one.time;
+      timed += static_cast<double>(one.timed);
+    }
+    r.plain_rate = timed / time;
+    finish(r);
+  }
+
+  template <class Plain, class Speculative>
+  void report_both(Plain& plain, Speculative& speculative) {
+    using hunch::planner::best_draft_length;
+    if (args_.draft_length) { speculative.draft_length(*args_.draft_length); }
+    const costs cost = calibrate(target_, plain, speculative, prompt_, request_, args_.batch);
+
+    // The planner's choice follows the acceptance of this run; the calibration counts like a few
+    // dozen tokens of it.
+    std::int64_t steps = 0;
+    const auto plan = [&](Speculative& decoder) {
+      if (args_.draft_length || ++steps % 8 != 1) { return; }
+      const auto& s = decoder.stats();
+      const double seen = static_cast<double>(s.drafted);
+      const double alpha = (s.acceptance_probability() * seen + cost.alpha * 32.0) / (seen + 32.0);
+      decoder.draft_length(best_draft_length(alpha, cost.draft, max_draft_length, cost.rows));
+    };
+    plan(speculative);
+
+    begin_text();
+    report r;
+    double plain_time = 0.0, plain_tokens = 0.0, time = 0.0, tokens = 0.0;
+    bool identical = true;
+    for (std::int32_t round = 0; round < args_.rounds; ++round) {
+      const generate::run s =
+          run_requests(speculative, prompt_, request_of(round), args_.batch, plan, stream());
+      const generate::run p = run_requests(plain, prompt_, request_of(round), args_.batch,
+                                           [](auto&) {}, [](auto&&...) {});
+      if (round == 0) { take_text(r, s); }
+      identical = identical && s.tokens == p.tokens;
+      time += s.time;
+      tokens += static_cast<double>(s.timed);
+      plain_time += p.time;
+      plain_tokens += static_cast<double>(p.timed);
+    }
+    r.plain_rate = plain_tokens / plain_time;
+
+    const auto& stats = speculative.stats();
+    report::speculative_part part;
+    part.rate = tokens / time;
+    part.mean_acceptance_length = stats.mean_acceptance_length();
+    part.draft_acceptance_rate = stats.draft_acceptance_rate();
+    part.average_shortlist_rows = stats.average_shortlist_rows();
+    part.average_draft_length =
+        static_cast<double>(stats.drafted) / static_cast<double>(stats.steps);
+    part.target_passes = stats.target_passes;
+    for (std::int32_t i = 0; i < max_draft_length; ++i) {
+      if (stats.proposed_at[static_cast<std::size_t>(i)] > 0) {
+        part.acceptance_by_position.push_back(stats.acceptance_at(i));
+      }
+    }
+    part.predicted_speedup = predicted(cost, stats);
+    if (args_.temperature == 0.0f) { part.identical_to_plain = identical; }
+    r.speculative = part;
+    finish(r);
+  }
+
+  /// The planner's gain, averaged over the draft lengths that were used.
+  template <class Statistics>
+  static double predicted(const costs& cost, const Statistics& stats) {
+    const double alpha = stats.acceptance_probability();
+    double tokens = 0.0;
+    double time = 0.0;
+    std::int64_t longer = stats.steps;
+    for (std::int32_t length = 0; length <= max_draft_length; ++length) {
+      const std::int64_t beyond =
+          length < max_draft_length ? stats.proposed_at[static_cast<std::size_t>(length)] : 0;
+      const auto steps = static_cast<double>(longer - beyond);
+      const double expected = hunch::planner::expected_tokens(alpha, length);
+      tokens += steps * expected;
+      time += steps * expected /
+              hunch::planner::walltime_gain(alpha, length, cost.draft, cost.rows);
+      longer = beyond;
+    }
+    return tokens / time;
+  }
+
+  hunch::generation_options request_of(std::int32_t round) const {
+    hunch::generation_options o = request_;
+    o.seed += static_cast<std::uint64_t>(round) * static_cast<std::uint64_t>(args_.batch);
+    return o;
+  }
+
+  void take_text(report& r, const generate::run& one) const {
+    for (const hunch::token t : one.tokens[0]) { r.text += text_.bytes(t); }
+    r.tokens = static_cast<std::int64_t>(one.tokens[0].size());
+    r.repetition_4gram = repeated_4grams(one.tokens[0]);
+  }
+
+  void finish(const report& r) {
+    terminal_.finish();
+    print_table(r);
+    if (!args_.json.empty()) { write_json(r, args_.json); }
+  }
+
+  arguments args_;
+  engine::model target_;
+  engine::tokenizer text_;
+  terminal terminal_;
+  std::vector<hunch::token> prompt_;
+  hunch::generation_options request_;
+  bool streaming_ = false;
+};
+
+int start(const std::vector<std::string>& words) {
+  try {
+    const arguments a = parse(words);
+    if (a.help) {
+      std::fputs(help_text().c_str(), stdout);
+      return 0;
+    }
+    program(a).run();
+    return 0;
+  } catch (const usage_error& e) {
+    std::fprintf(stderr, "generate: %s\n", e.what());
+    return 2;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "generate: %s\n", e.what());
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace generate
+
+int main(int argc, char** argv) { return generate::start({argv + 1, argv + argc}); }

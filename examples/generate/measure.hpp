@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include <hunch/hunch.hpp>
+
+namespace generate {
+
+using seconds = std::chrono::duration<double>;
+
+/// The tokens of every request of one run, and how fast they came.
+struct run {
+  std::vector<std::vector<hunch::token>> tokens;  ///< per request
+  double time = 0.0;        ///< seconds from the end of the first step that emitted
+  std::int64_t timed = 0;   ///< tokens emitted in that time
+};
+
+/// Runs `batch` continuations of `prompt` to their ends, with the seeds options.seed + i.
+/// `on_step(decoder)` is called after each step, `on_token(request, token, origin)` for each token.
+/// Reading the prompt is not timed: it is the same work with and without speculation.
+template <class Decoder, class OnStep, class OnToken>
+run run_requests(Decoder& decoder, const std::vector<hunch::token>& prompt,
+                 hunch::generation_options options, std::int32_t batch, OnStep&& on_step,
+                 OnToken&& on_token) {
+  run out;
+  out.tokens.resize(static_cast<std::size_t>(batch));
+  hunch::request_id first = 0;
+  for (std::int32_t i = 0; i < batch; ++i) {
+    const hunch::request_id id = decoder.add(prompt, options);
+    first = i == 0 ? id : first;
+    ++options.seed;
+  }
+  bool started = false;
+  auto start = std::chrono::steady_clock::now();
+  while (decoder.running() > 0) {
+    std::int64_t emitted = 0;
+    for (const hunch::emission& e : decoder.step()) {
+      if (e.finish == hunch::finish_reason::error) {
+        throw std::runtime_error(std::string("a request failed: ") + to_string(e.status));
+      }
+      const auto request = static_cast<std::size_t>(e.id - first);
+      for (std::size_t i = 0; i < e.tokens.size(); ++i) {
+        out.tokens[request].push_back(e.tokens[i]);
+        on_token(request, e.tokens[i], e.origins[i]);
+      }
+      emitted += static_cast<std::int64_t>(e.tokens.size());
+    }
+    if (started) {
+      out.timed += emitted;
+    } else if (emitted > 0) {
+      started = true;
+      start = std::chrono::steady_clock::now();
+    }
+    on_step(decoder);
+  }
+  out.time = seconds(std::chrono::steady_clock::now() - start).count();
+  return out;
+}
+
+/// Seconds of a target pass over `n` rows in each of `batch` sequences, for n = 1 .. longest; the
+/// median of interleaved repeats. Nothing is committed, so the model is as before.
+template <class Model>
+std::vector<double> time_passes(Model& model, std::int32_t batch, std::int32_t longest,
+                                std::int32_t repeats = 7) {
+  hunch::executor::host host;
+  hunch::staged_rows<hunch::executor::host> rows(host, batch * longest);
+  std::vector<std::vector<double>> times(static_cast<std::size_t>(longest));
+  for (std::int32_t repeat = 0; repeat <= repeats; ++repeat) {
+    for (std::int32_t n = 1; n <= longest; ++n) {
+      rows.clear();
+      for (std::int32_t sequence = 0; sequence < batch; ++sequence) {
+        for (std::int32_t i = 0; i < n; ++i) {
+          rows.push(sequence, i, i == 0 ? hunch::end_of_cache : i - 1, i, hunch::token{1 + i}, true);
+        }
+      }
+      const auto start = std::chrono::steady_clock::now();
+      model.evaluate(rows.view());
+      const double time = seconds(std::chrono::steady_clock::now() - start).count();
+      if (repeat > 0) { times[static_cast<std::size_t>(n - 1)].push_back(time); }  // first: warm-up
+    }
+  }
+  std::vector<double> medians;
+  for (std::vector<double>& t : times) {
+    std::ranges::nth_element(t, t.begin() + static_cast<std::ptrdiff_t>(t.size() / 2));
+    medians.push_back(t[t.size() / 2]);
+  }
+  return medians;
+}
+
+/// What speculation costs with these models on this machine.
+struct costs {
+  std::vector<double> rows;  ///< r(n): a step that verifies n rows per sequence over one row's
+  double draft = 0.0;        ///< c: one drafted level over a step of one row
+  double alpha = 0.0;        ///< acceptance in the calibration run
+};
+
+/// Measures the costs by short runs of a plain and a speculative decoder over the same models.
+/// These are the runs that warm the machine up, too.
+template <class Model, class Plain, class Speculative>
+costs calibrate(Model& target, Plain& plain, Speculative& speculative,
+                const std::vector<hunch::token>& prompt, hunch::generation_options options,
+                std::int32_t batch) {
+  const auto nothing = [](auto&&...) {};
+  options.max_new_tokens = std::min(options.max_new_tokens, 48);
+  options.stop_tokens.clear();
+  options.stop_strings.clear();
+
+  run_requests(plain, prompt, options, batch, nothing, nothing);
+  plain.reset_stats();
+  run_requests(plain, prompt, options, batch, nothing, nothing);
+  const auto& p = plain.stats();
+  const double law = p.verify_seconds / static_cast<double>(p.target_passes);
+
+  const std::int32_t levels = std::min(4, speculative.draft_length());
+  const std::int32_t before = speculative.draft_length();
+  speculative.draft_length(levels);
+  run_requests(speculative, prompt, options, batch, nothing, nothing);
+  speculative.reset_stats();
+  run_requests(speculative, prompt, options, batch, nothing, nothing);
+  const auto& s = speculative.stats();
+  const double level = s.draft_seconds * static_cast<double>(batch) / static_cast<double>(s.drafted);
+
+  costs out;
+  out.alpha = s.acceptance_probability();
+  const std::vector<double> passes = time_passes(target, batch, Speculative::max_nodes);
+  const double one = passes[0] + law;
+  for (std::size_t i = 0; i < passes.size(); ++i) {
+    out.rows.push_back((passes[i] + law * static_cast<double>(i + 1)) / one);
+  }
+  out.draft = level / one;
+  speculative.draft_length(before);
+  plain.reset_stats();
+  speculative.reset_stats();
+  return out;
+}
+
+}  // namespace generate

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "generate/terminal.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace generate {
+
+namespace {
+
+bool wants_color(color_mode mode) {
+  if (mode != color_mode::automatic) { return mode == color_mode::always; }
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  const bool dumb = term != nullptr && std::string(term) == "dumb";
+  return isatty(STDOUT_FILENO) != 0 && (no_color == nullptr || *no_color == '\0') && !dumb;
+}
+
+const char* paint(hunch::origin from) {
+  switch (from) {
+    case hunch::origin::accepted: return "\033[32m";
+    case hunch::origin::corrected: return "\033[31m";
+    case hunch::origin::bonus: return "\033[36m";
+    case hunch::origin::sampled: return "";
+  }
+  return "";
+}
+
+/// The length of the longest prefix of `text` that does not end inside a UTF-8 character.
+std::size_t whole_characters(const std::string& text) {
+  std::size_t start = text.size();
+  while (start > 0 && text.size() - start < 4) {
+    --start;
+    const auto byte = static_cast<unsigned char>(text[start]);
+    if ((byte & 0xC0u) == 0x80u) { continue; }
+    const std::size_t length = byte < 0x80u ? 1 : byte < 0xE0u ? 2 : byte < 0xF0u ? 3 : 4;
+    return start + length <= text.size() ? text.size() : start;
+  }
+  return text.size();
+}
+
+}  // namespace
+
+terminal::terminal(color_mode mode) : color_(wants_color(mode)) {}
+
+void terminal::legend() const {
+  if (!color_) { return; }
+  const std::string line = painted("accepted", hunch::origin::accepted) + "  " +
+                           painted("corrected", hunch::origin::corrected) + "  " +
+                           painted("bonus", hunch::origin::bonus) + "\n\n";
+  std::fputs(line.c_str(), stdout);
+}
+
+void terminal::write(const std::string& bytes, hunch::origin from) {
+  held_ += bytes;
+  const std::size_t whole = whole_characters(held_);
+  const std::string text = painted(held_.substr(0, whole), from);
+  held_.erase(0, whole);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+void terminal::finish() {
+  std::fwrite(held_.data(), 1, held_.size(), stdout);
+  std::fputs("\n", stdout);
+  held_.clear();
+}
+
+std::string terminal::painted(const std::string& text, hunch::origin from) const {
+  const std::string start = color_ ? paint(from) : "";
+  return start.empty() || text.empty() ? text : start + text + "\033[0m";
+}
+
+}  // namespace generate

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: must model hunch::Drafter
+
+#include "models.hpp"
+
+using namespace hunch;
+using namespace compile_fail;
+
+void compose() {
+#ifdef WRONG
+  decoder d{target{}, draft_model{}, selector::full{4}, sampled{}, verifier::rejection{}};
+#else
+  decoder d{target{}, hunch::drafter::none{}, selector::full{4}, sampled{}, verifier::rejection{}};
+#endif
+}

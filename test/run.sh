@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Set-up, build and all tests. With --full, then: a second compiler with warnings as errors,
+# sanitizers, fuzzing and soak runs.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$here")
+. "$root/examples/packages.sh"
+
+full=no
+case "${1:-}" in
+  "") ;;
+  --full) full=yes ;;
+  *) echo "usage: test/run.sh [--full]" >&2; exit 2 ;;
+esac
+
+need_packages "${BUILD_PACKAGES[@]}" doctest-dev clang-format $(thrust_package)
+if [ -z "${CUDACXX:-}" ] && ! command -v nvcc >/dev/null && [ -x /usr/local/cuda/bin/nvcc ]; then
+  export CUDACXX=/usr/local/cuda/bin/nvcc
+fi
+cd "$root"
+jobs=$(nproc)
+
+echo "== format"
+git ls-files -z '*.hpp' '*.cpp' '*.cuh' '*.cu' | xargs -0 -r clang-format --dry-run --Werror
+
+build_and_test() { # preset, ctest arguments...
+  local preset=$1
+  shift
+  cmake --preset "$preset" >/dev/null
+  cmake --build --preset "$preset" -j "$jobs" -- --no-print-directory
+  ctest --preset "$preset" -j "$jobs" "$@"
+}
+
+echo "== g++, warnings as errors"
+build_and_test strict -LE full
+if [ "$full" = no ]; then exit 0; fi
+
+need_packages clang libclang-rt-14-dev
+echo "== clang, warnings as errors"
+build_and_test clang -LE full -E '^package'
+echo "== AddressSanitizer, UndefinedBehaviorSanitizer"
+build_and_test sanitize -LE 'full|compile' -E '^package|^refused|^compiles'
+echo "== long runs"
+ctest --preset strict -j "$jobs" -L full
+if [ -d test/fuzz ]; then
+  echo "== fuzzing"
+  cmake --preset fuzz >/dev/null
+  cmake --build --preset fuzz -j "$jobs" -- --no-print-directory
+  ctest --preset fuzz
+fi

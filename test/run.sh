@@ -14,7 +14,7 @@ case "${1:-}" in
   *) echo "usage: test/run.sh [--full]" >&2; exit 2 ;;
 esac
 
-need_packages "${BUILD_PACKAGES[@]}" doctest-dev clang-format $(thrust_package)
+need_packages "${BUILD_PACKAGES[@]}" doctest-dev clang-format python3 $(thrust_package)
 if [ -z "${CUDACXX:-}" ] && ! command -v nvcc >/dev/null && [ -x /usr/local/cuda/bin/nvcc ]; then
   export CUDACXX=/usr/local/cuda/bin/nvcc
 fi

@@ -86,16 +86,18 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
   if (a.selector == selector_kind::full) { refuse("--frequency", "--selector full"); }
   if (a.verifier == verifier_kind::greedy) {
     if (a.temperature != 0.0f) {
-      throw usage_error("--verifier greedy keeps only greedy text exact: add --temperature 0, or "
-                        "use --verifier rejection");
+      throw usage_error(
+          "--verifier greedy keeps only greedy text exact: add --temperature 0, or "
+          "use --verifier rejection");
     }
     refuse("--top-k", "--verifier greedy");
     refuse("--top-p", "--verifier greedy");
   }
   if (given.count("--model") != 0 && given.count("--draft") == 0 && !a.plain &&
       a.drafter == drafter_kind::model) {
-    throw usage_error("--model without --draft: name a draft model of the same vocabulary, or use "
-                      "--plain");
+    throw usage_error(
+        "--model without --draft: name a draft model of the same vocabulary, or use "
+        "--plain");
   }
 }
 
@@ -111,9 +113,18 @@ arguments parse(const std::vector<std::string>& words) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& flag = words[i];
     if (!given.insert(flag).second) { throw usage_error(flag + " is given twice"); }
-    if (flag == "--help" || flag == "-h") { a.help = true; continue; }
-    if (flag == "--plain") { a.plain = true; continue; }
-    if (flag == "--ignore-end") { a.ignore_end = true; continue; }
+    if (flag == "--help" || flag == "-h") {
+      a.help = true;
+      continue;
+    }
+    if (flag == "--plain") {
+      a.plain = true;
+      continue;
+    }
+    if (flag == "--ignore-end") {
+      a.ignore_end = true;
+      continue;
+    }
 
     const auto value = [&]() -> const std::string& {
       if (i + 1 >= words.size()) { throw usage_error(flag + " needs a value"); }

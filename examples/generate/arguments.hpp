@@ -21,12 +21,12 @@ enum class color_mode { automatic, always, never };
 
 /// What the command line asks for.
 struct arguments {
-  std::string model;                 ///< Hugging Face directory of the target
-  std::string draft;                 ///< of the draft model
+  std::string model;  ///< Hugging Face directory of the target
+  std::string draft;  ///< of the draft model
   drafter_kind drafter = drafter_kind::model;
   selector_kind selector = selector_kind::frequency;
-  std::int32_t shortlist_rows = 0;   ///< of selector frequency; 0: a quarter of the vocabulary
-  std::string frequency_file;        ///< safetensors with the tokens in order of frequency
+  std::int32_t shortlist_rows = 0;  ///< of selector frequency; 0: a quarter of the vocabulary
+  std::string frequency_file;       ///< safetensors with the tokens in order of frequency
   verifier_kind verifier = verifier_kind::rejection;
   std::optional<std::int32_t> draft_length;  ///< nothing: the planner chooses
   std::string prompt;
@@ -36,11 +36,11 @@ struct arguments {
   std::int32_t top_k = 0;
   float top_p = 1.0f;
   std::uint64_t seed = 1;
-  bool ignore_end = false;           ///< go on after the end-of-text token
-  bool plain = false;                ///< plain decoding only
-  std::int32_t rounds = 3;           ///< plain and speculative runs, taken in turn
-  std::int32_t threads = 0;          ///< 0: one per core
-  std::string json;                  ///< file for the report
+  bool ignore_end = false;   ///< go on after the end-of-text token
+  bool plain = false;        ///< plain decoding only
+  std::int32_t rounds = 3;   ///< plain and speculative runs, taken in turn
+  std::int32_t threads = 0;  ///< 0: one per core
+  std::string json;          ///< file for the report
   color_mode color = color_mode::automatic;
   bool help = false;
 };

@@ -38,7 +38,7 @@ hunch::vocab_layout load_ranking(const std::string& path, std::int32_t vocab_siz
 }
 
 using text_sampler = hunch::sampler::pipeline<hunch::sampler::temperature, hunch::sampler::top_k,
-                                               hunch::sampler::top_p>;
+                                              hunch::sampler::top_p>;
 
 class program {
  public:
@@ -52,16 +52,16 @@ class program {
                                std::to_string(text_.vocab_size()) + " tokens, the model " +
                                std::to_string(target_.vocab_size()));
     }
-    prompt_ = text_.encode(a.prompt);
+    prompts_ = {text_.encode(a.prompt)};
     request_.max_new_tokens = a.max_new_tokens;
     request_.temperature = a.temperature;
     request_.top_k = a.top_k;
     request_.top_p = a.top_p;
     request_.seed = a.seed;
     if (!a.ignore_end && text_.eos() != hunch::no_token) { request_.stop_tokens = {text_.eos()}; }
-    const auto room = static_cast<std::int32_t>(prompt_.size()) + a.max_new_tokens;
+    const auto room = static_cast<std::int32_t>(prompts_[0].size()) + a.max_new_tokens;
     if (room > target_.context()) {
-      throw usage_error("the prompt's " + std::to_string(prompt_.size()) + " tokens and " +
+      throw usage_error("the prompt's " + std::to_string(prompts_[0].size()) + " tokens and " +
                         std::to_string(a.max_new_tokens) + " new ones exceed the context of " +
                         std::to_string(target_.context()));
     }
@@ -70,7 +70,7 @@ class program {
   void run() {
     using namespace hunch;
     if (args_.plain || args_.drafter == drafter_kind::none) {
-      decoder plain{target_, drafter::none{}, selector::full{target_.vocab_size()},
+      decoder plain{target_,        drafter::none{},       selector::full{target_.vocab_size()},
                     text_sampler{}, verifier::rejection{}, sizes()};
       return report_plain(plain);
     }
@@ -78,8 +78,8 @@ class program {
     with_selector([&](auto& selector) {
       draft.set_head_layout(selector.layout());
       with_verifier([&](auto sampler, auto verifier) {
-        decoder plain{target_, drafter::none{}, selector::full{target_.vocab_size()}, sampler,
-                      verifier::rejection{}, sizes()};
+        decoder plain{target_, drafter::none{},       selector::full{target_.vocab_size()},
+                      sampler, verifier::rejection{}, sizes()};
         decoder speculative{
             target_,  drafter::autoregressive{draft, tree::chain<max_draft_length>{}},
             selector, sampler,
@@ -93,8 +93,9 @@ class program {
  private:
   engine::model_options options() const {
     engine::model_options o;
-    o.threads = args_.threads > 0 ? args_.threads
-                                  : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    o.threads = args_.threads > 0
+                    ? args_.threads
+                    : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     o.max_batch = args_.batch;
     return o;
   }
@@ -130,11 +131,10 @@ class program {
     }
   }
 
-  /// Streams the text of the first request, then forgets that there is a terminal.
+  /// Streams the text of the first request.
   auto stream() {
-    return [this, streaming = std::exchange(streaming_, false)](
-               std::size_t request, hunch::token t, hunch::origin from) {
-      if (streaming && request == 0) { terminal_.write(text_.bytes(t), from); }
+    return [this](std::size_t request, hunch::token t, hunch::origin from) {
+      if (request == 0) { terminal_.write(text_.bytes(t), from); }
     };
   }
 
@@ -142,65 +142,41 @@ class program {
     terminal_.legend();
     std::printf("%s", args_.prompt.c_str());
     std::fflush(stdout);
-    streaming_ = true;
   }
 
   template <class Plain>
   void report_plain(Plain& plain) {
     begin_text();
+    const generate::run one = run_requests(
+        plain, prompts_, request_, args_.batch, [](auto&) {}, stream());
     report r;
-    double time = 0.0;
-    double timed = 0.0;
-    for (std::int32_t round = 0; round < args_.rounds; ++round) {
-      const generate::run one = run_requests(plain, prompt_, request_of(round), args_.batch,
-                                             [](auto&) {}, stream());
-      if (round == 0) { take_text(r, one); }
-      time += one.time;
-      timed += static_cast<double>(one.timed);
-    }
-    r.plain_rate = timed / time;
+    take_text(r, one);
+    r.plain_rate = static_cast<double>(one.timed) / one.time;
     finish(r);
   }
 
   template <class Plain, class Speculative>
   void report_both(Plain& plain, Speculative& speculative) {
-    using hunch::planner::best_draft_length;
     if (args_.draft_length) { speculative.draft_length(*args_.draft_length); }
-    const costs cost = calibrate(target_, plain, speculative, prompt_, request_, args_.batch);
-
-    // The planner's choice follows the acceptance of this run; the calibration counts like a few
-    // dozen tokens of it.
-    std::int64_t steps = 0;
-    const auto plan = [&](Speculative& decoder) {
-      if (args_.draft_length || ++steps % 8 != 1) { return; }
-      const auto& s = decoder.stats();
-      const double seen = static_cast<double>(s.drafted);
-      const double alpha = (s.acceptance_probability() * seen + cost.alpha * 32.0) / (seen + 32.0);
-      decoder.draft_length(best_draft_length(alpha, cost.draft, max_draft_length, cost.rows));
-    };
-    plan(speculative);
+    const costs cost = calibrate(target_, plain, speculative, prompts_, request_, args_.batch);
+    automatic_length automatic(cost);
+    if (!args_.draft_length) { automatic.choose(speculative); }
 
     begin_text();
-    report r;
-    double plain_time = 0.0, plain_tokens = 0.0, time = 0.0, tokens = 0.0;
-    bool identical = true;
-    for (std::int32_t round = 0; round < args_.rounds; ++round) {
-      const generate::run s =
-          run_requests(speculative, prompt_, request_of(round), args_.batch, plan, stream());
-      const generate::run p = run_requests(plain, prompt_, request_of(round), args_.batch,
-                                           [](auto&) {}, [](auto&&...) {});
-      if (round == 0) { take_text(r, s); }
-      identical = identical && s.tokens == p.tokens;
-      time += s.time;
-      tokens += static_cast<double>(s.timed);
-      plain_time += p.time;
-      plain_tokens += static_cast<double>(p.timed);
-    }
-    r.plain_rate = plain_tokens / plain_time;
+    const comparison both = compare(
+        plain, speculative, prompts_, request_, args_.batch, args_.rounds,
+        [&](Speculative& decoder) {
+          if (!args_.draft_length) { automatic(decoder); }
+        },
+        stream());
 
     const auto& stats = speculative.stats();
+    report r;
+    take_text(r, both.first);
+    r.plain_rate = both.plain_rate;
     report::speculative_part part;
-    part.rate = tokens / time;
+    part.rate = both.rate;
+    part.predicted_speedup = predicted_gain(cost, stats);
     part.mean_acceptance_length = stats.mean_acceptance_length();
     part.draft_acceptance_rate = stats.draft_acceptance_rate();
     part.average_shortlist_rows = stats.average_shortlist_rows();
@@ -212,36 +188,9 @@ class program {
         part.acceptance_by_position.push_back(stats.acceptance_at(i));
       }
     }
-    part.predicted_speedup = predicted(cost, stats);
-    if (args_.temperature == 0.0f) { part.identical_to_plain = identical; }
+    if (args_.temperature == 0.0f) { part.identical_to_plain = both.identical; }
     r.speculative = part;
     finish(r);
-  }
-
-  /// The planner's gain, averaged over the draft lengths that were used.
-  template <class Statistics>
-  static double predicted(const costs& cost, const Statistics& stats) {
-    const double alpha = stats.acceptance_probability();
-    double tokens = 0.0;
-    double time = 0.0;
-    std::int64_t longer = stats.steps;
-    for (std::int32_t length = 0; length <= max_draft_length; ++length) {
-      const std::int64_t beyond =
-          length < max_draft_length ? stats.proposed_at[static_cast<std::size_t>(length)] : 0;
-      const auto steps = static_cast<double>(longer - beyond);
-      const double expected = hunch::planner::expected_tokens(alpha, length);
-      tokens += steps * expected;
-      time += steps * expected /
-              hunch::planner::walltime_gain(alpha, length, cost.draft, cost.rows);
-      longer = beyond;
-    }
-    return tokens / time;
-  }
-
-  hunch::generation_options request_of(std::int32_t round) const {
-    hunch::generation_options o = request_;
-    o.seed += static_cast<std::uint64_t>(round) * static_cast<std::uint64_t>(args_.batch);
-    return o;
   }
 
   void take_text(report& r, const generate::run& one) const {
@@ -260,9 +209,8 @@ class program {
   engine::model target_;
   engine::tokenizer text_;
   terminal terminal_;
-  std::vector<hunch::token> prompt_;
+  std::vector<std::vector<hunch::token>> prompts_;
   hunch::generation_options request_;
-  bool streaming_ = false;
 };
 
 int start(const std::vector<std::string>& words) {

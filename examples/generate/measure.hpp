@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <hunch/hunch.hpp>
@@ -15,22 +18,24 @@ using seconds = std::chrono::duration<double>;
 /// The tokens of every request of one run, and how fast they came.
 struct run {
   std::vector<std::vector<hunch::token>> tokens;  ///< per request
-  double time = 0.0;        ///< seconds from the end of the first step that emitted
-  std::int64_t timed = 0;   ///< tokens emitted in that time
+  double time = 0.0;       ///< seconds from the end of the first step that emitted
+  std::int64_t timed = 0;  ///< tokens emitted in that time
 };
 
-/// Runs `batch` continuations of `prompt` to their ends, with the seeds options.seed + i.
-/// `on_step(decoder)` is called after each step, `on_token(request, token, origin)` for each token.
-/// Reading the prompt is not timed: it is the same work with and without speculation.
+/// Runs `batch` requests to their ends: request i continues prompts[i % prompts.size()] with the
+/// seed options.seed + i. `on_step(decoder)` is called after each step, `on_token(request, token,
+/// origin)` for each token. Reading the prompts is not timed: it is the same work with and without
+/// speculation.
+/// \throws std::runtime_error if a request ends with an error.
 template <class Decoder, class OnStep, class OnToken>
-run run_requests(Decoder& decoder, const std::vector<hunch::token>& prompt,
+run run_requests(Decoder& decoder, const std::vector<std::vector<hunch::token>>& prompts,
                  hunch::generation_options options, std::int32_t batch, OnStep&& on_step,
                  OnToken&& on_token) {
   run out;
   out.tokens.resize(static_cast<std::size_t>(batch));
   hunch::request_id first = 0;
-  for (std::int32_t i = 0; i < batch; ++i) {
-    const hunch::request_id id = decoder.add(prompt, options);
+  for (std::size_t i = 0; i < out.tokens.size(); ++i) {
+    const hunch::request_id id = decoder.add(prompts[i % prompts.size()], options);
     first = i == 0 ? id : first;
     ++options.seed;
   }
@@ -74,7 +79,8 @@ std::vector<double> time_passes(Model& model, std::int32_t batch, std::int32_t l
       rows.clear();
       for (std::int32_t sequence = 0; sequence < batch; ++sequence) {
         for (std::int32_t i = 0; i < n; ++i) {
-          rows.push(sequence, i, i == 0 ? hunch::end_of_cache : i - 1, i, hunch::token{1 + i}, true);
+          rows.push(sequence, i, i == 0 ? hunch::end_of_cache : i - 1, i, hunch::token{1 + i},
+                    true);
         }
       }
       const auto start = std::chrono::steady_clock::now();
@@ -102,27 +108,28 @@ struct costs {
 /// These are the runs that warm the machine up, too.
 template <class Model, class Plain, class Speculative>
 costs calibrate(Model& target, Plain& plain, Speculative& speculative,
-                const std::vector<hunch::token>& prompt, hunch::generation_options options,
-                std::int32_t batch) {
+                const std::vector<std::vector<hunch::token>>& prompts,
+                hunch::generation_options options, std::int32_t batch) {
   const auto nothing = [](auto&&...) {};
   options.max_new_tokens = std::min(options.max_new_tokens, 48);
   options.stop_tokens.clear();
   options.stop_strings.clear();
 
-  run_requests(plain, prompt, options, batch, nothing, nothing);
+  run_requests(plain, prompts, options, batch, nothing, nothing);
   plain.reset_stats();
-  run_requests(plain, prompt, options, batch, nothing, nothing);
+  run_requests(plain, prompts, options, batch, nothing, nothing);
   const auto& p = plain.stats();
   const double law = p.verify_seconds / static_cast<double>(p.target_passes);
 
   const std::int32_t levels = std::min(4, speculative.draft_length());
   const std::int32_t before = speculative.draft_length();
   speculative.draft_length(levels);
-  run_requests(speculative, prompt, options, batch, nothing, nothing);
+  run_requests(speculative, prompts, options, batch, nothing, nothing);
   speculative.reset_stats();
-  run_requests(speculative, prompt, options, batch, nothing, nothing);
+  run_requests(speculative, prompts, options, batch, nothing, nothing);
   const auto& s = speculative.stats();
-  const double level = s.draft_seconds * static_cast<double>(batch) / static_cast<double>(s.drafted);
+  const double level =
+      s.draft_seconds * static_cast<double>(batch) / static_cast<double>(s.drafted);
 
   costs out;
   out.alpha = s.acceptance_probability();
@@ -135,6 +142,88 @@ costs calibrate(Model& target, Plain& plain, Speculative& speculative,
   speculative.draft_length(before);
   plain.reset_stats();
   speculative.reset_stats();
+  return out;
+}
+
+/// Lets the planner choose the draft length of a decoder while it runs, from measured costs and the
+/// acceptance of the run so far. The calibration counts like a few dozen tokens of the run.
+class automatic_length {
+ public:
+  explicit automatic_length(costs measured) : costs_(std::move(measured)) {}
+
+  /// To be called after each step; now and then it sets the decoder's draft length.
+  template <class Decoder>
+  void operator()(Decoder& decoder) {
+    if (steps_++ % 8 == 0) { choose(decoder); }
+  }
+
+  template <class Decoder>
+  void choose(Decoder& decoder) const {
+    constexpr double calibration = 32.0;
+    const auto& s = decoder.stats();
+    const auto seen = static_cast<double>(s.drafted);
+    const double alpha =
+        (s.acceptance_probability() * seen + costs_.alpha * calibration) / (seen + calibration);
+    decoder.draft_length(hunch::planner::best_draft_length(alpha, costs_.draft,
+                                                           Decoder::max_nodes - 1, costs_.rows));
+  }
+
+ private:
+  costs costs_;
+  std::int64_t steps_ = 0;
+};
+
+/// The planner's gain for what a decoder did, averaged over the draft lengths that it used.
+template <class Statistics>
+double predicted_gain(const costs& cost, const Statistics& stats) {
+  const double alpha = stats.acceptance_probability();
+  double tokens = 0.0;
+  double time = 0.0;
+  std::int64_t longer = stats.steps;
+  for (std::size_t length = 0; length < stats.proposed_at.size(); ++length) {
+    const std::int64_t beyond = stats.proposed_at[length];
+    const auto n = static_cast<std::int32_t>(length);
+    const double expected =
+        static_cast<double>(longer - beyond) * hunch::planner::expected_tokens(alpha, n);
+    tokens += expected;
+    time += expected / hunch::planner::walltime_gain(alpha, n, cost.draft, cost.rows);
+    longer = beyond;
+  }
+  return tokens / time;
+}
+
+/// Plain and speculative decoding of the same requests.
+struct comparison {
+  double plain_rate = 0.0;  ///< tokens per second, all requests together
+  double rate = 0.0;
+  bool identical = true;  ///< all texts, token by token
+  run first;              ///< the first speculative run
+};
+
+/// Runs both decoders in turn, `rounds` times, with other seeds in each round, so that noise and
+/// luck hit both alike. `control(decoder)` is called after each speculative step.
+template <class Plain, class Speculative, class Control, class OnToken>
+comparison compare(Plain& plain, Speculative& speculative,
+                   const std::vector<std::vector<hunch::token>>& prompts,
+                   hunch::generation_options options, std::int32_t batch, std::int32_t rounds,
+                   Control&& control, OnToken&& on_token) {
+  const auto nothing = [](auto&&...) {};
+  comparison out;
+  run fast, slow;
+  for (std::int32_t round = 0; round < rounds; ++round) {
+    run s = round == 0 ? run_requests(speculative, prompts, options, batch, control, on_token)
+                       : run_requests(speculative, prompts, options, batch, control, nothing);
+    const run p = run_requests(plain, prompts, options, batch, nothing, nothing);
+    out.identical = out.identical && s.tokens == p.tokens;
+    fast.time += s.time;
+    fast.timed += s.timed;
+    slow.time += p.time;
+    slow.timed += p.timed;
+    if (round == 0) { out.first = std::move(s); }
+    options.seed += static_cast<std::uint64_t>(batch);
+  }
+  out.rate = static_cast<double>(fast.timed) / fast.time;
+  out.plain_rate = static_cast<double>(slow.timed) / slow.time;
   return out;
 }
 

@@ -17,7 +17,8 @@ double repeated_4grams(const std::vector<hunch::token>& tokens) {
   std::size_t repeated = 0;
   const std::size_t count = tokens.size() - 3;
   for (std::size_t i = 0; i < count; ++i) {
-    repeated += seen.insert({tokens[i], tokens[i + 1], tokens[i + 2], tokens[i + 3]}).second ? 0 : 1;
+    repeated +=
+        seen.insert({tokens[i], tokens[i + 1], tokens[i + 2], tokens[i + 3]}).second ? 0 : 1;
   }
   return static_cast<double>(repeated) / static_cast<double>(count);
 }
@@ -36,14 +37,17 @@ void print_table(const report& r) {
   std::printf("%-34s %12s %11.2fx\n", "speed-up, predicted", "", s.predicted_speedup);
   std::printf("%-34s %12.2f %12.2f\n", "mean acceptance length", 1.0, s.mean_acceptance_length);
   std::printf("%-34s %12s %12.2f\n", "mean draft length", "", s.average_draft_length);
-  std::printf("%-34s %12s %11.1f%%\n", "draft tokens accepted", "", 100.0 * s.draft_acceptance_rate);
+  std::printf("%-34s %12s %11.1f%%\n", "draft tokens accepted", "",
+              100.0 * s.draft_acceptance_rate);
   std::printf("%-34s %12s ", "acceptance by position", "");
   for (const double a : s.acceptance_by_position) { std::printf(" %.2f", a); }
   std::printf("\n%-34s %12s %12.0f\n", "shortlist rows", "", s.average_shortlist_rows);
   std::printf("%-34s %12s %12lld\n", "target passes", "", static_cast<long long>(s.target_passes));
   std::printf("%-34s %12s %11.1f%%\n", "repeated 4-grams", "", 100.0 * r.repetition_4gram);
   std::printf("%-34s %12s %12s\n", "text identical to plain decoding", "",
-              !s.identical_to_plain ? "law equal" : *s.identical_to_plain ? "yes" : "NO");
+              !s.identical_to_plain   ? "law equal"
+              : *s.identical_to_plain ? "yes"
+                                      : "NO");
 }
 
 void write_json(const report& r, const std::string& path) {

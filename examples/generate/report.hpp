@@ -12,9 +12,9 @@ namespace generate {
 
 /// What a run of the program measured.
 struct report {
-  std::string text;                 ///< of the first request
-  std::int64_t tokens = 0;          ///< in `text`
-  double plain_rate = 0.0;          ///< tokens per second, all requests together
+  std::string text;         ///< of the first request
+  std::int64_t tokens = 0;  ///< in `text`
+  double plain_rate = 0.0;  ///< tokens per second, all requests together
   struct speculative_part {
     double rate = 0.0;
     double predicted_speedup = 0.0;

@@ -20,10 +20,14 @@ bool wants_color(color_mode mode) {
 
 const char* paint(hunch::origin from) {
   switch (from) {
-    case hunch::origin::accepted: return "\033[32m";
-    case hunch::origin::corrected: return "\033[31m";
-    case hunch::origin::bonus: return "\033[36m";
-    case hunch::origin::sampled: return "";
+    case hunch::origin::accepted:
+      return "\033[32m";
+    case hunch::origin::corrected:
+      return "\033[31m";
+    case hunch::origin::bonus:
+      return "\033[36m";
+    case hunch::origin::sampled:
+      return "";
   }
   return "";
 }

@@ -12,7 +12,7 @@
 
 /// \file
 /// The contracts of the models. A target model is anything with three functions; a draft model
-/// has four. The library owns no weight format, no attention and no cache.
+/// has five. The library owns no weight format, no attention and no cache.
 
 namespace hunch {
 
@@ -45,6 +45,16 @@ concept Evaluation = requires(E& e, std::int32_t i) {
 template <Evaluation E>
 using logit_type = std::remove_reference_t<decltype(std::declval<E&>().logits(0)[0])>;
 
+/// An evaluation that also gives the target's hidden states, for drafters that read them.
+///
+/// 1. `e.hidden(i)` is a `row_view` of the hidden state of wanted row i, valid as long as its
+///    logits are.
+template <class E>
+concept HiddenStates = Evaluation<E> && requires(E& e, std::int32_t i) {
+  e.hidden(i).data;
+  { e.hidden(i).size } -> std::convertible_to<std::int32_t>;
+};
+
 /// The model whose law is to be kept.
 ///
 /// 1. `m.vocab_size()` is the number of logits in a row.
@@ -64,9 +74,11 @@ concept TargetModel = requires(M& m, const rows& r, const kept_rows& kept) {
   noexcept;
 };
 
-/// The type of a target model's logits.
+/// What a target model's pass returns, and the type of its logits.
 template <TargetModel M>
-using model_logit = logit_type<decltype(std::declval<M&>().evaluate(std::declval<const rows&>()))>;
+using evaluation_of = decltype(std::declval<M&>().evaluate(std::declval<const rows&>()));
+template <TargetModel M>
+using model_logit = logit_type<evaluation_of<M>>;
 
 /// A model that proposes tokens.
 ///
@@ -83,11 +95,11 @@ using model_logit = logit_type<decltype(std::declval<M&>().evaluate(std::declval
 /// Not required: the target's hidden size, tokenizer code, or cache layout.
 template <class M, class Real = float>
 concept DraftModel = requires(M& m, const rows& r, const kept_rows& kept, const head_rows<Real>& h,
-                              std::int32_t i) {
+                              decltype(m.forward(r))& hidden, std::int32_t i) {
   { m.vocab_size() } -> std::convertible_to<std::int32_t>;
   { m.head_fingerprint() } -> std::same_as<std::uint64_t>;
-  { m.forward(r).status(i) } -> std::same_as<status>;
-  m.head(m.forward(r), h);
+  { hidden.status(i) } -> std::same_as<status>;
+  m.head(hidden, h);
   { m.commit(kept) }
   noexcept;
 };

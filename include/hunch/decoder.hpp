@@ -89,6 +89,9 @@ class decoder {
   static_assert(!verifier_type::needs_greedy || sampler_type::always_greedy,
                 "hunch: verifier::greedy keeps only greedy decoding exact: use sampler::greedy, "
                 "or verifier::rejection for sampled text");
+  static_assert(!drafter_type::needs_hidden || HiddenStates<evaluation_of<bare<Target>>>,
+                "hunch: this drafter reads the target's hidden states: give the target's "
+                "evaluation a function hidden(row)");
 
  public:
   using real = model_logit<bare<Target>>;
@@ -114,7 +117,7 @@ class decoder {
         vocab_size_(static_cast<std::int32_t>(target_.vocab_size())),
         draft_state_(executor_, setup()),
         drafts_(executor_, options_.max_batch, max_nodes, selector_.max_ranges(),
-                drafter_type::uses_selector ? selector_.layout().head_rows() : 0),
+                drafter_type::uses_selector ? selector_.max_rows() : 0),
         rows_(executor_, options_.max_batch * (options_.chunk + max_nodes)),
         kept_(executor_, options_.max_batch * (options_.chunk + max_nodes), options_.max_batch),
         row_tasks_(executor_, batch_nodes()),
@@ -143,7 +146,7 @@ class decoder {
   }
 
   /// Adds a request; it takes part from the next step on. Only the id is returned: text comes from
-  /// `step`. Allocates.
+  /// `step`. Allocates room for the prompt and `max_new_tokens`, so that no step has to.
   /// \throws std::invalid_argument naming what is wrong with the request: nothing is ever ignored.
   /// \throws std::length_error if `max_batch` requests are running.
   request_id add(std::span<const token> prompt, const generation_options& options) {
@@ -183,7 +186,11 @@ class decoder {
     return true;
   }
 
+  /// The number of running requests, and whether a request is one of them.
   std::int32_t running() const { return running_; }
+  bool is_running(request_id id) const {
+    return id != 0 && std::ranges::find(slots_, id, &slot::id) != slots_.end();
+  }
 
   /// Runs one step for all running requests and returns what each of them emitted; the views are
   /// valid until the next call of `step`, `add` or `cancel`. A request that only read a piece of
@@ -385,7 +392,7 @@ class decoder {
       for (std::int32_t node = 0; node < tree.count; ++node) {
         row_tasks_.data()[tasks++] = {
             evaluation.logits(plan.first_row + plan.prefix + node), c.parameters,
-            row_history{c.committed, c.length, tree.tokens, tree.parent, node},
+            row_history{nullptr, c.committed, c.length, tree.tokens, tree.parent, node},
             laws_.data() + node_index(k, node)};
       }
       plan.verdict = decoding;
@@ -491,8 +498,10 @@ class decoder {
     s.tokens.insert(s.tokens.end(), tokens.begin(), tokens.end());  // within the capacity
     s.cached += plan.prefix + plan.emitted;
     s.remaining -= plan.emitted;
-    std::swap(s.tail, s.staged_tail);
-    if (plan.verdict >= 0 && plan.status == status::ok) { count_step(k, plan); }
+    if (plan.verdict >= 0 && plan.status == status::ok) {
+      std::swap(s.tail, s.staged_tail);
+      count_step(k, plan);
+    }
     if (!plan.decodes && plan.finish == finish_reason::none) { return; }
     emissions_.push_back({s.id,
                           tokens,

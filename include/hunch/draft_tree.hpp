@@ -64,10 +64,10 @@ class draft_batch {
   using real = Real;
 
   draft_batch(Executor& executor, std::int32_t max_batch, std::int32_t max_nodes,
-              std::int32_t max_ranges, std::int32_t head_rows)
+              std::int32_t max_ranges, std::int32_t max_rows)
       : max_nodes_(max_nodes),
         max_ranges_(max_ranges),
-        head_rows_(head_rows),
+        max_rows_(max_rows),
         count_(executor, static_cast<std::size_t>(max_batch)),
         tokens_(executor, nodes(max_batch)),
         parent_(executor, nodes(max_batch)),
@@ -78,7 +78,7 @@ class draft_batch {
         // The children of the deepest node are never drawn, so max_nodes - 1 laws per sequence.
         logits_(executor, static_cast<std::size_t>(max_batch) *
                               static_cast<std::size_t>(max_nodes - 1) *
-                              static_cast<std::size_t>(head_rows)) {}
+                              static_cast<std::size_t>(max_rows)) {}
 
   /// The tree of sequence k of this step.
   draft_tree<Real> tree(std::int32_t k) const {
@@ -98,7 +98,7 @@ class draft_batch {
   /// Room for the draft logits of node `node` < max_nodes - 1 of sequence k.
   Real* logits(std::int32_t k, std::int32_t node) const {
     return logits_.data() + (static_cast<std::int64_t>(k) * (max_nodes_ - 1) + node) *
-                                static_cast<std::int64_t>(head_rows_);
+                                static_cast<std::int64_t>(max_rows_);
   }
 
   /// Makes tree k a lone root.
@@ -119,7 +119,7 @@ class draft_batch {
 
   std::int32_t max_nodes_;
   std::int32_t max_ranges_;
-  std::int32_t head_rows_;
+  std::int32_t max_rows_;
   buffer<std::int32_t> count_;
   buffer<token> tokens_;
   buffer<std::int32_t> parent_;

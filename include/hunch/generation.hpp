@@ -95,6 +95,10 @@ class generation {
  private:
   void fill() {
     while (pending_.empty() && finish_ == finish_reason::none) {
+      if (!decoder_->is_running(id_)) {
+        finish_ = finish_reason::cancelled;
+        return;
+      }
       for (const emission& e : decoder_->step()) {
         if (e.id != id_) { continue; }
         pending_.insert(pending_.end(), e.tokens.begin(), e.tokens.end());

@@ -30,8 +30,9 @@ struct row_view {
 /// A row is one token of one sequence at one absolute position. It attends to the cached tokens
 /// of its sequence and to its chain of staged ancestors, itself included, and to nothing else.
 ///
-/// - Rows of one sequence are adjacent, in ascending staged id; a parent comes before its
-///   children, in this call or in an earlier call of the same step.
+/// - Rows of one sequence are adjacent, in ascending staged id; in a step the ids count from 0
+///   without gaps. A parent comes before its children, in this call or in an earlier call of the
+///   same step.
 /// - Staged rows are provisional. Staged id 0 opens a new step of its sequence and discards what
 ///   was staged for it before; hence an abandoned step needs no rollback.
 /// - `commit` moves the kept rows into the cache, in the order given.

@@ -23,7 +23,6 @@ enum class status : std::uint8_t {
   invalid_draft,      ///< the draft law gives the drafted token no probability
   invalid_token,      ///< an id outside the vocabulary
   invalid_parameter,  ///< a sampling parameter outside its range
-  empty_support,      ///< the restrictions leave no token
   cache_full,         ///< the model has no room for the row
 };
 
@@ -34,7 +33,7 @@ enum class finish_reason : std::uint8_t {
   stop_string,  ///< the text of the output contains a stop string
   length,       ///< `max_new_tokens` were emitted
   cache_full,   ///< the target's cache has no room for one more token
-  cancelled,    ///< the caller cancelled it
+  cancelled,    ///< the caller cancelled it; reported by `generation` only
   error,        ///< see the request's `status`
 };
 
@@ -58,8 +57,6 @@ HUNCH_HOST_DEVICE constexpr const char* to_string(status s) {
       return "invalid_token";
     case status::invalid_parameter:
       return "invalid_parameter";
-    case status::empty_support:
-      return "empty_support";
     case status::cache_full:
       return "cache_full";
   }

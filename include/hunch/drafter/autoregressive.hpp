@@ -120,6 +120,8 @@ class autoregressive {
             class Executor>
   void propose(State& s, std::int32_t size, const draft_context* contexts, Drafts& drafts,
                Selector& selector, const S& sampler, const Random& random, Executor& executor) {
+    static_assert(DraftModel<std::remove_reference_t<Model>, typename Drafts::real>,
+                  "hunch: the draft model's head must write logits of the target's type");
     stage_committed(s, size, contexts);
     for (std::int32_t depth = 0; s.rows.size() > 0; ++depth) {
       auto hidden = model_.forward(s.rows.view());
@@ -247,15 +249,16 @@ class autoregressive {
       s.head_row.data()[f] = staged.first_row + (staged.nodes == 0 ? staged.read - 1 : 0);
       s.head_list.data()[f] = list;
       s.head_logits.data()[f] = logits;
-      s.tasks.data()[f] = {logits,
-                           list,
-                           c.parameters,
-                           row_history{c.committed, c.length, tree.tokens, tree.parent, depth},
-                           address{c.seed, static_cast<std::uint32_t>(c.length),
-                                   static_cast<std::uint32_t>(depth), 0, purpose::draft},
-                           tree.laws + depth,
-                           tree.drawn_at + depth + 1,
-                           tree.tokens + depth + 1};
+      s.tasks.data()[f] = {
+          logits,
+          list,
+          c.parameters,
+          row_history{tree.lists + depth, c.committed, c.length, tree.tokens, tree.parent, depth},
+          address{c.seed, static_cast<std::uint32_t>(c.length), static_cast<std::uint32_t>(depth),
+                  0, purpose::draft},
+          tree.laws + depth,
+          tree.drawn_at + depth + 1,
+          tree.tokens + depth + 1};
     }
     return head_rows<real>{width, s.head_row.data(), s.head_list.data(), s.head_logits.data()};
   }

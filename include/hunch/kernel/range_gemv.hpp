@@ -50,19 +50,22 @@ using lane_floats = float __attribute__((vector_size(64)));
 using lane_words = std::uint32_t __attribute__((vector_size(64)));
 using eight_floats = float __attribute__((vector_size(32)));
 
+// Vectors go in and out by reference: by value their calling convention would depend on the
+// processor, which compilers warn about.
+
 template <class Vector>
-HUNCH_INLINE Vector load_vector(const void* p) {
-  Vector v;
+HUNCH_INLINE void load_vector(const void* p, Vector& v) {
   __builtin_memcpy(&v, p, sizeof v);
-  return v;
 }
 
 /// lane[r] += row r of `w` times `hidden` over one step of elements, for eight rows.
 HUNCH_INLINE void add_step(const float* w, std::int64_t width, const float* hidden,
                            lane_floats (&lane)[gemv_rows]) {
-  const auto h = load_vector<lane_floats>(hidden);
+  lane_floats h, values;
+  load_vector(hidden, h);
   for (std::int32_t r = 0; r < gemv_rows; ++r) {
-    lane[r] += load_vector<lane_floats>(w + r * width) * h;
+    load_vector(w + r * width, values);
+    lane[r] += values * h;
   }
 }
 
@@ -70,42 +73,49 @@ HUNCH_INLINE void add_step(const float* w, std::int64_t width, const float* hidd
 /// halves takes compilers three times the instructions.
 HUNCH_INLINE void add_step(const bfloat16* w, std::int64_t width, const float* hidden,
                            lane_floats (&lane)[gemv_rows]) {
-  const auto first = load_vector<lane_floats>(hidden);
-  const auto second = load_vector<lane_floats>(hidden + gemv_lanes);
+  lane_floats first, second, values;
+  load_vector(hidden, first);
+  load_vector(hidden + gemv_lanes, second);
   const lane_floats even = __builtin_shufflevector(first, second, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18,
                                                    20, 22, 24, 26, 28, 30);
   const lane_floats odd = __builtin_shufflevector(first, second, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19,
                                                   21, 23, 25, 27, 29, 31);
+  lane_words words;
   for (std::int32_t r = 0; r < gemv_rows; ++r) {
-    const auto words = load_vector<lane_words>(w + r * width);
+    load_vector(w + r * width, words);
     const lane_words low = words << 16;
     const lane_words high = words & 0xffff0000u;
-    lane[r] += load_vector<lane_floats>(&low) * even;
-    lane[r] += load_vector<lane_floats>(&high) * odd;
+    load_vector(&low, values);
+    lane[r] += values * even;
+    load_vector(&high, values);
+    lane[r] += values * odd;
+  }
+}
+
+/// sum = the lanes of two vectors, folded by 8, 4 or 2 places: the first half of `sum` is a's.
+template <std::int32_t Half>
+HUNCH_INLINE void fold(const lane_floats& a, const lane_floats& b, lane_floats& sum) {
+  if constexpr (Half == 8) {
+    sum =
+        __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+        __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+  } else if constexpr (Half == 4) {
+    sum = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+          __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+  } else {
+    sum = __builtin_shufflevector(a, b, 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29) +
+          __builtin_shufflevector(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31);
   }
 }
 
 /// Folds the lanes of eight rows by halves, two rows in one vector at a time.
 HUNCH_INLINE void fold_rows(const lane_floats (&v)[gemv_rows], float* sums) {
-  const auto by8 = [](lane_floats a, lane_floats b) {
-    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
-           __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30,
-                                   31);
-  };
-  const auto by4 = [](lane_floats a, lane_floats b) {
-    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
-           __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30,
-                                   31);
-  };
-  const auto by2 = [](lane_floats a, lane_floats b) {
-    return __builtin_shufflevector(a, b, 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29) +
-           __builtin_shufflevector(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30,
-                                   31);
-  };
-  const lane_floats all =
-      by2(by4(by8(v[0], v[1]), by8(v[2], v[3])), by4(by8(v[4], v[5]), by8(v[6], v[7])));
-  const eight_floats result = __builtin_shufflevector(all, all, 0, 2, 4, 6, 8, 10, 12, 14) +
-                              __builtin_shufflevector(all, all, 1, 3, 5, 7, 9, 11, 13, 15);
+  lane_floats by8[4], by4[2], by2;
+  for (std::int32_t i = 0; i < 4; ++i) { fold<8>(v[2 * i], v[2 * i + 1], by8[i]); }
+  for (std::int32_t i = 0; i < 2; ++i) { fold<4>(by8[2 * i], by8[2 * i + 1], by4[i]); }
+  fold<2>(by4[0], by4[1], by2);
+  const eight_floats result = __builtin_shufflevector(by2, by2, 0, 2, 4, 6, 8, 10, 12, 14) +
+                              __builtin_shufflevector(by2, by2, 1, 3, 5, 7, 9, 11, 13, 15);
   __builtin_memcpy(sums, &result, sizeof result);
 }
 

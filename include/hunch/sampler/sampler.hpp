@@ -20,9 +20,11 @@ struct sampling_parameters {
   float top_p = 1.0f;        ///< in (0, 1]; 1: off
 };
 
-/// The tokens before a row, for stages that depend on them: the committed tokens of the sequence,
-/// then the row's ancestors in the draft tree from the root's child down to itself.
+/// Where a row stands, for stages that depend on it: the tokens before it, which are the committed
+/// tokens of the sequence and then the row's ancestors in the draft tree from the root's child down
+/// to itself; and which tokens the row's elements are.
 struct row_history {
+  const shortlist* list = nullptr;   ///< of a draft row; nullptr: element i is token i
   const token* committed = nullptr;  ///< [length], the last is the root
   std::int32_t length = 0;
   const token* tree_tokens = nullptr;         ///< [nodes] of the draft tree

@@ -14,7 +14,9 @@ struct temperature {
   template <Team T, class Real>
   HUNCH_HOST_DEVICE void operator()(T& team, law<Real>& l, const sampling_parameters& p) const {
     const Real scale = l.scale / static_cast<Real>(p.temperature);
-    if (kernel::order<Real>::of(scale) < kernel::order<Real>::plus_infinity) {
+    // Not for -0 either, whose inverse is -inf.
+    if (p.temperature > 0.0f &&
+        kernel::order<Real>::of(scale) < kernel::order<Real>::plus_infinity) {
       l.scale = scale;
     } else {
       kernel::keep_argmax(team, l);

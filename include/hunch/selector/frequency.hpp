@@ -32,8 +32,8 @@ class frequency {
   }
 
   const vocab_layout& layout() const { return layout_; }
-  std::int32_t rows() const { return rows_; }
   static constexpr std::int32_t max_ranges() { return 1; }
+  std::int32_t max_rows() const { return rows_; }
 
   void select(const selector_contexts& contexts, const selector_lists& lists) const {
     for (std::int32_t i = 0; i < contexts.size; ++i) {

@@ -17,6 +17,7 @@ class full {
 
   const vocab_layout& layout() const { return layout_; }
   static constexpr std::int32_t max_ranges() { return 1; }
+  std::int32_t max_rows() const { return layout_.head_rows(); }
 
   void select(const selector_contexts& contexts, const selector_lists& lists) const {
     for (std::int32_t i = 0; i < contexts.size; ++i) {

@@ -28,7 +28,8 @@ struct selector_lists {
 ///
 /// 1. `s.layout()` is the order of the head's rows, owned by the selector.
 /// 2. `s.max_ranges()` is the largest number of ranges in a shortlist.
-/// 3. `s.select(contexts, lists)` writes one shortlist per context. No allocation.
+/// 3. `s.max_rows()` is the largest number of rows in a shortlist: the room for draft logits.
+/// 4. `s.select(contexts, lists)` writes one shortlist per context. No allocation.
 ///
 /// Not required: the same shortlist for all contexts, or for the same context at another depth.
 template <class S>
@@ -36,6 +37,7 @@ concept VocabSelector = requires(S& s, const selector_contexts& contexts,
                                  const selector_lists& lists) {
   { s.layout() } -> std::same_as<const vocab_layout&>;
   { s.max_ranges() } -> std::convertible_to<std::int32_t>;
+  { s.max_rows() } -> std::convertible_to<std::int32_t>;
   s.select(contexts, lists);
 };
 

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -190,6 +192,19 @@ double predicted_gain(const costs& cost, const Statistics& stats) {
     longer = beyond;
   }
   return tokens / time;
+}
+
+/// The share of 4-grams that occurred before in the same text; 0 for fewer than four tokens.
+inline double repeated_4grams(const std::vector<hunch::token>& tokens) {
+  if (tokens.size() < 4) { return 0.0; }
+  std::set<std::array<hunch::token, 4>> seen;
+  std::size_t repeated = 0;
+  const std::size_t count = tokens.size() - 3;
+  for (std::size_t i = 0; i < count; ++i) {
+    repeated +=
+        seen.insert({tokens[i], tokens[i + 1], tokens[i + 2], tokens[i + 3]}).second ? 0 : 1;
+  }
+  return static_cast<double>(repeated) / static_cast<double>(count);
 }
 
 /// Plain and speculative decoding of the same requests.

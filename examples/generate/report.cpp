@@ -1,27 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generate/report.hpp"
 
-#include <array>
 #include <cstdio>
 #include <fstream>
-#include <set>
 #include <stdexcept>
 
 #include <nlohmann/json.hpp>
 
 namespace generate {
-
-double repeated_4grams(const std::vector<hunch::token>& tokens) {
-  if (tokens.size() < 4) { return 0.0; }
-  std::set<std::array<hunch::token, 4>> seen;
-  std::size_t repeated = 0;
-  const std::size_t count = tokens.size() - 3;
-  for (std::size_t i = 0; i < count; ++i) {
-    repeated +=
-        seen.insert({tokens[i], tokens[i + 1], tokens[i + 2], tokens[i + 3]}).second ? 0 : 1;
-  }
-  return static_cast<double>(repeated) / static_cast<double>(count);
-}
 
 void print_table(const report& r) {
   std::printf("\n%-34s %12s", "", "plain");

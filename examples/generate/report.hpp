@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <hunch/types.hpp>
-
 namespace generate {
 
 /// What a run of the program measured.
@@ -29,9 +27,6 @@ struct report {
   std::optional<speculative_part> speculative;  ///< nothing after --plain
   double repetition_4gram = 0.0;
 };
-
-/// The share of 4-grams that occurred before in the same text; 0 for fewer than four tokens.
-double repeated_4grams(const std::vector<hunch::token>& tokens);
 
 void print_table(const report& r);
 

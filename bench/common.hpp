@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// \file
+/// What every suite shares: interleaved timing, the table, the JSON file.
+
+namespace bench {
+
+inline double median(std::vector<double> values) {
+  if (values.empty()) { return 0; }
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// Seconds of every candidate in every round: [candidate][round].
+using timings = std::vector<std::vector<double>>;
+
+/// In which state a timed run finds the caches. `warm`: the candidate has just run a few times, so
+/// that what it reads is as deep in the caches as its size allows. Once is not enough: a
+/// last-level cache may keep only what has been asked for twice.
+enum class memory { as_left, warm };
+
+/// Times the candidates in turn, `rounds` times, after one round that is not counted. Taking turns
+/// lets a noisy neighbour hit all of them alike, so that ratios within a round are what to report.
+inline timings interleave(int rounds, memory state,
+                          const std::vector<std::function<void()>>& candidates) {
+  const int untimed = state == memory::warm ? 4 : 0;
+  timings out(candidates.size());
+  for (int round = -1; round < rounds; ++round) {
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      for (int run = 0; run < untimed; ++run) { candidates[i](); }
+      const auto start = std::chrono::steady_clock::now();
+      candidates[i]();
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+      if (round >= 0) { out[i].push_back(elapsed.count()); }
+    }
+  }
+  return out;
+}
+
+/// The median over rounds of a[round] / b[round].
+inline double median_ratio(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) { ratios.push_back(a[i] / b[i]); }
+  return median(ratios);
+}
+
+struct goal {
+  enum class sense { at_least, at_most } direction;
+  double value;
+
+  bool met_by(double v) const { return direction == sense::at_least ? v >= value : v <= value; }
+};
+
+inline goal at_least(double value) { return {goal::sense::at_least, value}; }
+inline goal at_most(double value) { return {goal::sense::at_most, value}; }
+
+/// The rows of a suite, printed as they come and written as JSON at the end.
+class report {
+ public:
+  /// Reads `--json FILE` from the command line.
+  report(int argc, char** argv) {
+    for (int i = 1; i + 1 < argc; ++i) {
+      if (std::string_view(argv[i]) == "--json") { file_ = argv[i + 1]; }
+    }
+    std::printf("%-64s %12s %-8s %-10s %s\n", "name", "value", "unit", "goal", "met");
+  }
+
+  void add(const std::string& name, double value, const std::string& unit,
+           std::optional<goal> wanted = std::nullopt) {
+    nlohmann::json row{
+        {"name", name}, {"value", value}, {"unit", unit}, {"goal", nullptr}, {"met", nullptr}};
+    std::string text;
+    if (wanted) {
+      char buffer[32];
+      std::snprintf(buffer, sizeof buffer, "%s %.3g",
+                    wanted->direction == goal::sense::at_least ? ">=" : "<=", wanted->value);
+      text = buffer;
+      row["goal"] = wanted->value;
+      row["met"] = wanted->met_by(value);
+    }
+    std::printf("%-64s %12.4g %-8s %-10s %s\n", name.c_str(), value, unit.c_str(), text.c_str(),
+                !wanted                 ? ""
+                : wanted->met_by(value) ? "yes"
+                                        : "NO");
+    std::fflush(stdout);
+    rows_.push_back(std::move(row));
+  }
+
+  /// Writes the file, if one was asked for. Returns the exit code: 0 unless writing failed.
+  int finish() const {
+    if (file_.empty()) { return 0; }
+    std::ofstream out(file_);
+    out << nlohmann::json{{"rows", rows_}}.dump(2) << '\n';
+    if (!out.flush()) {
+      std::fprintf(stderr, "%s cannot be written\n", file_.c_str());
+      return 1;
+    }
+    return 0;
+  }
+
+ private:
+  std::string file_;
+  nlohmann::json rows_ = nlohmann::json::array();
+};
+
+}  // namespace bench

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <engine/checkpoint.hpp>
+#include <engine/model.hpp>
+#include <engine/tokenizer.hpp>
+#include <generate/measure.hpp>
+#include <hunch/hunch.hpp>
+
+#include "common.hpp"
+
+/// \file
+/// Plain and speculative decoding with the shipped models: one request at a time, and batches.
+
+namespace bench {
+
+/// The beginnings of the held-out texts, cut at a line end: one prompt per domain.
+inline std::vector<std::vector<hunch::token>> domain_prompts(const engine::tokenizer& text,
+                                                             const std::filesystem::path& folder) {
+  constexpr std::size_t longest = 400;
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".txt") { files.push_back(entry.path()); }
+  }
+  std::ranges::sort(files);
+  std::vector<std::vector<hunch::token>> prompts;
+  for (const auto& file : files) {
+    std::ifstream in(file, std::ios::binary);
+    std::string start(longest, '\0');
+    in.read(start.data(), static_cast<std::streamsize>(longest));
+    start.resize(static_cast<std::size_t>(in.gcount()));
+    start.resize(std::min(start.size(), start.find_last_of('\n') + 1));
+    prompts.push_back(text.encode(start));
+  }
+  return prompts;
+}
+
+/// The speed-up with the planner's draft length at T = 0 and T = 1, for batches of 1 to 32.
+inline void measure_speculation(report& out, const std::filesystem::path& models) {
+  using namespace hunch;
+  constexpr std::int32_t largest = 32;
+  constexpr std::int32_t new_tokens = 96;
+  constexpr std::int32_t longest_draft = 8;
+
+  engine::model_options options;
+  options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  options.max_batch = largest;
+  engine::model target = engine::model::load(models / "target", options);
+  engine::model draft = engine::model::load(models / "draft", options);
+  const engine::tokenizer text(models / "target");
+  const auto prompts = domain_prompts(text, models / "heldout");
+
+  const std::int32_t vocab = target.vocab_size();
+  selector::frequency frequent{
+      vocab_layout::permuted(
+          engine::checkpoint::open(models / "frequency.safetensors").integers("ranking"), vocab),
+      vocab / 4};
+  draft.set_head_layout(frequent.layout());
+
+  const sampler::pipeline law{sampler::temperature{}};
+  decoder_options sizes;
+  sizes.max_batch = largest;
+  decoder plain{target, drafter::none{}, selector::full{vocab}, law, verifier::rejection{}, sizes};
+  decoder speculative{target,
+                      drafter::autoregressive{draft, tree::chain<longest_draft>{}},
+                      frequent,
+                      law,
+                      verifier::rejection{},
+                      sizes};
+
+  for (const float temperature : {0.0f, 1.0f}) {
+    generation_options request;
+    request.max_new_tokens = new_tokens;
+    request.temperature = temperature;
+    request.seed = 1;
+    for (std::int32_t batch = 1; batch <= largest; batch *= 2) {
+      // A batch of one takes the prompts in turn, so that every row speaks for all domains.
+      const auto each = batch == 1 ? prompts.size() : std::size_t{1};
+      double fast = 0.0, slow = 0.0, predicted = 0.0, length = 0.0, repeated = 0.0;
+      bool identical = true;
+      for (std::size_t i = 0; i < each; ++i) {
+        const auto asked = batch == 1 ? std::vector<std::vector<token>>{prompts[i]} : prompts;
+        const generate::costs cost =
+            generate::calibrate(target, plain, speculative, asked, request, batch);
+        generate::automatic_length control(cost);
+        control.choose(speculative);
+        const generate::comparison both =
+            generate::compare(plain, speculative, asked, request, batch, batch <= 4 ? 3 : 1,
+                              control, [](auto&&...) {});
+        fast += 1.0 / both.rate;
+        slow += 1.0 / both.plain_rate;
+        predicted += generate::predicted_gain(cost, speculative.stats());
+        length += speculative.stats().mean_acceptance_length();
+        repeated += generate::repeated_4grams(both.first.tokens[0]);
+        identical = identical && both.identical;
+      }
+      const auto n = static_cast<double>(each);
+      const std::string name = "speculation, T = " + std::to_string(static_cast<int>(temperature)) +
+                               ", batch " + std::to_string(batch) + ", ";
+      out.add(name + "plain", n / slow, "tok/s");
+      out.add(name + "speculative", n / fast, "tok/s");
+      out.add(name + "speed-up", slow / fast, "x",
+              batch == 1 ? std::optional(at_least(1.3)) : std::nullopt);
+      out.add(name + "speed-up predicted", predicted / n, "x");
+      out.add(name + "mean acceptance length", length / n, "tokens");
+      out.add(name + "repeated 4-grams", repeated / n, "");
+      if (temperature == 0.0f) {
+        out.add(name + "text identical to plain", identical ? 1.0 : 0.0, "", at_least(1.0));
+      }
+    }
+  }
+}
+
+}  // namespace bench

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <engine/tensor.hpp>
+
+/// \file
+/// Named tensors: the safetensors files of a directory, mapped, or tensors made in memory.
+
+namespace engine {
+
+class mapped_file;
+
+class checkpoint {
+ public:
+  checkpoint();
+  checkpoint(checkpoint&&) noexcept;
+  checkpoint& operator=(checkpoint&&) noexcept;
+  ~checkpoint();
+
+  /// Maps a safetensors file, or of a directory `model.safetensors` or the shards that
+  /// `model.safetensors.index.json` names.
+  /// \throws std::runtime_error naming the file, and the tensor where there is one, for a missing
+  ///         or damaged file: truncation, bad JSON, unknown dtypes, offsets that overlap, leave
+  ///         the file or do not fit the shape, tensors that the index names and no shard has.
+  static checkpoint open(const std::filesystem::path& source);
+
+  /// Adds a tensor from memory. \throws std::invalid_argument if the bytes do not fit the shape.
+  void add(const std::string& name, dtype type, std::vector<std::int64_t> shape,
+           std::vector<std::byte> bytes);
+
+  bool has(const std::string& name) const { return entries_.count(name) != 0; }
+
+  /// The tensor `name`. \throws std::runtime_error naming it when it is missing.
+  const tensor_view& get(const std::string& name) const;
+
+  /// The tensor `name` as [rows, columns] weights, with the scales of `name` + "_scale" if it is
+  /// I8. \throws std::runtime_error naming file and tensor when a shape or a dtype is wrong.
+  matrix_view matrix(const std::string& name, int rows, int columns) const;
+
+  /// The tensor `name` of shape [size], as floats. Throws like `matrix`.
+  std::vector<float> vector(const std::string& name, int size) const;
+
+  /// The tensor `name`, I32 of one dimension. Throws like `matrix`.
+  std::vector<std::int32_t> integers(const std::string& name) const;
+
+  /// Where the tensors come from, for messages.
+  const std::string& origin() const { return origin_; }
+
+ private:
+  struct entry {
+    tensor_view view;
+    std::string file;
+  };
+
+  void read_file(const std::filesystem::path& file);
+  const entry& find(const std::string& name) const;
+
+  std::string origin_ = "memory";
+  std::map<std::string, entry> entries_;
+  std::vector<std::unique_ptr<mapped_file>> files_;
+  std::vector<std::vector<std::byte>> owned_;
+};
+
+}  // namespace engine

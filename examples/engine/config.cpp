@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <engine/config.hpp>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+
+namespace engine {
+namespace {
+
+using nlohmann::json;
+
+/// A JSON object that knows how to complain about its keys.
+class object {
+ public:
+  object(const json& value, std::string where) : value_{value}, where_{std::move(where)} {
+    if (!value_.is_object()) { throw std::runtime_error(where_ + ": not a JSON object"); }
+  }
+
+  [[noreturn]] void refuse(const std::string& key, const std::string& why) const {
+    throw std::runtime_error(where_ + ": \"" + key + "\" " + why);
+  }
+
+  bool has(const std::string& key) const {
+    const auto found = value_.find(key);
+    return found != value_.end() && !found->is_null();
+  }
+
+  const json& at(const std::string& key) const {
+    if (!has(key)) { refuse(key, "is missing"); }
+    return value_.at(key);
+  }
+
+  int integer(const std::string& key) const {
+    const json& v = at(key);
+    if (!v.is_number_integer()) { refuse(key, "is not an integer"); }
+    const auto wide = v.get<std::int64_t>();
+    if (wide < 0 || wide > 0x7fffffff) { refuse(key, "is out of range"); }
+    return static_cast<int>(wide);
+  }
+  int integer(const std::string& key, int otherwise) const {
+    return has(key) ? integer(key) : otherwise;
+  }
+
+  double number(const std::string& key) const {
+    const json& v = at(key);
+    if (!v.is_number()) { refuse(key, "is not a number"); }
+    return v.get<double>();
+  }
+  double number(const std::string& key, double otherwise) const {
+    return has(key) ? number(key) : otherwise;
+  }
+
+  bool boolean(const std::string& key, bool otherwise) const {
+    if (!has(key)) { return otherwise; }
+    if (!at(key).is_boolean()) { refuse(key, "is not a boolean"); }
+    return at(key).get<bool>();
+  }
+
+  std::string string(const std::string& key) const {
+    const json& v = at(key);
+    if (!v.is_string()) { refuse(key, "is not a string"); }
+    return v.get<std::string>();
+  }
+
+  object child(const std::string& key) const { return {at(key), where_ + ": \"" + key + "\""}; }
+
+ private:
+  const json& value_;
+  std::string where_;
+};
+
+/// `rope_scaling`, or `rope_parameters` where newer files keep theta, too.
+void read_rope_scaling(const object& o, rope_config& rope) {
+  rope.theta = o.number("rope_theta", rope.theta);
+  const char* key = o.has("rope_type") ? "rope_type" : "type";
+  const std::string kind = o.has(key) ? o.string(key) : "default";
+  if (kind == "default") { return; }
+  if (kind == "linear") {
+    rope.kind = rope_config::scaling::linear;
+    rope.factor = o.number("factor");
+  } else if (kind == "llama3") {
+    rope.kind = rope_config::scaling::llama3;
+    rope.factor = o.number("factor");
+    rope.low_frequency_factor = o.number("low_freq_factor");
+    rope.high_frequency_factor = o.number("high_freq_factor");
+    rope.original_context = o.number("original_max_position_embeddings");
+    if (!(rope.high_frequency_factor > rope.low_frequency_factor)) {
+      o.refuse("high_freq_factor", "must be larger than low_freq_factor");
+    }
+  } else {
+    o.refuse(key, "is " + kind + "; supported are default, linear and llama3");
+  }
+  if (!(rope.factor > 0)) { o.refuse("factor", "must be positive"); }
+}
+
+void check_architecture(const object& o) {
+  const json& names = o.at("architectures");
+  if (!names.is_array() || names.size() != 1 || !names[0].is_string()) {
+    o.refuse("architectures", "must name one architecture");
+  }
+  const auto name = names[0].get<std::string>();
+  if (name != "LlamaForCausalLM" && name != "MistralForCausalLM") {
+    o.refuse("architectures",
+             "is " + name + "; supported are LlamaForCausalLM and MistralForCausalLM");
+  }
+  if (o.has("hidden_act") && o.string("hidden_act") != "silu") {
+    o.refuse("hidden_act", "is " + o.string("hidden_act") + "; supported is silu");
+  }
+  for (const char* key : {"attention_bias", "mlp_bias"}) {
+    if (o.boolean(key, false)) { o.refuse(key, "is true; biases are not supported"); }
+  }
+  if (o.has("sliding_window") &&
+      o.integer("sliding_window") < o.integer("max_position_embeddings")) {
+    o.refuse("sliding_window", "is shorter than the context; not supported");
+  }
+}
+
+}  // namespace
+
+void config::check() const {
+  const auto positive = [](int value, const char* name) {
+    if (value <= 0) {
+      throw std::invalid_argument(std::string("engine::config: ") + name + " must be positive");
+    }
+  };
+  positive(vocab_size, "vocab_size");
+  positive(hidden, "hidden");
+  positive(intermediate, "intermediate");
+  positive(layers, "layers");
+  positive(heads, "heads");
+  positive(kv_heads, "kv_heads");
+  positive(head_dim, "head_dim");
+  positive(context, "context");
+  if (heads % kv_heads != 0) {
+    throw std::invalid_argument("engine::config: heads must be a multiple of kv_heads");
+  }
+  if (head_dim % 2 != 0) {
+    throw std::invalid_argument("engine::config: head_dim must be even, for rotary embedding");
+  }
+  if (!(rope.theta > 0) || !(norm_epsilon >= 0)) {
+    throw std::invalid_argument("engine::config: rope.theta and norm_epsilon must be positive");
+  }
+}
+
+config read_config(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) { throw std::runtime_error(file.string() + ": cannot be opened"); }
+  json parsed;
+  try {
+    parsed = json::parse(in);
+  } catch (const json::exception& error) {
+    throw std::runtime_error(file.string() + ": bad JSON: " + error.what());
+  }
+  const object o{parsed, file.string()};
+  check_architecture(o);
+
+  config out;
+  out.vocab_size = o.integer("vocab_size");
+  out.hidden = o.integer("hidden_size");
+  out.intermediate = o.integer("intermediate_size");
+  out.layers = o.integer("num_hidden_layers");
+  out.heads = o.integer("num_attention_heads");
+  out.kv_heads = o.integer("num_key_value_heads", out.heads);
+  if (out.heads == 0) { o.refuse("num_attention_heads", "must be positive"); }
+  if (!o.has("head_dim") && out.hidden % out.heads != 0) {
+    o.refuse("hidden_size", "is no multiple of num_attention_heads");
+  }
+  out.head_dim = o.integer("head_dim", out.hidden / out.heads);
+  out.context = o.integer("max_position_embeddings");
+  out.norm_epsilon = static_cast<float>(o.number("rms_norm_eps", 1e-6));
+  out.tied_head = o.boolean("tie_word_embeddings", false);
+  out.rope.theta = o.number("rope_theta", out.rope.theta);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (o.has(key)) { read_rope_scaling(o.child(key), out.rope); }
+  }
+  if (o.has("eos_token_id")) {
+    const json& end = o.at("eos_token_id");
+    for (const json& token : end.is_array() ? end : json::array({end})) {
+      if (!token.is_number_integer()) { o.refuse("eos_token_id", "is not an integer or a list"); }
+      out.end_tokens.push_back(token.get<int>());
+    }
+  }
+  try {
+    out.check();
+  } catch (const std::invalid_argument& error) {
+    throw std::runtime_error(file.string() + ": " + error.what());
+  }
+  return out;
+}
+
+}  // namespace engine

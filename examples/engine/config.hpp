@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+/// \file
+/// The shape of a Llama-family model.
+
+namespace engine {
+
+/// Rotary position embedding. The defaults are plain RoPE.
+struct rope_config {
+  enum class scaling { none, linear, llama3 };
+
+  double theta = 10000.0;
+  scaling kind = scaling::none;
+  double factor = 1.0;
+  double low_frequency_factor = 1.0;   ///< llama3
+  double high_frequency_factor = 4.0;  ///< llama3
+  double original_context = 8192.0;    ///< llama3
+};
+
+struct config {
+  int vocab_size = 0;
+  int hidden = 0;
+  int intermediate = 0;
+  int layers = 0;
+  int heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  int context = 0;  ///< `max_position_embeddings`
+  float norm_epsilon = 1e-6f;
+  bool tied_head = false;
+  rope_config rope;
+  std::vector<int> end_tokens;  ///< `eos_token_id`, may be empty
+
+  /// \throws std::invalid_argument naming the first field that makes no model.
+  void check() const;
+};
+
+/// Reads a Hugging Face `config.json` of a LlamaForCausalLM or MistralForCausalLM.
+/// \throws std::runtime_error naming the file and the key for anything missing, malformed, or
+///         not supported: other architectures, biases, a sliding window shorter than the context,
+///         other activations or rope scalings.
+config read_config(const std::filesystem::path& file);
+
+}  // namespace engine

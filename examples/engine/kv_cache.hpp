@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include <engine/aligned_buffer.hpp>
+#include <engine/config.hpp>
+#include <engine/simd.hpp>
+
+namespace engine {
+
+/// Keys and values: of the cached positions, and of staged rows beside them.
+///
+/// Per slot, layer and key-value head, keys lie as [context / 16][head_dim][16], so that sixteen
+/// dot products run in sixteen lanes, and values as [context][head_dim padded to 16].
+///
+/// The positions beyond the cached ones are free, and attention uses them: it copies the path
+/// from the end of the cache to a row there (`place`), and then reads one contiguous run. What is
+/// left there afterwards is never read as cache, so that discarding staged rows is nothing to do.
+class kv_cache {
+ public:
+  kv_cache(const config& shape, int slots, int context);
+
+  int head_dim() const { return head_dim_; }
+  int padded_head_dim() const { return padded_head_dim_; }
+
+  /// Room for `rows` staged rows of a slot. Allocates when it was smaller.
+  void reserve_staged(int slot, int rows);
+
+  /// [kv_heads * head_dim] of a staged row of a layer.
+  float* staged_keys(int slot, int layer, int row) { return staged(slot, layer, row, 0); }
+  float* staged_values(int slot, int layer, int row) { return staged(slot, layer, row, 1); }
+
+  /// Copies one head of a staged row to a position of the cache.
+  void place(int slot, int layer, int head, int position, int row);
+
+  const float* keys(int slot, int layer, int head) const {
+    return keys_.data() + run(slot, layer, head) * static_cast<std::size_t>(head_dim_);
+  }
+  const float* values(int slot, int layer, int head) const {
+    return values_.data() + run(slot, layer, head) * static_cast<std::size_t>(padded_head_dim_);
+  }
+
+ private:
+  /// The number of positions before those of this head.
+  std::size_t run(int slot, int layer, int head) const {
+    return ((static_cast<std::size_t>(slot) * static_cast<std::size_t>(layers_) +
+             static_cast<std::size_t>(layer)) *
+                static_cast<std::size_t>(kv_heads_) +
+            static_cast<std::size_t>(head)) *
+           static_cast<std::size_t>(positions_);
+  }
+  float* staged(int slot, int layer, int row, int which) {
+    const std::size_t index = (static_cast<std::size_t>(row) * static_cast<std::size_t>(layers_) +
+                               static_cast<std::size_t>(layer)) *
+                                  2 +
+                              static_cast<std::size_t>(which);
+    return staged_[static_cast<std::size_t>(slot)].data() +
+           index * static_cast<std::size_t>(kv_heads_ * head_dim_);
+  }
+
+  int layers_;
+  int kv_heads_;
+  int head_dim_;
+  int padded_head_dim_;
+  int positions_;  ///< the context, padded to 16
+  aligned_buffer<float> keys_;
+  aligned_buffer<float> values_;
+  std::vector<aligned_buffer<float>> staged_;  ///< [slot] of [row][layer][key, value][kv_dim]
+};
+
+}  // namespace engine

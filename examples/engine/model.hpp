@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include <engine/checkpoint.hpp>
+#include <engine/config.hpp>
+#include <engine/packed_matrix.hpp>
+#include <hunch/concepts.hpp>
+#include <hunch/rows.hpp>
+#include <hunch/types.hpp>
+#include <hunch/vocab_layout.hpp>
+
+/// \file
+/// A Llama-family transformer on the CPU: an example of a `hunch::TargetModel`, and of a
+/// `hunch::DraftModel`.
+
+namespace engine {
+
+struct model_options {
+  /// How weights and activations are multiplied; `preferred_bf16()` or `arithmetic::f32`.
+  arithmetic kind = preferred_bf16();
+  int threads = 1;
+  int max_batch = 1;  ///< slots: sequences that are cached at the same time
+  int context = 0;    ///< positions per slot; 0: what the config says, at most 4096
+};
+
+struct pass_result;
+
+/// What a pass computed. A view: valid until the model's next pass.
+class hidden_states {
+ public:
+  explicit hidden_states(const pass_result& result) : result_{&result} {}
+
+  /// The number of rows of the pass.
+  std::int32_t size() const;
+  /// `ok`, or `cache_full` where the context is used up.
+  hunch::status status(std::int32_t row) const;
+  /// [hidden] the state after the last norm of a row that was wanted and is `ok`; the head's input.
+  hunch::row_view<const float> hidden(std::int32_t row) const;
+
+ protected:
+  const pass_result* result_;
+};
+
+class evaluation : public hidden_states {
+ public:
+  using hidden_states::hidden_states;
+
+  /// [vocab_size] the logits of a row that was wanted and is `ok`, in token order; may be written.
+  hunch::row_view<float> logits(std::int32_t row) const;
+};
+
+/// The transformer with its weights, caches and threads. Movable; one thread may use it at a time.
+///
+/// The logits of a row are bitwise the same alone and among other rows, in any batch or tree, with
+/// any number of threads, and whether its prefix was read in one pass or in many.
+///
+/// After the first steps of the largest size nothing is allocated, in `commit` never.
+class model {
+ public:
+  /// \throws std::runtime_error naming the tensor of `weights` that does not fit `shape`;
+  ///         std::invalid_argument for options out of range.
+  model(const config& shape, const checkpoint& weights, const model_options& options = {});
+  model(model&&) noexcept;
+  model& operator=(model&&) noexcept;
+  ~model();
+
+  /// Reads `config.json` and the safetensors files of a Hugging Face directory.
+  /// \throws std::runtime_error naming the file, and the key or the tensor, that is at fault.
+  static model load(const std::filesystem::path& directory, const model_options& options = {});
+
+  const config& shape() const;
+  std::int32_t vocab_size() const;
+  int context() const;
+  int max_batch() const;
+  /// Cached positions of a slot.
+  int length(int slot) const;
+  /// The bytes of weights that a decode step of one row reads.
+  std::size_t weight_bytes() const;
+
+  /// One pass over the rows: the logits of those that are wanted.
+  /// \throws std::out_of_range for slots and tokens outside their range, std::invalid_argument for
+  ///         rows that break the rules of `hunch::rows`; nothing has changed then.
+  evaluation evaluate(const hunch::rows& rows);
+
+  /// The same without the head.
+  hidden_states forward(const hunch::rows& rows);
+
+  /// Stores a copy of the head's rows in the order of `layout`, for `head`. Until it is called,
+  /// `head` has token order.
+  /// \throws std::invalid_argument if the layout is of another vocabulary.
+  void set_head_layout(const hunch::vocab_layout& layout);
+  std::uint64_t head_fingerprint() const;
+
+  /// Writes the logits of the listed rows of a pass over their shortlists.
+  /// \throws std::invalid_argument if a row has no hidden state, a view's size is not its list's,
+  ///         or a range leaves the head.
+  void head(const hidden_states& states, const hunch::head_rows<float>& rows);
+
+  /// Appends the kept rows to the caches and drops those of released slots. Ids that are not
+  /// staged, and rows without room, are passed over.
+  void commit(const hunch::kept_rows& kept) noexcept;
+
+ private:
+  struct implementation;
+  std::unique_ptr<implementation> self_;
+};
+
+static_assert(hunch::TargetModel<model>);
+static_assert(hunch::DraftModel<model, float>);
+
+}  // namespace engine

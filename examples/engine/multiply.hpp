@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include <engine/packed_matrix.hpp>
+
+/// \file
+/// Rows of activations times packed weights.
+
+namespace engine {
+
+/// Rows of inputs of a matrix product: f32, or bf16 where the arithmetic is `bf16_dot`. A row is
+/// padded with zeros to an even number of values.
+struct activation_view {
+  std::byte* data = nullptr;
+  std::size_t row_bytes = 0;
+
+  std::byte* row(int i) const { return data + static_cast<std::size_t>(i) * row_bytes; }
+};
+
+/// The bytes of one row of `inputs` activations, padded to a cache line.
+std::size_t activation_bytes(arithmetic kind, int inputs);
+
+/// Writes 16 activations, numbers [first, first + 16) of a row.
+void store_activations(arithmetic kind, f32x16 values, std::byte* row, int first);
+
+/// Writes `padded` activations, a multiple of 16.
+void store_activations(arithmetic kind, const float* values, int padded, std::byte* row);
+
+/// What becomes of a product.
+enum class into { overwrite, add };
+
+/// y[r][o] (+)= sum over k of w[o][k] x[r][k], times the scale of o, for the rows r in [0, rows)
+/// and the outputs o of blocks [first_block, last_block). Rows of y are `y_stride` floats apart
+/// and have room for a multiple of 16 outputs.
+///
+/// The sum of an output runs over k in ascending order whatever `rows` is: a row's result is
+/// bitwise the same alone and among others.
+void multiply(const packed_matrix& w, activation_view x, float* y, std::ptrdiff_t y_stride,
+              int rows, into mode, int first_block, int last_block);
+
+}  // namespace engine

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+
+#include <engine/simd.hpp>
+
+/// \file
+/// The steps between matrix products, on rows that are padded with zeros to a multiple of 16.
+
+namespace engine {
+
+/// out = x / rms(x) * weight (Zhang and Sennrich, 2019), the mean over `size` values.
+inline void rms_norm(const float* x, const float* weight, int size, float epsilon, float* out) {
+  const int padded = round_up(size, lanes);
+  f32x16 squares = splat(0.0f);
+  for (int i = 0; i < padded; i += lanes) {
+    const f32x16 v = load(x + i);
+    squares = fma(v, v, squares);
+  }
+  const f32x16 scale = splat(1.0f / std::sqrt(sum(squares) / static_cast<float>(size) + epsilon));
+  for (int i = 0; i < padded; i += lanes) {
+    store(out + i, load(x + i) * scale * load(weight + i));
+  }
+}
+
+/// out[i] = silu(gate[i]) * up[i] for i in [first, last), multiples of 16; `gates_and_ups` holds 16
+/// gates, their 16 ups, the next 16 gates, and so on.
+inline void swiglu(const float* gates_and_ups, int first, int last, float* out) {
+  for (int i = first; i < last; i += lanes) {
+    const f32x16 gate = load(gates_and_ups + 2 * i);
+    const f32x16 up = load(gates_and_ups + 2 * i + lanes);
+    store(out + i, gate / (splat(1.0f) + exp(splat(0.0f) - gate)) * up);
+  }
+}
+
+}  // namespace engine

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <engine/weights.hpp>
+
+#include <algorithm>
+#include <string>
+
+namespace engine {
+namespace {
+
+std::size_t arena_bytes(const config& c, arithmetic kind) {
+  const auto bytes = [&](int outputs, int inputs) {
+    return packed_matrix::bytes(kind, outputs, inputs);
+  };
+  const int query = c.heads * c.head_dim;
+  const std::size_t layer =
+      bytes(query + 2 * c.kv_heads * c.head_dim, c.hidden) + bytes(c.hidden, query) +
+      bytes(2 * round_up(c.intermediate, lanes), c.hidden) + bytes(c.hidden, c.intermediate);
+  return static_cast<std::size_t>(c.layers) * layer + bytes(c.vocab_size, c.hidden);
+}
+
+void append_rows(std::vector<weight_row>& to, const matrix_view& from) {
+  for (int row = 0; row < from.rows; ++row) { to.push_back({&from, row}); }
+}
+
+std::vector<weight_row> all_rows(const matrix_view& from) {
+  std::vector<weight_row> out;
+  append_rows(out, from);
+  return out;
+}
+
+std::vector<weight_row> interleave(const matrix_view& gate, const matrix_view& up) {
+  std::vector<weight_row> out;
+  for (int first = 0; first < gate.rows; first += lanes) {
+    for (const matrix_view* from : {&gate, &up}) {
+      for (int row = first; row < first + lanes; ++row) {
+        out.push_back(row < from->rows ? weight_row{from, row} : weight_row{});
+      }
+    }
+  }
+  return out;
+}
+
+std::vector<float> padded(std::vector<float> values) {
+  values.resize(static_cast<std::size_t>(round_up(static_cast<int>(values.size()), lanes)));
+  return values;
+}
+
+}  // namespace
+
+model_weights::model_weights(const config& c, const checkpoint& source, arithmetic kind)
+    : kind_{kind}, arena_{arena_bytes(c, kind)} {
+  const int query = c.heads * c.head_dim;
+  const int key_value = c.kv_heads * c.head_dim;
+  for (int l = 0; l < c.layers; ++l) {
+    const std::string name = "model.layers." + std::to_string(l) + ".";
+    const auto matrix = [&](const char* part, int rows, int columns) {
+      return source.matrix(name + part + ".weight", rows, columns);
+    };
+    layer_weights layer;
+    layer.attention_norm = padded(source.vector(name + "input_layernorm.weight", c.hidden));
+    layer.mlp_norm = padded(source.vector(name + "post_attention_layernorm.weight", c.hidden));
+
+    const matrix_view q = matrix("self_attn.q_proj", query, c.hidden);
+    const matrix_view k = matrix("self_attn.k_proj", key_value, c.hidden);
+    const matrix_view v = matrix("self_attn.v_proj", key_value, c.hidden);
+    std::vector<weight_row> qkv = all_rows(q);
+    append_rows(qkv, k);
+    append_rows(qkv, v);
+    layer.query_key_value = pack(qkv, c.hidden);
+    layer.output = pack(all_rows(matrix("self_attn.o_proj", c.hidden, query)), query);
+
+    const matrix_view gate = matrix("mlp.gate_proj", c.intermediate, c.hidden);
+    const matrix_view up = matrix("mlp.up_proj", c.intermediate, c.hidden);
+    layer.gate_up = pack(interleave(gate, up), c.hidden);
+    layer.down = pack(all_rows(matrix("mlp.down_proj", c.hidden, c.intermediate)), c.intermediate);
+    layers_.push_back(std::move(layer));
+  }
+  final_norm_ = padded(source.vector("model.norm.weight", c.hidden));
+
+  embedding_ = source.matrix("model.embed_tokens.weight", c.vocab_size, c.hidden);
+  head_ = pack(
+      all_rows(c.tied_head ? embedding_ : source.matrix("lm_head.weight", c.vocab_size, c.hidden)),
+      c.hidden);
+
+  // The checkpoint may be closed: keep the embedding, as it is.
+  const std::size_t rows = static_cast<std::size_t>(c.vocab_size);
+  const std::size_t bytes = rows * static_cast<std::size_t>(c.hidden) * size_of(embedding_.type);
+  embedding_bytes_.grow(bytes);
+  std::copy_n(embedding_.data, bytes, embedding_bytes_.data());
+  embedding_.data = embedding_bytes_.data();
+  if (embedding_.scale != nullptr) {
+    embedding_scale_.grow(rows * sizeof(float));
+    std::copy_n(embedding_.scale, rows * sizeof(float), embedding_scale_.data());
+    embedding_.scale = embedding_scale_.data();
+  }
+}
+
+packed_matrix model_weights::pack(const std::vector<weight_row>& rows, int inputs) {
+  std::byte* const where = arena_.data() + used_;
+  used_ += packed_matrix::bytes(kind_, static_cast<int>(rows.size()), inputs);
+  return {kind_, rows, inputs, where};
+}
+
+void model_weights::embed(int token, float* out) const {
+  embedding_.read_row(token, out);
+  const float scale = embedding_.scale_of(token);
+  for (int i = 0; i < embedding_.columns; ++i) { out[i] *= scale; }
+}
+
+}  // namespace engine

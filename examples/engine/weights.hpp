@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include <engine/aligned_buffer.hpp>
+#include <engine/checkpoint.hpp>
+#include <engine/config.hpp>
+#include <engine/packed_matrix.hpp>
+
+namespace engine {
+
+/// One transformer layer. Norms are padded with zeros to a multiple of 16.
+struct layer_weights {
+  std::vector<float> attention_norm;
+  packed_matrix query_key_value;  ///< [(heads + 2 kv_heads) head_dim, hidden]
+  packed_matrix output;           ///< [hidden, heads head_dim]
+  std::vector<float> mlp_norm;
+  packed_matrix gate_up;  ///< [2 intermediate, hidden], 16 gates, then their 16 ups, and so on
+  packed_matrix down;     ///< [hidden, intermediate]
+};
+
+/// All weights of a model, packed in the order of their use into one run of memory: where a matrix
+/// ends, the prefetcher is already in the next one.
+class model_weights {
+ public:
+  /// \throws std::runtime_error naming the tensor that is missing or has a wrong shape or dtype.
+  model_weights(const config& shape, const checkpoint& source, arithmetic kind);
+
+  const std::vector<layer_weights>& layers() const { return layers_; }
+  const std::vector<float>& final_norm() const { return final_norm_; }
+  const packed_matrix& head() const { return head_; }
+
+  /// Writes the embedding of `token` to `out` [hidden].
+  void embed(int token, float* out) const;
+
+  /// The bytes that a decode step of one row reads.
+  std::size_t bytes() const { return arena_.size(); }
+
+ private:
+  packed_matrix pack(const std::vector<weight_row>& rows, int inputs);
+
+  arithmetic kind_;
+  aligned_buffer<std::byte> arena_;
+  std::size_t used_ = 0;
+  std::vector<layer_weights> layers_;
+  std::vector<float> final_norm_;
+  packed_matrix head_;
+  aligned_buffer<std::byte> embedding_bytes_;
+  aligned_buffer<std::byte> embedding_scale_;
+  matrix_view embedding_;
+};
+
+}  // namespace engine

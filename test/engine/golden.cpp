@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include <engine/mapped_file.hpp>
+#include <engine/model.hpp>
+
+#include "row_batch.hpp"
+
+/// The shipped models against what the `transformers` library computes for them; the layout of
+/// golden.safetensors is described in examples/models/README.md.
+
+namespace {
+
+/// A reader of small safetensors files with I32 and F32 tensors.
+class golden_file {
+ public:
+  explicit golden_file(const std::filesystem::path& path) : file_{path} {
+    std::uint64_t size = 0;
+    std::memcpy(&size, file_.data(), sizeof size);
+    const auto* text = reinterpret_cast<const char*>(file_.data()) + sizeof size;
+    header_ = nlohmann::json::parse(text, text + size);
+    data_ = file_.data() + sizeof size + size;
+  }
+
+  template <class T>
+  std::vector<T> values(const std::string& name) const {
+    const auto& entry = header_.at(name);
+    REQUIRE(entry.at("dtype") == (std::is_same_v<T, float> ? "F32" : "I32"));
+    const auto begin = entry.at("data_offsets").at(0).get<std::size_t>();
+    const auto end = entry.at("data_offsets").at(1).get<std::size_t>();
+    std::vector<T> out((end - begin) / sizeof(T));
+    std::memcpy(out.data(), data_ + begin, end - begin);
+    return out;
+  }
+
+  std::vector<std::size_t> shape(const std::string& name) const {
+    return header_.at(name).at("shape").get<std::vector<std::size_t>>();
+  }
+
+ private:
+  engine::mapped_file file_;
+  nlohmann::json header_;
+  const std::byte* data_ = nullptr;
+};
+
+double log_sum_exp(hunch::row_view<float> row) {
+  const double top = static_cast<double>(*std::max_element(row.data, row.data + row.size));
+  double total = 0;
+  for (int i = 0; i < row.size; ++i) { total += std::exp(static_cast<double>(row[i]) - top); }
+  return top + std::log(total);
+}
+
+void compare(const golden_file& golden, const std::string& name, engine::arithmetic kind,
+             double tolerance, double agreement) {
+  engine::model m =
+      engine::model::load(std::filesystem::path(HUNCH_TEST_MODELS) / name, {.kind = kind});
+  const auto shape = golden.shape("ids");
+  const std::size_t windows = shape.at(0);
+  const std::size_t positions = shape.at(1);
+  const auto ids = golden.values<std::int32_t>("ids");
+  const auto sampled = golden.values<std::int32_t>("sampled_ids");
+  const auto best = golden.values<std::int32_t>(name + ".argmax");
+  const auto best_logit = golden.values<float>(name + ".argmax_logit");
+  const auto normaliser = golden.values<float>(name + ".logsumexp");
+  const auto logits = golden.values<float>(name + ".logits");
+  double worst = 0;
+  std::size_t same_best = 0;
+  for (std::size_t w = 0; w < windows; ++w) {
+    const auto begin = ids.begin() + static_cast<std::ptrdiff_t>(w * positions);
+    test::row_batch rows;
+    rows.add_chain(0, 0, {begin, begin + static_cast<std::ptrdiff_t>(positions)});
+    const auto result = m.evaluate(rows.view());
+    for (std::size_t i = 0; i < positions; ++i) {
+      const std::size_t at = w * positions + i;
+      const auto row = result.logits(static_cast<std::int32_t>(i));
+      const auto note = [&](double got, float expected) {
+        const double difference = std::fabs(got - static_cast<double>(expected));
+        worst = std::isnan(difference) ? 1e9 : std::max(worst, difference);
+      };
+      for (std::size_t j = 0; j < sampled.size(); ++j) {
+        note(static_cast<double>(row[sampled[j]]), logits[at * sampled.size() + j]);
+      }
+      note(static_cast<double>(row[best[at]]), best_logit[at]);
+      note(log_sum_exp(row), normaliser[at]);
+      const auto top = std::max_element(row.data, row.data + row.size) - row.data;
+      same_best += top == best[at] ? 1 : 0;
+    }
+  }
+  CHECK(worst <= tolerance);
+  CHECK(static_cast<double>(same_best) >= agreement * static_cast<double>(windows * positions));
+}
+
+}  // namespace
+
+TEST_CASE("the shipped models compute what transformers computes") {
+  const auto file = std::filesystem::path(HUNCH_TEST_MODELS) / "golden.safetensors";
+  REQUIRE_MESSAGE(std::filesystem::exists(file),
+                  file.string() << " is missing; examples/models/README.md says how it is made");
+  const golden_file golden(file);
+  for (const std::string name : {"target", "draft"}) {
+    CAPTURE(name);
+    compare(golden, name, engine::arithmetic::f32, 1e-3, 1.0);
+    compare(golden, name, engine::preferred_bf16(), 0.3, 0.97);
+  }
+}

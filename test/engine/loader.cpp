@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include <engine/model.hpp>
+
+#include "row_batch.hpp"
+#include "temporary_directory.hpp"
+#include "tiny_model.hpp"
+
+/// Checkpoints on disk: what is read, and what is said of every damage.
+
+namespace {
+
+using nlohmann::json;
+
+const char* const weights_file = "model.safetensors";
+const char* const index_file = "model.safetensors.index.json";
+
+json config_json(const engine::config& c) {
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"hidden_act", "silu"},
+          {"vocab_size", c.vocab_size},
+          {"hidden_size", c.hidden},
+          {"intermediate_size", c.intermediate},
+          {"num_hidden_layers", c.layers},
+          {"num_attention_heads", c.heads},
+          {"num_key_value_heads", c.kv_heads},
+          {"head_dim", c.head_dim},
+          {"max_position_embeddings", c.context},
+          {"rms_norm_eps", 1e-5},
+          {"tie_word_embeddings", c.tied_head},
+          {"eos_token_id", 2}};
+}
+
+json header_of(const std::vector<test::stored_tensor>& tensors) {
+  json header{{"__metadata__", {{"format", "pt"}}}};
+  std::size_t offset = 0;
+  for (const auto& t : tensors) {
+    header[t.name] = {{"dtype", engine::to_string(t.type)},
+                      {"shape", t.shape},
+                      {"data_offsets", {offset, offset + t.bytes.size()}}};
+    offset += t.bytes.size();
+  }
+  return header;
+}
+
+void write_safetensors(const std::filesystem::path& file, const std::string& header,
+                       const std::vector<test::stored_tensor>& tensors) {
+  std::ofstream out(file, std::ios::binary);
+  for (int i = 0; i < 8; ++i) { out.put(static_cast<char>(header.size() >> (8 * i) & 0xff)); }
+  out << header;
+  for (const auto& t : tensors) {
+    out.write(reinterpret_cast<const char*>(t.bytes.data()),
+              static_cast<std::streamsize>(t.bytes.size()));
+  }
+}
+
+void write_text(const std::filesystem::path& file, const std::string& text) {
+  std::ofstream(file, std::ios::binary) << text;
+}
+
+/// A directory with a good tiny model, to be damaged.
+struct good_model {
+  test::temporary_directory directory;
+  engine::config shape = test::tiny_config();
+  std::vector<test::stored_tensor> tensors;
+
+  explicit good_model(engine::dtype type = engine::dtype::f32)
+      : tensors{test::random_tensors(shape, type)} {
+    write_text(path("config.json"), config_json(shape).dump());
+    write_safetensors(path(weights_file), header_of(tensors).dump(), tensors);
+  }
+
+  std::filesystem::path path(const std::string& name) const { return directory.path() / name; }
+
+  std::vector<float> logits() const {
+    engine::model m = engine::model::load(directory.path(), {.kind = engine::arithmetic::f32});
+    test::row_batch rows;
+    rows.add_chain(0, 0, {1, 2, 3});
+    return test::copy(m.evaluate(rows.view()).logits(2));
+  }
+
+  /// What loading says; empty if it loads.
+  std::string complaint() const {
+    try {
+      engine::model::load(directory.path());
+    } catch (const std::runtime_error& error) { return error.what(); }
+    return {};
+  }
+
+  /// What loading says after a change to the header of the weights.
+  std::string complaint_after(const std::function<void(json&)>& change) const {
+    json header = header_of(tensors);
+    change(header);
+    write_safetensors(path(weights_file), header.dump(), tensors);
+    return complaint();
+  }
+
+  std::string complaint_after_config(const std::function<void(json&)>& change) const {
+    json values = config_json(shape);
+    change(values);
+    write_text(path("config.json"), values.dump());
+    return complaint();
+  }
+};
+
+bool names(const std::string& complaint, const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (complaint.find(word) == std::string::npos) {
+      MESSAGE("\"" << complaint << "\" does not name " << word);
+      return false;
+    }
+  }
+  return true;
+}
+
+const std::string some_tensor = "model.layers.1.mlp.down_proj.weight";
+
+}  // namespace
+
+TEST_CASE("every dtype loads from disk as from memory") {
+  using engine::dtype;
+  for (const dtype type : {dtype::f32, dtype::f16, dtype::bf16, dtype::i8}) {
+    CAPTURE(engine::to_string(type));
+    const good_model m(type);
+    engine::model in_memory(m.shape, test::in_memory(m.tensors), {.kind = engine::arithmetic::f32});
+    test::row_batch rows;
+    rows.add_chain(0, 0, {1, 2, 3});
+    CHECK(m.logits() == test::copy(in_memory.evaluate(rows.view()).logits(2)));
+  }
+}
+
+TEST_CASE("scales of I8 may be [rows, 1]") {
+  good_model m(engine::dtype::i8);
+  const std::vector<float> expected = m.logits();
+  for (auto& t : m.tensors) {
+    if (t.name.ends_with("_scale")) { t.shape.push_back(1); }
+  }
+  write_safetensors(m.path(weights_file), header_of(m.tensors).dump(), m.tensors);
+  CHECK(m.logits() == expected);
+}
+
+TEST_CASE("shards") {
+  const good_model m;
+  const std::vector<float> expected = m.logits();
+  const auto half = m.tensors.begin() + static_cast<std::ptrdiff_t>(m.tensors.size() / 2);
+  const std::vector<test::stored_tensor> first(m.tensors.begin(), half);
+  const std::vector<test::stored_tensor> second(half, m.tensors.end());
+  write_safetensors(m.path("a.safetensors"), header_of(first).dump(), first);
+  write_safetensors(m.path("b.safetensors"), header_of(second).dump(), second);
+  std::filesystem::remove(m.path(weights_file));
+  json index{{"metadata", json::object()}};
+  for (const auto& t : first) { index["weight_map"][t.name] = "a.safetensors"; }
+  for (const auto& t : second) { index["weight_map"][t.name] = "b.safetensors"; }
+
+  write_text(m.path(index_file), index.dump());
+  CHECK(m.logits() == expected);
+
+  SUBCASE("a shard that does not exist") {
+    index["weight_map"][some_tensor] = "c.safetensors";
+    write_text(m.path(index_file), index.dump());
+    CHECK(names(m.complaint(), {index_file, some_tensor, "c.safetensors"}));
+  }
+  SUBCASE("a tensor that is in no shard") {
+    index["weight_map"]["ghost"] = "a.safetensors";
+    write_text(m.path(index_file), index.dump());
+    CHECK(names(m.complaint(), {index_file, "ghost", "a.safetensors"}));
+  }
+  SUBCASE("a tensor in two shards") {
+    write_safetensors(m.path("b.safetensors"), header_of(m.tensors).dump(), m.tensors);
+    CHECK(names(m.complaint(), {"b.safetensors", "is also in", "a.safetensors"}));
+  }
+  SUBCASE("a shard outside the directory") {
+    index["weight_map"][some_tensor] = "../c.safetensors";
+    write_text(m.path(index_file), index.dump());
+    CHECK(names(m.complaint(), {index_file, some_tensor, "outside"}));
+  }
+  SUBCASE("bad indices") {
+    for (const char* text : {"", "{", "[]", "{\"weight_map\": 3}"}) {
+      write_text(m.path(index_file), text);
+      CHECK(names(m.complaint(), {index_file}));
+    }
+    write_text(m.path(index_file), "{\"weight_map\": {\"x\": 3}}");
+    CHECK(names(m.complaint(), {index_file, "\"x\""}));
+  }
+}
+
+TEST_CASE("files that are missing or cut off are named") {
+  const good_model m;
+  SUBCASE("no config") {
+    std::filesystem::remove(m.path("config.json"));
+    CHECK(names(m.complaint(), {"config.json"}));
+  }
+  SUBCASE("no weights") {
+    std::filesystem::remove(m.path(weights_file));
+    CHECK(names(m.complaint(), {weights_file}));
+  }
+  SUBCASE("any length of the weights") {
+    const auto size = std::filesystem::file_size(m.path(weights_file));
+    for (std::uintmax_t length : {std::uintmax_t{0}, std::uintmax_t{7}, std::uintmax_t{8},
+                                  std::uintmax_t{100}, size / 2, size - 1}) {
+      CAPTURE(length);
+      std::filesystem::resize_file(m.path(weights_file), length);
+      CHECK(names(m.complaint(), {weights_file}));
+      write_safetensors(m.path(weights_file), header_of(m.tensors).dump(), m.tensors);
+    }
+    std::filesystem::resize_file(m.path(weights_file), size - 1);
+    CHECK(names(m.complaint(), {weights_file, "tensor", "truncated"}));
+  }
+  SUBCASE("a header length beyond the file") {
+    std::fstream file(m.path(weights_file), std::ios::binary | std::ios::in | std::ios::out);
+    for (int i = 0; i < 8; ++i) { file.put('\xff'); }
+    file.close();
+    CHECK(names(m.complaint(), {weights_file, "beyond the file"}));
+  }
+  SUBCASE("a header that is no JSON") {
+    write_safetensors(m.path(weights_file), "{\"a\": ", m.tensors);
+    CHECK(names(m.complaint(), {weights_file, "bad JSON"}));
+    write_safetensors(m.path(weights_file), "[1]", m.tensors);
+    CHECK(names(m.complaint(), {weights_file, "not a JSON object"}));
+  }
+  SUBCASE("a directory in the place of a file") {
+    std::filesystem::remove(m.path(weights_file));
+    std::filesystem::create_directory(m.path(weights_file));
+    CHECK(names(m.complaint(), {weights_file}));
+  }
+}
+
+TEST_CASE("damaged tensors are named") {
+  const good_model m;
+  const auto expect = [&](const std::function<void(json&)>& change,
+                          std::vector<std::string> words) {
+    words.push_back(weights_file);
+    CHECK(names(m.complaint_after(change), words));
+  };
+  const auto some = [](json& header) -> json& { return header[some_tensor]; };
+
+  // A missing tensor is missing in all files: the message has the directory.
+  CHECK(names(m.complaint_after([&](json& h) { h.erase(some_tensor); }),
+              {m.directory.path().string(), some_tensor, "is missing"}));
+  CHECK(names(m.complaint_after([&](json& h) { h.erase("lm_head.weight"); }),
+              {"lm_head.weight", "is missing"}));
+  expect(
+      [&](json& h) {
+        some(h)["shape"] = {m.shape.intermediate, m.shape.hidden};
+      },
+      {some_tensor, "has shape", "expected"});
+  expect([&](json& h) { some(h)["shape"] = {3, 5}; }, {some_tensor, "bytes"});
+  expect([&](json& h) { some(h)["shape"] = {-1, 5}; }, {some_tensor, "impossible"});
+  expect(
+      [&](json& h) {
+        some(h)["shape"] = {std::int64_t{1} << 40, std::int64_t{1} << 40};
+      },
+      {some_tensor, "impossible"});
+  expect([&](json& h) { some(h)["shape"] = {"x"}; }, {some_tensor, "impossible"});
+  expect([&](json& h) { some(h)["dtype"] = "I32"; }, {some_tensor, "I32"});
+  expect([&](json& h) { some(h)["dtype"] = 3; }, {some_tensor});
+  expect([&](json& h) { some(h)["dtype"] = "F16"; }, {some_tensor, "bytes"});
+  expect([&](json& h) { some(h)["data_offsets"] = {-8, 0}; }, {some_tensor, "data_offsets"});
+  expect([&](json& h) { some(h)["data_offsets"] = {8, 0}; }, {some_tensor, "data_offsets"});
+  expect([&](json& h) { some(h)["data_offsets"] = {0}; }, {some_tensor, "data_offsets"});
+  expect([&](json& h) { some(h)["data_offsets"] = "x"; }, {some_tensor, "data_offsets"});
+  expect([&](json& h) { some(h).erase("shape"); }, {some_tensor, "lacks"});
+  expect([&](json& h) { some(h) = 7; }, {some_tensor, "lacks"});
+  expect(
+      [&](json& h) {
+        const auto bytes = some(h)["data_offsets"][1].get<std::int64_t>() -
+                           some(h)["data_offsets"][0].get<std::int64_t>();
+        some(h)["data_offsets"] = {std::int64_t{1} << 40, (std::int64_t{1} << 40) + bytes};
+      },
+      {some_tensor, "truncated"});
+  expect(
+      [&](json& h) {
+        const auto bytes = some(h)["data_offsets"][1].get<std::int64_t>() -
+                           some(h)["data_offsets"][0].get<std::int64_t>();
+        some(h)["data_offsets"] = {4, 4 + bytes};
+      },
+      {"overlaps"});
+}
+
+TEST_CASE("damaged scales are named") {
+  good_model m(engine::dtype::i8);
+  const std::string scale = some_tensor + "_scale";
+  CHECK(names(m.complaint_after([&](json& h) { h.erase(scale); }), {scale, "is missing"}));
+  CHECK(names(m.complaint_after([&](json& h) {
+    h[scale]["shape"] = {1, m.shape.hidden};
+  }),
+              {weights_file, scale, "has shape"}));
+  for (auto& t : m.tensors) {
+    if (t.name == scale) {
+      t.type = engine::dtype::bf16;
+      t.shape = {m.shape.hidden, 2};
+    }
+  }
+  CHECK(names(m.complaint_after([](json&) {}), {weights_file, scale, "has dtype BF16"}));
+}
+
+TEST_CASE("norms are not integers") {
+  good_model m;
+  for (auto& t : m.tensors) {
+    if (t.name == "model.norm.weight") {
+      t.type = engine::dtype::i8;
+      t.bytes.resize(t.bytes.size() / 4);
+    }
+  }
+  CHECK(names(m.complaint_after([](json&) {}), {weights_file, "model.norm.weight", "I8"}));
+}
+
+TEST_CASE("what the engine does not do is refused by key") {
+  const good_model m;
+  const auto expect = [&](const std::function<void(json&)>& change, const std::string& key) {
+    CAPTURE(key);
+    CHECK(names(m.complaint_after_config(change), {"config.json", key}));
+  };
+  for (const char* key : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+                          "num_attention_heads", "max_position_embeddings", "architectures"}) {
+    expect([&](json& c) { c.erase(key); }, key);
+    expect([&](json& c) { c[key] = "x"; }, key);
+  }
+  for (const char* key : {"vocab_size", "hidden_size", "num_attention_heads"}) {
+    expect([&](json& c) { c[key] = -1; }, key);
+    expect([&](json& c) { c[key] = std::int64_t{1} << 33; }, key);
+  }
+  expect([](json& c) { c["architectures"] = {"GPT2LMHeadModel"}; }, "GPT2LMHeadModel");
+  expect([](json& c) { c["hidden_act"] = "gelu"; }, "gelu");
+  expect([](json& c) { c["attention_bias"] = true; }, "attention_bias");
+  expect([](json& c) { c["mlp_bias"] = true; }, "mlp_bias");
+  expect([](json& c) { c["sliding_window"] = 64; }, "sliding_window");
+  expect([](json& c) { c["rope_scaling"] = {{"rope_type", "yarn"}}; }, "yarn");
+  expect([](json& c) { c["rope_scaling"] = {{"type", "linear"}}; }, "factor");
+  expect([](json& c) { c["rope_scaling"] = {{"type", "linear"}, {"factor", 0}}; }, "factor");
+  expect([](json& c) { c["rope_scaling"] = 3; }, "rope_scaling");
+  expect([](json& c) { c["tie_word_embeddings"] = 1; }, "tie_word_embeddings");
+  expect([](json& c) { c["eos_token_id"] = "x"; }, "eos_token_id");
+  expect([](json& c) { c["rms_norm_eps"] = "x"; }, "rms_norm_eps");
+  expect([](json& c) { c["num_key_value_heads"] = 4; }, "kv_heads");
+  expect([](json& c) { c["head_dim"] = 9; }, "head_dim");
+  expect([](json& c) { c["num_attention_heads"] = 0; }, "num_attention_heads");
+  write_text(m.path("config.json"), "{");
+  CHECK(names(m.complaint(), {"config.json", "bad JSON"}));
+  write_text(m.path("config.json"), "[]");
+  CHECK(names(m.complaint(), {"config.json", "not a JSON object"}));
+}
+
+TEST_CASE("what the engine does is read from the config") {
+  const good_model m;
+  CHECK(m.complaint_after_config([](json& c) {
+           c["architectures"] = {"MistralForCausalLM"};
+           c["sliding_window"] = 4096;
+           c["rope_scaling"] = nullptr;
+         }).empty());
+  json values = config_json(m.shape);
+  values["eos_token_id"] = {2, 5};
+  values.erase("head_dim");
+  values["hidden_size"] = 60;
+  values["rope_parameters"] = {{"rope_theta", 5e5},     {"rope_type", "llama3"},
+                               {"factor", 8},           {"low_freq_factor", 1},
+                               {"high_freq_factor", 4}, {"original_max_position_embeddings", 8192}};
+  write_text(m.path("config.json"), values.dump());
+  const engine::config c = engine::read_config(m.path("config.json"));
+  CHECK(c.end_tokens == std::vector<int>{2, 5});
+  CHECK(c.head_dim == 10);
+  CHECK(c.rope.kind == engine::rope_config::scaling::llama3);
+  CHECK(c.rope.theta == 5e5);
+  CHECK(c.rope.factor == 8.0);
+}
+
+TEST_CASE("options outside their range are refused") {
+  const engine::config c = test::tiny_config();
+  const auto weights = test::random_checkpoint(c);
+  CHECK_THROWS_AS(engine::model(c, weights, {.threads = 0}), std::invalid_argument);
+  CHECK_THROWS_AS(engine::model(c, weights, {.max_batch = 0}), std::invalid_argument);
+  CHECK_THROWS_AS(engine::model(c, weights, {.context = c.context + 1}), std::invalid_argument);
+  CHECK_THROWS_AS(engine::model(c, weights, {.context = -1}), std::invalid_argument);
+  engine::checkpoint memory;
+  CHECK_THROWS_AS(memory.add("x", engine::dtype::f32, {3}, std::vector<std::byte>(11)),
+                  std::invalid_argument);
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <engine/bfloat16.hpp>
+#include <engine/checkpoint.hpp>
+#include <engine/config.hpp>
+
+/// \file
+/// Small random models for the tests.
+
+namespace test {
+
+/// Odd sizes on purpose: nothing is a multiple of a tile or of a block.
+inline engine::config tiny_config() {
+  engine::config c;
+  c.vocab_size = 75;
+  c.hidden = 40;
+  c.intermediate = 54;
+  c.layers = 2;
+  c.heads = 6;
+  c.kv_heads = 2;
+  c.head_dim = 10;
+  c.context = 128;
+  c.norm_epsilon = 1e-5f;
+  return c;
+}
+
+/// Like the models that the examples ship, with fewer layers and tokens.
+inline engine::config small_config() {
+  engine::config c;
+  c.vocab_size = 500;
+  c.hidden = 256;
+  c.intermediate = 704;
+  c.layers = 2;
+  c.heads = 8;
+  c.kv_heads = 4;
+  c.head_dim = 32;
+  c.context = 256;
+  c.tied_head = true;
+  return c;
+}
+
+/// A tensor as it would lie in a file.
+struct stored_tensor {
+  std::string name;
+  engine::dtype type = engine::dtype::f32;
+  std::vector<std::int64_t> shape;
+  std::vector<std::byte> bytes;
+};
+
+inline std::uint16_t to_f16(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);
+  const auto magnitude = bits & 0x7fffffffu;
+  if (magnitude < 0x38800000u) {  // subnormal half: fixed point in units of 2^-24
+    const float scaled = std::fabs(x) * 0x1p24f;
+    return static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(std::nearbyint(scaled)));
+  }
+  const auto rounded = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+  return static_cast<std::uint16_t>(sign | rounded);
+}
+
+/// `values` [rows, columns] as `type`; I8 comes with its scales as a second tensor.
+inline std::vector<stored_tensor> encode(const std::string& name, const std::vector<float>& values,
+                                         std::vector<std::int64_t> shape, engine::dtype type) {
+  stored_tensor out{name, type, shape, {}};
+  out.bytes.resize(values.size() * engine::size_of(type));
+  if (type == engine::dtype::f32) {
+    std::memcpy(out.bytes.data(), values.data(), out.bytes.size());
+    return {out};
+  }
+  if (type != engine::dtype::i8) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::uint16_t bits =
+          type == engine::dtype::bf16 ? engine::to_bf16(values[i]) : to_f16(values[i]);
+      std::memcpy(out.bytes.data() + 2 * i, &bits, 2);
+    }
+    return {out};
+  }
+  const auto rows = static_cast<std::size_t>(shape.at(0));
+  const std::size_t columns = values.size() / rows;
+  std::vector<float> scale(rows);
+  for (std::size_t r = 0; r < rows; ++r) {
+    float largest = 1e-6f;
+    for (std::size_t k = 0; k < columns; ++k) {
+      largest = std::max(largest, std::fabs(values[r * columns + k]));
+    }
+    scale[r] = largest / 127.0f;
+    for (std::size_t k = 0; k < columns; ++k) {
+      const auto q = static_cast<std::int8_t>(std::lround(values[r * columns + k] / scale[r]));
+      out.bytes[r * columns + k] = static_cast<std::byte>(q);
+    }
+  }
+  auto scales = encode(name + "_scale", scale, {shape.at(0)}, engine::dtype::f32);
+  scales.insert(scales.begin(), out);
+  return scales;
+}
+
+/// Random weights of a size at which activations stay near one. Norms are float even beside I8.
+inline std::vector<stored_tensor> random_tensors(const engine::config& c, engine::dtype type,
+                                                 std::uint32_t seed = 1) {
+  std::mt19937 source(seed);
+  std::normal_distribution<float> normal;
+  std::vector<stored_tensor> out;
+  const auto add = [&](const std::string& name, int rows, int columns) {
+    std::vector<float> values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns));
+    const float deviation = 1.5f / std::sqrt(static_cast<float>(columns));
+    for (float& v : values) { v = deviation * normal(source); }
+    for (auto& tensor : encode(name, values, {rows, columns}, type)) { out.push_back(tensor); }
+  };
+  const auto add_norm = [&](const std::string& name) {
+    std::vector<float> values(static_cast<std::size_t>(c.hidden));
+    for (float& v : values) { v = 1.0f + 0.2f * normal(source); }
+    const auto norm_type = type == engine::dtype::i8 ? engine::dtype::f32 : type;
+    out.push_back(encode(name, values, {c.hidden}, norm_type).front());
+  };
+  add("model.embed_tokens.weight", c.vocab_size, c.hidden);
+  for (int l = 0; l < c.layers; ++l) {
+    const std::string layer = "model.layers." + std::to_string(l) + ".";
+    add_norm(layer + "input_layernorm.weight");
+    add(layer + "self_attn.q_proj.weight", c.heads * c.head_dim, c.hidden);
+    add(layer + "self_attn.k_proj.weight", c.kv_heads * c.head_dim, c.hidden);
+    add(layer + "self_attn.v_proj.weight", c.kv_heads * c.head_dim, c.hidden);
+    add(layer + "self_attn.o_proj.weight", c.hidden, c.heads * c.head_dim);
+    add_norm(layer + "post_attention_layernorm.weight");
+    add(layer + "mlp.gate_proj.weight", c.intermediate, c.hidden);
+    add(layer + "mlp.up_proj.weight", c.intermediate, c.hidden);
+    add(layer + "mlp.down_proj.weight", c.hidden, c.intermediate);
+  }
+  add_norm("model.norm.weight");
+  if (!c.tied_head) { add("lm_head.weight", c.vocab_size, c.hidden); }
+  return out;
+}
+
+inline engine::checkpoint in_memory(const std::vector<stored_tensor>& tensors) {
+  engine::checkpoint out;
+  for (const stored_tensor& t : tensors) { out.add(t.name, t.type, t.shape, t.bytes); }
+  return out;
+}
+
+inline engine::checkpoint random_checkpoint(const engine::config& c,
+                                            engine::dtype type = engine::dtype::f32,
+                                            std::uint32_t seed = 1) {
+  return in_memory(random_tensors(c, type, seed));
+}
+
+}  // namespace test

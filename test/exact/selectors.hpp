@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "exact.hpp"
+
+namespace hunch::test {
+
+/// The tokens of `vocab` in a fixed other order, the first `rows` of them.
+inline vocab_layout shuffled_layout(std::int32_t vocab, std::int32_t rows) {
+  std::vector<token> order(static_cast<std::size_t>(vocab));
+  std::iota(order.begin(), order.end(), 0);
+  dice random{static_cast<std::uint64_t>(vocab)};
+  for (std::int32_t i = vocab - 1; i > 0; --i) {
+    std::swap(order[static_cast<std::size_t>(i)],
+              order[static_cast<std::size_t>(random.below(i + 1))]);
+  }
+  order.resize(static_cast<std::size_t>(rows));
+  return vocab_layout::permuted(order, vocab);
+}
+
+inline constexpr std::int64_t selector_count = 8;
+
+/// One exactness case over every kind of shortlist: the whole head in order, permuted and trimmed;
+/// a prefix of one row, of some and of all; several ranges that change with depth and context, of a
+/// whole and of a trimmed head. Shortlists that miss what the target likes best are among them.
+/// Returns the number of tapes.
+template <class S, class V>
+std::int64_t over_selectors(const exact_case& c, S sampler, V verifier) {
+  const std::int32_t vocab = c.target.vocab;
+  std::int64_t tapes = 0;
+  const auto run = [&](const auto& selector) {
+    tapes += exact_chain<3>(c, selector, sampler, verifier).tapes;
+  };
+  run(selector::full{vocab});
+  run(selector::full{shuffled_layout(vocab, vocab)});
+  run(selector::full{shuffled_layout(vocab, 2)});
+  run(selector::frequency{shuffled_layout(vocab, vocab), 1});
+  run(selector::frequency{shuffled_layout(vocab, vocab), 2});
+  run(selector::frequency{shuffled_layout(vocab, vocab), vocab});
+  run(toy_selector{shuffled_layout(vocab, vocab)});
+  run(toy_selector{shuffled_layout(vocab, vocab - 1)});
+  return tapes;
+}
+
+}  // namespace hunch::test

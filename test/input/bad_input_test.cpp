@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What bad input gets: an error that names it, for that request alone, and an unchanged state.
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "../exact/exact.hpp"
+#include "../exact/selectors.hpp"
+#include "scripted_drafter.hpp"
+
+namespace hunch::test {
+namespace {
+
+constexpr std::int32_t vocab = 4;
+constexpr toy_world target_world{vocab, 91, flavour::smooth};
+constexpr toy_world draft_world{vocab, 92, flavour::smooth};
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// How one request of a decoder ended.
+struct result {
+  text emitted;
+  finish_reason finish = finish_reason::none;
+  status why = status::ok;
+  std::size_t excess = 0;
+};
+
+template <class Decoder>
+std::vector<result> run(Decoder& d, const std::vector<request>& requests) {
+  std::vector<result> results(requests.size());
+  std::vector<request_id> ids;
+  for (const request& r : requests) { ids.push_back(d.add(r.prompt, r.options)); }
+  while (d.running() > 0) {
+    for (const emission& e : d.step()) {
+      result& r = results[static_cast<std::size_t>(std::ranges::find(ids, e.id) - ids.begin())];
+      r.emitted.insert(r.emitted.end(), e.tokens.begin(), e.tokens.end());
+      r.finish = e.finish;
+      r.why = e.status;
+      r.excess = e.excess_bytes;
+    }
+  }
+  return results;
+}
+
+/// Request 1 reads token 0 somewhere, request 0 never does: rows of texts that end with 0 are bad.
+template <class Edit>
+row_editor bad_when(Edit) {
+  return [](std::uint64_t text, std::int32_t size, double* row) {
+    if (text == hash_of(std::vector<token>{1, 0})) { Edit{}(size, row); }
+  };
+}
+
+const decoder_options two{.max_batch = 2, .chunk = 256, .draft_length = 99, .token_text = {}};
+
+const auto nan_row = [](std::int32_t, double* row) { row[2] = std::nan(""); };
+const auto infinite_row = [](std::int32_t, double* row) { row[1] = infinity; };
+const auto empty_row = [](std::int32_t n, double* row) { std::fill(row, row + n, -infinity); };
+const auto single_row = [](std::int32_t n, double* row) {
+  std::fill(row, row + n, -infinity);
+  row[3] = -5.0;
+};
+
+template <class S, class V, class Edit>
+void check_bad_row(S, V, Edit edit, status expected, float temperature) {
+  const std::vector<request> requests{{{2, 3}, ask(6, temperature)}, {{1, 0}, ask(6, temperature)}};
+  toy_target<> target{target_world};
+  toy_draft<> draft{draft_world};
+  decoder d{
+      target, drafter::autoregressive{draft, tree::chain<3>{}}, selector::full{vocab}, S{}, V{},
+      two};
+  const auto good = run(d, requests);
+  REQUIRE(good[1].finish == finish_reason::length);
+  target.edit = bad_when(edit);
+  const auto bad = run(d, requests);
+  CHECK(bad[0].emitted == good[0].emitted);
+  CHECK(bad[0].finish == finish_reason::length);
+  CHECK(bad[1].why == expected);
+  if (expected == status::ok) {
+    CHECK(bad[1].finish == finish_reason::length);
+    CHECK(bad[1].emitted[0] == 3);
+  } else {
+    CHECK(bad[1].finish == finish_reason::error);
+    CHECK(bad[1].emitted.empty());
+  }
+  CHECK(target.cache().tokens(0).empty());
+  CHECK(target.cache().tokens(1).empty());
+}
+
+TEST_CASE("target rows without a law end their request, and no other") {
+  const auto check = [](auto sampler, auto verifier, float temperature) {
+    check_bad_row(sampler, verifier, nan_row, status::invalid_logits, temperature);
+    check_bad_row(sampler, verifier, infinite_row, status::invalid_logits, temperature);
+    check_bad_row(sampler, verifier, empty_row, status::invalid_logits, temperature);
+    check_bad_row(sampler, verifier, single_row, status::ok, temperature);
+  };
+  check(plain_sampler{}, verifier::rejection{}, 1.0f);
+  check(full_sampler{}, verifier::rejection{}, 0.7f);
+  check(plain_sampler{}, verifier::rejection{}, 0.0f);
+  check(sampler::greedy{}, verifier::greedy{}, 0.0f);
+  check(sampler::greedy{}, verifier::rejection{}, 0.0f);
+}
+
+TEST_CASE("a bad row behind a rejected draft is never asked for") {
+  // The draft is {0, ...} after {1}; the greedy token there is another one.
+  const toy_world other{vocab, 95, flavour::one_hot};
+  std::vector<double> row(vocab);
+  other.logits(hash_of(text{1}), row.data());
+  REQUIRE(row[0] == -infinity);
+  toy_target<> target{other};
+  const scripted_drafter script{{0, 0, 0}, {1.0, 0.0, 0.0, 0.0}};
+  decoder d{target,
+            scripted_drafter{script},
+            selector::full{vocab},
+            sampler::greedy{},
+            verifier::greedy{},
+            two};
+  const auto good = run(d, {{{1}, ask(4, 0.0f)}});
+  target.edit = bad_when(nan_row);
+  const auto bad = run(d, {{{1}, ask(4, 0.0f)}});
+  CHECK(bad[0].emitted == good[0].emitted);
+  CHECK(bad[0].finish == finish_reason::length);
+}
+
+TEST_CASE("draft rows without a law end the draft, and the text stays exact") {
+  for (const row_editor edit : {bad_when(nan_row), bad_when(infinite_row), bad_when(empty_row)}) {
+    const exact_case c{target_world, draft_world, {{{1, 0}, ask(3)}}};
+    forking_source source;
+    toy_target<> target{c.target};
+    toy_draft<> draft{c.draft};
+    draft.edit = edit;
+    decoder d{target,
+              drafter::autoregressive{draft, tree::chain<3>{}},
+              selector::full{vocab},
+              plain_sampler{},
+              verifier::rejection{},
+              two,
+              source};
+    check_law(d, source, c);
+    CHECK(d.stats().drafted < 2 * d.stats().steps);
+  }
+}
+
+TEST_CASE("a drafter that proposes what is no token is stopped before the target reads it") {
+  const std::vector<request> requests{{{2, 3}, ask(6)}, {{1, 0}, ask(6)}};
+  for (const token wrong : {-1, -2147483647, vocab, 1 << 30}) {
+    for (const std::size_t at : {0u, 1u, 2u}) {
+      CAPTURE(wrong);
+      CAPTURE(at);
+      scripted_drafter broken{{1, 2, 1}, {0.5, 0.25, 0.125, 1.0}};
+      toy_target<> target{target_world};
+      decoder good{target,          scripted_drafter{{}, {}}, selector::full{vocab},
+                   plain_sampler{}, verifier::rejection{},    two};
+      const auto expected = run(good, requests);
+      broken.script[at] = wrong;
+      decoder d{target,          scripted_drafter{broken}, selector::full{vocab},
+                plain_sampler{}, verifier::rejection{},    two};
+      const auto results = run(d, requests);
+      CHECK(results[0].finish == finish_reason::error);
+      CHECK(results[0].why == status::invalid_token);
+      CHECK(results[0].emitted.empty());
+      CHECK(results[1].emitted == expected[1].emitted);
+    }
+  }
+}
+
+TEST_CASE("a drafted token that its own law excludes is an error") {
+  toy_target<> target{target_world};
+  decoder d{target,
+            scripted_drafter{{2}, {0.5, 0.25, -infinity, 1.0}},
+            selector::full{vocab},
+            plain_sampler{},
+            verifier::rejection{},
+            two};
+  const auto results = run(d, {{{2, 3}, ask(6)}});
+  CHECK(results[0].finish == finish_reason::error);
+  CHECK(results[0].why == status::invalid_draft);
+}
+
+template <class Decoder>
+void refuses(Decoder& d, const text& prompt, const generation_options& options, const char* why) {
+  try {
+    d.add(prompt, options);
+    FAIL_CHECK("not refused: " << why);
+  } catch (const std::invalid_argument& e) {
+    CHECK(std::string(e.what()).find(why) != std::string::npos);
+  }
+  CHECK(d.running() == 0);
+}
+
+TEST_CASE("requests that are refused when they are added") {
+  toy_target<> target{target_world};
+  decoder d{target, drafter::none{}, selector::full{vocab}, full_sampler{}, verifier::rejection{}};
+  constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+  constexpr float infinite = std::numeric_limits<float>::infinity();
+  refuses(d, {}, ask(4), "empty");
+  refuses(d, {0, -1}, ask(4), "invalid_token");
+  refuses(d, {vocab}, ask(4), "invalid_token");
+  refuses(d, {0}, ask(0), "max_new_tokens");
+  refuses(d, {0}, ask(-3), "max_new_tokens");
+  for (const float t : {-0.1f, not_a_number, infinite, -infinite}) {
+    refuses(d, {0}, ask(4, t), "invalid_parameter");
+  }
+  refuses(d, {0}, ask(4, 1.0f, -1), "invalid_parameter");
+  for (const float p : {0.0f, -0.5f, 1.5f, not_a_number}) {
+    refuses(d, {0}, ask(4, 1.0f, 0, p), "invalid_parameter");
+  }
+  generation_options stops = ask(4);
+  stops.stop_strings = {"x"};
+  refuses(d, {0}, stops, "token_text");
+  stops.stop_strings = {""};
+  refuses(d, {0}, stops, "empty");
+  CHECK(d.add(text{0}, ask(1, 0.0f, 3, 1.0f)) == 1);  // a refused request takes no id
+}
+
+TEST_CASE("a parameter for which there is no stage is refused, never ignored") {
+  toy_target<> target{target_world};
+  decoder plain{target, drafter::none{}, selector::full{vocab}, plain_sampler{},
+                verifier::rejection{}};
+  refuses(plain, {0}, ask(4, 1.0f, 2), "no stage");
+  refuses(plain, {0}, ask(4, 1.0f, 0, 0.9f), "no stage");
+  decoder greedy{target, drafter::none{}, selector::full{vocab}, sampler::greedy{},
+                 verifier::greedy{}};
+  refuses(greedy, {0}, ask(4, 0.7f), "no stage");
+  refuses(greedy, {0}, ask(4, 0.0f, 1), "no stage");
+  decoder top{target, drafter::none{}, selector::full{vocab}, sampler::pipeline{sampler::top_k{}},
+              verifier::rejection{}};
+  refuses(top, {0}, ask(4, 0.5f, 2), "no stage");
+  CHECK(top.add(text{0}, ask(4, 1.0f, 2)) == 1);
+}
+
+template <class Build>
+void does_not_fit(Build&& build, const char* one, const char* other) {
+  try {
+    build();
+    FAIL_CHECK("constructed: " << one << ", " << other);
+  } catch (const std::invalid_argument& e) {
+    const std::string what = e.what();
+    CAPTURE(what);
+    CHECK(what.find(one) != std::string::npos);
+    CHECK(what.find(other) != std::string::npos);
+  }
+}
+
+TEST_CASE("parts that do not fit are named at construction") {
+  toy_target<> target{target_world};
+  const auto build = [&](const toy_world& world, const vocab_layout& head, vocab_layout selected) {
+    toy_draft<> draft{world, head};
+    decoder d{target, drafter::autoregressive{draft, tree::chain<2>{}},
+              selector::full{std::move(selected)}, plain_sampler{}, verifier::rejection{}};
+  };
+  const auto identity = [](std::int32_t n) { return vocab_layout::identity(n); };
+  does_not_fit([&] { build({5, 1}, identity(5), identity(vocab)); }, "vocabulary of 5", "target");
+  does_not_fit([&] { build(draft_world, identity(vocab), identity(5)); }, "layout",
+               "vocabulary of 5");
+  does_not_fit([&] { build(draft_world, identity(vocab), shuffled_layout(vocab, vocab)); }, "head",
+               "layout");
+  does_not_fit(
+      [&] { build(draft_world, shuffled_layout(vocab, 2), shuffled_layout(vocab, vocab)); }, "head",
+      "layout");
+  build(draft_world, shuffled_layout(vocab, 2), shuffled_layout(vocab, 2));
+}
+
+TEST_CASE("sizes of a decoder") {
+  toy_target<> target{target_world};
+  const auto build = [&](std::int32_t max_batch, std::int32_t chunk) {
+    decoder d{target,
+              drafter::none{},
+              selector::full{vocab},
+              plain_sampler{},
+              verifier::rejection{},
+              decoder_options{
+                  .max_batch = max_batch, .chunk = chunk, .draft_length = 0, .token_text = {}}};
+  };
+  does_not_fit([&] { build(0, 8); }, "max_batch", "at least 1");
+  does_not_fit([&] { build(-1, 8); }, "max_batch", "at least 1");
+  does_not_fit([&] { build(1, 1); }, "chunk", "at least 2");
+  does_not_fit([&] { build(1, std::numeric_limits<std::int32_t>::max()); }, "max_batch", "chunk");
+  does_not_fit([&] { build(1 << 16, 1 << 16); }, "max_batch", "chunk");
+  build(1, 2);
+}
+
+TEST_CASE("a full batch refuses the next request and goes on") {
+  toy_target<> target{target_world};
+  decoder d{target,          drafter::none{},       selector::full{vocab},
+            plain_sampler{}, verifier::rejection{}, two};
+  d.add(text{1}, ask(3));
+  const request_id second = d.add(text{2}, ask(3));
+  CHECK_THROWS_AS(d.add(text{3}, ask(3)), std::length_error);
+  CHECK(d.running() == 2);
+  CHECK(d.cancel(second));
+  CHECK(d.add(text{3}, ask(3)) == 3);
+}
+
+TEST_CASE("a target cache that runs full ends its request, and no other") {
+  const std::vector<request> requests{{{1, 2, 3, 0, 1, 2}, ask(9)}, {{1}, ask(4)}};
+  toy_target<> target{target_world, 8};
+  toy_draft<> draft{draft_world};
+  decoder d{target,
+            drafter::autoregressive{draft, tree::chain<3>{}},
+            selector::full{vocab},
+            plain_sampler{},
+            verifier::rejection{},
+            two};
+  const auto results = run(d, requests);
+  CHECK(results[0].finish == finish_reason::cache_full);
+  CHECK(results[0].why == status::ok);
+  CHECK(results[0].emitted.size() == 3);
+  CHECK(results[1].finish == finish_reason::length);
+  CHECK(results[1].emitted.size() == 4);
+  for (const std::int32_t chunk : {2, 3, 256}) {  // a prompt that does not fit
+    toy_target<> small{target_world, 4};
+    decoder e{small,
+              drafter::none{},
+              selector::full{vocab},
+              plain_sampler{},
+              verifier::rejection{},
+              decoder_options{.max_batch = 2, .chunk = chunk, .draft_length = 0, .token_text = {}}};
+    const auto refused = run(e, requests);
+    CHECK(refused[0].finish == finish_reason::cache_full);
+    CHECK(refused[0].emitted.empty());
+    CHECK(refused[1].emitted.size() == 4);
+  }
+}
+
+TEST_CASE("a layout names the row that is wrong") {
+  does_not_fit([] { vocab_layout::permuted({0, 4}, 4); }, "row 1", "token 4");
+  does_not_fit([] { vocab_layout::permuted({0, -1}, 4); }, "row 1", "token -1");
+  does_not_fit([] { vocab_layout::permuted({2, 0, 2}, 4); }, "token 2", "0 and 2");
+  does_not_fit([] { vocab_layout::permuted({}, 4); }, "vocabulary", "empty");
+  does_not_fit([] { vocab_layout::identity(0); }, "vocabulary", "empty");
+  does_not_fit([] { vocab_layout::identity(-5); }, "vocabulary", "empty");
+  does_not_fit([] { selector::frequency(shuffled_layout(5, 4), 5); }, "5 rows", "head of 4");
+  does_not_fit([] { selector::frequency(shuffled_layout(5, 4), 0); }, "0 rows", "head of 4");
+  const std::vector<token> outside{1, 9};
+  does_not_fit([&] { selector::frequency_ranking(outside, 5); }, "token 9", "vocabulary of 5");
+  does_not_fit([&] { selector::frequency_ranking({}, 5, outside); }, "token 9", "vocabulary of 5");
+}
+
+TEST_CASE("a draft length outside the tree is brought into it") {
+  toy_target<> target{target_world};
+  toy_draft<> draft{draft_world};
+  decoder d{target, drafter::autoregressive{draft, tree::chain<3>{}}, selector::full{vocab},
+            plain_sampler{}, verifier::rejection{}};
+  d.draft_length(-4);
+  CHECK(d.draft_length() == 0);
+  d.draft_length(1000);
+  CHECK(d.draft_length() == 3);
+}
+
+TEST_CASE("a decoder stays where it is") {
+  using decoder_type =
+      decoder<toy_target<>&, drafter::none, selector::full, plain_sampler, verifier::rejection>;
+  static_assert(!std::is_move_constructible_v<decoder_type>);
+  static_assert(!std::is_copy_assignable_v<decoder_type>);
+  toy_target<> target{target_world};
+  const auto make = [&] {
+    return decoder{target, drafter::none{}, selector::full{vocab}, plain_sampler{},
+                   verifier::rejection{}};
+  };
+  auto d = make();
+  CHECK(d.running() == 0);
+}
+
+TEST_CASE("an idle decoder, an unknown request, a range that is not read to its end") {
+  toy_target<> target{target_world};
+  decoder d{target, drafter::none{}, selector::full{vocab}, plain_sampler{}, verifier::rejection{}};
+  CHECK(d.step().empty());
+  CHECK_FALSE(d.cancel(0));
+  CHECK_FALSE(d.cancel(7));
+  {
+    auto range = d.generate(text{1}, ask(5));
+    CHECK(*range.begin() >= 0);
+    CHECK(d.running() == 1);
+    CHECK(range.finish() == finish_reason::none);
+  }
+  CHECK(d.running() == 0);
+  CHECK(target.cache().tokens(0).empty());
+}
+
+TEST_CASE("a range whose request ended in the steps of another range ends too") {
+  toy_target<> target{target_world};
+  decoder d{target,          drafter::none{},       selector::full{vocab},
+            plain_sampler{}, verifier::rejection{}, two};
+  auto longer = d.generate(text{1}, ask(5));
+  auto shorter = d.generate(text{2}, ask(2));
+  std::int32_t tokens = 0;
+  for (const token t : longer) { tokens += t >= 0 ? 1 : 0; }
+  CHECK(tokens == 5);
+  CHECK(shorter.begin() == shorter.end());
+  CHECK(shorter.finish() == finish_reason::cancelled);
+}
+
+}  // namespace
+}  // namespace hunch::test

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What must not change a text changes no bit of it. In float, with the production random source.
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <hunch/kernel/verify_rows.hpp>
+#include "../exact/exact.hpp"
+#include "../exact/selectors.hpp"
+#include "../support/poisoned_host.hpp"
+
+namespace hunch::test {
+namespace {
+
+constexpr std::int32_t vocab = 150;  // more than a row of lanes
+constexpr toy_world target_world{vocab, 61, flavour::sharp};
+constexpr toy_world draft_world{vocab, 62, flavour::sharp};
+
+decoder_options options_of(std::int32_t max_batch, std::int32_t chunk = 256,
+                           std::int32_t draft_length = 99) {
+  return {.max_batch = max_batch, .chunk = chunk, .draft_length = draft_length, .token_text = {}};
+}
+
+std::vector<request> sampled_requests(std::size_t count) {
+  std::vector<request> requests(count);
+  dice random{63};
+  for (std::size_t r = 0; r < count; ++r) {
+    for (std::int32_t i = random.below(12); i >= 0; --i) {
+      requests[r].prompt.push_back(random.below(vocab));
+    }
+    requests[r].options = ask(20 + random.below(20), 0.5f + 0.25f * static_cast<float>(r % 4),
+                              r % 3 == 0 ? 40 : 0, r % 2 == 0 ? 0.95f : 1.0f);
+    requests[r].options.seed = 1000 + r;
+    requests[r].options.stop_tokens = {7};
+  }
+  return requests;
+}
+
+/// The text of each request, served in the given order as far as there is room.
+template <class Decoder>
+std::vector<text> serve(Decoder& d, const std::vector<request>& requests,
+                        const std::vector<std::size_t>& order, std::int32_t room,
+                        std::uint64_t hesitation) {
+  std::vector<text> texts(requests.size());
+  std::vector<request_id> ids(requests.size(), 0);
+  dice random{hesitation};
+  std::size_t next = 0;
+  while (next < order.size() || d.running() > 0) {
+    while (next < order.size() && d.running() < room && random.below(3) > 0) {
+      const request& r = requests[order[next]];
+      ids[order[next++]] = d.add(r.prompt, r.options);
+    }
+    for (const emission& e : d.step()) {
+      auto& text = texts[static_cast<std::size_t>(std::ranges::find(ids, e.id) - ids.begin())];
+      text.insert(text.end(), e.tokens.begin(), e.tokens.end());
+    }
+  }
+  return texts;
+}
+
+template <class Decoder>
+std::vector<text> alone(Decoder& d, const std::vector<request>& requests) {
+  std::vector<text> texts;
+  for (const request& r : requests) {
+    text emitted;
+    for (const token t : d.generate(r.prompt, r.options)) { emitted.push_back(t); }
+    texts.push_back(emitted);
+  }
+  return texts;
+}
+
+TEST_CASE("batch, slot and arrival order do not change a text") {
+  const std::vector<request> requests = sampled_requests(9);
+  toy_target<float> target{target_world};
+  toy_draft<float> draft{draft_world};
+  const auto with = [&](std::int32_t batch, auto&& run) {
+    decoder d{target,
+              drafter::autoregressive{draft, tree::chain<4>{}},
+              selector::full{vocab},
+              full_sampler{},
+              verifier::rejection{},
+              options_of(batch)};
+    return run(d);
+  };
+  const auto expected = with(1, [&](auto& d) { return alone(d, requests); });
+  CHECK(with(9, [&](auto& d) { return alone(d, requests); }) == expected);
+  std::vector<std::size_t> order{0, 1, 2, 3, 4, 5, 6, 7, 8};
+  dice random{64};
+  for (std::uint64_t round = 0; round < 6; ++round) {
+    for (const std::int32_t room : {1, 2, 3, 9}) {
+      CHECK(with(room, [&](auto& d) { return serve(d, requests, order, room, round); }) ==
+            expected);
+    }
+    for (std::size_t i = 8; i > 0; --i) {
+      std::swap(order[i], order[static_cast<std::size_t>(random.below(int(i) + 1))]);
+    }
+  }
+  // The comparison can fail: another seed is another text.
+  std::vector<request> others = requests;
+  for (request& r : others) { r.options.seed += 1; }
+  CHECK(with(1, [&](auto& d) { return alone(d, others); }) != expected);
+}
+
+TEST_CASE("a chain cut to n drafts is the chain of n drafts; cut to none it is plain decoding") {
+  const std::vector<request> requests = sampled_requests(6);
+  toy_target<float> target{target_world};
+  toy_draft<float> draft{draft_world};
+  const auto chain = [&](auto tree, std::int32_t length) {
+    decoder d{target,
+              drafter::autoregressive{draft, tree},
+              selector::full{vocab},
+              full_sampler{},
+              verifier::rejection{},
+              options_of(1, 256, length)};
+    return alone(d, requests);
+  };
+  CHECK(chain(tree::chain<4>{}, 2) == chain(tree::chain<2>{}, 2));
+  decoder plain{target, drafter::none{}, selector::full{vocab}, full_sampler{},
+                verifier::rejection{}};
+  const auto expected = alone(plain, requests);
+  CHECK(chain(tree::chain<4>{}, 0) == expected);
+  CHECK(chain(tree::chain<2>{}, 0) == expected);
+}
+
+TEST_CASE("plain sampling does not depend on how the prompt is cut") {
+  const std::vector<request> requests = sampled_requests(6);
+  toy_target<float> target{target_world};
+  const auto with = [&](std::int32_t chunk) {
+    decoder d{target,         drafter::none{},       selector::full{vocab},
+              full_sampler{}, verifier::rejection{}, options_of(1, chunk)};
+    return alone(d, requests);
+  };
+  const auto expected = with(256);
+  for (const std::int32_t chunk : {2, 3, 5, 8}) { CHECK(with(chunk) == expected); }
+}
+
+TEST_CASE("greedy text is the same for every draft, draft length, chunk and verifier") {
+  std::vector<request> requests = sampled_requests(5);
+  for (request& r : requests) { r.options = ask(30, 0.0f); }
+  toy_target<float> target{target_world};
+  decoder plain{target, drafter::none{}, selector::full{vocab}, sampler::greedy{},
+                verifier::greedy{}};
+  const auto expected = alone(plain, requests);
+  for (std::size_t r = 0; r < requests.size(); ++r) {  // and it is the greedy text
+    std::uint64_t hash = hash_of(requests[r].prompt);
+    for (const token t : expected[r]) {
+      std::vector<float> row(vocab);
+      target_world.logits(hash, row.data());
+      CHECK(t == std::ranges::max_element(row) - row.begin());
+      hash = extend(hash, t);
+    }
+  }
+  const auto check = [&](auto sampler, auto verifier, const toy_world& draft_of, std::int32_t chunk,
+                         std::int32_t length) {
+    toy_draft<float> draft{draft_of};
+    decoder d{target,
+              drafter::autoregressive{draft, tree::chain<4>{}},
+              selector::full{vocab},
+              decltype(sampler){},
+              decltype(verifier){},
+              options_of(2, chunk, length)};
+    CHECK(alone(d, requests) == expected);
+    return d.stats().steps;
+  };
+  std::int64_t fast = 0;
+  std::int64_t slow = 0;
+  for (const std::int32_t chunk : {2, 3, 256}) {
+    for (std::int32_t length = 0; length <= 4; ++length) {
+      for (const flavour kind : {flavour::sharp, flavour::odd, flavour::uniform}) {
+        const toy_world garbage{vocab, 65, kind};
+        slow = check(sampler::greedy{}, verifier::greedy{}, garbage, chunk, length);
+        check(sampler::greedy{}, verifier::rejection{}, garbage, chunk, length);
+        check(plain_sampler{}, verifier::rejection{}, garbage, chunk, length);
+      }
+      fast = check(sampler::greedy{}, verifier::greedy{}, target_world, chunk, length);
+      check(sampler::greedy{}, verifier::rejection{}, target_world, chunk, length);
+    }
+  }
+  CHECK(slow > 5 * 28);  // garbage is right now and then
+  CHECK(fast == 5 * 6);
+}
+
+TEST_CASE("p = q accepts everything") {
+  const std::vector<request> requests = sampled_requests(8);
+  toy_target<float> target{target_world};
+  toy_draft<float> draft{target_world};
+  decoder d{target,
+            drafter::autoregressive{draft, tree::chain<4>{}},
+            selector::full{vocab},
+            full_sampler{},
+            verifier::rejection{},
+            options_of(8)};
+  std::vector<std::size_t> order{0, 1, 2, 3, 4, 5, 6, 7};
+  serve(d, requests, order, 8, 1);
+  CHECK(d.stats().drafted > 100);
+  CHECK(d.stats().accepted == d.stats().drafted);
+  CHECK(d.stats().draft_acceptance_rate() == 1.0);
+}
+
+TEST_CASE("padding of the vocabulary with -inf changes nothing") {
+  const std::vector<request> requests = sampled_requests(6);
+  toy_target<float> target{target_world};
+  toy_draft<float> draft{draft_world};
+  const auto with = [&](std::int32_t padded) {
+    toy_target<float> wide{{padded, 61, flavour::sharp, vocab}};
+    toy_draft<float> wide_draft{{padded, 62, flavour::sharp, vocab}};
+    decoder d{wide, drafter::autoregressive{wide_draft, tree::chain<4>{}}, selector::full{padded},
+              full_sampler{}, verifier::rejection{}};
+    return alone(d, requests);
+  };
+  const auto expected = with(vocab);
+  for (const std::int32_t padded : {vocab + 1, 256, 4096}) { CHECK(with(padded) == expected); }
+}
+
+TEST_CASE("memory that begins as 0xFF is never read before it is written") {
+  const std::vector<request> requests = sampled_requests(9);
+  const std::vector<std::size_t> order{8, 7, 6, 5, 4, 3, 2, 1, 0};
+  toy_target<float> target{target_world};
+  const auto layout = shuffled_layout(vocab, vocab);
+  toy_draft<float> draft{draft_world, layout};
+  const auto with = [&](auto executor) {
+    decoder d{target,
+              drafter::autoregressive{draft, tree::chain<4>{}},
+              selector::frequency{layout, 60},
+              full_sampler{},
+              verifier::rejection{},
+              options_of(3, 4),
+              random_source<philox>{},
+              decltype(executor){}};
+    return serve(d, requests, order, 3, 5);
+  };
+  CHECK(with(poisoned_host{}) == with(executor::host{}));
+}
+
+std::uint64_t hash_bytes(const void* data, std::size_t size) {
+  std::uint64_t h = size;
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  for (std::size_t i = 0; i < size; ++i) { h = mix(h ^ bytes[i]); }
+  return h;
+}
+
+TEST_CASE("verification changes none of its inputs") {
+  constexpr std::int32_t nodes = 4;
+  const auto size = static_cast<std::size_t>(vocab);
+  std::vector<float> logits(2 * nodes * size);
+  for (std::size_t node = 0; node < nodes; ++node) {
+    target_world.logits(node, logits.data() + node * size);
+    draft_world.logits(node, logits.data() + (nodes + node) * size);
+  }
+  const full_sampler sampler;
+  const sampling_parameters with{0.8f, 50, 0.9f};
+  std::vector<law<float>> p(nodes);
+  std::vector<law<float>> q(nodes);
+  team::serial team;
+  for (std::int32_t i = 0; i < nodes; ++i) {
+    p[std::size_t(i)] = sampler(team, row_view<float>{logits.data() + i * vocab, vocab}, with, {});
+    q[std::size_t(i)] =
+        sampler(team, row_view<float>{logits.data() + (nodes + i) * vocab, vocab}, with, {});
+  }
+  const row_range whole{0, vocab};
+  const auto layout = vocab_layout::identity(vocab);
+  std::vector<shortlist> lists(nodes, layout.list(&whole, 1));
+  std::vector<std::int32_t> parent{-1, 0, 1, 2};
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    std::vector<token> tokens(nodes, 3);
+    std::vector<std::int32_t> drawn_at(nodes, 0);
+    for (std::int32_t i = 1; i < nodes; ++i) {
+      const law<float> from = q[static_cast<std::size_t>(i - 1)];
+      tokens[std::size_t(i)] = drawn_at[std::size_t(i)] =
+          static_cast<token>(random_source<>{}.categorical(
+              team, {seed, 1, static_cast<std::uint32_t>(i - 1), 0, purpose::draft}, vocab,
+              [=](std::int64_t v) { return from.weight(v); }));
+    }
+    const verify_view<float> view{
+        {nodes, tokens.data(), parent.data(), drawn_at.data(), q.data(), lists.data()},
+        p.data(),
+        seed,
+        1};
+    const auto everything = [&] {
+      return std::vector<std::uint64_t>{hash_bytes(logits.data(), logits.size() * sizeof(float)),
+                                        hash_bytes(tokens.data(), tokens.size() * sizeof(token)),
+                                        hash_bytes(parent.data(), parent.size() * 4),
+                                        hash_bytes(drawn_at.data(), drawn_at.size() * 4)};
+    };
+    const auto before = everything();
+    std::vector<std::int32_t> path(nodes);
+    verdict first;
+    first.path = path.data();
+    verifier::rejection{}(team, view, random_source<>{}, first);
+    CHECK(everything() == before);
+    CHECK(first.status == status::ok);
+    verdict again;
+    again.path = path.data();
+    verifier::rejection{}(team, view, random_source<>{}, again);
+    CHECK(again.next == first.next);
+    CHECK(again.accepted == first.accepted);
+  }
+}
+
+}  // namespace
+}  // namespace hunch::test

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The laws that samplers make, against a reference that sorts.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <hunch/sampler/greedy.hpp>
+#include <hunch/sampler/pipeline.hpp>
+#include <hunch/sampler/temperature.hpp>
+#include <hunch/sampler/top_k.hpp>
+#include <hunch/sampler/top_p.hpp>
+#include <hunch/team/serial.hpp>
+#include "../support/hash.hpp"
+#include "../support/reference.hpp"
+
+namespace hunch::test {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+template <class Real, class S>
+law<Real> law_of(const std::vector<Real>& row, const S& sampler, const sampling_parameters& with) {
+  team::serial team;
+  const row_view<Real> view{const_cast<Real*>(row.data()), static_cast<std::int32_t>(row.size())};
+  return sampler(team, view, with, {});
+}
+
+template <class Real>
+double largest_gap(const law<Real>& l, const std::vector<double>& expected) {
+  double largest = 0.0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double p = static_cast<double>(l.prob(static_cast<std::int64_t>(i)));
+    largest = std::max(largest, std::abs(p - expected[i]));
+    if ((p > 0.0) != (expected[i] > 0.0) && expected[i] > 1e-30) { largest = 1.0; }
+    if (expected[i] == 0.0 && p != 0.0) { largest = 1.0; }
+  }
+  return largest;
+}
+
+/// Rows with many ties, few ties, and elements that are impossible.
+std::vector<double> row_of(std::int32_t n, std::uint64_t seed) {
+  std::vector<double> row(static_cast<std::size_t>(n));
+  dice random{seed};
+  const std::int32_t kind = static_cast<std::int32_t>(seed % 4);
+  for (double& x : row) {
+    x = kind == 0 ? random.below(3) : kind == 1 ? 10.0 * random.unit() : 4.0 * random.unit() - 9.0;
+    if (kind == 3 && random.below(4) == 0) { x = -infinity; }
+  }
+  row[static_cast<std::size_t>(n - 1)] = 0.5;
+  return row;
+}
+
+const sampler::pipeline all{sampler::temperature{}, sampler::top_k{}, sampler::top_p{}};
+
+TEST_CASE("temperature, top-k and top-p against the reference") {
+  std::int64_t compared = 0;
+  for (const std::int32_t n : {1, 2, 5, 64, 129, 1000}) {
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+      const std::vector<double> row = row_of(n, seed);
+      for (const float t : {1.0f, 0.7f, 2.5f, 0.01f, 0.0f}) {
+        for (const std::int32_t k : {0, 1, 2, 7, n, n + 5}) {
+          for (const float p : {1.0f, 0.9999f, 0.9f, 0.51f, 0.01f, 1e-6f}) {
+            const sampling_parameters with{t, k, p};
+            const law<double> l = law_of(row, all, with);
+            CAPTURE(n);
+            CAPTURE(seed);
+            CAPTURE(t);
+            CAPTURE(k);
+            CAPTURE(p);
+            CHECK(l.status == status::ok);
+            CHECK(largest_gap(l, reference_law(row, with)) <= 1e-13);
+            ++compared;
+          }
+        }
+      }
+    }
+  }
+  CHECK(compared == 6 * 8 * 5 * 6 * 6);
+}
+
+TEST_CASE("production laws in float") {
+  for (std::uint64_t seed = 1; seed < 40; seed += 4) {  // rows without ties
+    std::vector<float> row;
+    std::vector<double> wide;
+    for (const double x : row_of(1000, seed)) {
+      row.push_back(static_cast<float>(x));
+      wide.push_back(static_cast<double>(row.back()));
+    }
+    for (const sampling_parameters& with : {sampling_parameters{},
+                                            {0.7f, 0, 1.0f},
+                                            {1.0f, 40, 1.0f},
+                                            {2.0f, 3, 1.0f},
+                                            {0.0f, 0, 1.0f}}) {
+      CHECK(largest_gap(law_of(row, all, with), reference_law(wide, with)) <= 2e-7);
+    }
+  }
+}
+
+TEST_CASE("ties are cut by id, lowest first") {
+  const std::vector<double> row{1.0, 2.0, 1.0, 2.0, 1.0, 2.0};
+  const auto kept = [&](const sampling_parameters& with) {
+    const law<double> l = law_of(row, all, with);
+    std::vector<int> ids;
+    for (int i = 0; i < 6; ++i) {
+      if (l.prob(i) > 0.0) { ids.push_back(i); }
+    }
+    return ids;
+  };
+  CHECK(kept({1.0f, 1, 1.0f}) == std::vector{1});
+  CHECK(kept({1.0f, 2, 1.0f}) == std::vector{1, 3});
+  CHECK(kept({1.0f, 3, 1.0f}) == std::vector{1, 3, 5});
+  CHECK(kept({1.0f, 4, 1.0f}) == std::vector{0, 1, 3, 5});
+  CHECK(kept({1.0f, 5, 1.0f}) == std::vector{0, 1, 2, 3, 5});
+  CHECK(kept({0.0f, 0, 1.0f}) == std::vector{1});
+  CHECK(kept({1.0f, 2, 0.5f}) == std::vector{1});
+  CHECK(kept({1.0f, 2, 0.51f}) == std::vector{1, 3});
+}
+
+TEST_CASE("edge values of top-p on a row of equal logits") {
+  const std::vector<double> row(8, 0.25);
+  const auto count = [&](float p) {
+    const law<double> l = law_of(row, all, {1.0f, 0, p});
+    int kept = 0;
+    for (int i = 0; i < 8; ++i) { kept += l.prob(i) > 0.0 ? 1 : 0; }
+    return kept;
+  };
+  CHECK(count(1.0f) == 8);
+  CHECK(count(std::nextafter(1.0f, 0.0f)) == 8);
+  CHECK(count(0.876f) == 8);
+  CHECK(count(0.875f) == 7);
+  CHECK(count(0.5f) == 4);
+  CHECK(count(0.126f) == 2);
+  CHECK(count(0.125f) == 1);
+  CHECK(count(std::numeric_limits<float>::denorm_min()) == 1);
+}
+
+TEST_CASE("a temperature that is tiny or huge") {
+  const std::vector<double> row{0.0, 1.0, 1.0, -3.0};
+  const std::vector<float> narrow{0.0f, 1.0f, 1.0f, -3.0f};
+  const float smallest = std::numeric_limits<float>::denorm_min();
+  const float largest = std::numeric_limits<float>::max();
+  for (const float t : {1e-3f, 1e-20f, 1e-38f}) {  // both of the largest stay
+    CHECK(law_of(row, all, {t, 0, 1.0f}).prob(1) == 0.5);
+    CHECK(law_of(row, all, {t, 0, 1.0f}).prob(2) == 0.5);
+    CHECK(law_of(narrow, all, {t, 0, 1.0f}).prob(2) == 0.5f);
+  }
+  CHECK(law_of(narrow, all, {smallest, 0, 1.0f}).prob(1) == 1.0f);  // 1 / T is not finite
+  CHECK(law_of(narrow, all, {0.0f, 0, 1.0f}).prob(1) == 1.0f);
+  CHECK(law_of(narrow, all, {-0.0f, 0, 1.0f}).prob(1) == 1.0f);
+  CHECK(law_of(row, all, {-0.0f, 0, 1.0f}).prob(1) == 1.0);
+  for (std::int64_t i = 0; i < 4; ++i) {
+    CHECK(law_of(narrow, all, {largest, 0, 1.0f}).prob(i) == 0.25f);
+    CHECK(std::abs(law_of(row, all, {largest, 0, 1.0f}).prob(i) - 0.25) < 1e-15);
+  }
+}
+
+TEST_CASE("greedy is the argmax, the lowest id on ties, zeros of both signs being equal") {
+  const auto best = [](const std::vector<float>& row) {
+    return law_of(row, sampler::greedy{}, {}).last_kept;
+  };
+  CHECK(best({1.0f, 3.0f, 3.0f, 2.0f}) == 1);
+  CHECK(best({-0.0f, 0.0f, -1.0f}) == 0);
+  CHECK(best({-1.0f, 0.0f, -0.0f}) == 1);
+  CHECK(best({-5.0f}) == 0);
+  CHECK(best({-std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::max()}) == 1);
+  CHECK(law_of(std::vector<float>{1.0f, 3.0f}, sampler::greedy{}, {}).prob(1) == 1.0f);
+}
+
+TEST_CASE("rows that have no law") {
+  const double nan = std::nan("");
+  for (const std::vector<double>& row : {std::vector<double>{nan, 1.0},
+                                         {1.0, -nan},
+                                         {infinity, 1.0},
+                                         {-infinity, -infinity},
+                                         {nan, infinity, -infinity}}) {
+    CHECK(law_of(row, all, {}).status == status::invalid_logits);
+    CHECK(law_of(row, sampler::greedy{}, {}).status == status::invalid_logits);
+    const std::vector<float> narrow(row.begin(), row.end());
+    CHECK(law_of(narrow, all, {}).status == status::invalid_logits);
+  }
+  CHECK(law_of(std::vector<double>{-infinity, -7.0}, all, {}).prob(1) == 1.0);
+}
+
+TEST_CASE("stages apply in the order given") {
+  // Top-p after top-k sees the mass that top-k left; before it, the mass of the whole row.
+  const std::vector<double> row{std::log(0.4), std::log(0.3), std::log(0.2), std::log(0.1)};
+  const sampling_parameters with{1.0f, 2, 0.65f};
+  const sampler::pipeline k_first{sampler::top_k{}, sampler::top_p{}};
+  const sampler::pipeline p_first{sampler::top_p{}, sampler::top_k{}};
+  CHECK(law_of(row, k_first, with).prob(1) == doctest::Approx(3.0 / 7.0));
+  CHECK(law_of(row, p_first, with).prob(1) == doctest::Approx(3.0 / 7.0));
+  const sampling_parameters tight{1.0f, 2, 0.5f};
+  CHECK(law_of(row, k_first, tight).prob(0) == 1.0);
+  CHECK(law_of(row, p_first, tight).prob(0) == doctest::Approx(4.0 / 7.0));
+}
+
+}  // namespace
+}  // namespace hunch::test

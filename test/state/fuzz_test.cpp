@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Random operations on a decoder against a model that is a plain vector of tokens per request.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "../exact/exact.hpp"
+#include "../exact/selectors.hpp"
+#include "../support/full.hpp"
+
+namespace hunch::test {
+namespace {
+
+constexpr std::int32_t vocab = 6;
+constexpr std::int32_t max_batch = 4;
+constexpr std::int32_t chunk = 3;
+constexpr std::int32_t max_gamma = 4;
+constexpr toy_world target_world{vocab, 71, flavour::sharp};
+constexpr toy_world draft_world{vocab, 72, flavour::smooth};
+
+/// What the decoder must hold of one running request.
+struct model {
+  text committed;
+  std::size_t prompt = 0;
+  std::size_t cached = 0;  ///< of the target
+  generation_options options;
+};
+
+/// Which checks apply: greedy text is known in advance.
+enum class mode { sampled, greedy };
+
+template <class Decoder>
+class fuzzer {
+ public:
+  fuzzer(Decoder& decoder, toy_target<float>& target, toy_draft<float>& draft, mode m,
+         std::uint64_t seed)
+      : decoder_(decoder), target_(target), draft_(draft), mode_(m), random_{seed} {
+    target_.failures = draft_.failures = &failures_;
+  }
+
+  void operate() {
+    const std::int32_t dice = random_.below(100);
+    if (dice < 20) {
+      add();
+    } else if (dice < 24) {
+      cancel();
+    } else if (dice < 29) {
+      decoder_.draft_length(random_.below(max_gamma + 3) - 1);
+    } else {
+      // One step in eight is made to throw somewhere in a model, if it gets that far.
+      failures_.calls = 0;
+      failures_.fail_at = dice < 38 ? random_.below(2 * max_gamma + 2) : -1;
+      step();
+    }
+    if (decoder_.running() != std::ssize(ids_)) { fail("a wrong number of running requests"); }
+  }
+
+  std::int64_t emitted = 0;
+  std::int64_t thrown = 0;
+  std::int64_t finished = 0;
+
+ private:
+  static void fail(const char* what) { throw broken_contract(what); }
+  static void expect(bool condition, const char* what) { require(condition, what); }
+
+  void add() {
+    model m;
+    for (std::int32_t i = random_.below(9); i >= 0; --i) {
+      m.committed.push_back(random_.below(vocab));
+    }
+    m.prompt = m.committed.size();
+    m.options = ask(1 + random_.below(12), mode_ == mode::greedy ? 0.0f : 0.9f);
+    m.options.seed = random_.next();
+    if (random_.below(2) == 0) { m.options.stop_tokens = {random_.below(vocab)}; }
+    bool refused = false;
+    request_id id = 0;
+    try {
+      id = decoder_.add(m.committed, m.options);
+    } catch (const std::length_error&) { refused = true; }
+    const auto free = std::ranges::find(slots_, request_id{0});
+    expect(refused == (free == slots_.end()),
+           "a request must be refused if and only if it is full");
+    if (refused) { return; }
+    *free = id;
+    expect(ids_.emplace(id, std::move(m)).second, "an id was given twice");
+  }
+
+  void cancel() {
+    if (ids_.empty() || random_.below(4) == 0) {
+      expect(!decoder_.cancel(random_.next() | (std::uint64_t(1) << 63)),
+             "an unknown id was cancelled");
+      return;
+    }
+    auto victim = ids_.begin();
+    std::advance(victim, random_.below(static_cast<std::int32_t>(ids_.size())));
+    expect(decoder_.cancel(victim->first), "a running request was not cancelled");
+    expect(!decoder_.cancel(victim->first), "a request was cancelled twice");
+    forget(victim->first);
+    check_caches();
+  }
+
+  void step() {
+    std::vector<request_id> pending;
+    for (const auto& [id, m] : ids_) { pending.push_back(id); }
+    std::span<const emission> emissions;
+    try {
+      emissions = decoder_.step();
+    } catch (const planned_failure&) {
+      ++thrown;
+      check_caches();  // as before the step
+      return;
+    }
+    for (const emission& e : emissions) {
+      const auto found = ids_.find(e.id);
+      expect(found != ids_.end(), "an emission of a request that does not run");
+      std::erase(pending, e.id);
+      take(e, found->second);
+      if (e.finish != finish_reason::none) {
+        ++finished;
+        forget(e.id);
+      }
+    }
+    for (const request_id id : pending) {  // what emitted nothing has read a piece of its prompt
+      model& m = ids_.at(id);
+      expect(m.cached + chunk < m.committed.size() - 1, "a step without progress");
+      m.cached += chunk;
+    }
+    check_caches();
+  }
+
+  void take(const emission& e, model& m) {
+    expect(e.status == status::ok, "an error out of nowhere");
+    expect(m.cached + chunk >= m.committed.size() - 1, "a token before the prompt was read");
+    const auto count = std::ssize(e.tokens);
+    expect(count >= 1 && count <= decoder_.draft_length() + 1,
+           "a wrong number of tokens in a step");
+    expect(std::ssize(e.origins) == count, "a token without an origin");
+    for (std::ptrdiff_t i = 0; i < count; ++i) {
+      const token t = e.tokens[static_cast<std::size_t>(i)];
+      if (mode_ == mode::greedy) {
+        float row[vocab];
+        target_world.logits(hash_of(m.committed), row);
+        expect(t == std::max_element(row, row + vocab) - row, "not the greedy token");
+      }
+      const bool last = i + 1 == count;
+      expect((e.origins[static_cast<std::size_t>(i)] == origin::accepted) || last,
+             "a token after the verified run");
+      m.committed.push_back(t);
+      const bool stops = std::ranges::find(m.options.stop_tokens, t) != m.options.stop_tokens.end();
+      const bool full =
+          m.committed.size() == m.prompt + static_cast<std::size_t>(m.options.max_new_tokens);
+      const finish_reason why = stops  ? finish_reason::stop_token
+                                : full ? finish_reason::length
+                                       : finish_reason::none;
+      expect(last || why == finish_reason::none, "a token after the end of the text");
+      if (last) { expect(e.finish == why, "a wrong finish reason"); }
+    }
+    m.cached = m.committed.size() - 1;
+    emitted += count;
+  }
+
+  void forget(request_id id) {
+    *std::ranges::find(slots_, id) = 0;
+    ids_.erase(id);
+  }
+
+  /// The target has cached all but the last token, the draft model a prefix of that, and both
+  /// nothing of slots that are free.
+  void check_caches() {
+    target_.cache().check();
+    draft_.cache().check();
+    for (std::int32_t slot = 0; slot < max_batch; ++slot) {
+      const text& cached = target_.cache().tokens(slot);
+      const text& drafted = draft_.cache().tokens(slot);
+      const request_id id = slots_[static_cast<std::size_t>(slot)];
+      if (id == 0) {
+        expect(cached.empty() && drafted.empty(), "a free slot holds tokens");
+        continue;
+      }
+      const model& m = ids_.at(id);
+      expect(cached.size() == m.cached, "a wrong cache length");
+      expect(std::ranges::equal(cached, std::span(m.committed).first(cached.size())),
+             "the target cached other tokens");
+      expect(drafted.size() <= m.committed.size() - 1, "the draft model is ahead of the text");
+      expect(std::ranges::equal(drafted, std::span(m.committed).first(drafted.size())),
+             "the draft model cached other tokens");
+    }
+  }
+
+  Decoder& decoder_;
+  toy_target<float>& target_;
+  toy_draft<float>& draft_;
+  mode mode_;
+  dice random_;
+  failure_plan failures_;
+  std::map<request_id, model> ids_;
+  std::array<request_id, max_batch> slots_{};  ///< 0: free
+};
+
+template <class Selector, class S, class V>
+void fuzz(Selector selector, S, V, mode m, std::uint64_t seed) {
+  toy_target<float> target{target_world};
+  toy_draft<float> draft{draft_world, selector.layout()};
+  decoder d{target,
+            drafter::autoregressive{draft, tree::chain<max_gamma>{}},
+            std::move(selector),
+            S{},
+            V{},
+            decoder_options{
+                .max_batch = max_batch, .chunk = chunk, .draft_length = 99, .token_text = {}}};
+  fuzzer f{d, target, draft, m, seed};
+  for (std::int64_t i = full_run() ? 1'000'000 : 100'000; i > 0; --i) { f.operate(); }
+  CHECK(f.emitted > 10'000);
+  CHECK(f.thrown > 1'000);
+  CHECK(f.finished > 1'000);
+  const statistics<max_gamma + 1>& s = d.stats();
+  CHECK(s.emitted == f.emitted);
+  CHECK(s.accepted <= s.drafted);
+  CHECK(s.accepted > 0);
+}
+
+TEST_CASE("random operations, sampled text") {
+  fuzz(selector::full{vocab}, plain_sampler{}, verifier::rejection{}, mode::sampled, 1);
+}
+
+TEST_CASE("random operations, greedy text, by both verifiers") {
+  fuzz(selector::full{vocab}, sampler::greedy{}, verifier::greedy{}, mode::greedy, 2);
+  fuzz(toy_selector{shuffled_layout(vocab, vocab)}, plain_sampler{}, verifier::rejection{},
+       mode::greedy, 3);
+}
+
+}  // namespace
+}  // namespace hunch::test

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include <hunch/random.hpp>
+
+namespace hunch::test {
+
+/// The same random word was asked for twice in one run.
+struct repeated_address : std::logic_error {
+  repeated_address() : std::logic_error("a random address was used twice") {}
+};
+
+/// A random source whose every choice forks. One run follows one tape; `next` moves to the next
+/// tape, so that replaying a deterministic program until `next` is false visits every outcome once,
+/// each with its exact probability. A handle: copies share the tape.
+class forking_source {
+ public:
+  forking_source() : tape_(std::make_shared<tape>()) {}
+
+  /// Starts the first run, or repeats the current one.
+  void rewind() const {
+    tape_->position = 0;
+    tape_->probability = 1.0;
+    tape_->asked.clear();
+  }
+
+  /// Moves to the next tape; false if there is none.
+  bool next() const {
+    std::vector<choice>& choices = tape_->choices;
+    choices.resize(tape_->position);
+    while (!choices.empty() && choices.back().taken + 1 == choices.back().options) {
+      choices.pop_back();
+    }
+    if (choices.empty()) { return false; }
+    ++choices.back().taken;
+    rewind();
+    return true;
+  }
+
+  /// Of the current run.
+  double probability() const { return tape_->probability; }
+
+  bool bernoulli(const address& a, double num, double den) const {
+    ask(a);
+    const double p = num <= 0.0 ? 0.0 : num >= den ? 1.0 : num / den;
+    if (p <= 0.0 || p >= 1.0) { return p >= 1.0; }
+    const bool yes = fork(2) == 0;
+    tape_->probability *= yes ? p : 1.0 - p;
+    return yes;
+  }
+
+  template <Team T, class Weight>
+  std::int64_t categorical(T&, const address& a, std::int64_t n, Weight&& weight) const {
+    ask(a);
+    double total = 0.0;
+    std::int32_t options = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto w = static_cast<double>(weight(i));
+      if (!(w >= 0.0)) { throw std::logic_error("a weight that is negative or not a number"); }
+      total += w;
+      options += w > 0.0 ? 1 : 0;
+    }
+    if (options == 0) { return -1; }
+    std::int32_t left = options == 1 ? 0 : fork(options);
+    for (std::int64_t i = 0;; ++i) {
+      const auto w = static_cast<double>(weight(i));
+      if (w > 0.0 && left-- == 0) {
+        tape_->probability *= w / total;
+        return i;
+      }
+    }
+  }
+
+ private:
+  struct choice {
+    std::int32_t taken;
+    std::int32_t options;
+  };
+  struct tape {
+    std::vector<choice> choices;
+    std::size_t position = 0;
+    double probability = 1.0;
+    std::vector<address> asked;
+  };
+
+  void ask(const address& a) const {
+    if (std::ranges::find(tape_->asked, a) != tape_->asked.end()) { throw repeated_address(); }
+    tape_->asked.push_back(a);
+  }
+
+  std::int32_t fork(std::int32_t options) const {
+    if (tape_->position == tape_->choices.size()) { tape_->choices.push_back({0, options}); }
+    const choice& c = tape_->choices[tape_->position++];
+    if (c.options != options) { throw std::logic_error("a replay took another way"); }
+    return c.taken;
+  }
+
+  std::shared_ptr<tape> tape_;
+};
+
+static_assert(RandomSource<forking_source>);
+
+}  // namespace hunch::test

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A negative control for the race check: a team whose `lanes` forgets its barriers. Under
+// ThreadSanitizer this program must report a data race; a run without a report fails the test.
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include <hunch/kernel/draw.hpp>
+#include <hunch/team/simulated.hpp>
+
+namespace {
+
+class forgetful : public hunch::team::simulated {
+ public:
+  using simulated::simulated;
+
+  template <class F>
+  void lanes(std::int64_t begin, std::int64_t end, F&& f) {
+    for (std::int32_t l = rank(); l < hunch::team::lane_count; l += size()) {
+      double sum = 0.0;
+      for (std::int64_t i = begin + l; i < end; i += hunch::team::lane_count) {
+        sum += static_cast<double>(f(i));
+      }
+      scratch().lanes[l] = sum;
+    }
+  }
+};
+
+template <class Team>
+void run(std::int32_t ranks) {
+  hunch::team::simulated::block shared(ranks);
+  std::vector<std::thread> threads;
+  std::vector<std::int64_t> drawn(static_cast<std::size_t>(ranks));  // keeps the draws alive
+  for (std::int32_t rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&shared, &drawn, rank] {
+      Team team(shared, rank);
+      for (std::uint64_t word = 0; word < 50; ++word) {
+        drawn[static_cast<std::size_t>(rank)] += hunch::kernel::draw(
+            team, 5000, [](std::int64_t) { return 1.0f; }, word << 57);
+      }
+    });
+  }
+  for (std::thread& t : threads) { t.join(); }
+  std::printf("%lld\n", static_cast<long long>(drawn[0]));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "--planted") == 0) {
+    run<forgetful>(4);
+  } else {
+    run<hunch::team::simulated>(4);
+  }
+  std::puts("done");
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Every kernel body gives the same bits on one thread and on a team of threads with a barrier.
+// Built a second time under ThreadSanitizer, where the same runs show that no barrier is missing.
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <hunch/executor/host.hpp>
+#include <hunch/kernel/draw_children.hpp>
+#include <hunch/kernel/range_gemv.hpp>
+#include <hunch/kernel/residual.hpp>
+#include <hunch/kernel/verify_rows.hpp>
+#include <hunch/random.hpp>
+#include <hunch/sampler/greedy.hpp>
+#include <hunch/sampler/pipeline.hpp>
+#include <hunch/sampler/temperature.hpp>
+#include <hunch/sampler/top_k.hpp>
+#include <hunch/sampler/top_p.hpp>
+#include <hunch/team/simulated.hpp>
+#include <hunch/verifier/greedy.hpp>
+#include <hunch/verifier/rejection.hpp>
+#include "../support/hash.hpp"
+
+namespace hunch::test {
+namespace {
+
+#if defined(__SANITIZE_THREAD__)
+constexpr std::int32_t sizes[] = {1, 33, 129, 1025, 4097};
+constexpr std::int32_t rank_counts[] = {2, 32};
+#else
+constexpr std::int32_t sizes[] = {1, 2, 31, 32, 33, 127, 128, 129, 1023, 1025, 4097, 8193, 32000};
+constexpr std::int32_t rank_counts[] = {1, 2, 3, 7, 32};
+#endif
+
+using sampler_type = sampler::pipeline<sampler::temperature, sampler::top_k, sampler::top_p>;
+
+enum class row_kind { smooth, tied, sparse };
+constexpr row_kind kinds[] = {row_kind::smooth, row_kind::tied, row_kind::sparse};
+
+std::vector<float> row_of(std::int32_t n, row_kind kind, std::uint64_t seed) {
+  std::vector<float> row(static_cast<std::size_t>(n));
+  dice random{seed};
+  for (float& x : row) {
+    x = kind == row_kind::smooth ? static_cast<float>(8.0 * random.unit())
+                                 : static_cast<float>(random.below(5)) * 0.5f;
+    if (kind == row_kind::sparse && random.below(3) > 0) {
+      x = -std::numeric_limits<float>::infinity();
+    }
+  }
+  row[static_cast<std::size_t>(n / 2)] = 1.0f;
+  return row;
+}
+
+using bits = std::vector<std::uint64_t>;
+
+void note(bits& out, double x) { out.push_back(std::bit_cast<std::uint64_t>(x)); }
+void note(bits& out, const law<float>& l) {
+  note(out, l.scale);
+  note(out, l.maximum);
+  note(out, l.norm);
+  note(out, l.threshold);
+  out.push_back(static_cast<std::uint64_t>(l.last_kept));
+  out.push_back(static_cast<std::uint64_t>(l.status));
+}
+
+constexpr sampling_parameters parameters[] = {
+    {1.0f, 0, 1.0f}, {0.7f, 5, 1.0f}, {1.3f, 0, 0.8f}, {0.9f, 40, 0.95f}, {0.0f, 0, 1.0f}};
+
+/// All collective operations on rows p and q; what this rank saw of them.
+template <Team T>
+bits operations(T& team, const std::vector<float>& p_row, const std::vector<float>& q_row) {
+  bits out;
+  const auto n = static_cast<std::int32_t>(p_row.size());
+  const float* p_data = p_row.data();
+  note(out, team.sum(n, [=](std::int64_t i) { return std::max(p_data[i], -50.0f); }));
+  note(out, team.sum(n, [=](std::int64_t i) { return static_cast<double>(i) * 0.1; }));
+  out.push_back(static_cast<std::uint64_t>(team.reduce(
+      n, -1, [=](std::int64_t i) { return p_data[i] == 1.0f ? int(i) : -1; },
+      [](int a, int b) { return std::max(a, b); })));
+  out.push_back(static_cast<std::uint64_t>(team.broadcast(team.rank() + 17, team.size() - 1) -
+                                           team.size() + 1));
+  const sampler_type sampler;
+  for (const sampling_parameters& with : parameters) {
+    const law<float> p = sampler(team, row_view<float>{const_cast<float*>(p_data), n}, with, {});
+    const law<float> q =
+        sampler(team, row_view<float>{const_cast<float*>(q_row.data()), n}, with, {});
+    note(out, p);
+    const row_range whole{0, n};
+    const shortlist everything{&whole, 1, n, nullptr, nullptr};
+    const row_range half{n / 2, n};
+    const shortlist part{&half, 1, n, nullptr, nullptr};
+    for (std::uint64_t seed = 0; seed < 3; ++seed) {
+      const std::uint64_t word = seed == 2 ? ~std::uint64_t(0) : mix(seed);
+      out.push_back(static_cast<std::uint64_t>(kernel::draw(
+          team, n, [=](std::int64_t i) { return p.weight(i); }, word)));
+      for (const shortlist& list : {everything, part}) {
+        out.push_back(static_cast<std::uint64_t>(
+            kernel::draw_residual(team, {seed}, p, q, list, random_source<>{})));
+      }
+    }
+  }
+  return out;
+}
+
+TEST_CASE("sums, maxima, laws and draws") {
+  for (const std::int32_t n : sizes) {
+    for (const row_kind kind : kinds) {
+      const auto p = row_of(n, kind, 1);
+      const auto q = row_of(n, kind, 2);
+      team::serial serial;
+      const bits expected = operations(serial, p, q);
+      for (const std::int32_t ranks : rank_counts) {
+        CAPTURE(n);
+        CAPTURE(ranks);
+        std::vector<bits> seen(static_cast<std::size_t>(ranks));
+        team::simulated::launch(ranks, 1, [&](team::simulated& team, std::int32_t) {
+          seen[static_cast<std::size_t>(team.rank())] = operations(team, p, q);
+        });
+        CHECK(std::ranges::all_of(seen, [&](const bits& b) { return b == expected; }));
+      }
+    }
+  }
+}
+
+TEST_CASE("draws from groups of several tiles") {
+  const std::int64_t n = 64 * 4096 + 5000;
+  std::vector<float> weights(static_cast<std::size_t>(n), 0.0f);
+  dice random{3};
+  for (int i = 0; i < 300; ++i) {
+    weights[static_cast<std::size_t>(random.below(static_cast<std::int32_t>(n)))] = 1.0f;
+  }
+  const auto draws = [&](auto& team) {
+    std::vector<std::int64_t> drawn;
+    for (std::uint64_t word = 0; word < 8; ++word) {
+      drawn.push_back(kernel::draw(
+          team, n, [&](std::int64_t i) { return weights[static_cast<std::size_t>(i)]; },
+          mix(word)));
+    }
+    return drawn;
+  };
+  team::serial serial;
+  const auto expected = draws(serial);
+  for (const std::int32_t ranks : rank_counts) {
+    std::vector<std::vector<std::int64_t>> seen(static_cast<std::size_t>(ranks));
+    team::simulated::launch(ranks, 1, [&](team::simulated& team, std::int32_t) {
+      seen[static_cast<std::size_t>(team.rank())] = draws(team);
+    });
+    CHECK(std::ranges::all_of(seen, [&](const auto& drawn) { return drawn == expected; }));
+  }
+}
+
+/// An executor of simulated teams.
+struct simulated_host {
+  std::int32_t ranks;
+  template <class Body>
+  void launch(std::int32_t count, const Body& body) {
+    team::simulated::launch(ranks, count, body);
+  }
+};
+
+/// Laws, children and verdicts of some sequences, through the bodies that a step launches.
+template <class S, class V, class Executor>
+bits step_bodies(Executor& executor, std::int32_t n, row_kind kind, S sampler, V verifier,
+                 const sampling_parameters& with) {
+  constexpr std::int32_t batch = 3;
+  constexpr std::int32_t nodes = 4;
+  std::vector<std::vector<float>> rows;
+  for (std::uint64_t i = 0; i < 2 * batch * nodes; ++i) { rows.push_back(row_of(n, kind, i / 2)); }
+  std::vector<law<float>> p(batch * nodes);
+  std::vector<law<float>> q(batch * nodes);
+  std::vector<token> tokens(batch * nodes, 0);
+  std::vector<std::int32_t> drawn_at(batch * nodes, 0);
+  std::vector<std::int32_t> parent(batch * nodes);
+  const row_range whole{0, n};
+  const shortlist list{&whole, 1, n, nullptr, nullptr};
+  std::vector<shortlist> lists(batch * nodes, list);
+  std::vector<kernel::target_row<float>> target_rows;
+  std::vector<kernel::draft_row<float>> draft_rows;
+  for (std::int32_t i = 0; i < batch * nodes; ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    parent[index] = i % nodes - 1;
+    target_rows.push_back({{rows[2 * index].data(), n}, with, {}, &p[index]});
+    if (i % nodes == nodes - 1) { continue; }
+    draft_rows.push_back({{rows[2 * index + 1].data(), n},
+                          list,
+                          with,
+                          {},
+                          {static_cast<std::uint64_t>(i / nodes), 5,
+                           static_cast<std::uint32_t>(i % nodes), 0, purpose::draft},
+                          &q[index],
+                          &drawn_at[index + 1],
+                          &tokens[index + 1]});
+  }
+  executor.launch(static_cast<std::int32_t>(draft_rows.size()),
+                  kernel::draw_children<float, S, random_source<>>{draft_rows.data(), sampler, {}});
+  executor.launch(static_cast<std::int32_t>(target_rows.size()),
+                  kernel::make_laws<float, S>{target_rows.data(), sampler});
+  std::vector<verify_view<float>> views;
+  std::vector<verdict> verdicts(batch);
+  std::vector<std::int32_t> paths(batch * nodes, -1);
+  for (std::int32_t k = 0; k < batch; ++k) {
+    const std::int32_t at = k * nodes;
+    views.push_back({{nodes, tokens.data() + at, parent.data() + at, drawn_at.data() + at,
+                      q.data() + at, lists.data() + at},
+                     p.data() + at,
+                     static_cast<std::uint64_t>(k),
+                     5});
+    verdicts[static_cast<std::size_t>(k)].path = paths.data() + at;
+  }
+  executor.launch(batch, kernel::verify_sequences<float, V, random_source<>>{
+                             views.data(), verdicts.data(), verifier, {}});
+  bits out;
+  for (const law<float>& l : p) { note(out, l); }
+  for (const law<float>& l : q) { note(out, l); }
+  for (const token t : tokens) { out.push_back(static_cast<std::uint64_t>(t)); }
+  for (const verdict& v : verdicts) {
+    out.push_back(static_cast<std::uint64_t>(v.next));
+    out.push_back(static_cast<std::uint64_t>(v.accepted));
+    out.push_back(static_cast<std::uint64_t>(v.status));
+    out.push_back(static_cast<std::uint64_t>(v.next_origin));
+    out.push_back(v.empty_residual ? 1 : 0);
+    for (std::int32_t i = 0; i < v.accepted; ++i) {
+      out.push_back(static_cast<std::uint64_t>(v.path[i]));
+    }
+  }
+  return out;
+}
+
+TEST_CASE("the bodies of a step") {
+  for (const std::int32_t n : sizes) {
+    for (const row_kind kind : kinds) {
+      const auto check = [&](auto sampler, auto verifier, const sampling_parameters& with) {
+        executor::host host;
+        const bits expected = step_bodies(host, n, kind, sampler, verifier, with);
+        for (const std::int32_t ranks : rank_counts) {
+          CAPTURE(n);
+          CAPTURE(ranks);
+          simulated_host simulated{ranks};
+          CHECK(step_bodies(simulated, n, kind, sampler, verifier, with) == expected);
+        }
+      };
+      check(sampler_type{}, verifier::rejection{}, {0.9f, 0, 1.0f});
+      check(sampler::greedy{}, verifier::greedy{}, {});
+    }
+  }
+}
+
+TEST_CASE("the draft head over ranges") {
+  for (const std::int32_t n : sizes) {
+    for (const std::int32_t width : {16, 37}) {
+      const auto weights = row_of(n * width, row_kind::smooth, 5);
+      std::vector<bfloat16> halves(weights.size());
+      std::ranges::transform(weights, halves.begin(), [](float x) { return to_bfloat16(x); });
+      const auto hidden = row_of(width, row_kind::smooth, 6);
+      const row_range ranges[] = {{0, (n + 1) / 2}, {std::min(n, n / 2 + 2), n}};
+      const std::int32_t count = ranges[1].end > ranges[1].begin ? 2 : 1;
+      const std::int32_t size = ranges[0].end + (count > 1 ? ranges[1].end - ranges[1].begin : 0);
+      const shortlist list{ranges, count, size, nullptr, nullptr};
+      const auto run = [&](auto&& launch, const auto* data) {
+        std::vector<float> logits(static_cast<std::size_t>(size), -1.0f);
+        launch([&](auto& team, std::int32_t) {
+          kernel::range_gemv(
+              team, kernel::head_weights<std::remove_cvref_t<decltype(*data)>>{data, n, width},
+              list, hidden.data(), row_view<float>{logits.data(), size});
+        });
+        return logits;
+      };
+      const auto host = [](auto&& body) { executor::host{}.launch(1, body); };
+      const auto check = [&](const auto* data) {
+        const auto expected = run(host, data);
+        for (std::int32_t i = 0; i < size; ++i) {  // against plain sums
+          double sum = 0.0;
+          for (std::int32_t k = 0; k < width; ++k) {
+            sum += static_cast<double>(to_float(data[list.token_at(i) * width + k])) *
+                   static_cast<double>(hidden[static_cast<std::size_t>(k)]);
+          }
+          CHECK(expected[static_cast<std::size_t>(i)] == doctest::Approx(sum).epsilon(1e-5));
+        }
+        for (const std::int32_t ranks : rank_counts) {
+          CHECK(run([&](auto&& body) { team::simulated::launch(ranks, 1, body); }, data) ==
+                expected);
+        }
+      };
+      check(weights.data());
+      check(halves.data());
+    }
+  }
+}
+
+TEST_CASE("the canonical order is what canonical.hpp says") {
+  // A second implementation, from the words: lanes in order, halves folded, tiles in double.
+  dice random{9};
+  for (const std::int64_t n : {1, 127, 129, 4096, 4100, 9000}) {
+    std::vector<float> x(static_cast<std::size_t>(n));
+    for (float& v : x) { v = static_cast<float>(random.unit()); }
+    double expected = 0.0;
+    for (std::int64_t tile = 0; tile < n; tile += 4096) {
+      std::vector<float> lanes(128, 0.0f);
+      for (std::int64_t i = tile; i < std::min(n, tile + 4096); ++i) {
+        lanes[static_cast<std::size_t>(i % 128)] += x[static_cast<std::size_t>(i)];
+      }
+      for (std::size_t half = 64; half > 0; half /= 2) {
+        for (std::size_t l = 0; l < half; ++l) { lanes[l] += lanes[l + half]; }
+      }
+      expected += static_cast<double>(lanes[0]);
+    }
+    team::serial team;
+    CHECK(team.sum(n, [&](std::int64_t i) { return x[static_cast<std::size_t>(i)]; }) == expected);
+  }
+}
+
+}  // namespace
+}  // namespace hunch::test

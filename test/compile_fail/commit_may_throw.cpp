@@ -8,8 +8,11 @@ using namespace compile_fail;
 
 void compose() {
 #ifdef WRONG
-  struct throwing : target { void commit(const kept_rows&) {} };
-  decoder d{throwing{}, hunch::drafter::none{}, selector::full{4}, sampled{}, verifier::rejection{}};
+  struct throwing : target {
+    void commit(const kept_rows&) {}
+  };
+  decoder d{throwing{}, hunch::drafter::none{}, selector::full{4}, sampled{},
+            verifier::rejection{}};
 #else
   decoder d{target{}, hunch::drafter::none{}, selector::full{4}, sampled{}, verifier::rejection{}};
 #endif

@@ -10,6 +10,7 @@ void compose() {
 #ifdef WRONG
   decoder d{target{}, hunch::drafter::none{}, selector::full{4}, sampled{}, verifier::greedy{}};
 #else
-  decoder d{target{}, hunch::drafter::none{}, selector::full{4}, sampler::greedy{}, verifier::greedy{}};
+  decoder d{target{}, hunch::drafter::none{}, selector::full{4}, sampler::greedy{},
+            verifier::greedy{}};
 #endif
 }

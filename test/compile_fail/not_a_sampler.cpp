@@ -8,7 +8,8 @@ using namespace compile_fail;
 
 void compose() {
 #ifdef WRONG
-  decoder d{target{}, hunch::drafter::none{}, selector::full{4}, verifier::rejection{}, verifier::rejection{}};
+  decoder d{target{}, hunch::drafter::none{}, selector::full{4}, verifier::rejection{},
+            verifier::rejection{}};
 #else
   decoder d{target{}, hunch::drafter::none{}, selector::full{4}, sampled{}, verifier::rejection{}};
 #endif

@@ -8,8 +8,10 @@ using namespace compile_fail;
 
 void compose() {
 #ifdef WRONG
-  decoder d{target{}, compile_fail::drafter<child_law::ranked, true>{}, selector::full{4}, sampled{}, verifier::rejection{}};
+  decoder d{target{}, compile_fail::drafter<child_law::ranked, true>{}, selector::full{4},
+            sampled{}, verifier::rejection{}};
 #else
-  decoder d{target{}, compile_fail::drafter<child_law::independent, true>{}, selector::full{4}, sampled{}, verifier::rejection{}};
+  decoder d{target{}, compile_fail::drafter<child_law::independent, true>{}, selector::full{4},
+            sampled{}, verifier::rejection{}};
 #endif
 }

@@ -8,7 +8,10 @@ using namespace compile_fail;
 
 void compose() {
 #ifdef WRONG
-  struct half { std::int32_t vocab_size() const { return 4; } evaluation evaluate(const rows&) { return {}; } };
+  struct half {
+    std::int32_t vocab_size() const { return 4; }
+    evaluation evaluate(const rows&) { return {}; }
+  };
   decoder d{half{}, hunch::drafter::none{}, selector::full{4}, sampled{}, verifier::rejection{}};
 #else
   decoder d{target{}, hunch::drafter::none{}, selector::full{4}, sampled{}, verifier::rejection{}};

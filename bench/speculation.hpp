@@ -6,7 +6,6 @@
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <engine/checkpoint.hpp>
@@ -51,7 +50,7 @@ inline void measure_speculation(report& out, const std::filesystem::path& models
   constexpr std::int32_t longest_draft = 8;
 
   engine::model_options options;
-  options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  options.threads = generate::default_threads();
   options.max_batch = largest;
   engine::model target = engine::model::load(models / "target", options);
   engine::model draft = engine::model::load(models / "draft", options);

@@ -227,7 +227,7 @@ Text
 
 Report
   --rounds N            plain and speculative runs, taken in turn; medians are reported (default 3)
-  --threads N           (default: one per core)
+  --threads N           (default: half of the processors)
   --json FILE           writes the report as JSON too
   --color WHEN          auto, always or never; auto honours NO_COLOR and non-terminals
   --help                this text

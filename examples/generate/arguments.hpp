@@ -39,7 +39,7 @@ struct arguments {
   bool ignore_end = false;   ///< go on after the end-of-text token
   bool plain = false;        ///< plain decoding only
   std::int32_t rounds = 3;   ///< plain and speculative runs, taken in turn
-  std::int32_t threads = 0;  ///< 0: one per core
+  std::int32_t threads = 0;  ///< 0: half of the processors
   std::string json;          ///< file for the report
   color_mode color = color_mode::automatic;
   bool help = false;

@@ -9,7 +9,6 @@
 #include <fstream>
 #include <functional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -93,9 +92,7 @@ class program {
  private:
   engine::model_options options() const {
     engine::model_options o;
-    o.threads = args_.threads > 0
-                    ? args_.threads
-                    : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    o.threads = args_.threads > 0 ? args_.threads : default_threads();
     o.max_batch = args_.batch;
     return o;
   }

@@ -8,6 +8,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,12 @@
 namespace generate {
 
 using seconds = std::chrono::duration<double>;
+
+/// Threads of a model unless told otherwise: half of the processors, since they often come in
+/// pairs that share a core, and two threads on one core slow a step down.
+inline int default_threads() {
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency() / 2));
+}
 
 /// The tokens of every request of one run, and how fast they came.
 struct run {

@@ -12,17 +12,14 @@
 #include <string_view>
 #include <vector>
 
+#include <generate/median.hpp>
+
 /// \file
 /// What every suite shares: interleaved timing, the table, the JSON file.
 
 namespace bench {
 
-inline double median(std::vector<double> values) {
-  if (values.empty()) { return 0; }
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+using generate::median;
 
 /// Seconds of every candidate in every round: [candidate][round].
 using timings = std::vector<std::vector<double>>;

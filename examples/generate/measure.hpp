@@ -14,6 +14,8 @@
 
 #include <hunch/hunch.hpp>
 
+#include "generate/median.hpp"
+
 namespace generate {
 
 using seconds = std::chrono::duration<double>;
@@ -99,10 +101,7 @@ std::vector<double> time_passes(Model& model, std::int32_t batch, std::int32_t l
     }
   }
   std::vector<double> medians;
-  for (std::vector<double>& t : times) {
-    std::ranges::nth_element(t, t.begin() + static_cast<std::ptrdiff_t>(t.size() / 2));
-    medians.push_back(t[t.size() / 2]);
-  }
+  for (const std::vector<double>& t : times) { medians.push_back(median(t)); }
   return medians;
 }
 
@@ -114,41 +113,52 @@ struct costs {
 };
 
 /// Measures the costs by short runs of a plain and a speculative decoder over the same models.
-/// These are the runs that warm the machine up, too.
+/// These are the runs that warm the machine up, too. Medians over steps, since a machine that is
+/// busy with something else delays a few steps by a lot.
 template <class Model, class Plain, class Speculative>
 costs calibrate(Model& target, Plain& plain, Speculative& speculative,
                 const std::vector<std::vector<hunch::token>>& prompts,
                 hunch::generation_options options, std::int32_t batch) {
   const auto nothing = [](auto&&...) {};
-  options.max_new_tokens = std::min(options.max_new_tokens, 48);
+  options.max_new_tokens = std::min(options.max_new_tokens, 64);
   options.stop_tokens.clear();
   options.stop_strings.clear();
 
-  run_requests(plain, prompts, options, batch, nothing, nothing);
-  plain.reset_stats();
-  run_requests(plain, prompts, options, batch, nothing, nothing);
-  const auto& p = plain.stats();
-  const double law = p.verify_seconds / static_cast<double>(p.target_passes);
+  std::vector<double> verify_times;
+  run_requests(
+      plain, prompts, options, batch,
+      [&, before = plain.stats().verify_seconds](auto& decoder) mutable {
+        verify_times.push_back(decoder.stats().verify_seconds - before);
+        before = decoder.stats().verify_seconds;
+      },
+      nothing);
 
-  const std::int32_t levels = std::min(4, speculative.draft_length());
-  const std::int32_t before = speculative.draft_length();
-  speculative.draft_length(levels);
-  run_requests(speculative, prompts, options, batch, nothing, nothing);
+  const std::int32_t chosen = speculative.draft_length();
+  speculative.draft_length(std::min(4, chosen));
   speculative.reset_stats();
-  run_requests(speculative, prompts, options, batch, nothing, nothing);
-  const auto& s = speculative.stats();
-  const double level =
-      s.draft_seconds * static_cast<double>(batch) / static_cast<double>(s.drafted);
+  std::vector<double> level_times;
+  run_requests(
+      speculative, prompts, options, batch,
+      [&, before = speculative.stats()](auto& decoder) mutable {
+        const auto& now = decoder.stats();
+        const auto levels = static_cast<double>(now.drafted - before.drafted) / batch;
+        if (levels > 0.0) {
+          level_times.push_back((now.draft_seconds - before.draft_seconds) / levels);
+        }
+        before = now;
+      },
+      nothing);
+  speculative.draft_length(chosen);
 
   costs out;
-  out.alpha = s.acceptance_probability();
+  out.alpha = speculative.stats().acceptance_probability();
+  const double law = median(verify_times);
   const std::vector<double> passes = time_passes(target, batch, Speculative::max_nodes);
   const double one = passes[0] + law;
   for (std::size_t i = 0; i < passes.size(); ++i) {
     out.rows.push_back((passes[i] + law * static_cast<double>(i + 1)) / one);
   }
-  out.draft = level / one;
-  speculative.draft_length(before);
+  out.draft = median(level_times) / one;
   plain.reset_stats();
   speculative.reset_stats();
   return out;

@@ -1,0 +1,106 @@
+"""Hugging Face model directories: config.json, model.safetensors (or shards and an index).
+
+Beside the usual float formats there is I8: a matrix `X.weight` is int8 [out, in] with a companion
+`X.weight_scale`, float32 [out]; the value of an element is its integer times its row's scale. Norms stay F32.
+"""
+import dataclasses
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from model import Config, Llama
+
+SHARD_BYTES = 16 << 20
+FLOATS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+def quantise(name, weight):
+    """Symmetric, one scale per row, the largest element at 127."""
+    scale = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
+    return {name: (weight / scale[:, None]).round().to(torch.int8), f"{name}_scale": scale}
+
+
+def encode(state, dtype):
+    """Tensors of a file in one of the formats I8, F32, F16, BF16."""
+    tensors = {}
+    for name, value in state.items():
+        value = value.detach().float().cpu().contiguous()
+        if dtype != "I8":
+            tensors[name] = value.to(FLOATS[dtype])
+        elif value.ndim == 2:
+            tensors.update(quantise(name, value))
+        else:
+            tensors[name] = value
+    return tensors
+
+
+def decode(tensors):
+    """The float32 state dict of a file in any of the formats."""
+    return {name: value.float() * tensors[f"{name}_scale"][:, None] if value.dtype == torch.int8 else value.float()
+            for name, value in tensors.items() if not name.endswith("_scale")}
+
+
+def shards(tensors):
+    """Consecutive groups of tensors of at most SHARD_BYTES, where a single tensor allows it."""
+    groups, size = [{}], 0
+    for name, value in tensors.items():
+        bytes_ = value.numel() * value.element_size()
+        if groups[-1] and size + bytes_ > SHARD_BYTES - 65536:  # room for the header
+            groups.append({})
+            size = 0
+        groups[-1][name] = value
+        size += bytes_
+    return groups
+
+
+def save(folder, model, dtype="I8"):
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("model*.safetensors*"):
+        old.unlink()
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", **dataclasses.asdict(model.config),
+              "hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "tie_word_embeddings": True,
+              "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32", "weight_format": dtype}
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    tensors = encode(model.state_dict(), dtype)
+    groups = shards(tensors)
+    if len(groups) == 1:
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        return
+    weight_map = {}
+    for i, group in enumerate(groups, 1):
+        name = f"model-{i:05}-of-{len(groups):05}.safetensors"
+        save_file(group, folder / name, metadata={"format": "pt"})
+        weight_map.update(dict.fromkeys(group, name))
+    total = sum(t.numel() * t.element_size() for t in tensors.values())
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {"total_size": total}, "weight_map": weight_map}, indent=1) + "\n")
+
+
+def load_state(folder):
+    tensors = {}
+    for path in sorted(Path(folder).glob("model*.safetensors")):
+        tensors.update(load_file(path))
+    return decode(tensors)
+
+
+def load(folder):
+    """The model of a directory, dequantised, ready to evaluate."""
+    fields = json.loads((Path(folder) / "config.json").read_text())
+    model = Llama(Config(**{f.name: fields[f.name] for f in dataclasses.fields(Config)}))
+    model.load_state_dict(load_state(folder))
+    return model.eval().requires_grad_(False)
+
+
+def reference(folder):
+    """The same weights in `transformers`, float32: the implementation that ours and the engine are held against."""
+    from transformers import LlamaConfig, LlamaForCausalLM  # slow to import, and only checks need it
+    fields = json.loads((Path(folder) / "config.json").read_text())
+    fields.pop("weight_format")
+    model = LlamaForCausalLM._from_config(LlamaConfig(**fields), attn_implementation="eager", dtype=torch.float32)
+    state = load_state(folder)
+    state["lm_head.weight"] = state["model.embed_tokens.weight"]
+    model.load_state_dict(state)
+    return model.eval().requires_grad_(False)

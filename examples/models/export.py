@@ -1,0 +1,47 @@
+"""Writes a trained model as a Hugging Face directory.
+
+    python export.py --work DIR --model target --out target            # int8, as shipped
+    python export.py --work DIR --model draft --out draft
+    python export.py --work DIR --model target --out DIR --dtype BF16  # F32, F16, BF16: for testing loaders
+    python export.py --model tiny --out DIR --dtype F32                # a random model for tests
+"""
+import argparse
+import shutil
+from pathlib import Path
+
+import torch
+
+import checkpoint
+from model import DRAFT, TARGET, TINY, Llama
+
+CONFIGS = {"target": TARGET, "draft": DRAFT, "tiny": TINY}
+
+
+def tiny():
+    """A random model that does something in every layer: no branch is zero, and norms are not one."""
+    torch.manual_seed(0)
+    model = Llama(TINY)
+    for p in model.parameters():
+        torch.nn.init.normal_(p, std=0.2) if p.ndim == 2 else torch.nn.init.uniform_(p, 0.5, 1.5)
+    return model
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments.add_argument("--work", type=Path)
+    arguments.add_argument("--model", choices=CONFIGS, required=True)
+    arguments.add_argument("--out", type=Path, required=True)
+    arguments.add_argument("--dtype", choices=["I8", *checkpoint.FLOATS], default="I8")
+    options = arguments.parse_args()
+    if options.model == "tiny":
+        model = tiny()
+    else:
+        model = Llama(CONFIGS[options.model])
+        model.load_state_dict(torch.load(options.work / f"{options.model}.pt", map_location="cpu")["model"])
+    checkpoint.save(options.out, model, options.dtype)
+    if options.model == "target":  # the draft shares it
+        shutil.copy(options.work / "tokenizer.model", options.out / "tokenizer.model")
+
+
+if __name__ == "__main__":
+    main()

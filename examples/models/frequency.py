@@ -1,0 +1,36 @@
+"""Writes the tokens in order of their frequency in the training text, for a FR-Spec shortlist.
+
+    python frequency.py --work DIR
+
+frequency.safetensors holds `ranking`, I32 [vocabulary]: the most frequent token first. Every domain
+has the same weight, as in training. End of text and the byte pieces come first: a shortlist without
+them could never draft the end of a text, or a character that the tokenizer has no piece for.
+"""
+import argparse
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from tokenizer import VOCABULARY
+from training import BOS, EOS
+
+BYTE_PIECES = range(3, 259)  # after <unk>, <s> and </s>
+NEVER = (0, BOS)             # never the next token
+
+
+def ranking(folder):
+    share = np.zeros(VOCABULARY)
+    for path in sorted(folder.glob("*.bin")):
+        counts = np.bincount(np.fromfile(path, np.uint16), minlength=VOCABULARY)
+        share += counts / counts.sum()
+    share[[EOS, *BYTE_PIECES]] = np.inf
+    share[list(NEVER)] = -1.0
+    return np.argsort(-share, kind="stable").astype(np.int32)
+
+
+if __name__ == "__main__":
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments.add_argument("--work", type=Path, required=True)
+    folder = arguments.parse_args().work / "tokens" / "train"
+    save_file({"ranking": ranking(folder)}, Path(__file__).parent / "frequency.safetensors")

@@ -1,0 +1,51 @@
+"""Writes golden.safetensors: what `transformers` computes for the shipped models, for parity tests of an engine.
+
+    python golden.py
+
+One window of held-out tokens per domain; the layout of the file is in README.md.
+"""
+from pathlib import Path
+
+import sentencepiece
+import torch
+from safetensors.torch import save_file
+
+import checkpoint
+from corpus import SEPARATOR
+
+HERE = Path(__file__).parent
+POSITIONS = 264   # of each window; over the domains more than 2,048
+SAMPLED_IDS = 48  # whose logits are stored at every position
+
+
+def windows():
+    """Every other window starts at a document's start (with <s>), the others inside one (without)."""
+    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(HERE / "target" / "tokenizer.model"))
+    rows = []
+    for i, path in enumerate(sorted((HERE / "heldout").glob("*.txt"))):
+        documents = (tokenizer.encode(d, add_bos=True) for d in path.read_text("utf-8").split(SEPARATOR))
+        document = next(d for d in documents if len(d) >= 2 * POSITIONS)
+        start = POSITIONS // 2 if i % 2 else 0
+        rows.append(document[start:start + POSITIONS])
+    return torch.tensor(rows)
+
+
+def main():
+    ids = windows()
+    sampled = torch.randperm(32000, generator=torch.Generator().manual_seed(0))[:SAMPLED_IDS].sort().values
+    tensors = {"ids": ids.int(), "sampled_ids": sampled.int()}
+    for name in ("target", "draft"):
+        reference, own = checkpoint.reference(HERE / name), checkpoint.load(HERE / name)
+        logits = torch.cat([reference(row[None]).logits for row in ids])
+        difference = max((own(row[None]) - theirs).abs().max().item() for row, theirs in zip(ids, logits))
+        assert difference < 1e-3, f"{name}: model.py and transformers differ by {difference}"
+        print(f"{name}: {ids.numel()} positions, largest difference of model.py {difference:.2e}")
+        best = logits.max(-1)
+        tensors |= {f"{name}.argmax": best.indices.int(), f"{name}.argmax_logit": best.values.contiguous(),
+                    f"{name}.logsumexp": logits.logsumexp(-1), f"{name}.logits": logits[..., sampled].contiguous()}
+    save_file(tensors, HERE / "golden.safetensors")
+
+
+if __name__ == "__main__":
+    with torch.inference_mode():
+        main()

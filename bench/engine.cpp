@@ -3,15 +3,16 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include <engine/aligned_buffer.hpp>
 #include <engine/model.hpp>
+#include <engine/row_batch.hpp>
 #include <engine/simd.hpp>
 #include <engine/thread_pool.hpp>
+#include <engine/weights.hpp>
 
 #include "common.hpp"
 #include "speculation.hpp"
@@ -63,37 +64,18 @@ class memory_stream {
 engine::checkpoint random_weights(const engine::config& c) {
   engine::checkpoint out;
   std::uint32_t state = 1;
-  const auto add = [&](const std::string& name, std::int64_t rows, std::int64_t columns) {
-    std::vector<std::byte> bytes(static_cast<std::size_t>(rows * columns) * 2);
-    const float scale = 3.0f / std::sqrt(static_cast<float>(columns));
-    for (std::size_t i = 0; i < bytes.size(); i += 2) {
+  for (const engine::tensor_shape& t : engine::tensors_of(c)) {
+    std::vector<std::byte> bytes(t.size() * sizeof(std::uint16_t));
+    const float scale = t.is_vector() ? 0.0f : 3.0f / std::sqrt(static_cast<float>(t.shape[1]));
+    const float centre = t.is_vector() ? 1.0f : 0.0f;
+    for (std::size_t i = 0; i < bytes.size(); i += sizeof(std::uint16_t)) {
       state = state * 1664525u + 1013904223u;
-      const float value = scale * (static_cast<float>(state >> 8) * 0x1p-24f - 0.5f);
+      const float value = centre + scale * (static_cast<float>(state >> 8) * 0x1p-24f - 0.5f);
       const std::uint16_t bits = engine::to_bf16(value);
-      std::memcpy(bytes.data() + i, &bits, 2);
+      std::memcpy(bytes.data() + i, &bits, sizeof bits);
     }
-    out.add(name, engine::dtype::bf16, {rows, columns}, std::move(bytes));
-  };
-  const auto add_ones = [&](const std::string& name) {
-    const std::vector<float> ones(static_cast<std::size_t>(c.hidden), 1.0f);
-    std::vector<std::byte> bytes(ones.size() * sizeof(float));
-    std::memcpy(bytes.data(), ones.data(), bytes.size());
-    out.add(name, engine::dtype::f32, {c.hidden}, std::move(bytes));
-  };
-  add("model.embed_tokens.weight", c.vocab_size, c.hidden);
-  for (int l = 0; l < c.layers; ++l) {
-    const std::string layer = "model.layers." + std::to_string(l) + ".";
-    add_ones(layer + "input_layernorm.weight");
-    add_ones(layer + "post_attention_layernorm.weight");
-    add(layer + "self_attn.q_proj.weight", c.heads * c.head_dim, c.hidden);
-    add(layer + "self_attn.k_proj.weight", c.kv_heads * c.head_dim, c.hidden);
-    add(layer + "self_attn.v_proj.weight", c.kv_heads * c.head_dim, c.hidden);
-    add(layer + "self_attn.o_proj.weight", c.hidden, c.heads * c.head_dim);
-    add(layer + "mlp.gate_proj.weight", c.intermediate, c.hidden);
-    add(layer + "mlp.up_proj.weight", c.intermediate, c.hidden);
-    add(layer + "mlp.down_proj.weight", c.hidden, c.intermediate);
+    out.add(t.name, engine::dtype::bf16, t.shape, std::move(bytes));
   }
-  add_ones("model.norm.weight");
   return out;
 }
 
@@ -112,60 +94,12 @@ engine::config large_shape() {
   return c;
 }
 
-/// The shape of the target in examples/models, for when the models have not been fetched.
-engine::config shipped_shape() {
-  engine::config c;
-  c.vocab_size = 32000;
-  c.hidden = 256;
-  c.intermediate = 704;
-  c.layers = 6;
-  c.heads = 8;
-  c.kv_heads = 4;
-  c.head_dim = 32;
-  c.context = 1024;
-  c.tied_head = true;
-  return c;
-}
-
 /// A chain of `n` rows after `cached` positions, every row wanted.
-class chain {
- public:
-  chain(int n, int cached) {
-    for (int i = 0; i < n; ++i) {
-      id_.push_back(i);
-      parent_.push_back(i - 1);
-      position_.push_back(cached + i);
-      token_.push_back((i * 37 + 11) % 1000);
-    }
-    sequence_.assign(id_.size(), 0);
-    wanted_.assign(id_.size(), 1);
-  }
-
-  hunch::rows view() const {
-    return {static_cast<std::int32_t>(id_.size()),
-            sequence_.data(),
-            id_.data(),
-            parent_.data(),
-            position_.data(),
-            token_.data(),
-            wanted_.data()};
-  }
-
-  /// Reads the chain into the cache.
-  void read_into(engine::model& m) const {
-    m.forward(view());
-    hunch::kept_rows kept;
-    kept.size = static_cast<std::int32_t>(id_.size());
-    kept.sequence = sequence_.data();
-    kept.id = id_.data();
-    m.commit(kept);
-  }
-
- private:
-  std::vector<std::int32_t> sequence_, id_, parent_, position_;
-  std::vector<hunch::token> token_;
-  std::vector<std::uint8_t> wanted_;
-};
+engine::row_batch chain(int n, int cached) {
+  engine::row_batch out;
+  for (int i = 0; i < n; ++i) { out.add(0, i, i - 1, cached + i, (i * 37 + 11) % 1000); }
+  return out;
+}
 
 struct promise {
   double one_row;   ///< share of the memory stream
@@ -177,7 +111,11 @@ constexpr int cached = 128;
 void measure(bench::report& out, const std::string& name, engine::model& m, int threads,
              const promise& promised, int rounds, bench::memory state) {
   static_assert(cached % 64 == 0);
-  if (m.length(0) == 0) { chain(cached, 0).read_into(m); }
+  if (m.length(0) == 0) {
+    std::vector<hunch::token> text(cached);
+    std::iota(text.begin(), text.end(), 1);
+    engine::read(m, 0, text, cached);
+  }
   const std::string of =
       name + ", " + std::to_string(threads) + " thread" + (threads == 1 ? "" : "s") + ": ";
   const double bytes = static_cast<double>(m.weight_bytes());
@@ -185,11 +123,12 @@ void measure(bench::report& out, const std::string& name, engine::model& m, int 
 
   std::vector<int> sizes;
   for (int n = 1; n <= 64; n += n < 8 ? 1 : n < 16 ? 2 : n < 32 ? 4 : 16) { sizes.push_back(n); }
-  std::vector<std::unique_ptr<chain>> chains;
+  std::vector<engine::row_batch> chains;
   std::vector<std::function<void()>> candidates{[&] { stream.read(); }};
   for (const int n : sizes) {
-    chains.push_back(std::make_unique<chain>(n, cached));
-    candidates.push_back([&m, rows = chains.back()->view()] { m.evaluate(rows); });
+    chains.push_back(chain(n, cached));
+    // Moving the owner of the arrays leaves them in place.
+    candidates.push_back([&m, rows = chains.back().view()] { m.evaluate(rows); });
   }
   const bench::timings t = bench::interleave(rounds, state, candidates);
 
@@ -218,12 +157,8 @@ int main(int argc, char** argv) {
   for (const int threads : {1, 2}) {
     const engine::model_options options{.threads = threads};
     {
-      const bool there = std::filesystem::exists(shipped / "config.json");
-      engine::model m =
-          there ? engine::model::load(shipped, options)
-                : engine::model(shipped_shape(), random_weights(shipped_shape()), options);
-      measure(out, there ? "shipped target" : "shape of the target", m, threads, {0.55, 1.8}, 41,
-              bench::memory::warm);
+      engine::model m = engine::model::load(shipped, options);
+      measure(out, "shipped target", m, threads, {0.55, 1.8}, 41, bench::memory::warm);
     }
     {
       engine::model m(large_shape(), random_weights(large_shape()), options);

@@ -47,6 +47,27 @@ std::vector<float> padded(std::vector<float> values) {
 
 }  // namespace
 
+std::vector<tensor_shape> tensors_of(const config& c) {
+  const int query = c.heads * c.head_dim;
+  const int key_value = c.kv_heads * c.head_dim;
+  std::vector<tensor_shape> out{{"model.embed_tokens.weight", {c.vocab_size, c.hidden}}};
+  for (int l = 0; l < c.layers; ++l) {
+    const std::string name = "model.layers." + std::to_string(l) + ".";
+    out.push_back({name + "input_layernorm.weight", {c.hidden}});
+    out.push_back({name + "self_attn.q_proj.weight", {query, c.hidden}});
+    out.push_back({name + "self_attn.k_proj.weight", {key_value, c.hidden}});
+    out.push_back({name + "self_attn.v_proj.weight", {key_value, c.hidden}});
+    out.push_back({name + "self_attn.o_proj.weight", {c.hidden, query}});
+    out.push_back({name + "post_attention_layernorm.weight", {c.hidden}});
+    out.push_back({name + "mlp.gate_proj.weight", {c.intermediate, c.hidden}});
+    out.push_back({name + "mlp.up_proj.weight", {c.intermediate, c.hidden}});
+    out.push_back({name + "mlp.down_proj.weight", {c.hidden, c.intermediate}});
+  }
+  out.push_back({"model.norm.weight", {c.hidden}});
+  if (!c.tied_head) { out.push_back({"lm_head.weight", {c.vocab_size, c.hidden}}); }
+  return out;
+}
+
 model_weights::model_weights(const config& c, const checkpoint& source, arithmetic kind)
     : kind_{kind}, arena_{arena_bytes(c, kind)} {
   const int query = c.heads * c.head_dim;

@@ -19,7 +19,7 @@ import training
 from model import TARGET, Llama
 
 NEGATIVES = 2048
-FULL_FROM = 0.9   # share of the time budget from which the loss is over the full vocabulary
+FULL_FROM = 0.94  # share of the time budget from which the loss is over the full vocabulary
 SHORT, LONG = 512, 1024
 LONG_FROM = 0.75  # share of the time budget from which windows are long
 CHUNK = 1024      # rows of logits held at once

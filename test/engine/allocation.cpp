@@ -7,7 +7,6 @@
 #include <engine/model.hpp>
 
 #include "counted_new.hpp"
-#include "row_batch.hpp"
 #include "tiny_model.hpp"
 
 /// Nothing is allocated in a steady step.

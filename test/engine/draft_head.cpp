@@ -8,7 +8,6 @@
 #include <engine/model.hpp>
 #include <hunch/vocab_layout.hpp>
 
-#include "row_batch.hpp"
 #include "tiny_model.hpp"
 
 /// The head over shortlists says what `evaluate` says of the same tokens.

@@ -9,7 +9,6 @@
 #include <engine/model.hpp>
 
 #include "reference.hpp"
-#include "row_batch.hpp"
 #include "tiny_model.hpp"
 
 /// The engine against the textbook in double precision.

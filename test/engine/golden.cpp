@@ -12,8 +12,7 @@
 
 #include <engine/mapped_file.hpp>
 #include <engine/model.hpp>
-
-#include "row_batch.hpp"
+#include <engine/row_batch.hpp>
 
 /// The shipped models against what the `transformers` library computes for them; the layout of
 /// golden.safetensors is described in examples/models/README.md.
@@ -76,7 +75,7 @@ void compare(const golden_file& golden, const std::string& name, engine::arithme
   std::size_t same_best = 0;
   for (std::size_t w = 0; w < windows; ++w) {
     const auto begin = ids.begin() + static_cast<std::ptrdiff_t>(w * positions);
-    test::row_batch rows;
+    engine::row_batch rows;
     rows.add_chain(0, 0, {begin, begin + static_cast<std::ptrdiff_t>(positions)});
     const auto result = m.evaluate(rows.view());
     for (std::size_t i = 0; i < positions; ++i) {

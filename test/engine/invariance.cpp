@@ -5,7 +5,6 @@
 
 #include <engine/model.hpp>
 
-#include "row_batch.hpp"
 #include "tiny_model.hpp"
 
 /// A row's logits are bitwise the same alone and among any others. Speculative decoding is lossless

@@ -11,7 +11,6 @@
 
 #include <engine/model.hpp>
 
-#include "row_batch.hpp"
 #include "temporary_directory.hpp"
 #include "tiny_model.hpp"
 

@@ -6,7 +6,6 @@
 
 #include <engine/model.hpp>
 
-#include "row_batch.hpp"
 #include "tiny_model.hpp"
 
 /// What is staged, kept, discarded and released; rows without room; calls that are refused.

@@ -12,11 +12,18 @@
 #include <engine/bfloat16.hpp>
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
+#include <engine/row_batch.hpp>
+#include <engine/weights.hpp>
 
 /// \file
-/// Small random models for the tests.
+/// Small random models and texts for the tests.
 
 namespace test {
+
+using engine::keep;
+using engine::read;
+using engine::release;
+using engine::row_batch;
 
 /// Odd sizes on purpose: nothing is a multiple of a tile or of a block.
 inline engine::config tiny_config() {
@@ -110,33 +117,18 @@ inline std::vector<stored_tensor> random_tensors(const engine::config& c, engine
   std::mt19937 source(seed);
   std::normal_distribution<float> normal;
   std::vector<stored_tensor> out;
-  const auto add = [&](const std::string& name, int rows, int columns) {
-    std::vector<float> values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns));
-    const float deviation = 1.5f / std::sqrt(static_cast<float>(columns));
-    for (float& v : values) { v = deviation * normal(source); }
-    for (auto& tensor : encode(name, values, {rows, columns}, type)) { out.push_back(tensor); }
-  };
-  const auto add_norm = [&](const std::string& name) {
-    std::vector<float> values(static_cast<std::size_t>(c.hidden));
-    for (float& v : values) { v = 1.0f + 0.2f * normal(source); }
-    const auto norm_type = type == engine::dtype::i8 ? engine::dtype::f32 : type;
-    out.push_back(encode(name, values, {c.hidden}, norm_type).front());
-  };
-  add("model.embed_tokens.weight", c.vocab_size, c.hidden);
-  for (int l = 0; l < c.layers; ++l) {
-    const std::string layer = "model.layers." + std::to_string(l) + ".";
-    add_norm(layer + "input_layernorm.weight");
-    add(layer + "self_attn.q_proj.weight", c.heads * c.head_dim, c.hidden);
-    add(layer + "self_attn.k_proj.weight", c.kv_heads * c.head_dim, c.hidden);
-    add(layer + "self_attn.v_proj.weight", c.kv_heads * c.head_dim, c.hidden);
-    add(layer + "self_attn.o_proj.weight", c.hidden, c.heads * c.head_dim);
-    add_norm(layer + "post_attention_layernorm.weight");
-    add(layer + "mlp.gate_proj.weight", c.intermediate, c.hidden);
-    add(layer + "mlp.up_proj.weight", c.intermediate, c.hidden);
-    add(layer + "mlp.down_proj.weight", c.hidden, c.intermediate);
+  for (const engine::tensor_shape& t : engine::tensors_of(c)) {
+    std::vector<float> values(t.size());
+    if (t.is_vector()) {
+      for (float& v : values) { v = 1.0f + 0.2f * normal(source); }
+      const auto norm_type = type == engine::dtype::i8 ? engine::dtype::f32 : type;
+      out.push_back(encode(t.name, values, t.shape, norm_type).front());
+    } else {
+      const float deviation = 1.5f / std::sqrt(static_cast<float>(t.shape[1]));
+      for (float& v : values) { v = deviation * normal(source); }
+      for (auto& tensor : encode(t.name, values, t.shape, type)) { out.push_back(tensor); }
+    }
   }
-  add_norm("model.norm.weight");
-  if (!c.tied_head) { add("lm_head.weight", c.vocab_size, c.hidden); }
   return out;
 }
 
@@ -150,6 +142,20 @@ inline engine::checkpoint random_checkpoint(const engine::config& c,
                                             engine::dtype type = engine::dtype::f32,
                                             std::uint32_t seed = 1) {
   return in_memory(random_tensors(c, type, seed));
+}
+
+inline std::vector<float> copy(hunch::row_view<float> row) {
+  return {row.data, row.data + row.size};
+}
+
+/// `count` tokens of a fixed pseudo-random text.
+inline std::vector<hunch::token> some_tokens(int count, int vocab_size, unsigned seed = 7) {
+  std::vector<hunch::token> out;
+  for (int i = 0; i < count; ++i) {
+    seed = seed * 1664525u + 1013904223u;
+    out.push_back(static_cast<hunch::token>((seed >> 8) % static_cast<unsigned>(vocab_size)));
+  }
+  return out;
 }
 
 }  // namespace test

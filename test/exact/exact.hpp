@@ -54,6 +54,21 @@ struct exact_case {
   std::string (*bytes)(token) = nullptr;
 };
 
+/// A decoder of two models, by reference, that drafts chains of up to Length tokens over the full
+/// vocabulary.
+template <std::int32_t Length, class Target, class Draft, class S = plain_sampler,
+          class V = verifier::rejection, class Random = random_source<>>
+auto chain_decoder(Target& target, Draft& draft, S sampler = {}, V verifier = {},
+                   decoder_options options = {}, Random random = {}) {
+  return decoder{target,
+                 drafter::autoregressive{draft, tree::chain<Length>{}},
+                 selector::full{target.vocab_size()},
+                 std::move(sampler),
+                 std::move(verifier),
+                 std::move(options),
+                 std::move(random)};
+}
+
 /// Enumerates the decoder and compares with the autoregressive law.
 template <class Decoder>
 enumeration check_law(Decoder& decoder, const forking_source& source, const exact_case& c) {

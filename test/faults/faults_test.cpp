@@ -144,12 +144,7 @@ TEST_CASE("a cancel after a failed step, and before its repetition") {
   toy_draft<> draft{draft_world};
   failure_plan plan;
   target.failures = &plan;
-  decoder d{target,
-            drafter::autoregressive{draft, tree::chain<3>{}},
-            selector::full{vocab},
-            plain_sampler{},
-            verifier::rejection{},
-            small_batch};
+  auto d = chain_decoder<3>(target, draft, {}, {}, small_batch);
   const auto requests = some_requests();
   const request_id first = d.add(requests[0].prompt, requests[0].options);
   const request_id second = d.add(requests[1].prompt, requests[1].options);
@@ -167,12 +162,7 @@ TEST_CASE("a cancel after a failed step, and before its repetition") {
       if (e.id == third) { again.insert(again.end(), e.tokens.begin(), e.tokens.end()); }
     }
   }
-  decoder fresh{target,
-                drafter::autoregressive{draft, tree::chain<3>{}},
-                selector::full{vocab},
-                plain_sampler{},
-                verifier::rejection{},
-                small_batch};
+  auto fresh = chain_decoder<3>(target, draft, {}, {}, small_batch);
   text expected;
   for (const token t : fresh.generate(requests[0].prompt, requests[0].options)) {
     expected.push_back(t);
@@ -188,12 +178,9 @@ TEST_CASE("the text of a token that throws") {
     if (left-- == 0) { throw planned_failure(); }
     return std::string_view("abcde").substr(static_cast<std::size_t>(t), 1);
   };
-  decoder d{target,
-            drafter::autoregressive{draft, tree::chain<3>{}},
-            selector::full{vocab},
-            plain_sampler{},
-            verifier::rejection{},
-            decoder_options{.max_batch = 2, .chunk = 3, .draft_length = 99, .token_text = text_of}};
+  auto d = chain_decoder<3>(
+      target, draft, {}, {},
+      decoder_options{.max_batch = 2, .chunk = 3, .draft_length = 99, .token_text = text_of});
   std::vector<request> requests = some_requests();
   requests[0].options.stop_strings = {"eeee"};
   requests[1].options.stop_strings = {"dd", "cba"};
@@ -241,12 +228,7 @@ TEST_CASE("a step allocates nothing") {
 TEST_CASE("an add that runs out of memory leaves no trace") {
   quiet_target target{target_world};
   quiet_draft draft{draft_world};
-  decoder d{target,
-            drafter::autoregressive{draft, tree::chain<3>{}},
-            selector::full{vocab},
-            plain_sampler{},
-            verifier::rejection{},
-            small_batch};
+  auto d = chain_decoder<3>(target, draft, {}, {}, small_batch);
   std::vector<request> requests = some_requests();
   requests[1].options.stop_tokens = {1, 2};
   std::int64_t failures = 0;
@@ -274,12 +256,7 @@ TEST_CASE("a construction that runs out of memory leaves models that can be used
     try {
       allocations::during(
           [&] {
-            decoder d{target,
-                      drafter::autoregressive{draft, tree::chain<3>{}},
-                      selector::full{vocab},
-                      plain_sampler{},
-                      verifier::rejection{},
-                      small_batch};
+            auto d = chain_decoder<3>(target, draft, {}, {}, small_batch);
             const allocations::pause built;
             for (const token t : d.generate(r.prompt, r.options)) { emitted.push_back(t); }
           },
@@ -296,12 +273,7 @@ TEST_CASE("a decoder that goes away gives its models back") {
   toy_draft<> draft{draft_world};
   const request r = some_requests()[0];
   const auto run = [&](bool finish) {
-    decoder d{target,
-              drafter::autoregressive{draft, tree::chain<3>{}},
-              selector::full{vocab},
-              plain_sampler{},
-              verifier::rejection{},
-              small_batch};
+    auto d = chain_decoder<3>(target, draft, {}, {}, small_batch);
     text emitted;
     d.add(r.prompt, r.options);
     do {

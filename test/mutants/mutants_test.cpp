@@ -37,13 +37,7 @@ double rule_gap(const generation_options& options, const toy_world& p = p_world)
   forking_source source;
   toy_target<> target{p};
   toy_draft<> draft{q_world};
-  decoder d{target,
-            drafter::autoregressive{draft, tree::chain<2>{}},
-            selector::full{4},
-            S{},
-            wrong_rejection<Defect>{},
-            decoder_options{},
-            source};
+  auto d = chain_decoder<2>(target, draft, S{}, wrong_rejection<Defect>{}, {}, source);
   return gap(d, source, p, {{{1, 2}, options}});
 }
 
@@ -52,13 +46,7 @@ double source_gap() {
   const wrong_source<Defect> source;
   toy_target<> target{p_world};
   toy_draft<> draft{q_world};
-  decoder d{target,
-            drafter::autoregressive{draft, tree::chain<2>{}},
-            selector::full{4},
-            plain_sampler{},
-            verifier::rejection{},
-            decoder_options{},
-            source};
+  auto d = chain_decoder<2>(target, draft, {}, {}, {}, source);
   return gap(d, source.inner, p_world, {{{1, 2}, ask(3)}});
 }
 
@@ -67,13 +55,7 @@ double cache_gap() {
   forking_source source;
   wrong_cache_target<Defect> target{p_world};
   toy_draft<> draft{q_world};
-  decoder d{target,
-            drafter::autoregressive{draft, tree::chain<2>{}},
-            selector::full{4},
-            plain_sampler{},
-            verifier::rejection{},
-            decoder_options{},
-            source};
+  auto d = chain_decoder<2>(target, draft, {}, {}, {}, source);
   return gap(d, source, p_world, {{{1, 2}, ask(4)}});
 }
 
@@ -156,13 +138,7 @@ TEST_CASE("a fully accepted token that is never fed to the drafter") {
     toy_target<> target{p_world};
     toy_draft<> draft{p_world};
     draft.cache().forgets_catch_up = forgets;
-    decoder d{target,
-              drafter::autoregressive{draft, tree::chain<2>{}},
-              selector::full{4},
-              plain_sampler{},
-              verifier::rejection{},
-              decoder_options{},
-              source};
+    auto d = chain_decoder<2>(target, draft, {}, {}, {}, source);
     const std::vector<request> requests{{{1, 2}, ask(6)}};
     const enumeration found = enumerate(d, source, requests);
     CHECK(distance(found.law, joint_law(p_world, requests)) <= law_tolerance);
@@ -178,13 +154,7 @@ double driver_gap(const request& asked, const generation_options& given, Ends&& 
   forking_source source;
   toy_target<> target{p_world};
   toy_draft<> draft{q_world};
-  decoder d{target,
-            drafter::autoregressive{draft, tree::chain<2>{}},
-            selector::full{4},
-            plain_sampler{},
-            verifier::rejection{},
-            decoder_options{},
-            source};
+  auto d = chain_decoder<2>(target, draft, {}, {}, {}, source);
   law_of_texts law;
   do {
     source.rewind();
@@ -230,13 +200,7 @@ TEST_CASE("u <= p / q accepts what the target excludes") {
     const toy_world odd{4, 44, flavour::odd};
     toy_target<> target{even};
     toy_draft<> draft{odd};
-    decoder d{target,
-              drafter::autoregressive{draft, tree::chain<2>{}},
-              selector::full{4},
-              plain_sampler{},
-              verifier::rejection{},
-              decoder_options{},
-              source};
+    auto d = chain_decoder<2>(target, draft, {}, {}, {}, source);
     bool impossible = false;
     for (const token t : d.generate(text{1}, ask(8))) { impossible = impossible || t % 2 == 1; }
     return impossible;

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include <engine/model.hpp>
 #include <hunch/rows.hpp>
 
-namespace test {
+/// \file
+/// Driving a model by hand, without a decoder: rows of a forward pass, and what is kept of them.
+
+namespace engine {
 
 /// The owner of the arrays behind a `hunch::rows`.
 class row_batch {
@@ -50,7 +55,7 @@ class row_batch {
 };
 
 /// Keeps the given staged ids of one slot.
-inline void keep(engine::model& m, int slot, const std::vector<std::int32_t>& ids) {
+inline void keep(model& m, int slot, const std::vector<std::int32_t>& ids) {
   const std::vector<std::int32_t> sequence(ids.size(), slot);
   hunch::kept_rows kept;
   kept.size = static_cast<std::int32_t>(ids.size());
@@ -59,7 +64,7 @@ inline void keep(engine::model& m, int slot, const std::vector<std::int32_t>& id
   m.commit(kept);
 }
 
-inline void release(engine::model& m, std::int32_t slot) {
+inline void release(model& m, std::int32_t slot) {
   hunch::kept_rows kept;
   kept.release_count = 1;
   kept.released = &slot;
@@ -67,7 +72,7 @@ inline void release(engine::model& m, std::int32_t slot) {
 }
 
 /// Reads tokens into the cache of a slot, in pieces of `piece` rows.
-inline void read(engine::model& m, int slot, const std::vector<hunch::token>& tokens, int piece) {
+inline void read(model& m, int slot, const std::vector<hunch::token>& tokens, int piece) {
   for (std::size_t begin = 0; begin < tokens.size(); begin += static_cast<std::size_t>(piece)) {
     const std::size_t end = std::min(tokens.size(), begin + static_cast<std::size_t>(piece));
     const std::vector<hunch::token> part(tokens.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -81,18 +86,4 @@ inline void read(engine::model& m, int slot, const std::vector<hunch::token>& to
   }
 }
 
-inline std::vector<float> copy(hunch::row_view<float> row) {
-  return {row.data, row.data + row.size};
-}
-
-/// `count` tokens of a fixed pseudo-random text.
-inline std::vector<hunch::token> some_tokens(int count, int vocab_size, unsigned seed = 7) {
-  std::vector<hunch::token> out;
-  for (int i = 0; i < count; ++i) {
-    seed = seed * 1664525u + 1013904223u;
-    out.push_back(static_cast<hunch::token>((seed >> 8) % static_cast<unsigned>(vocab_size)));
-  }
-  return out;
-}
-
-}  // namespace test
+}  // namespace engine

@@ -20,13 +20,15 @@
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/generation.hpp>
+#include <hunch/kernel/draw_children.hpp>
+#include <hunch/kernel/log_probabilities.hpp>
 #include <hunch/kernel/verify_rows.hpp>
 #include <hunch/random.hpp>
+#include <hunch/request.hpp>
 #include <hunch/sampler/sampler.hpp>
 #include <hunch/selector/selector.hpp>
 #include <hunch/staged_rows.hpp>
 #include <hunch/statistics.hpp>
-#include <hunch/stop.hpp>
 #include <hunch/verifier/verifier.hpp>
 
 namespace hunch {
@@ -36,6 +38,9 @@ struct decoder_options {
   std::int32_t max_batch = 1;           ///< requests that run at the same time
   std::int32_t chunk = 256;             ///< prompt tokens read per sequence and step, >= 2
   std::int32_t draft_length = 1 << 30;  ///< draft at most so deep; see `decoder::draft_length`
+  /// Most probable tokens that a request may have reported for each of its own; -1: none, and not
+  /// the log-probabilities of its own either. Fixes the memory for them.
+  std::int32_t max_log_probabilities = -1;
   /// The bytes of a token, for stop strings; not needed without them. The view must stay valid
   /// until the next call.
   std::function<std::string_view(token)> token_text = {};
@@ -82,13 +87,13 @@ class decoder {
 
   static_assert(!verifier_type::needs_draft_law || drafter_type::children != child_law::ranked,
                 "hunch: this verifier needs the law that tokens were drawn from, and a ranked "
-                "drafter has none: use verifier::greedy, or a drafter that samples");
+                "drafter has none: use verifier::point_mass, or a drafter that samples");
   static_assert(verifier_type::accepts(drafter_type::children, drafter_type::is_chain),
                 "hunch: this verifier is not exact on such draft trees: use a tree::chain, or a "
                 "verifier that accepts them");
   static_assert(!verifier_type::needs_greedy || sampler_type::always_greedy,
                 "hunch: verifier::greedy keeps only greedy decoding exact: use sampler::greedy, "
-                "or verifier::rejection for sampled text");
+                "or verifier::rejection or verifier::point_mass for sampled text");
   static_assert(!drafter_type::needs_hidden || HiddenStates<evaluation_of<bare<Target>>>,
                 "hunch: this drafter reads the target's hidden states: give the target's "
                 "evaluation a function hidden(row)");
@@ -116,15 +121,19 @@ class decoder {
         options_(checked(std::move(options))),
         vocab_size_(static_cast<std::int32_t>(target_.vocab_size())),
         draft_state_(executor_, setup()),
-        drafts_(executor_, options_.max_batch, max_nodes, selector_.max_ranges(),
-                drafter_type::uses_selector ? selector_.max_rows() : 0),
+        drafts_(executor_, {options_.max_batch, max_nodes, selector_.max_ranges(),
+                            drafter_type::uses_selector ? selector_.max_rows() : 0, vocab_size_,
+                            sampler_type::needs_allowed}),
         rows_(executor_, options_.max_batch * (options_.chunk + max_nodes)),
         kept_(executor_, options_.max_batch * (options_.chunk + max_nodes), options_.max_batch),
-        row_tasks_(executor_, batch_nodes()),
+        target_rows_(executor_, batch_nodes()),
         laws_(executor_, batch_nodes()),
+        scratch_(executor_, batch_nodes()),
         views_(executor_, batch()),
         verdicts_(executor_, batch()),
         paths_(executor_, batch_nodes()),
+        report_tasks_(executor_, reported_tokens()),
+        reports_(executor_, reported_tokens() * report_stride()),
         slots_(batch()),
         contexts_(batch()),
         plan_(batch()),
@@ -142,7 +151,7 @@ class decoder {
 
   /// Drops the caches of what still runs, so that models held by reference can serve again.
   ~decoder() {
-    for (const slot& s : slots_) { cancel(s.id); }
+    for (const running_request& r : slots_) { cancel(r.id); }
   }
 
   /// Adds a request; it takes part from the next step on. Only the id is returned: text comes from
@@ -150,23 +159,14 @@ class decoder {
   /// \throws std::invalid_argument naming what is wrong with the request: nothing is ever ignored.
   /// \throws std::length_error if `max_batch` requests are running.
   request_id add(std::span<const token> prompt, const generation_options& options) {
-    refuse_bad_request(prompt, options);
-    const auto free = std::ranges::find(slots_, request_id{0}, &slot::id);
+    check_request(prompt, options, sampler_,
+                  {vocab_size_, options_.max_log_probabilities, bool(options_.token_text)});
+    const auto free = std::ranges::find(slots_, request_id{0}, &running_request::id);
     if (free == slots_.end()) {
       throw std::length_error("hunch::decoder: " + std::to_string(options_.max_batch) +
                               " requests are running; raise decoder_options::max_batch");
     }
-    slot fresh;
-    fresh.tokens.reserve(prompt.size() + static_cast<std::size_t>(options.max_new_tokens));
-    fresh.tokens.assign(prompt.begin(), prompt.end());
-    fresh.remaining = options.max_new_tokens;
-    fresh.seed = options.seed;
-    fresh.parameters = options.sampling();
-    fresh.stop_tokens = options.stop_tokens;
-    fresh.stops = stop_strings(options.stop_strings);
-    fresh.tail.text.reserve(fresh.stops.longest() + 64);
-    fresh.staged_tail.text.reserve(fresh.tail.text.capacity());
-    *free = std::move(fresh);
+    *free = running_request(prompt, options, vocab_size_, sampler_type::needs_counts, max_nodes);
     free->id = ++last_id_;
     ++running_;
     return free->id;
@@ -174,7 +174,7 @@ class decoder {
 
   /// Ends a request between two steps. False if it is not running.
   bool cancel(request_id id) noexcept {
-    const auto found = std::ranges::find(slots_, id, &slot::id);
+    const auto found = std::ranges::find(slots_, id, &running_request::id);
     if (id == 0 || found == slots_.end()) { return false; }
     const auto index = static_cast<std::int32_t>(found - slots_.begin());
     kept_.clear();
@@ -189,7 +189,7 @@ class decoder {
   /// The number of running requests, and whether a request is one of them.
   std::int32_t running() const { return running_; }
   bool is_running(request_id id) const {
-    return id != 0 && std::ranges::find(slots_, id, &slot::id) != slots_.end();
+    return id != 0 && std::ranges::find(slots_, id, &running_request::id) != slots_.end();
   }
 
   /// Runs one step for all running requests and returns what each of them emitted; the views are
@@ -200,14 +200,15 @@ class decoder {
     const std::int32_t size = gather();
     if (size == 0) { return {}; }
     stopwatch watch;
-    drafter_.propose(draft_state_, size, contexts_.data(), drafts_, selector_, sampler_, random_,
-                     executor_);
+    drafter_.propose(draft_state_, size, contexts_.data(), drafts_, selector_, sampler_,
+                     child_draw<Random, verifier_type::shares_noise>{random_}, executor_);
     const double draft_seconds = watch.lap();
     place_rows(size);
     auto evaluation = target_.evaluate(rows_.view());
     const double target_seconds = watch.lap();
     verify(size, evaluation);
     for (std::int32_t k = 0; k < size; ++k) { trim(k); }
+    report(size);
     const double verify_seconds = watch.lap();
     commit(size, evaluation);
     statistics_.draft_seconds += draft_seconds;
@@ -235,19 +236,6 @@ class decoder {
   void reset_stats() { statistics_ = {}; }
 
  private:
-  struct slot {
-    request_id id = 0;          ///< 0: free
-    std::vector<token> tokens;  ///< committed: prompt and emitted; capacity reserved by `add`
-    std::int32_t cached = 0;    ///< tokens in the target's cache
-    std::int32_t remaining = 0;
-    std::uint64_t seed = 0;
-    sampling_parameters parameters;
-    std::vector<token> stop_tokens;
-    stop_strings stops;
-    stop_tail tail;
-    stop_tail staged_tail;  ///< `tail` after the tokens of this step
-  };
-
   /// What the current step does with one sequence.
   struct planned {
     std::int32_t slot = 0;
@@ -256,6 +244,7 @@ class decoder {
     std::int32_t first_row = 0;
     std::int32_t verdict = -1;  ///< index of its verdict, if it was verified
     std::int32_t emitted = 0;
+    std::int32_t first_report = 0;  ///< index of its first log-probability task
     finish_reason finish = finish_reason::none;
     hunch::status status = hunch::status::ok;
   };
@@ -275,6 +264,8 @@ class decoder {
 
   template <class T>
   using buffer = typename E::template buffer<T>;
+  using laws_type = sampled_laws<real, sampler_type>;
+  using view_type = verify_view<laws_type, stored_drafts<law<real>>>;
 
   static decoder_options checked(decoder_options o) {
     if (o.max_batch < 1) {
@@ -294,52 +285,34 @@ class decoder {
     return static_cast<std::size_t>(k) * static_cast<std::size_t>(max_nodes) +
            static_cast<std::size_t>(node);
   }
+  /// Tokens whose log-probabilities a step may report, and what is reported about each.
+  std::size_t reported_tokens() const {
+    return options_.max_log_probabilities < 0 ? 0 : batch_nodes();
+  }
+  std::size_t report_stride() const {
+    return static_cast<std::size_t>(options_.max_log_probabilities + 1);
+  }
   drafter_setup setup() {
     return {options_.max_batch, options_.chunk, vocab_size_, &selector_.layout()};
-  }
-
-  void refuse_bad_request(std::span<const token> prompt, const generation_options& options) const {
-    const auto refuse = [](const std::string& why) {
-      throw std::invalid_argument("hunch::decoder: " + why);
-    };
-    if (prompt.empty()) { refuse("the prompt is empty; begin with the model's start token"); }
-    for (const token t : prompt) {
-      if (t < 0 || t >= vocab_size_) {
-        refuse("invalid_token: the prompt holds " + std::to_string(t) + ", the vocabulary " +
-               std::to_string(vocab_size_) + " tokens");
-      }
-    }
-    if (options.max_new_tokens < 1) { refuse("max_new_tokens must be at least 1"); }
-    if (sampler_.check(options.sampling()) != status::ok) {
-      refuse(
-          "invalid_parameter: temperature, top_k or top_p is out of range, or the sampler has "
-          "no stage for it");
-    }
-    for (const std::string& s : options.stop_strings) {
-      if (s.empty()) { refuse("a stop string is empty"); }
-    }
-    if (!options.stop_strings.empty() && !options_.token_text) {
-      refuse("stop strings need decoder_options::token_text");
-    }
   }
 
   /// Plans the step: one context and one root per running request. Returns their number.
   std::int32_t gather() {
     std::int32_t size = 0;
     for (std::size_t i = 0; i < slots_.size(); ++i) {
-      const slot& s = slots_[i];
-      if (s.id == 0) { continue; }
-      const auto length = static_cast<std::int32_t>(s.tokens.size());
-      const std::int32_t unread = length - 1 - s.cached;
+      const running_request& r = slots_[i];
+      if (r.id == 0) { continue; }
+      const std::int32_t unread = r.length() - 1 - r.cached;
       planned plan;
       plan.slot = static_cast<std::int32_t>(i);
       plan.prefix = std::min(unread, options_.chunk);
       plan.decodes = plan.prefix == unread;
-      const std::int32_t depth = plan.decodes ? std::min(draft_length_, s.remaining - 1) : 0;
+      const std::int32_t depth = plan.decodes ? std::min(draft_length_, r.remaining - 1) : 0;
       plan_[static_cast<std::size_t>(size)] = plan;
-      contexts_[static_cast<std::size_t>(size)] = {plan.slot, s.tokens.data(), length,
-                                                   depth,     s.seed,          s.parameters};
-      drafts_.plant(size, s.tokens.back());
+      draft_context& context = contexts_[static_cast<std::size_t>(size)];
+      context = {plan.slot, r.tokens.data(), r.length(),      depth,
+                 r.seed,    r.parameters,    r.census.view(), r.grammar.get()};
+      drafts_.plant(size, context);
       ++size;
     }
     return size;
@@ -350,25 +323,24 @@ class decoder {
     rows_.clear();
     for (std::int32_t k = 0; k < size; ++k) {
       planned& plan = plan_[static_cast<std::size_t>(k)];
-      const slot& s = slots_[static_cast<std::size_t>(plan.slot)];
+      const running_request& r = slots_[static_cast<std::size_t>(plan.slot)];
       const draft_tree<real> tree = drafts_.tree(k);
       plan.first_row = rows_.size();
       for (std::int32_t i = 0; i < plan.prefix; ++i) {
-        rows_.push(plan.slot, i, i == 0 ? end_of_cache : i - 1, s.cached + i,
-                   s.tokens[static_cast<std::size_t>(s.cached + i)], false);
+        rows_.push(plan.slot, i, i == 0 ? end_of_cache : i - 1, r.cached + i,
+                   r.tokens[static_cast<std::size_t>(r.cached + i)], false);
       }
       if (!plan.decodes) { continue; }
       if (!valid_tokens(tree)) {
         plan.status = status::invalid_token;
         drafts_.count(k) = 1;  // nothing of this tree may reach the model
       }
-      const std::int32_t base = s.cached + plan.prefix;
+      const std::int32_t base = r.cached + plan.prefix;
       for (std::int32_t node = 0; node < drafts_.count(k); ++node) {
-        std::int32_t depth = 0;
-        for (std::int32_t up = tree.parent[node]; up >= 0; up = tree.parent[up]) { ++depth; }
         const std::int32_t parent = node == 0 ? (plan.prefix == 0 ? end_of_cache : plan.prefix - 1)
                                               : plan.prefix + tree.parent[node];
-        rows_.push(plan.slot, plan.prefix + node, parent, base + depth, tree.tokens[node], true);
+        rows_.push(plan.slot, plan.prefix + node, parent, base + tree.depth(node),
+                   tree.tokens[node], true);
       }
     }
   }
@@ -378,10 +350,9 @@ class decoder {
                        [this](token t) { return t >= 0 && t < vocab_size_; });
   }
 
-  /// Laws of all evaluated nodes, then one verdict per decoding sequence.
+  /// One verdict per decoding sequence. Its rule has the laws made that it needs.
   template <class Evaluation>
   void verify(std::int32_t size, Evaluation& evaluation) {
-    std::int32_t tasks = 0;
     std::int32_t decoding = 0;
     for (std::int32_t k = 0; k < size; ++k) {
       planned& plan = plan_[static_cast<std::size_t>(k)];
@@ -389,21 +360,27 @@ class decoder {
       if (!plan.decodes || plan.finish != finish_reason::none) { continue; }
       const draft_tree<real> tree = drafts_.tree(k);
       const draft_context& c = contexts_[static_cast<std::size_t>(k)];
+      const std::size_t first = node_index(k, 0);
       for (std::int32_t node = 0; node < tree.count; ++node) {
-        row_tasks_.data()[tasks++] = {
+        target_rows_.data()[node_index(k, node)] = {
             evaluation.logits(plan.first_row + plan.prefix + node), c.parameters,
-            row_history{nullptr, c.committed, c.length, tree.tokens, tree.parent, node},
-            laws_.data() + node_index(k, node)};
+            drafts_.history(k, c, node, nullptr)};
+        laws_.data()[node_index(k, node)] = laws_type::unmade;
       }
       plan.verdict = decoding;
-      views_.data()[decoding] = {tree, laws_.data() + node_index(k, 0), c.seed,
-                                 static_cast<std::uint32_t>(c.length)};
+      views_.data()[decoding] = {
+          tree,
+          drafter_type::children,
+          laws_type{target_rows_.data() + first, laws_.data() + first, sampler_},
+          stored_drafts<law<real>>{tree.laws, tree.lists},
+          c.seed,
+          static_cast<std::uint32_t>(c.length),
+          scratch_.data() + first};
       verdicts_.data()[decoding] = {};
-      verdicts_.data()[decoding].path = paths_.data() + node_index(k, 0);
+      verdicts_.data()[decoding].path = paths_.data() + first;
       ++decoding;
     }
-    executor_.launch(tasks, kernel::make_laws<real, sampler_type>{row_tasks_.data(), sampler_});
-    executor_.launch(decoding, kernel::verify_sequences<real, verifier_type, Random>{
+    executor_.launch(decoding, kernel::verify_sequences<view_type, verifier_type, Random>{
                                    views_.data(), verdicts_.data(), verifier_, random_});
     executor_.synchronize();
   }
@@ -435,23 +412,45 @@ class decoder {
       plan.finish = finish_reason::error;
       return;
     }
-    slot& s = slots_[static_cast<std::size_t>(plan.slot)];
+    running_request& r = slots_[static_cast<std::size_t>(plan.slot)];
     const draft_tree<real> tree = drafts_.tree(k);
-    s.staged_tail = s.tail;
+    r.staged_tail = r.tail;
     while (plan.finish == finish_reason::none && plan.emitted <= v.accepted) {
       const bool drafted = plan.emitted < v.accepted;
       const token t = drafted ? tree.tokens[v.path[plan.emitted]] : v.next;
       tokens_[node_index(k, plan.emitted)] = t;
       origins_[node_index(k, plan.emitted)] = drafted ? origin::accepted : v.next_origin;
       ++plan.emitted;
-      if (std::ranges::find(s.stop_tokens, t) != s.stop_tokens.end()) {
-        plan.finish = finish_reason::stop_token;
-      } else if (!s.stops.empty() && s.stops.feed(s.staged_tail, options_.token_text(t))) {
-        plan.finish = finish_reason::stop_string;
-      } else if (plan.emitted == s.remaining) {
-        plan.finish = finish_reason::length;
+      plan.finish = r.ends_with(t, plan.emitted, options_.token_text);
+    }
+  }
+
+  /// Log-probabilities of what is emitted, where they were asked for.
+  void report(std::int32_t size) {
+    std::int32_t tasks = 0;
+    for (std::int32_t k = 0; k < size; ++k) {
+      planned& plan = plan_[static_cast<std::size_t>(k)];
+      const running_request& r = slots_[static_cast<std::size_t>(plan.slot)];
+      if (r.log_probabilities < 0 || plan.verdict < 0) { continue; }
+      plan.first_report = tasks;
+      for (std::int32_t i = 0; i < plan.emitted; ++i) {
+        const std::int32_t node = i == 0 ? 0 : verdicts_.data()[plan.verdict].path[i - 1];
+        report_tasks_.data()[tasks] = {laws_.data() + node_index(k, node),
+                                       tokens_[node_index(k, i)], r.log_probabilities,
+                                       report_of(plan, r, i)};
+        ++tasks;
       }
     }
+    if (tasks == 0) { return; }
+    executor_.launch(tasks, kernel::report_log_probabilities<real>{report_tasks_.data()});
+    executor_.synchronize();
+  }
+
+  /// Where the report about emitted token i of a sequence lies: one after the other.
+  token_log_probability* report_of(const planned& plan, const running_request& r,
+                                   std::int32_t i) const {
+    return reports_.data() + static_cast<std::size_t>(plan.first_report) * report_stride() +
+           static_cast<std::size_t>(i) * static_cast<std::size_t>(1 + r.log_probabilities);
   }
 
   template <class Evaluation>
@@ -492,55 +491,32 @@ class decoder {
   /// Appends what sequence k emitted to its text, and reports it.
   void advance(std::int32_t k) noexcept {
     const planned& plan = plan_[static_cast<std::size_t>(k)];
-    slot& s = slots_[static_cast<std::size_t>(plan.slot)];
+    running_request& r = slots_[static_cast<std::size_t>(plan.slot)];
     const auto count = static_cast<std::size_t>(plan.emitted);
     const std::span<const token> tokens{tokens_.data() + node_index(k, 0), count};
-    s.tokens.insert(s.tokens.end(), tokens.begin(), tokens.end());  // within the capacity
-    s.cached += plan.prefix + plan.emitted;
-    s.remaining -= plan.emitted;
+    r.append(tokens, sampler_type::needs_counts);
+    r.cached += plan.prefix + plan.emitted;
     if (plan.verdict >= 0 && plan.status == status::ok) {
-      std::swap(s.tail, s.staged_tail);
-      count_step(k, plan);
+      std::swap(r.tail, r.staged_tail);
+      const draft_tree<real> tree = drafts_.tree(k);
+      statistics_.count(tree, drafter_type::uses_selector ? tree.lists : nullptr,
+                        verdicts_.data()[plan.verdict], plan.emitted);
     }
     if (!plan.decodes && plan.finish == finish_reason::none) { return; }
-    emissions_.push_back({s.id,
-                          tokens,
-                          {origins_.data() + node_index(k, 0), count},
-                          plan.finish,
-                          plan.status,
-                          plan.finish == finish_reason::stop_string ? s.tail.excess : 0});
+    const bool reported = r.log_probabilities >= 0 && plan.emitted > 0;
+    emissions_.push_back(
+        {r.id,
+         tokens,
+         {origins_.data() + node_index(k, 0), count},
+         plan.finish,
+         plan.status,
+         plan.finish == finish_reason::stop_string ? r.tail.excess : 0,
+         {reported ? report_of(plan, r, 0) : nullptr,
+          reported ? count * static_cast<std::size_t>(1 + r.log_probabilities) : 0}});
     if (plan.finish != finish_reason::none) {
-      s.id = 0;
+      r.id = 0;
       --running_;
     }
-  }
-
-  void count_step(std::int32_t k, const planned& plan) noexcept {
-    const draft_tree<real> tree = drafts_.tree(k);
-    const verdict& v = verdicts_.data()[plan.verdict];
-    std::int32_t deepest = 0;
-    for (std::int32_t node = 1; node < tree.count; ++node) {
-      std::int32_t depth = 0;
-      for (std::int32_t up = node; up > 0; up = tree.parent[up]) { ++depth; }
-      deepest = std::max(deepest, depth);
-      if (drafter_type::uses_selector &&
-          tree.next_child(tree.parent[node], tree.parent[node]) == node) {
-        ++statistics_.shortlists;
-        statistics_.shortlist_rows += tree.lists[tree.parent[node]].size;
-      }
-    }
-    ++statistics_.steps;
-    statistics_.drafted += tree.count - 1;
-    statistics_.accepted += v.accepted;
-    statistics_.emitted += plan.emitted;
-    statistics_.empty_residuals += v.empty_residual ? 1 : 0;
-    for (std::int32_t i = 0; i < deepest; ++i) {
-      ++statistics_.proposed_at[static_cast<std::size_t>(i)];
-    }
-    for (std::int32_t i = 0; i < v.accepted; ++i) {
-      ++statistics_.accepted_at[static_cast<std::size_t>(i)];
-    }
-    ++statistics_.histogram[static_cast<std::size_t>(v.accepted)];
   }
 
   Target target_;
@@ -556,12 +532,15 @@ class decoder {
   draft_batch<real, E> drafts_;
   staged_rows<E> rows_;
   kept_list<E> kept_;
-  buffer<kernel::target_row<real>> row_tasks_;
+  buffer<target_row<real>> target_rows_;
   buffer<law<real>> laws_;
-  buffer<verify_view<real>> views_;
+  buffer<double> scratch_;
+  buffer<view_type> views_;
   buffer<verdict> verdicts_;
   buffer<std::int32_t> paths_;
-  std::vector<slot> slots_;
+  buffer<kernel::log_probability_task<real>> report_tasks_;
+  buffer<token_log_probability> reports_;
+  std::vector<running_request> slots_;
   std::vector<draft_context> contexts_;
   std::vector<planned> plan_;
   std::vector<draft_outcome> outcomes_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <hunch/config.hpp>
+#include <hunch/grammar.hpp>
 #include <hunch/law.hpp>
 #include <hunch/rows.hpp>
 #include <hunch/sampler/sampler.hpp>
@@ -19,22 +20,19 @@ enum class child_law {
   without_replacement,  ///< drawn from q one after the other, each without the ones before
 };
 
-/// The draft of one sequence: a tree in structure-of-arrays form, at most `max_nodes` nodes, a
-/// compile-time constant of the drafter. A trivially copyable view.
+/// The tokens of a draft and how they hang together: a tree in structure-of-arrays form. A
+/// trivially copyable view.
 ///
 /// Node 0 is the root, the last emitted token, which is not in the target's cache yet. A parent
 /// comes before its children, and siblings are in draw order. A chain is a tree of width one.
 ///
 /// Once drawn, a token is never dropped because of its value, reordered or merged: that would
 /// change the law that it was drawn from.
-template <class Real = float>
-struct draft_tree {
+struct drafted_tokens {
   std::int32_t count = 0;            ///< nodes, the root included
   token* tokens = nullptr;           ///< [max_nodes]
   std::int32_t* parent = nullptr;    ///< [max_nodes]; -1 for the root
   std::int32_t* drawn_at = nullptr;  ///< [max_nodes] position of the token in its shortlist
-  law<Real>* laws = nullptr;         ///< [max_nodes] the law of the children of each node
-  shortlist* lists = nullptr;        ///< [max_nodes] what that law ranges over
 
   /// The next child of `node` after node `after` in draw order, or -1. Start with after = node.
   HUNCH_HOST_DEVICE std::int32_t next_child(std::int32_t node, std::int32_t after) const {
@@ -43,6 +41,21 @@ struct draft_tree {
     }
     return -1;
   }
+
+  /// Nodes between `node` and the root, the root included: 0 for the root itself.
+  HUNCH_HOST_DEVICE std::int32_t depth(std::int32_t node) const {
+    std::int32_t depth = 0;
+    for (std::int32_t up = parent[node]; up >= 0; up = parent[up]) { ++depth; }
+    return depth;
+  }
+};
+
+/// The draft of one sequence: at most `max_nodes` nodes, a compile-time constant of the drafter,
+/// and the laws that its tokens were drawn from.
+template <class Real = float>
+struct draft_tree : drafted_tokens {
+  law<Real>* laws = nullptr;   ///< [max_nodes] the law of the children of each node
+  shortlist* lists = nullptr;  ///< [max_nodes] what that law ranges over
 };
 
 /// What a drafter is told about one sequence.
@@ -53,73 +66,117 @@ struct draft_context {
   std::int32_t max_depth = 0;  ///< draft at most so many levels; 0: none
   std::uint64_t seed = 0;
   sampling_parameters parameters;
+  token_counts counts;              ///< of the committed tokens, if the sampler asks for them
+  grammar_walk* grammar = nullptr;  ///< that the text follows; nullptr: none
+};
+
+/// Sizes of the storage of a `draft_batch`.
+struct draft_capacity {
+  std::int32_t max_batch = 1;
+  std::int32_t max_nodes = 1;
+  std::int32_t max_ranges = 0;  ///< in a shortlist
+  std::int32_t max_rows = 0;    ///< in a shortlist
+  std::int32_t vocab_size = 0;
+  bool grammars = false;  ///< whether sets of allowed tokens are kept
 };
 
 /// The draft trees of one step: storage for `max_batch` sequences, made by the decoder and filled
 /// by the drafter. The logits of draft rows are stored with the draft, because its laws are views
-/// of them.
+/// of them; so are the sets of tokens that a grammar allows after each node.
 template <class Real, class Executor>
 class draft_batch {
  public:
   using real = Real;
 
-  draft_batch(Executor& executor, std::int32_t max_batch, std::int32_t max_nodes,
-              std::int32_t max_ranges, std::int32_t max_rows)
-      : max_nodes_(max_nodes),
-        max_ranges_(max_ranges),
-        max_rows_(max_rows),
-        count_(executor, static_cast<std::size_t>(max_batch)),
-        tokens_(executor, nodes(max_batch)),
-        parent_(executor, nodes(max_batch)),
-        drawn_at_(executor, nodes(max_batch)),
-        laws_(executor, nodes(max_batch)),
-        lists_(executor, nodes(max_batch)),
-        ranges_(executor, nodes(max_batch) * static_cast<std::size_t>(max_ranges)),
+  draft_batch(Executor& executor, const draft_capacity& capacity)
+      : capacity_(capacity),
+        words_(capacity.grammars ? allowed_words(capacity.vocab_size) : 0),
+        count_(executor, static_cast<std::size_t>(capacity.max_batch)),
+        tokens_(executor, nodes()),
+        parent_(executor, nodes()),
+        drawn_at_(executor, nodes()),
+        laws_(executor, nodes()),
+        lists_(executor, nodes()),
+        ranges_(executor, nodes() * static_cast<std::size_t>(capacity.max_ranges)),
         // The children of the deepest node are never drawn, so max_nodes - 1 laws per sequence.
-        logits_(executor, static_cast<std::size_t>(max_batch) *
-                              static_cast<std::size_t>(max_nodes - 1) *
-                              static_cast<std::size_t>(max_rows)) {}
+        logits_(executor, static_cast<std::size_t>(capacity.max_batch) *
+                              static_cast<std::size_t>(capacity.max_nodes - 1) *
+                              static_cast<std::size_t>(capacity.max_rows)),
+        allowed_(executor, nodes() * static_cast<std::size_t>(words_)) {}
 
   /// The tree of sequence k of this step.
   draft_tree<Real> tree(std::int32_t k) const {
-    const std::int64_t first = static_cast<std::int64_t>(k) * max_nodes_;
-    return {count_.data()[k],         tokens_.data() + first, parent_.data() + first,
-            drawn_at_.data() + first, laws_.data() + first,   lists_.data() + first};
+    const std::int64_t first = index(k, 0);
+    return {{count_.data()[k], tokens_.data() + first, parent_.data() + first,
+             drawn_at_.data() + first},
+            laws_.data() + first,
+            lists_.data() + first};
   }
 
   std::int32_t& count(std::int32_t k) const { return count_.data()[k]; }
-  std::int32_t max_nodes() const { return max_nodes_; }
+  std::int32_t max_nodes() const { return capacity_.max_nodes; }
 
   /// Room for the ranges of the shortlist of node `node` of sequence k.
   row_range* ranges(std::int32_t k, std::int32_t node) const {
-    return ranges_.data() + (static_cast<std::int64_t>(k) * max_nodes_ + node) *
-                                static_cast<std::int64_t>(max_ranges_);
+    return ranges_.data() + index(k, node) * capacity_.max_ranges;
   }
   /// Room for the draft logits of node `node` < max_nodes - 1 of sequence k.
   Real* logits(std::int32_t k, std::int32_t node) const {
-    return logits_.data() + (static_cast<std::int64_t>(k) * (max_nodes_ - 1) + node) *
-                                static_cast<std::int64_t>(max_rows_);
+    return logits_.data() + (static_cast<std::int64_t>(k) * (capacity_.max_nodes - 1) + node) *
+                                static_cast<std::int64_t>(capacity_.max_rows);
+  }
+  /// The tokens that may come after node `node` of sequence k.
+  std::uint32_t* allowed(std::int32_t k, std::int32_t node) const {
+    return allowed_.data() + index(k, node) * words_;
   }
 
   /// Makes tree k a lone root.
-  void plant(std::int32_t k, token root) const {
-    draft_tree<Real> t = tree(k);
+  void plant(std::int32_t k, const draft_context& context) const {
+    const draft_tree<Real> t = tree(k);
     count(k) = 1;
-    t.tokens[0] = root;
+    t.tokens[0] = context.committed[context.length - 1];
     t.parent[0] = -1;
+    if (context.grammar != nullptr) { context.grammar->plant(allowed(k, 0)); }
+  }
+
+  /// Adds node `node` = count(k), whose token is in place, to tree k as a child of `parent`.
+  void grow(std::int32_t k, const draft_context& context, std::int32_t node,
+            std::int32_t parent) const {
+    const draft_tree<Real> t = tree(k);
+    count(k) = node + 1;
+    t.parent[node] = parent;
+    // A grammar knows no other tokens; the decoder refuses such a tree.
+    const bool valid = t.tokens[node] >= 0 && t.tokens[node] < capacity_.vocab_size;
+    if (context.grammar != nullptr && valid) {
+      context.grammar->grow(node, parent, t.tokens[node], allowed(k, node));
+    }
+  }
+
+  /// Where the row after node `node` of tree k stands, for the sampler.
+  /// \param list what a draft row ranges over; nullptr for the target's row.
+  row_history history(std::int32_t k, const draft_context& context, std::int32_t node,
+                      const shortlist* list) const {
+    const draft_tree<Real> t = tree(k);
+    return {list,           context.committed,
+            context.length, context.counts,
+            t.tokens,       t.parent,
+            node,           context.grammar != nullptr ? allowed(k, node) : nullptr};
   }
 
  private:
-  std::size_t nodes(std::int32_t max_batch) const {
-    return static_cast<std::size_t>(max_batch) * static_cast<std::size_t>(max_nodes_);
+  std::int64_t index(std::int32_t k, std::int32_t node) const {
+    return static_cast<std::int64_t>(k) * capacity_.max_nodes + node;
+  }
+  std::size_t nodes() const {
+    return static_cast<std::size_t>(capacity_.max_batch) *
+           static_cast<std::size_t>(capacity_.max_nodes);
   }
 
   template <class T>
   using buffer = typename Executor::template buffer<T>;
 
-  std::int32_t max_nodes_;
-  std::int32_t max_ranges_;
-  std::int32_t max_rows_;
+  draft_capacity capacity_;
+  std::int32_t words_;  ///< of a set of allowed tokens
   buffer<std::int32_t> count_;
   buffer<token> tokens_;
   buffer<std::int32_t> parent_;
@@ -128,6 +185,7 @@ class draft_batch {
   buffer<shortlist> lists_;
   buffer<row_range> ranges_;
   buffer<Real> logits_;
+  buffer<std::uint32_t> allowed_;
 };
 
 }  // namespace hunch

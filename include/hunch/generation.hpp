@@ -5,11 +5,14 @@
 #include <cstdint>
 #include <deque>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <hunch/grammar.hpp>
+#include <hunch/kernel/log_probabilities.hpp>
 #include <hunch/sampler/sampler.hpp>
 #include <hunch/types.hpp>
 
@@ -27,8 +30,28 @@ struct generation_options {
   std::uint64_t seed = 0;
   std::vector<token> stop_tokens = {};         ///< the text ends with the first of these, included
   std::vector<std::string> stop_strings = {};  ///< the text ends with the token that completes one
+  float min_p = 0.0f;
+  float repetition_penalty = 1.0f;
+  float presence_penalty = 0.0f;
+  float frequency_penalty = 0.0f;
+  std::vector<logit_bias> bias = {};  ///< each token once
+  any_grammar grammar = {};           ///< that the emitted tokens follow; empty: none
+  /// Report the log-probability of each emitted token, and of so many of the most probable ones.
+  std::optional<std::int32_t> log_probabilities = std::nullopt;
 
-  sampling_parameters sampling() const { return {temperature, top_k, top_p}; }
+  /// The values for the sampler; `bias` must stay where it is.
+  sampling_parameters sampling() const {
+    return {temperature,
+            top_k,
+            top_p,
+            min_p,
+            repetition_penalty,
+            presence_penalty,
+            frequency_penalty,
+            bias.empty() ? nullptr : bias.data(),
+            static_cast<std::int32_t>(bias.size()),
+            static_cast<bool>(grammar)};
+  }
 };
 
 /// What one request emitted in one step.
@@ -40,6 +63,10 @@ struct emission {
   hunch::status status = hunch::status::ok;  ///< why, if `finish` is `error`
   /// After `stop_string`: bytes to cut from the end of the text to drop the stop string.
   std::size_t excess_bytes = 0;
+  /// [tokens, 1 + n] where the request asked for n: the emitted token, then the n most probable
+  /// ones, under the law that the token was drawn from (after penalties, masks, temperature and
+  /// cuts). Empty where it did not ask.
+  std::span<const token_log_probability> log_probabilities;
 };
 
 /// The tokens of one request as an input range that runs the decoder as far as it is read. Its

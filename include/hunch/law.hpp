@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -11,6 +12,23 @@
 #include <hunch/types.hpp>
 
 namespace hunch {
+
+/// What verification rules ask of a law: weights, probabilities and whether it is one. `law` is a
+/// law over logits, `probabilities` one that somebody has written out.
+///
+/// 1. `l.size()` elements; `l.weight(i)` >= 0, proportional to `l.prob(i)`, the probability of
+///    element i in [0, size); both O(1) and of type `L::real`.
+/// 2. `l.status` is an error if the row has no law.
+///
+/// Not required: that elements are tokens; a draft law ranges over the positions of a shortlist.
+template <class L>
+concept Law = std::is_trivially_copyable_v<L> && requires(const L& l, std::int64_t i) {
+  typename L::real;
+  { l.size() } -> std::same_as<std::int32_t>;
+  { l.weight(i) } -> std::same_as<typename L::real>;
+  { l.prob(i) } -> std::same_as<typename L::real>;
+  { l.status } -> std::convertible_to<status>;
+};
 
 /// A probability law over one row of logits, never written out: a view of the logits and five
 /// scalars. Element i has the weight 2^((x_i - maximum) * scale) if it is kept, else 0; and it is
@@ -33,6 +51,8 @@ struct law {
   std::int32_t last_kept = std::numeric_limits<std::int32_t>::max();  ///< and ties up to this id
   hunch::status status = hunch::status::ok;
 
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t size() const { return logits.size; }
+
   HUNCH_HOST_DEVICE HUNCH_INLINE bool keeps(std::int64_t i) const {
     const Real x = logits.data[i];
     return x > threshold || (x == threshold && i <= last_kept);
@@ -50,6 +70,25 @@ struct law {
   }
 };
 
-static_assert(std::is_trivially_copyable_v<law<float>>);
+static_assert(Law<law<float>>);
+
+/// A law that somebody has written out as probabilities, for engines that hand these over. They
+/// are taken as they are; `norm` is 1 over their sum where that is not 1.
+template <class Real = float>
+struct probabilities {
+  using real = Real;
+
+  row_view<const Real> values;
+  Real norm = Real(1);
+  hunch::status status = hunch::status::ok;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t size() const { return values.size; }
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(std::int64_t i) const { return values.data[i]; }
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real prob(std::int64_t i) const {
+    return kernel::product(values.data[i], norm);
+  }
+};
+
+static_assert(Law<probabilities<float>>);
 
 }  // namespace hunch

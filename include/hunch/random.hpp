@@ -6,6 +6,7 @@
 
 #include <hunch/config.hpp>
 #include <hunch/kernel/draw.hpp>
+#include <hunch/kernel/race.hpp>
 #include <hunch/team/serial.hpp>
 #include <hunch/team/team.hpp>
 
@@ -17,7 +18,7 @@
 namespace hunch {
 
 /// What a random word decides.
-enum class purpose : std::uint32_t { draft, accept, residual, bonus };
+enum class purpose : std::uint32_t { draft, accept, residual, bonus, noise };
 
 /// The name of one random choice.
 ///
@@ -33,6 +34,13 @@ struct address {
 
   friend constexpr bool operator==(const address&, const address&) = default;
 };
+
+/// The place of a text that `verifier::coupled` draws for, by the absolute position of the token.
+/// The only addresses that return: the drafter and the verifier ask for the same noise, and so does
+/// plain decoding. Nothing else may be decided by it.
+HUNCH_HOST_DEVICE constexpr address noise_address(std::uint64_t seed, std::uint32_t position) {
+  return {seed, position, 0, 0, purpose::noise};
+}
 
 /// Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC 2011): a counter-based generator, so stateless.
 struct philox {
@@ -82,6 +90,18 @@ concept RandomSource = std::copyable<S> &&
   { s.categorical(t, a, n, detail::any_term{}) } -> std::same_as<std::int64_t>;
 };
 
+/// A source that can also draw with noise that belongs to the tokens.
+///
+/// 1. `s.noisy_argmax(team, address, law)` is the winner of a race over the law (see
+///    kernel/race.hpp); the noise of a token is a function of the address and the token's id.
+/// 2. `s.noisy_argmax(team, address, law, shortlist)` the same for a law over a shortlist: a token.
+template <class S>
+concept NoiseSource = RandomSource<S> && requires(const S& s, const address& a, team::serial& t,
+                                                  const law<float>& l, const shortlist& list) {
+  { s.noisy_argmax(t, a, l) } -> std::same_as<token>;
+  { s.noisy_argmax(t, a, l, list) } -> std::same_as<token>;
+};
+
 /// A source made of a function from address to 64 random bits.
 template <class Bits = philox>
 struct random_source {
@@ -96,8 +116,33 @@ struct random_source {
                                              Weight&& weight) const {
     return kernel::draw(team, n, weight, bits(a));
   }
+
+  template <Team T, class Real>
+  HUNCH_HOST_DEVICE token noisy_argmax(T& team, const address& a, const law<Real>& l) const {
+    return kernel::race(team, l, kernel::detail::row_tokens{l.size()}, noise_at(a));
+  }
+  template <Team T, class Real>
+  HUNCH_HOST_DEVICE token noisy_argmax(T& team, const address& a, const law<Real>& l,
+                                       const shortlist& list) const {
+    return kernel::race(team, l, kernel::detail::listed_tokens{list}, noise_at(a));
+  }
+
+ private:
+  struct words_at {
+    Bits bits;
+    address where;
+    HUNCH_HOST_DEVICE std::uint64_t operator()(std::int32_t which, std::uint32_t kind) const {
+      address a = where;
+      a.node = static_cast<std::uint32_t>(which);
+      a.sibling = kind;
+      return bits(a);
+    }
+  };
+  HUNCH_HOST_DEVICE kernel::race_noise<words_at> noise_at(const address& a) const {
+    return {words_at{bits, a}};
+  }
 };
 
-static_assert(RandomSource<random_source<philox>>);
+static_assert(NoiseSource<random_source<philox>>);
 
 }  // namespace hunch

@@ -6,6 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <hunch/draft_tree.hpp>
+#include <hunch/verifier/verifier.hpp>
+
 namespace hunch {
 
 /// Counters of a decoder, by the field's usual names. "Step" is one verification of one sequence;
@@ -31,6 +34,29 @@ struct statistics {
       accepted_at{};  ///< steps that accepted depth i + 1
   std::array<std::int64_t, static_cast<std::size_t>(MaxNodes)>
       histogram{};  ///< steps by accepted nodes
+
+  /// Counts one verification of one sequence.
+  /// \param lists shortlists of the nodes that were drafted from, or nullptr.
+  void count(const drafted_tokens& tree, const shortlist* lists, const verdict& v,
+             std::int32_t emitted_tokens) {
+    std::int32_t deepest = 0;
+    for (std::int32_t node = 1; node < tree.count; ++node) {
+      deepest = std::max(deepest, tree.depth(node));
+      const std::int32_t parent = tree.parent[node];
+      if (lists != nullptr && tree.next_child(parent, parent) == node) {
+        ++shortlists;
+        shortlist_rows += lists[parent].size;
+      }
+    }
+    ++steps;
+    drafted += tree.count - 1;
+    accepted += v.accepted;
+    emitted += emitted_tokens;
+    empty_residuals += v.empty_residual ? 1 : 0;
+    for (std::int32_t i = 0; i < deepest; ++i) { ++proposed_at[static_cast<std::size_t>(i)]; }
+    for (std::int32_t i = 0; i < v.accepted; ++i) { ++accepted_at[static_cast<std::size_t>(i)]; }
+    ++histogram[static_cast<std::size_t>(v.accepted)];
+  }
 
   /// Tokens per step: 1 + accepted / steps.
   double mean_acceptance_length() const { return steps == 0 ? 0.0 : 1.0 + ratio(accepted, steps); }

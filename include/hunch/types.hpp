@@ -20,6 +20,7 @@ inline constexpr token no_token = -1;
 enum class status : std::uint8_t {
   ok,
   invalid_logits,     ///< a NaN, a +inf, or nothing but -inf in a row of logits
+  empty_support,      ///< masks and biases excluded every token
   invalid_draft,      ///< the draft law gives the drafted token no probability
   invalid_token,      ///< an id outside the vocabulary
   invalid_parameter,  ///< a sampling parameter outside its range
@@ -51,6 +52,8 @@ HUNCH_HOST_DEVICE constexpr const char* to_string(status s) {
       return "ok";
     case status::invalid_logits:
       return "invalid_logits";
+    case status::empty_support:
+      return "empty_support";
     case status::invalid_draft:
       return "invalid_draft";
     case status::invalid_token:

@@ -34,11 +34,12 @@ struct shortlist {
   std::int32_t range_count = 0;
   std::int32_t size = 0;                    ///< rows in all ranges
   const token* row_token = nullptr;         ///< [head rows]; nullptr: row r is token r
-  const std::int32_t* token_row = nullptr;  ///< [vocabulary], -1 where absent; nullptr: identity
+  const std::int32_t* token_row = nullptr;  ///< [vocab_size], -1 where absent; nullptr: identity
+  std::int32_t vocab_size = 0;
 
-  /// Whether position i is token i for the whole vocabulary of `vocab_size` tokens.
-  HUNCH_HOST_DEVICE constexpr bool is_everything(std::int32_t vocab_size) const {
-    return token_row == nullptr && range_count == 1 && size == vocab_size;
+  /// Whether position i is token i for the whole vocabulary of `tokens` tokens.
+  HUNCH_HOST_DEVICE constexpr bool is_everything(std::int32_t tokens) const {
+    return token_row == nullptr && range_count == 1 && size == tokens;
   }
 
   /// The position of head row `row`, or -1. Written without branches over the few ranges.
@@ -142,7 +143,7 @@ class vocab_layout {
   shortlist list(const row_range* ranges, std::int32_t count) const {
     std::int32_t size = 0;
     for (std::int32_t r = 0; r < count; ++r) { size += ranges[r].end - ranges[r].begin; }
-    return {ranges, count, size, row_token(), token_row()};
+    return {ranges, count, size, row_token(), token_row(), vocab_size_};
   }
 
  private:

@@ -5,24 +5,36 @@
 
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/kernel/draw_children.hpp>
+#include <hunch/kernel/log_probabilities.hpp>
 #include <hunch/kernel/range_gemv.hpp>
 #include <hunch/kernel/verify_rows.hpp>
 #include <hunch/random.hpp>
+#include <hunch/sampler/allowed_tokens.hpp>
+#include <hunch/sampler/bias.hpp>
 #include <hunch/sampler/greedy.hpp>
+#include <hunch/sampler/min_p.hpp>
+#include <hunch/sampler/penalties.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/sampler/top_k.hpp>
 #include <hunch/sampler/top_p.hpp>
 #include <hunch/team/block.cuh>
+#include <hunch/verifier/block.hpp>
+#include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/greedy.hpp>
+#include <hunch/verifier/point_mass.hpp>
 #include <hunch/verifier/rejection.hpp>
+#include <hunch/verifier/top_k.hpp>
+#include <hunch/verifier/typical.hpp>
 
 namespace {
 
 constexpr int threads = 256;
 using team_type = hunch::team::block<threads>;
 using source = hunch::random_source<hunch::philox>;
-using stages = hunch::sampler::pipeline<hunch::sampler::temperature, hunch::sampler::top_k,
-                                        hunch::sampler::top_p>;
+using stages =
+    hunch::sampler::pipeline<hunch::sampler::penalties, hunch::sampler::bias,
+                             hunch::sampler::allowed_tokens, hunch::sampler::temperature,
+                             hunch::sampler::top_k, hunch::sampler::top_p, hunch::sampler::min_p>;
 
 template <class Weight>
 struct head_row {
@@ -49,6 +61,16 @@ void launch(const Body& body) {
   run<<<1, threads>>>(body);
 }
 
+template <class Real, class S, class V>
+void verify() {
+  using view = hunch::verify_view<hunch::sampled_laws<Real, S>, hunch::stored_drafts<hunch::law<Real>>>;
+  launch(hunch::kernel::verify_sequences<view, V, source>{});
+}
+
+using written = hunch::probabilities<float>;
+using probability_view =
+    hunch::verify_view<hunch::stored_laws<written>, hunch::stored_drafts<written>>;
+
 }  // namespace
 
 void instantiate_bodies() {
@@ -56,11 +78,19 @@ void instantiate_bodies() {
   launch(kernel::make_laws<float, stages>{});
   launch(kernel::make_laws<float, sampler::greedy>{});
   launch(kernel::make_laws<double, stages>{});
-  launch(kernel::draw_children<float, stages, source>{});
-  launch(kernel::draw_children<float, sampler::greedy, source>{});
-  launch(kernel::verify_sequences<float, verifier::rejection, source>{});
-  launch(kernel::verify_sequences<double, verifier::rejection, source>{});
-  launch(kernel::verify_sequences<float, verifier::greedy, source>{});
+  launch(kernel::draw_children<float, stages, child_draw<source, false>>{});
+  launch(kernel::draw_children<float, stages, child_draw<source, true>>{});
+  launch(kernel::draw_children<float, sampler::greedy, child_draw<source, false>>{});
+  verify<float, stages, verifier::rejection>();
+  verify<double, stages, verifier::rejection>();
+  verify<float, sampler::greedy, verifier::greedy>();
+  verify<float, stages, verifier::point_mass>();
+  verify<float, stages, verifier::coupled>();
+  verify<float, stages, verifier::block>();
+  verify<float, stages, verifier::typical>();
+  verify<float, stages, verifier::top_k>();
+  launch(kernel::verify_sequences<probability_view, verifier::rejection, source>{});
+  launch(kernel::report_log_probabilities<float>{});
   launch(head_row<float>{});
   launch(head_row<bfloat16>{});
 }

@@ -90,11 +90,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                         with,
                                         {},
                                         {7, 3, static_cast<std::uint32_t>(i), 0, purpose::draft},
+                                        static_cast<std::uint32_t>(3 + i),
                                         &q[at],
                                         &drawn_at[at + 1],
                                         &tokens[at + 1]};
-    kernel::draw_children<float, decltype(sampler), decltype(random)>{&task, sampler, random}(team,
-                                                                                              0);
+    using draw_type = child_draw<random_source<fuzzed_words>, false>;
+    kernel::draw_children<float, decltype(sampler), draw_type>{&task, sampler, {random}}(team, 0);
     if (tokens[at + 1] == no_token) { break; }
     must(q[at].prob(drawn_at[at + 1]) > 0.0f, "only what is possible is drafted");
     parent[at + 1] = i;
@@ -102,13 +103,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   verdict out;
   out.path = path.data();
-  verifier::rejection{}(team,
-                        verify_view<float>{{count, tokens.data(), parent.data(), drawn_at.data(),
-                                            q.data(), lists.data()},
-                                           p.data(),
-                                           7,
-                                           3},
-                        random, out);
+  const logits_view<float> view{{count, tokens.data(), parent.data(), drawn_at.data()},
+                                child_law::independent,
+                                {p.data()},
+                                {q.data(), lists.data()},
+                                7,
+                                3};
+  verifier::rejection{}(team, view, random, out);
   must(out.accepted >= 0 && out.accepted < count, "accepted nodes are nodes");
   for (std::int32_t i = 0; i < out.accepted; ++i) {
     const auto before = static_cast<std::size_t>(i);

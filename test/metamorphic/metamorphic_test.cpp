@@ -276,11 +276,12 @@ TEST_CASE("verification changes none of its inputs") {
               team, {seed, 1, static_cast<std::uint32_t>(i - 1), 0, purpose::draft}, vocab,
               [=](std::int64_t v) { return from.weight(v); }));
     }
-    const verify_view<float> view{
-        {nodes, tokens.data(), parent.data(), drawn_at.data(), q.data(), lists.data()},
-        p.data(),
-        seed,
-        1};
+    const logits_view<float> view{{nodes, tokens.data(), parent.data(), drawn_at.data()},
+                                  child_law::independent,
+                                  {p.data()},
+                                  {q.data(), lists.data()},
+                                  seed,
+                                  1};
     const auto everything = [&] {
       return std::vector<std::uint64_t>{hash_bytes(logits.data(), logits.size() * sizeof(float)),
                                         hash_bytes(tokens.data(), tokens.size() * sizeof(token)),

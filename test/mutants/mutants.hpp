@@ -38,6 +38,7 @@ struct wrong_rejection {
   static constexpr bool lossless = true;  // what its author believed
   static constexpr bool needs_draft_law = true;
   static constexpr bool needs_greedy = false;
+  static constexpr bool shares_noise = false;
   static constexpr bool accepts(child_law, bool is_chain) { return is_chain; }
 
   template <Team T, class Real>
@@ -69,19 +70,19 @@ struct wrong_rejection {
     }
   }
 
-  template <Team T, class Real, class Random>
-  void operator()(T& team, const verify_view<Real>& view, const Random& random,
-                  verdict& out) const {
-    const draft_tree<Real>& tree = view.tree;
+  template <Team T, class View, class Random>
+  void operator()(T& team, const View& view, const Random& random, verdict& out) const {
+    const drafted_tokens& tree = view.tree;
     std::int32_t c = 0;
     for (;;) {
-      const law<Real> p = view.target[c];
+      const auto p = view.target(team, c);
       const std::int32_t child = tree.next_child(c, c);
       if (child < 0) {
         const bool late = Defect == rule_defect::bonus_from_the_row_before && c > 0;
-        return kernel::emit_from_target(team, view, random, late ? c - 1 : c, out);
+        const auto from = view.target(team, late ? c - 1 : c);
+        return kernel::emit(team, view.at(c, purpose::bonus), from, random, out);
       }
-      const law<Real> q = draft_law(team, tree.laws[c]);
+      const auto q = draft_law(team, view.drafts.laws[c]);
       const double p_x = p.prob(tree.tokens[child]);
       const double q_x = q.prob(tree.drawn_at[child]);
       if (Defect == rule_defect::always_accept ||
@@ -90,7 +91,7 @@ struct wrong_rejection {
         c = child;
         continue;
       }
-      const shortlist list = tree.lists[c];
+      const shortlist list = view.drafts.lists[c];
       out.next = static_cast<token>(random.categorical(
           team, view.at(c, purpose::residual), p.logits.size, [=](std::int64_t v) {
             const std::int32_t at = list.position_of(static_cast<token>(v));

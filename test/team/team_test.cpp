@@ -15,7 +15,7 @@
 #include <hunch/executor/host.hpp>
 #include <hunch/kernel/draw_children.hpp>
 #include <hunch/kernel/range_gemv.hpp>
-#include <hunch/kernel/residual.hpp>
+#include <hunch/kernel/excess.hpp>
 #include <hunch/kernel/verify_rows.hpp>
 #include <hunch/random.hpp>
 #include <hunch/sampler/greedy.hpp>
@@ -102,7 +102,9 @@ bits operations(T& team, const std::vector<float>& p_row, const std::vector<floa
           team, n, [=](std::int64_t i) { return p.weight(i); }, word)));
       for (const shortlist& list : {everything, part}) {
         out.push_back(static_cast<std::uint64_t>(
-            kernel::draw_residual(team, {seed}, p, q, list, random_source<>{})));
+            kernel::with_excess(p, q, list, 1.0f, 1.0f, nullptr, [&](const auto& weight) {
+              return random_source<>{}.categorical(team, {seed}, n, weight);
+            })));
       }
     }
   }
@@ -171,6 +173,7 @@ bits step_bodies(Executor& executor, std::int32_t n, row_kind kind, S sampler, V
                  const sampling_parameters& with) {
   constexpr std::int32_t batch = 3;
   constexpr std::int32_t nodes = 4;
+  using draw_type = child_draw<random_source<>, V::shares_noise>;
   std::vector<std::vector<float>> rows;
   for (std::uint64_t i = 0; i < 2 * batch * nodes; ++i) { rows.push_back(row_of(n, kind, i / 2)); }
   std::vector<law<float>> p(batch * nodes);
@@ -181,12 +184,13 @@ bits step_bodies(Executor& executor, std::int32_t n, row_kind kind, S sampler, V
   const row_range whole{0, n};
   const shortlist list{&whole, 1, n, nullptr, nullptr};
   std::vector<shortlist> lists(batch * nodes, list);
-  std::vector<kernel::target_row<float>> target_rows;
+  std::vector<target_row<float>> target_rows;
+  std::vector<double> scratch(batch * nodes);
   std::vector<kernel::draft_row<float>> draft_rows;
   for (std::int32_t i = 0; i < batch * nodes; ++i) {
     const auto index = static_cast<std::size_t>(i);
     parent[index] = i % nodes - 1;
-    target_rows.push_back({{rows[2 * index].data(), n}, with, {}, &p[index]});
+    target_rows.push_back({{rows[2 * index].data(), n}, with, {}});
     if (i % nodes == nodes - 1) { continue; }
     draft_rows.push_back({{rows[2 * index + 1].data(), n},
                           list,
@@ -194,27 +198,29 @@ bits step_bodies(Executor& executor, std::int32_t n, row_kind kind, S sampler, V
                           {},
                           {static_cast<std::uint64_t>(i / nodes), 5,
                            static_cast<std::uint32_t>(i % nodes), 0, purpose::draft},
+                          static_cast<std::uint32_t>(5 + i % nodes),
                           &q[index],
                           &drawn_at[index + 1],
                           &tokens[index + 1]});
   }
   executor.launch(static_cast<std::int32_t>(draft_rows.size()),
-                  kernel::draw_children<float, S, random_source<>>{draft_rows.data(), sampler, {}});
-  executor.launch(static_cast<std::int32_t>(target_rows.size()),
-                  kernel::make_laws<float, S>{target_rows.data(), sampler});
-  std::vector<verify_view<float>> views;
+                  kernel::draw_children<float, S, draw_type>{draft_rows.data(), sampler, {}});
+  using view_type = verify_view<sampled_laws<float, S>, stored_drafts<law<float>>>;
+  std::vector<view_type> views;
   std::vector<verdict> verdicts(batch);
   std::vector<std::int32_t> paths(batch * nodes, -1);
   for (std::int32_t k = 0; k < batch; ++k) {
     const std::int32_t at = k * nodes;
-    views.push_back({{nodes, tokens.data() + at, parent.data() + at, drawn_at.data() + at,
-                      q.data() + at, lists.data() + at},
-                     p.data() + at,
+    views.push_back({{nodes, tokens.data() + at, parent.data() + at, drawn_at.data() + at},
+                     child_law::independent,
+                     {target_rows.data() + at, p.data() + at, sampler},
+                     {q.data() + at, lists.data() + at},
                      static_cast<std::uint64_t>(k),
-                     5});
+                     5,
+                     scratch.data() + at});
     verdicts[static_cast<std::size_t>(k)].path = paths.data() + at;
   }
-  executor.launch(batch, kernel::verify_sequences<float, V, random_source<>>{
+  executor.launch(batch, kernel::verify_sequences<view_type, V, random_source<>>{
                              views.data(), verdicts.data(), verifier, {}});
   bits out;
   for (const law<float>& l : p) { note(out, l); }

@@ -132,11 +132,12 @@ TEST_CASE("the worked case of the rejection rule") {
   std::array<std::int32_t, nodes> path{};
   verdict out;
   out.path = path.data();
-  const verify_view<double> view{
-      {nodes, tokens.data(), parent.data(), drawn_at.data(), q.data(), lists.data()},
-      p.data(),
-      0,
-      1};
+  const logits_view<double> view{{nodes, tokens.data(), parent.data(), drawn_at.data()},
+                                 child_law::independent,
+                                 {p.data()},
+                                 {q.data(), lists.data()},
+                                 0,
+                                 1};
   const random_source<given_uniforms> random{{{0.3, 0.5, 0.7, 0.2, 0.9, 0.0}}};
   verifier::rejection{}(team, view, random, out);
   CHECK(out.status == status::ok);
@@ -165,11 +166,12 @@ TEST_CASE("an empty residual is a draw from p, and is reported") {
   std::array<std::int32_t, 2> path{};
   verdict out;
   out.path = path.data();
-  const verify_view<double> view{
-      {2, tokens.data(), parent.data(), drawn_at.data(), laws.data(), lists.data()},
-      laws.data(),
-      0,
-      1};
+  const logits_view<double> view{{2, tokens.data(), parent.data(), drawn_at.data()},
+                                 child_law::independent,
+                                 {laws.data()},
+                                 {laws.data(), lists.data()},
+                                 0,
+                                 1};
   verifier::rejection{}(team, view, never{}, out);
   CHECK(out.empty_residual);
   CHECK(out.accepted == 0);

@@ -116,10 +116,9 @@ class autoregressive {
     }
   }
 
-  template <class State, class Drafts, VocabSelector Selector, class S, class Random,
-            class Executor>
+  template <class State, class Drafts, VocabSelector Selector, class S, class Draw, class Executor>
   void propose(State& s, std::int32_t size, const draft_context* contexts, Drafts& drafts,
-               Selector& selector, const S& sampler, const Random& random, Executor& executor) {
+               Selector& selector, const S& sampler, const Draw& draw, Executor& executor) {
     static_assert(DraftModel<std::remove_reference_t<Model>, typename Drafts::real>,
                   "hunch: the draft model's head must write logits of the target's type");
     stage_committed(s, size, contexts);
@@ -131,7 +130,7 @@ class autoregressive {
       model_.head(hidden, place_logits(s, contexts, depth, drafts));
       executor.launch(
           static_cast<std::int32_t>(s.frontier.size()),
-          kernel::draw_children<typename Drafts::real, S, Random>{s.tasks.data(), sampler, random});
+          kernel::draw_children<typename Drafts::real, S, Draw>{s.tasks.data(), sampler, draw});
       executor.synchronize();
       stage_drawn(s, contexts, depth, drafts);
     }
@@ -249,16 +248,16 @@ class autoregressive {
       s.head_row.data()[f] = staged.first_row + (staged.nodes == 0 ? staged.read - 1 : 0);
       s.head_list.data()[f] = list;
       s.head_logits.data()[f] = logits;
-      s.tasks.data()[f] = {
-          logits,
-          list,
-          c.parameters,
-          row_history{tree.lists + depth, c.committed, c.length, tree.tokens, tree.parent, depth},
-          address{c.seed, static_cast<std::uint32_t>(c.length), static_cast<std::uint32_t>(depth),
-                  0, purpose::draft},
-          tree.laws + depth,
-          tree.drawn_at + depth + 1,
-          tree.tokens + depth + 1};
+      s.tasks.data()[f] = {logits,
+                           list,
+                           c.parameters,
+                           drafts.history(k, c, depth, tree.lists + depth),
+                           address{c.seed, static_cast<std::uint32_t>(c.length),
+                                   static_cast<std::uint32_t>(depth), 0, purpose::draft},
+                           static_cast<std::uint32_t>(c.length + depth),
+                           tree.laws + depth,
+                           tree.drawn_at + depth + 1,
+                           tree.tokens + depth + 1};
     }
     return head_rows<real>{width, s.head_row.data(), s.head_list.data(), s.head_logits.data()};
   }
@@ -273,8 +272,7 @@ class autoregressive {
       const draft_context& c = contexts[k];
       const auto tree = drafts.tree(k);
       if (tree.tokens[node] == no_token) { return true; }  // a broken draft row: draft no further
-      tree.parent[node] = depth;
-      drafts.count(k) = node + 1;
+      drafts.grow(k, c, node, depth);
       if (node >= std::min(c.max_depth, Tree::max_depth)) { return true; }
       auto& staged = s.staged[static_cast<std::size_t>(k)];
       const std::int32_t before = staged.read - 1 + staged.nodes;

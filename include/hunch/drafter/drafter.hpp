@@ -47,8 +47,9 @@ struct draft_outcomes {
 /// 2. `D::state<Real, Executor>`, constructed from (executor, setup), is its memory. The decoder
 ///    owns it; a drafter itself is only its parameters and its model.
 /// 3. `d.check(setup)` throws `std::invalid_argument` naming the two things that do not fit.
-/// 4. `d.propose(state, size, contexts, drafts, selector, sampler, random, executor)` grows the
-///    trees `drafts.tree(k)`, which the caller has planted. Nothing is final; it may throw.
+/// 4. `d.propose(state, size, contexts, drafts, selector, sampler, draw, executor)` grows the trees
+///    `drafts.tree(k)`, which the caller has planted, node by node through `drafts.grow`. `draw` is
+///    a `child_draw`: how tokens are drawn from laws. Nothing is final; it may throw.
 /// 5. `d.observe(state, outcomes, evaluation)` makes it final: what was kept of each sequence.
 ///    Only here does a drafter advance. It does not throw and does not allocate.
 /// 6. `d.release(state, slot)` forgets a sequence between two steps; noexcept.

@@ -52,6 +52,22 @@ HUNCH_HOST_DEVICE HUNCH_INLINE double exp2_product(double d, double s) {
   return std::exp2(product(d, s));
 }
 
+/// log(x) for a normal x > 0, by the series of 2 atanh((m - 1) / (m + 1)) for the mantissa m: the
+/// same bits on every machine, which the logarithms of mathematical libraries are not. Relative
+/// error below 1e-15.
+HUNCH_HOST_DEVICE HUNCH_INLINE double log_of(double x) {
+  const auto bits = bit_cast<std::int64_t>(x);
+  // The exponent that leaves the mantissa between sqrt(1/2) and sqrt(2).
+  const std::int64_t shifted = bits - 0x3fe6a09e667f3bcd;
+  const auto exponent = static_cast<double>(shifted >> 52);
+  const double m = bit_cast<double>(bits - (shifted & static_cast<std::int64_t>(~0ull << 52)));
+  const double s = (m - 1.0) / (m + 1.0);
+  const double z = product(s, s);
+  double series = 1.0 / 25.0;
+  for (int k = 23; k >= 1; k -= 2) { series = std::fma(series, z, 1.0 / k); }
+  return std::fma(exponent, 0.69314718055994530942, product(s + s, series));
+}
+
 /// Integer keys in the order of the floating-point numbers: -inf lowest, +inf above every finite
 /// value, every NaN above +inf. Integer maxima vectorise where those of floats do not.
 template <class Real>

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include <hunch/law.hpp>
 #include <hunch/team/team.hpp>
@@ -13,10 +14,11 @@
 
 namespace hunch::kernel {
 
-/// The law of `row` at temperature 1 without its norm, or a law that only carries an error: a NaN,
-/// a +inf or nothing but -inf is `invalid_logits`. Reads the row once.
+/// The law of `row` at temperature 1 without its norm, or a law that only carries an error: a NaN
+/// or a +inf is `invalid_logits`, nothing but -inf is `nothing_left`. Reads the row once.
 template <class Real, Team T>
-HUNCH_HOST_DEVICE law<Real> whole_row(T& team, row_view<const Real> row) {
+HUNCH_HOST_DEVICE law<Real> whole_row(T& team, row_view<const Real> row,
+                                      status nothing_left = status::invalid_logits) {
   using keys = order<Real>;
   using key = typename keys::key;
   law<Real> result;
@@ -25,7 +27,7 @@ HUNCH_HOST_DEVICE law<Real> whole_row(T& team, row_view<const Real> row) {
       row.size, keys::minus_infinity, [=](std::int64_t i) { return keys::of(row[i]); },
       [](key a, key b) { return a > b ? a : b; });
   if (top >= keys::plus_infinity || top <= keys::minus_infinity) {
-    result.status = status::invalid_logits;
+    result.status = top >= keys::plus_infinity ? status::invalid_logits : nothing_left;
     return result;
   }
   result.maximum = keys::value(top);
@@ -145,6 +147,18 @@ HUNCH_HOST_DEVICE void keep_top_p(T& team, law<Real>& l, Real p) {
   needed = needed < 1.0 ? 1.0 : needed;
   needed = needed > ties ? ties : needed;
   detail::cut_at(team, l, cut, static_cast<std::int32_t>(needed));
+}
+
+/// Keeps the elements whose weight is at least the share `least` of the largest; 0 < least <= 1.
+/// (Nguyen et al. 2024, arXiv:2407.01082)
+template <class Real, Team T>
+HUNCH_HOST_DEVICE void keep_min_p(T&, law<Real>& l, Real least) {
+  const double log2_least = log_of(static_cast<double>(least)) * 1.4426950408889634074;
+  const Real cut = l.maximum + static_cast<Real>(log2_least / static_cast<double>(l.scale));
+  if (cut > l.threshold) {
+    l.threshold = cut;
+    l.last_kept = std::numeric_limits<std::int32_t>::max();
+  }
 }
 
 /// Sums the kept weights and sets the norm. Reads the row once.

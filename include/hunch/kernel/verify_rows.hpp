@@ -8,35 +8,59 @@
 #include <hunch/team/team.hpp>
 #include <hunch/verifier/verifier.hpp>
 
-namespace hunch::kernel {
+namespace hunch {
 
-/// One row of target logits and where its law goes.
+/// One row of target logits and what its law depends on.
 template <class Real>
 struct target_row {
   row_view<Real> logits;
   sampling_parameters parameters;
   row_history history;
-  law<Real>* result = nullptr;  ///< out
 };
 
-/// Makes the law of target row `index`. One team per row.
+/// The target's laws of one sequence, each made when it is first asked for and kept: a sampler may
+/// edit a row only once, and rows that no rule asks for are never read.
+template <class Real, class S>
+struct sampled_laws {
+  const target_row<Real>* rows = nullptr;  ///< [nodes]
+  law<Real>* made = nullptr;               ///< [nodes]; begins with `unmade` elements
+  S sampler;
+
+  /// A law that has not been made.
+  static constexpr law<Real> unmade{};
+
+  template <Team T>
+  HUNCH_HOST_DEVICE law<Real> operator()(T& team, std::int32_t c) const {
+    law<Real> l = made[c];
+    if (l.logits.data == nullptr) {
+      const target_row<Real> row = rows[c];
+      l = sampler(team, row.logits, row.parameters, row.history);
+      team.sync();  // every rank has seen that it was not made
+      if (team.rank() == 0) { made[c] = l; }
+      team.sync();
+    }
+    return l;
+  }
+};
+
+namespace kernel {
+
+/// Makes the law of row `index` before any verifier asks: rows in parallel, where there are teams
+/// to spare. One team per row.
 template <class Real, class S>
 struct make_laws {
-  const target_row<Real>* rows;
-  S sampler;
+  sampled_laws<Real, S> laws;
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
-    const target_row<Real> row = rows[index];
-    const law<Real> p = sampler(team, row.logits, row.parameters, row.history);
-    if (team.rank() == 0) { *row.result = p; }
+    laws(team, index);
   }
 };
 
 /// Verifies the draft of sequence `index`. One team per sequence.
-template <class Real, class V, class Random>
+template <class View, class V, class Random>
 struct verify_sequences {
-  const verify_view<Real>* views;
+  const View* views;
   verdict* verdicts;  ///< in: `path`; out: everything else
   V verifier;
   Random random;
@@ -51,4 +75,5 @@ struct verify_sequences {
   }
 };
 
-}  // namespace hunch::kernel
+}  // namespace kernel
+}  // namespace hunch

@@ -10,6 +10,8 @@ namespace hunch::sampler {
 /// Accepts requests whose temperature is 0 or was left at its default.
 struct greedy {
   static constexpr bool always_greedy = true;
+  static constexpr bool needs_counts = false;
+  static constexpr bool needs_allowed = false;
 
   template <Team T, class Real>
   HUNCH_HOST_DEVICE law<Real> operator()(T& team, row_view<Real> row, const sampling_parameters&,
@@ -22,10 +24,9 @@ struct greedy {
     return l;
   }
 
-  constexpr status check(const sampling_parameters& p) const {
-    const bool fits =
-        (p.temperature == 0.0f || p.temperature == 1.0f) && p.top_k == 0 && p.top_p == 1.0f;
-    return fits ? status::ok : status::invalid_parameter;
+  constexpr status check(sampling_parameters p) const {
+    p.temperature = p.temperature == 0.0f ? 1.0f : p.temperature;
+    return p == sampling_parameters{} ? status::ok : status::invalid_parameter;
   }
 };
 

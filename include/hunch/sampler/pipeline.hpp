@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <type_traits>
 
 #include <hunch/kernel/restrict.hpp>
 #include <hunch/sampler/sampler.hpp>
@@ -16,27 +17,79 @@ namespace hunch {
 ///
 /// Not required: to normalise; the pipeline does that once, after the last stage.
 template <class S>
-concept SamplerStage = std::copyable<S> &&
+concept LawStage = std::copyable<S> &&
     requires(const S& s, team::serial& t, law<float>& l, sampling_parameters& p,
              const sampling_parameters& values) {
   s(t, l, values);
   { S::take(p) } -> std::same_as<status>;
 };
 
+/// A stage of `sampler::pipeline` that edits logits in place.
+///
+/// 1. `stage.edit(team, row, parameters, history)` changes the row; collective, ends with a `sync`
+///    if it changed anything.
+/// 2. `Stage::take(parameters)` as for `LawStage`.
+/// 3. `Stage::needs_counts` and `Stage::needs_allowed` as for `Sampler`.
+///
+/// Not required: that what it leaves is a law; that is checked once, after the last edit.
+template <class S>
+concept LogitStage = std::copyable<S> &&
+    requires(const S& s, team::serial& t, row_view<float> row, sampling_parameters& p,
+             const sampling_parameters& values, const row_history& h) {
+  s.edit(t, row, values, h);
+  { S::take(p) } -> std::same_as<status>;
+  {std::bool_constant<S::needs_counts>{}};
+  {std::bool_constant<S::needs_allowed>{}};
+};
+
+template <class S>
+concept SamplerStage = LawStage<S> || LogitStage<S>;
+
+namespace detail {
+
+template <class Stage>
+constexpr bool stage_needs_counts() {
+  if constexpr (LogitStage<Stage>) { return Stage::needs_counts; }
+  return false;
+}
+template <class Stage>
+constexpr bool stage_needs_allowed() {
+  if constexpr (LogitStage<Stage>) { return Stage::needs_allowed; }
+  return false;
+}
+
+/// Whether no stage that edits logits comes after one that works on the law.
+template <class... Stages>
+constexpr bool edits_come_first() {
+  bool law_seen = false;
+  bool in_order = true;
+  ((in_order = in_order && !(law_seen && LogitStage<Stages>),
+    law_seen = law_seen || LawStage<Stages>),
+   ...);
+  return in_order;
+}
+
+}  // namespace detail
+
 namespace sampler {
 
-/// Stages applied in the order given, each to what the one before it left. Which stages exist is
-/// part of the type; their values are part of the request. Lossless: it defines the law that is
-/// kept.
+/// Stages applied in the order given, each to what the one before it left; those that edit logits
+/// come first. Which stages exist is part of the type; their values are part of the request.
+/// Lossless: it defines the law that is kept.
 ///
 /// Reads the row once for the maximum, as each stage needs, and once for the norm.
 template <class... Stages>
 struct pipeline : private Stages... {
   static_assert((SamplerStage<Stages> && ...),
                 "hunch: every argument of sampler::pipeline must be a SamplerStage, such as "
-                "sampler::temperature, sampler::top_k or sampler::top_p");
+                "sampler::penalties, sampler::temperature, sampler::top_k or sampler::top_p");
+  static_assert(detail::edits_come_first<Stages...>(),
+                "hunch: stages that edit logits (sampler::penalties, sampler::bias, "
+                "sampler::allowed_tokens) come before those that scale or restrict the law");
 
   static constexpr bool always_greedy = false;
+  static constexpr bool needs_counts = (detail::stage_needs_counts<Stages>() || ...);
+  static constexpr bool needs_allowed = (detail::stage_needs_allowed<Stages>() || ...);
 
   constexpr pipeline() = default;
   constexpr explicit pipeline(Stages... stages) requires(sizeof...(Stages) > 0)
@@ -45,10 +98,14 @@ struct pipeline : private Stages... {
   template <Team T, class Real>
   HUNCH_HOST_DEVICE law<Real> operator()(T& team, row_view<Real> row,
                                          const sampling_parameters& parameters,
-                                         const row_history&) const {
-    law<Real> l = kernel::whole_row(team, row_view<const Real>{row.data, row.size});
+                                         const row_history& history) const {
+    (edit<Stages>(team, row, parameters, history), ...);
+    const bool excludes =
+        (LogitStage<Stages> || ...) && (history.allowed != nullptr || parameters.bias_count > 0);
+    law<Real> l = kernel::whole_row(team, row_view<const Real>{row.data, row.size},
+                                    excludes ? status::empty_support : status::invalid_logits);
     if (l.status == status::ok) {
-      (static_cast<const Stages&>(*this)(team, l, parameters), ...);
+      (apply<Stages>(team, l, parameters), ...);
       kernel::normalise(team, l);
     }
     return l;
@@ -58,12 +115,20 @@ struct pipeline : private Stages... {
     status result = status::ok;
     const auto note = [&result](status s) { result = s == status::ok ? result : s; };
     (note(Stages::take(p)), ...);
-    const sampling_parameters untouched{};
-    if (p.temperature != untouched.temperature || p.top_k != untouched.top_k ||
-        p.top_p != untouched.top_p) {
-      return status::invalid_parameter;
+    return p == sampling_parameters{} ? result : status::invalid_parameter;
+  }
+
+ private:
+  template <class Stage, class T, class Real>
+  HUNCH_HOST_DEVICE void edit(T& team, row_view<Real> row, const sampling_parameters& parameters,
+                              const row_history& history) const {
+    if constexpr (LogitStage<Stage>) {
+      static_cast<const Stage&>(*this).edit(team, row, parameters, history);
     }
-    return result;
+  }
+  template <class Stage, class T, class Real>
+  HUNCH_HOST_DEVICE void apply(T& team, law<Real>& l, const sampling_parameters& parameters) const {
+    if constexpr (LawStage<Stage>) { static_cast<const Stage&> (*this)(team, l, parameters); }
   }
 };
 

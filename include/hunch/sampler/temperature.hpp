@@ -31,6 +31,6 @@ struct temperature {
   }
 };
 
-static_assert(SamplerStage<temperature>);
+static_assert(LawStage<temperature>);
 
 }  // namespace hunch::sampler

@@ -21,6 +21,6 @@ struct top_k {
   }
 };
 
-static_assert(SamplerStage<top_k>);
+static_assert(LawStage<top_k>);
 
 }  // namespace hunch::sampler

@@ -21,6 +21,6 @@ struct top_p {
   }
 };
 
-static_assert(SamplerStage<top_p>);
+static_assert(LawStage<top_p>);
 
 }  // namespace hunch::sampler

@@ -52,6 +52,16 @@ class block {
     return broadcast(result, 0);
   }
 
+  template <class T, class Gate, class Keep, class F, class Op>
+  __device__ T reduce_where(std::int64_t n, T identity, Gate&& gate, Keep&& keep, F&& f, Op&& op) {
+    return reduce(
+        n, identity,
+        [&](std::int64_t i) {
+          return keep(i, gate(i / team::gate_elements)) ? static_cast<T>(f(i)) : identity;
+        },
+        op);
+  }
+
   template <class F>
   __device__ double sum(std::int64_t n, F&& f) {
     __syncthreads();  // the group sums of the last call have been read

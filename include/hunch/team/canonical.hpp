@@ -23,6 +23,9 @@ inline constexpr std::int64_t tile_elements = 4096;
 inline constexpr std::int32_t lane_count = 128;
 inline constexpr std::int32_t max_groups = 64;
 
+/// Elements that share a value of the gate of `reduce_where`.
+inline constexpr std::int64_t gate_elements = 1024;
+
 HUNCH_HOST_DEVICE constexpr std::int64_t tiles_of(std::int64_t n) {
   return (n + tile_elements - 1) / tile_elements;
 }

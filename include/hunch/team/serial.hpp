@@ -39,6 +39,27 @@ class serial {
     return result;
   }
 
+  template <class T, class Gate, class Keep, class F, class Op>
+  HUNCH_INLINE T reduce_where(std::int64_t n, T identity, Gate&& gate, Keep&& keep, F&& f,
+                              Op&& op) {
+    constexpr std::int64_t block = 64;  // first the cheap question about many, in a vector loop
+    T result = identity;
+    for (std::int64_t base = 0; base < n; base += gate_elements) {
+      const auto value = gate(base / gate_elements);
+      const std::int64_t end = base + gate_elements < n ? base + gate_elements : n;
+      for (std::int64_t first = base; first < end; first += block) {
+        const std::int64_t last = first + block < end ? first + block : end;
+        std::int32_t any = 0;
+        for (std::int64_t i = first; i < last; ++i) { any |= keep(i, value) ? 1 : 0; }
+        if (any == 0) { continue; }
+        for (std::int64_t i = first; i < last; ++i) {
+          if (keep(i, value)) { result = op(result, f(i)); }
+        }
+      }
+    }
+    return result;
+  }
+
   template <class F>
   HUNCH_INLINE double sum(std::int64_t n, F&& f) {
     const std::int32_t groups = groups_of(n);

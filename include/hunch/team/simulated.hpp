@@ -80,6 +80,16 @@ class simulated {
     return result;
   }
 
+  template <class T, class Gate, class Keep, class F, class Op>
+  T reduce_where(std::int64_t n, T identity, Gate&& gate, Keep&& keep, F&& f, Op&& op) {
+    return reduce(
+        n, identity,
+        [&](std::int64_t i) {
+          return keep(i, gate(i / team::gate_elements)) ? static_cast<T>(f(i)) : identity;
+        },
+        op);
+  }
+
   template <class F>
   double sum(std::int64_t n, F&& f) {
     sync();  // the group sums of the last call have been read

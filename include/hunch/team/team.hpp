@@ -20,6 +20,9 @@ struct any_count {
 struct any_op {
   HUNCH_HOST_DEVICE int operator()(int a, int) const { return a; }
 };
+struct any_gate {
+  HUNCH_HOST_DEVICE bool operator()(std::int64_t, float) const { return false; }
+};
 struct any_action {
   HUNCH_HOST_DEVICE void operator()(std::int64_t) const {}
 };
@@ -37,6 +40,8 @@ struct any_action {
 ///    after the last.
 /// 3. `t.reduce(n, identity, f, op)` combines f(0), ..., f(n - 1); the result is on all ranks. The
 ///    order is free, so op must be exactly associative and commutative (max, min, integer sums).
+///    `t.reduce_where(n, identity, gate, keep, f, op)` combines f(i) only for the i with
+///    keep(i, gate(i / team::gate_elements)): for an f that is costly and rarely called.
 /// 4. `t.sum(n, f)` adds f(0), ..., f(n - 1) in the canonical order (see canonical.hpp), the same
 ///    bits on every team; the result is on all ranks, its group sums in `t.scratch().groups`.
 /// 5. `t.lanes(begin, end, f)` sets `t.scratch().lanes` to the sums of the 128 lanes of the tile
@@ -53,6 +58,10 @@ concept Team = requires(T& t, std::int64_t n, double v) {
   t.sync();
   t.for_each(n, detail::any_action{});
   { t.reduce(n, 0, detail::any_count{}, detail::any_op{}) } -> std::same_as<int>;
+  {
+    t.reduce_where(n, 0, detail::any_term{}, detail::any_gate{}, detail::any_count{},
+                   detail::any_op{})
+    } -> std::same_as<int>;
   { t.sum(n, detail::any_term{}) } -> std::same_as<double>;
   t.lanes(n, n, detail::any_term{});
   { t.broadcast(v, 0) } -> std::same_as<double>;

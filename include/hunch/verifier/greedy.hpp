@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <hunch/kernel/follow.hpp>
 #include <hunch/verifier/verifier.hpp>
 
 namespace hunch::verifier {
@@ -13,35 +14,12 @@ struct greedy {
   static constexpr bool lossless = true;
   static constexpr bool needs_draft_law = false;
   static constexpr bool needs_greedy = true;
+  static constexpr bool shares_noise = false;
   static constexpr bool accepts(child_law, bool) { return true; }
 
-  template <Team T, class Real, class Random>
-  HUNCH_HOST_DEVICE void operator()(T& team, const verify_view<Real>& view, const Random&,
-                                    verdict& out) const {
-    const draft_tree<Real>& tree = view.tree;
-    std::int32_t c = 0;
-    for (;;) {
-      const law<Real>& p = view.target[c];
-      if (p.status != status::ok) {
-        out.status = p.status;
-        out.failed_node = c;
-        return;
-      }
-      const token best = p.last_kept;
-      const std::int32_t first = tree.next_child(c, c);
-      std::int32_t child = first;
-      while (child >= 0 && tree.tokens[child] != best) { child = tree.next_child(c, child); }
-      if (child < 0) {
-        out.next = best;
-        out.next_origin = first >= 0         ? origin::corrected
-                          : out.accepted > 0 ? origin::bonus
-                                             : origin::sampled;
-        return;
-      }
-      if (team.rank() == 0) { out.path[out.accepted] = child; }  // `path` is shared by the ranks
-      ++out.accepted;
-      c = child;
-    }
+  template <Team T, class View, class Random>
+  HUNCH_HOST_DEVICE void operator()(T& team, const View& view, const Random&, verdict& out) const {
+    kernel::follow(team, view, out, [](const auto& p, std::int32_t) { return p.last_kept; });
   }
 };
 

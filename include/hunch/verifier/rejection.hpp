@@ -1,67 +1,129 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <hunch/kernel/residual.hpp>
+#include <hunch/kernel/excess.hpp>
 #include <hunch/verifier/verifier.hpp>
 
 namespace hunch::verifier {
 
-/// Speculative sampling on a chain: accept x ~ q while u * q(x) < p(x); at the first rejection
-/// draw from norm((p - q)+) over the full vocabulary, after the last acceptance from p. Lossless
-/// for any q that x was drawn from. (Leviathan, Kalman, Matias 2023, arXiv:2211.17192; Chen et al.
-/// 2023, arXiv:2302.01318)
+/// Speculative sampling. On a chain: accept x ~ q while u * q(x) < p(x); at the first rejection
+/// draw from norm((p - q)+) over the full vocabulary, after the last acceptance from p. (Leviathan,
+/// Kalman, Matias 2023, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318)
 ///
-/// The comparison is strict, so that p(x) = 0 always rejects. Reads the target's row of the
-/// rejected position once more for the residual, nothing is written.
+/// On a tree: the children of a node are tested in draw order, and each rejection replaces p by
+/// norm((p - q)+) before the next test. Between independent children q stays as it is (SpecInfer:
+/// Miao et al. 2023, arXiv:2305.09781); between children drawn without replacement it loses the
+/// rejected token and is normalised again (recursive rejection: Jeon et al. 2024, arXiv:2402.14160;
+/// Sequoia: Chen et al. 2024, arXiv:2402.12374). Which of them applies is the draft's `children`.
+///
+/// Lossless for any q that the tokens were drawn from. The comparison is strict, so that p(x) = 0
+/// always rejects. Reads the target's rows along the accepted path, and at a node where something
+/// was rejected p's and q's row once more for each rejection; nothing is written.
 struct rejection {
   static constexpr bool lossless = true;
   static constexpr bool needs_draft_law = true;
   static constexpr bool needs_greedy = false;
-  static constexpr bool accepts(child_law children, bool is_chain) {
-    return is_chain && children != child_law::ranked;
+  static constexpr bool shares_noise = false;
+  static constexpr bool accepts(child_law children, bool) { return children != child_law::ranked; }
+
+  template <Team T, class View, class Random>
+  HUNCH_HOST_DEVICE void operator()(T& team, const View& view, const Random& random,
+                                    verdict& out) const {
+    std::int32_t c = 0;
+    while (c >= 0) { c = descend(team, view, random, c, out); }
   }
 
-  template <Team T, class Real, class Random>
-  HUNCH_HOST_DEVICE void operator()(T& team, const verify_view<Real>& view, const Random& random,
-                                    verdict& out) const {
-    const draft_tree<Real>& tree = view.tree;
-    std::int32_t c = 0;
-    for (;;) {
-      const law<Real> p = view.target[c];
-      if (p.status != status::ok) {
-        out.status = p.status;
-        out.failed_node = c;
-        return;
-      }
-      const std::int32_t child = tree.next_child(c, c);
-      if (child < 0) {
-        out.next_origin = out.accepted > 0 ? origin::bonus : origin::sampled;
-        return kernel::emit_from_target(team, view, random, c, out);
-      }
-      const law<Real> q = tree.laws[c];
-      const auto p_x = static_cast<double>(p.prob(tree.tokens[child]));
-      const auto q_x = static_cast<double>(q.prob(tree.drawn_at[child]));
-      if (!(q_x > 0.0)) {
-        out.status = status::invalid_draft;
-        out.failed_node = child;
-        return;
-      }
-      if (random.bernoulli(view.at(c, purpose::accept), p_x, q_x)) {
-        if (team.rank() == 0) { out.path[out.accepted] = child; }  // `path` is shared by the ranks
-        ++out.accepted;
-        c = child;
-        continue;
-      }
-      out.next_origin = origin::corrected;
-      const std::int64_t drawn =
-          kernel::draw_residual(team, view.at(c, purpose::residual), p, q, tree.lists[c], random);
-      if (drawn >= 0) {
-        out.next = static_cast<token>(drawn);
-        return;
-      }
-      out.empty_residual = true;  // p = q but for rounding
-      return kernel::emit_from_target(team, view, random, c, out);
+ private:
+  /// Tests the children of node c. Returns the accepted one, or -1 when the verdict is complete.
+  template <Team T, class View, class Random>
+  HUNCH_HOST_DEVICE static std::int32_t descend(T& team, const View& view, const Random& random,
+                                                std::int32_t c, verdict& out) {
+    const auto p = view.target(team, c);
+    if (p.status != status::ok) { return kernel::fail(out, p.status, c), -1; }
+    std::int32_t child = view.tree.next_child(c, c);
+    if (child < 0) {
+      out.next_origin = kernel::undrafted(out);
+      kernel::emit(team, view.at(c, purpose::bonus), p, random, out);
+      return -1;
     }
+    const auto q = view.drafts.laws[c];
+    if (q.status != status::ok) { return kernel::fail(out, status::invalid_draft, child), -1; }
+    using real = typename decltype(p)::real;
+    kernel::removed_positions<real> removed;
+    const bool replaces = view.children != child_law::without_replacement;
+    double taken = 0.0;      // how many times q was taken from p
+    double left = 1.0;       // what that left of p's mass
+    double draftable = 1.0;  // what removed positions left of q's mass
+    for (std::int32_t sibling = 0;; ++sibling) {
+      // The last removed position has lost as much as all others: alone it is no exception.
+      const auto rest = [&](auto&& use) {
+        return kernel::with_excess(p, q, view.drafts.lists[c], real(1), static_cast<real>(taken),
+                                   removed.count > 1 ? &removed : nullptr, use);
+      };
+      const auto sum = [&](const auto& weight) { return team.sum(p.size(), weight); };
+      if (child < 0) {
+        out.next_origin = origin::corrected;
+        out.next = static_cast<token>(rest([&](const auto& weight) {
+          return random.categorical(team, view.at(c, purpose::residual), p.size(), weight);
+        }));
+        if (out.next < 0) { draw_from_target(team, view, random, c, p, out); }
+        return -1;
+      }
+      const token x = view.tree.tokens[child];
+      const std::int32_t at = view.tree.drawn_at[child];
+      const auto q_x = static_cast<double>(q.prob(at));
+      if (!(q_x > 0.0) || holds(removed, at) || removed.count == kernel::max_siblings) {
+        return kernel::fail(out, status::invalid_draft, child), -1;
+      }
+      if (sibling > 0) {
+        left = rest(sum);
+        if (!(left > 0.0)) {
+          draw_from_target(team, view, random, c, p, out);
+          return -1;
+        }
+        if (!replaces) { draftable = mass_left(team, q, removed); }
+      }
+      const double p_x =
+          sibling == 0 ? static_cast<double>(p.prob(x))
+                       : rest([&](const auto& w) { return static_cast<double>(w.of(x, at)); });
+      if (random.bernoulli(view.at(c, purpose::accept, sibling), p_x * draftable, q_x * left)) {
+        kernel::accept(team, out, child);
+        return child;
+      }
+      taken += left / draftable;
+      if (!replaces) {
+        removed.position[removed.count] = at;
+        removed.taken[removed.count++] = static_cast<real>(taken);
+      }
+      child = view.tree.next_child(c, child);
+    }
+  }
+
+  /// After rounding nothing of the residual is left, because p = q: a draw from p, counted.
+  template <Team T, class View, class Random, class P>
+  HUNCH_HOST_DEVICE static void draw_from_target(T& team, const View& view, const Random& random,
+                                                 std::int32_t c, const P& p, verdict& out) {
+    out.empty_residual = true;
+    out.next_origin = origin::corrected;
+    kernel::emit(team, view.at(c, purpose::bonus), p, random, out);
+  }
+
+  template <class Real>
+  HUNCH_HOST_DEVICE static bool holds(const kernel::removed_positions<Real>& removed,
+                                      std::int32_t at) {
+    bool found = false;
+    for (std::int32_t r = 0; r < removed.count; ++r) { found |= removed.position[r] == at; }
+    return found;
+  }
+
+  /// q's mass without the removed positions, summed: 1 minus the removed ones would lose digits.
+  template <Team T, Law Q, class Real>
+  HUNCH_HOST_DEVICE static double mass_left(T& team, const Q& q,
+                                            const kernel::removed_positions<Real>& removed) {
+    return team.sum(q.size(), [&](std::int64_t i) {
+      const bool gone = holds(removed, static_cast<std::int32_t>(i));
+      return gone ? Real(0) : q.prob(i);
+    });
   }
 };
 

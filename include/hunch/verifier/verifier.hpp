@@ -12,13 +12,37 @@
 
 namespace hunch {
 
+/// The target's laws of one sequence, made before: element c is the law after node c.
+template <Law L>
+struct stored_laws {
+  const L* laws = nullptr;  ///< [nodes]
+
+  template <Team T>
+  HUNCH_HOST_DEVICE L operator()(T&, std::int32_t c) const {
+    return laws[c];
+  }
+};
+
+/// The laws that the children of each node were drawn from, as they lie in a draft tree.
+template <Law L>
+struct stored_drafts {
+  const L* laws = nullptr;           ///< [nodes]
+  const shortlist* lists = nullptr;  ///< [nodes]
+};
+
 /// What a verifier decides about: the draft of one sequence and the target's laws on it.
-template <class Real = float>
+/// \tparam Target gives the target's law after a node: target(team, node), collective. A rule asks
+///         for the nodes that it needs, so that a law that nobody needs is never made.
+/// \tparam Drafts gives laws[node] and lists[node] of what was drawn there.
+template <class Target, class Drafts>
 struct verify_view {
-  draft_tree<Real> tree;
-  const law<Real>* target = nullptr;  ///< [tree.count] the target's law after each node
-  std::uint64_t seed = 0;             ///< of the request
-  std::uint32_t length = 0;           ///< committed length at the start of the step
+  drafted_tokens tree;
+  child_law children = child_law::independent;
+  Target target;
+  Drafts drafts;
+  std::uint64_t seed = 0;     ///< of the request
+  std::uint32_t length = 0;   ///< committed length at the start of the step
+  double* scratch = nullptr;  ///< [tree.count] for rules that compare paths
 
   /// The address of a random choice at a node.
   HUNCH_HOST_DEVICE address at(std::int32_t node, purpose what, std::int32_t sibling = 0) const {
@@ -26,6 +50,10 @@ struct verify_view {
             what};
   }
 };
+
+/// A view of laws over logits that were all made before.
+template <class Real = float>
+using logits_view = verify_view<stored_laws<law<Real>>, stored_drafts<law<Real>>>;
 
 /// What a verifier decided: the accepted path and one more token.
 struct verdict {
@@ -46,29 +74,58 @@ struct verdict {
 /// 2. `V::lossless`: the joint law of the emitted tokens is that of plain decoding.
 /// 3. `V::needs_draft_law`: it reads the law q that children were drawn from.
 /// 4. `V::needs_greedy`: it is exact only where every target law is a point mass.
-/// 5. `V::accepts(children, is_chain)`: whether it can verify such drafts.
+/// 5. `V::shares_noise`: it is at its best where drafts are drawn with the noise that it uses
+///    itself; see `verifier::coupled`.
+/// 6. `V::accepts(children, is_chain)`: whether it can verify such drafts.
 ///
 /// Not required: that every rule works on trees; a chain rule says so in `accepts`.
 template <class V>
 concept Verifier = std::copyable<V> &&
-    requires(const V& v, team::serial& t, const verify_view<float>& view,
+    requires(const V& v, team::serial& t, const logits_view<float>& view,
              const random_source<>& random, verdict& out) {
   v(t, view, random, out);
   {std::bool_constant<V::lossless>{}};
   {std::bool_constant<V::needs_draft_law>{}};
   {std::bool_constant<V::needs_greedy>{}};
+  {std::bool_constant<V::shares_noise>{}};
   {std::bool_constant<V::accepts(child_law::ranked, true)>{}};
 };
 
 namespace kernel {
 
-/// Draws the token after node c from the target's own law.
-template <Team T, class Real, class Random>
-HUNCH_HOST_DEVICE void emit_from_target(T& team, const verify_view<Real>& view,
-                                        const Random& random, std::int32_t c, verdict& out) {
-  const law<Real> p = view.target[c];
-  out.next = static_cast<token>(random.categorical(team, view.at(c, purpose::bonus), p.logits.size,
-                                                   [=](std::int64_t i) { return p.weight(i); }));
+HUNCH_HOST_DEVICE inline void fail(verdict& out, status why, std::int32_t node) {
+  out.status = why;
+  out.failed_node = node;
+}
+
+/// Appends a node to the accepted path, which the ranks share.
+template <Team T>
+HUNCH_HOST_DEVICE void accept(T& team, verdict& out, std::int32_t node) {
+  if (team.rank() == 0) { out.path[out.accepted] = node; }
+  ++out.accepted;
+}
+
+/// Makes the path from the root to node `last` the accepted one.
+template <Team T, class View>
+HUNCH_HOST_DEVICE void keep_path(T& team, const View& view, std::int32_t last, verdict& out) {
+  out.accepted = view.tree.depth(last);
+  if (team.rank() != 0) { return; }
+  for (std::int32_t i = out.accepted - 1, node = last; i >= 0; --i, node = view.tree.parent[node]) {
+    out.path[i] = node;
+  }
+}
+
+/// Where the token after the accepted path comes from if no draft was refused.
+HUNCH_HOST_DEVICE inline origin undrafted(const verdict& out) {
+  return out.accepted > 0 ? origin::bonus : origin::sampled;
+}
+
+/// A token from law p, which becomes the next one of the verdict.
+template <Team T, Law P, class Random>
+HUNCH_HOST_DEVICE void emit(T& team, const address& where, const P& p, const Random& random,
+                            verdict& out) {
+  out.next = static_cast<token>(
+      random.categorical(team, where, p.size(), [=](std::int64_t i) { return p.weight(i); }));
 }
 
 }  // namespace kernel

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include <hunch/sampler/pipeline.hpp>
+
+namespace hunch::sampler {
+
+/// Adds the request's `bias` to the logits of the tokens that it names; -inf bans a token.
+struct bias {
+  static constexpr bool needs_counts = false;
+  static constexpr bool needs_allowed = false;
+
+  template <Team T, class Real>
+  HUNCH_HOST_DEVICE void edit(T& team, row_view<Real> row, const sampling_parameters& p,
+                              const row_history& history) const {
+    if (p.bias_count == 0) { return; }
+    team.for_each(p.bias_count, [&](std::int64_t i) {
+      const std::int32_t at = history.position_of(p.bias[i].t);
+      if (at >= 0) { row[at] += static_cast<Real>(p.bias[i].value); }
+    });
+  }
+
+  /// In range if no value is NaN or +inf. That tokens are in the vocabulary and none occurs twice
+  /// is checked where the vocabulary is known, when the request is added.
+  static constexpr status take(sampling_parameters& p) {
+    bool valid = true;
+    for (std::int32_t i = 0; i < p.bias_count; ++i) {
+      valid = valid && p.bias[i].value <= std::numeric_limits<float>::max();
+    }
+    p.bias = nullptr;
+    p.bias_count = 0;
+    return valid ? status::ok : status::invalid_parameter;
+  }
+};
+
+static_assert(LogitStage<bias>);
+
+}  // namespace hunch::sampler

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include <hunch/kernel/arithmetic.hpp>
+#include <hunch/sampler/pipeline.hpp>
+
+namespace hunch::sampler {
+
+/// Penalties for tokens that occurred before the row, drafted ancestors included.
+///
+/// - `repetition_penalty` r divides a positive logit and multiplies a negative one by r, if the
+///   token occurs in the prompt or after it. (CTRL: Keskar et al. 2019, arXiv:1909.05858)
+/// - `frequency_penalty` f and `presence_penalty` p then subtract f * n + p, if the token occurs
+///   n > 0 times after the prompt.
+///
+/// Touches only the tokens that occur.
+struct penalties {
+  static constexpr bool needs_counts = true;
+  static constexpr bool needs_allowed = false;
+
+  template <Team T, class Real>
+  HUNCH_HOST_DEVICE void edit(T& team, row_view<Real> row, const sampling_parameters& p,
+                              const row_history& history) const {
+    if (p.repetition_penalty == 1.0f && p.presence_penalty == 0.0f && p.frequency_penalty == 0.0f) {
+      return;
+    }
+    const token_counts& counts = history.counts;
+    team.for_each(counts.size, [&](std::int64_t i) {
+      const token t = counts.tokens[i];
+      penalise(row, p, history, t, counts.emitted[i] + occurrences(history, t, 0));
+    });
+    // Tokens that occur on the path only, each at its first node below the root.
+    team.for_each(history.node == 0 ? 0 : history.node + 1, [&](std::int64_t i) {
+      const auto node = static_cast<std::int32_t>(i);
+      if (!on_path(history, node)) { return; }
+      const token t = history.tree_tokens[node];
+      const bool first = occurrences(history, t, 0) == occurrences(history, t, node);
+      if (first && counts.index[t] < 0) {
+        penalise(row, p, history, t, occurrences(history, t, 0));
+      }
+    });
+  }
+
+  /// Resets the fields to their defaults where this stage takes care of them.
+  static constexpr status take(sampling_parameters& p) {
+    constexpr float most = std::numeric_limits<float>::max();
+    const auto finite = [](float x) { return x >= -most && x <= most; };
+    const bool valid = p.repetition_penalty > 0.0f && finite(p.repetition_penalty) &&
+                       finite(p.presence_penalty) && finite(p.frequency_penalty);
+    const sampling_parameters off;
+    p.repetition_penalty = off.repetition_penalty;
+    p.presence_penalty = off.presence_penalty;
+    p.frequency_penalty = off.frequency_penalty;
+    return valid ? status::ok : status::invalid_parameter;
+  }
+
+ private:
+  /// How often t is drafted on the path to the row, from `least` down; the root is committed.
+  HUNCH_HOST_DEVICE static std::int32_t occurrences(const row_history& h, token t,
+                                                    std::int32_t least) {
+    std::int32_t n = 0;
+    for (std::int32_t up = h.node; up > 0 && up >= least; up = h.tree_parent[up]) {
+      n += h.tree_tokens[up] == t ? 1 : 0;
+    }
+    return n;
+  }
+  HUNCH_HOST_DEVICE static bool on_path(const row_history& h, std::int32_t node) {
+    std::int32_t up = h.node;
+    while (up > node) { up = h.tree_parent[up]; }
+    return node > 0 && up == node;
+  }
+
+  template <class Real>
+  HUNCH_HOST_DEVICE static void penalise(row_view<Real> row, const sampling_parameters& p,
+                                         const row_history& history, token t, std::int32_t n) {
+    const std::int32_t at = history.position_of(t);
+    if (at < 0) { return; }
+    const auto r = static_cast<Real>(p.repetition_penalty);
+    const Real x = row[at] > Real(0) ? row[at] / r : row[at] * r;
+    const Real minus =
+        n == 0 ? Real(0)
+               : kernel::product(static_cast<Real>(p.frequency_penalty), static_cast<Real>(n)) +
+                     static_cast<Real>(p.presence_penalty);
+    row[at] = x - minus;
+  }
+};
+
+static_assert(LogitStage<penalties>);
+
+}  // namespace hunch::sampler

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <hunch/kernel/excess.hpp>
+#include <hunch/verifier/verifier.hpp>
+
+namespace hunch::verifier {
+
+/// Block verification of one chain: the draft is judged as a whole, so that it keeps at least as
+/// many tokens in expectation as `rejection` on every pair of laws. Lossless. (Sun et al. 2024,
+/// arXiv:2403.10444)
+///
+/// With w the capped product of the ratios p / q along the draft, position i is accepted with
+/// probability Z / (Z + 1 - w), Z = sum (w p - q)+ of the next position, and the longest accepted
+/// prefix wins; then the residual is norm((w p - q)+). The decision about a position looks at the
+/// draft behind it, and so every row up to the last is read.
+struct block {
+  static constexpr bool lossless = true;
+  static constexpr bool needs_draft_law = true;
+  static constexpr bool needs_greedy = false;
+  static constexpr bool shares_noise = false;
+  static constexpr bool accepts(child_law children, bool is_chain) {
+    return is_chain && children != child_law::ranked;
+  }
+
+  template <Team T, class View, class Random>
+  HUNCH_HOST_DEVICE void operator()(T& team, const View& view, const Random& random,
+                                    verdict& out) const {
+    double w = 1.0;
+    double w_kept = 1.0;    // w after the longest accepted prefix
+    std::int32_t kept = 0;  // its last node
+    std::int32_t c = 0;
+    for (;;) {
+      const std::int32_t child = view.tree.next_child(c, c);
+      const bool last = child < 0;
+      const auto p = view.target(team, c);
+      if (p.status != status::ok) { return kernel::fail(out, p.status, c); }
+      if (c > 0) {
+        double numerator = w;
+        double denominator = 1.0;
+        if (!last) {
+          const auto& q = view.drafts.laws[c];
+          if (q.status != status::ok) { return kernel::fail(out, status::invalid_draft, child); }
+          numerator =
+              rest(p, view, c, w, [&](const auto& weight) { return team.sum(p.size(), weight); });
+          denominator = numerator + (1.0 - w);
+        }
+        // 0 / 0 is w = 1 and p = q: nothing left to correct.
+        if (!(denominator > 0.0) ||
+            random.bernoulli(view.at(c, purpose::accept), numerator, denominator)) {
+          kept = c;
+          w_kept = w;
+        }
+      }
+      if (last) { break; }
+      const auto q_x = static_cast<double>(view.drafts.laws[c].prob(view.tree.drawn_at[child]));
+      if (!(q_x > 0.0)) { return kernel::fail(out, status::invalid_draft, child); }
+      const double ratio = w * (static_cast<double>(p.prob(view.tree.tokens[child])) / q_x);
+      w = ratio < 1.0 ? ratio : 1.0;
+      c = child;
+    }
+    kernel::keep_path(team, view, kept, out);
+    finish(team, view, random, kept, kept == c, w_kept, out);
+  }
+
+ private:
+  template <class P, class View, class Use>
+  HUNCH_HOST_DEVICE static auto rest(const P& p, const View& view, std::int32_t c, double w,
+                                     Use&& use) {
+    using real = typename P::real;
+    return kernel::with_excess(p, view.drafts.laws[c], view.drafts.lists[c], static_cast<real>(w),
+                               real(1), nullptr, use);
+  }
+
+  template <Team T, class View, class Random>
+  HUNCH_HOST_DEVICE static void finish(T& team, const View& view, const Random& random,
+                                       std::int32_t c, bool whole, double w, verdict& out) {
+    const auto p = view.target(team, c);
+    if (whole) {
+      out.next_origin = kernel::undrafted(out);
+      return kernel::emit(team, view.at(c, purpose::bonus), p, random, out);
+    }
+    out.next_origin = origin::corrected;
+    out.next = static_cast<token>(rest(p, view, c, w, [&](const auto& weight) {
+      return random.categorical(team, view.at(c, purpose::residual), p.size(), weight);
+    }));
+    if (out.next >= 0) { return; }
+    out.empty_residual = true;  // p = q but for rounding
+    kernel::emit(team, view.at(c, purpose::bonus), p, random, out);
+  }
+};
+
+static_assert(Verifier<block>);
+
+}  // namespace hunch::verifier

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <hunch/kernel/follow.hpp>
+#include <hunch/verifier/verifier.hpp>
+
+namespace hunch::verifier {
+
+/// Like `point_mass`, but the draw from the target is the winner of a race between the tokens whose
+/// noise is a function of (seed, position, token id) alone. So the emitted text is bit for bit that
+/// of plain decoding with this verifier and the same seed, whatever the drafter, the length of its
+/// drafts, the batch or the order of arrival. Lossless.
+///
+/// Drafts that are drawn with the same noise tend to agree: the winners of two races over laws p
+/// and q are equal with probability at least (1 - TV) / (1 + TV), where rejection sampling accepts
+/// with 1 - TV. The decoder has its drafter draw that way. (Gumbel-max coupling: Maddison, Tarlow,
+/// Minka 2014, arXiv:1411.0030; Daliri, Musco, Suresh 2024, arXiv:2408.07978)
+///
+/// Needs a random source with `noisy_argmax`. Visits only the tokens that can win.
+struct coupled {
+  static constexpr bool lossless = true;
+  static constexpr bool needs_draft_law = false;
+  static constexpr bool needs_greedy = false;
+  static constexpr bool shares_noise = true;
+  static constexpr bool accepts(child_law, bool) { return true; }
+
+  template <Team T, class View, class Random>
+  HUNCH_HOST_DEVICE void operator()(T& team, const View& view, const Random& random,
+                                    verdict& out) const {
+    static_assert(NoiseSource<Random>,
+                  "hunch: verifier::coupled needs a random source with noisy_argmax, such as "
+                  "hunch::random_source<hunch::philox>");
+    kernel::follow(team, view, out, [&](const auto& p, std::int32_t c) {
+      const std::uint32_t position = view.length + static_cast<std::uint32_t>(view.tree.depth(c));
+      return random.noisy_argmax(team, noise_address(view.seed, position), p);
+    });
+  }
+};
+
+static_assert(Verifier<coupled>);
+
+}  // namespace hunch::verifier

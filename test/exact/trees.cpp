@@ -8,9 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "../support/tree_drafter.hpp"
-#include "exact.hpp"
 #include "selectors.hpp"
+#include "steps.hpp"
 
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/point_mass.hpp>
@@ -19,79 +18,6 @@
 
 namespace hunch::test {
 namespace {
-
-/// What a step emits, with its probability, and the expected number of its accepted tokens.
-struct step_law {
-  law_of_texts emitted;
-  double accepted = 0.0;
-  std::int64_t tapes = 0;
-};
-
-template <class Decoder>
-step_law enumerate_step(Decoder& d, const forking_source& source, const request& asked) {
-  step_law law;
-  source.rewind();
-  do {
-    const request_id id = d.add(asked.prompt, asked.options);
-    for (const emission& e : d.step()) {
-      REQUIRE(e.status == status::ok);
-      REQUIRE(e.tokens.size() >= 1);
-      law.emitted[text(e.tokens.begin(), e.tokens.end())] += source.probability();
-      law.accepted += source.probability() * static_cast<double>(std::ranges::count(
-                                                 e.origins, origin::accepted));
-    }
-    d.cancel(id);
-    ++law.tapes;
-  } while (source.next());
-  return law;
-}
-
-/// The law of whole texts if plain decoding continues what the step emitted.
-law_of_texts continued(const step_law& step, const toy_world& world, const request& asked) {
-  law_of_texts whole;
-  for (const auto& [emitted, probability] : step.emitted) {
-    const ending end{asked.options.max_new_tokens, asked.options.stop_tokens};
-    if (end.ends(emitted)) {
-      whole[emitted] += probability;
-      continue;
-    }
-    text prompt = asked.prompt;
-    prompt.insert(prompt.end(), emitted.begin(), emitted.end());
-    const ending rest{end.length - static_cast<std::int32_t>(emitted.size()), end.stop_tokens};
-    for (const auto& [more, p] :
-         autoregressive_law(world, asked.options.sampling(), prompt, rest)) {
-      text joined = emitted;
-      joined.insert(joined.end(), more.begin(), more.end());
-      whole[joined] += probability * p;
-    }
-  }
-  return whole;
-}
-
-struct tree_case {
-  toy_world target;
-  toy_world draft;
-  request asked;
-  std::vector<std::int32_t> shape;
-};
-
-/// The distance of the law of a step over a tree from plain decoding.
-template <child_law Children, class Selector, class S, class V>
-double step_gap(const tree_case& c, Selector selector, S sampler, V verifier,
-                step_law* result = nullptr) {
-  forking_source source;
-  toy_target<> target{c.target};
-  decoder d{target,
-            tree_drafter<Children>{c.draft, c.shape},
-            std::move(selector),
-            sampler,
-            verifier,
-            decoder_options{},
-            source};
-  const step_law step = enumerate_step(d, source, c.asked);
-  if (result != nullptr) { *result = step; }
-  return distance(continued(step, c.target, c.asked), joint_law(c.target, {c.asked}));
-}
 
 template <child_law Children, class V>
 std::int64_t over_shapes(const tree_case& base, V verifier) {
@@ -110,14 +36,13 @@ std::int64_t over_shapes(const tree_case& base, V verifier) {
   return tapes;
 }
 
-tree_case case_of(flavour p, flavour q, std::int32_t vocab, std::int32_t length) {
-  return {{vocab, 51, p}, {vocab, 52, q}, {{0, vocab - 1}, ask(length)}, {-1}};
-}
-
 TEST_CASE("trees of every shape") {
   std::int64_t tapes = 0;
-  for (const std::int32_t length : {1, 2, 3, 5}) {
-    const tree_case c = case_of(flavour::smooth, flavour::smooth, 3, length);
+  const std::vector<std::pair<std::int32_t, std::int32_t>> sizes{{3, 1}, {3, 2}, {3, 3},
+                                                                 {3, 5}, {2, 4}, {4, 3}};
+  for (const auto& [vocab, length] : sizes) {
+    const tree_case c = tree_of(flavour::smooth, flavour::smooth, vocab, length);
+    CAPTURE(vocab);
     CAPTURE(length);
     tapes += over_shapes<child_law::independent>(c, verifier::rejection{});
     tapes += over_shapes<child_law::without_replacement>(c, verifier::rejection{});
@@ -134,7 +59,7 @@ TEST_CASE("trees for every pair of kinds of law") {
     for (const flavour q : all_flavours) {
       for (const std::int32_t vocab : {2, 3, 4}) {
         for (const auto& shape : shapes) {
-          tree_case c = case_of(p, q, vocab, 3);
+          tree_case c = tree_of(p, q, vocab, 3);
           c.shape = shape;
           CAPTURE(static_cast<int>(p));
           CAPTURE(static_cast<int>(q));
@@ -161,7 +86,7 @@ TEST_CASE("trees over shortlists, with restricted laws and with end of text") {
           law_tolerance);
   };
   for (const auto& shape : {std::vector<std::int32_t>{-1, 0, 0, 1, 1}, {-1, 0, 0, 0, 2}}) {
-    tree_case c = case_of(flavour::smooth, flavour::sharp, 4, 4);
+    tree_case c = tree_of(flavour::smooth, flavour::sharp, 4, 4);
     c.shape = shape;
     for (const bool ends : {false, true}) {
       if (ends) { c.asked.options.stop_tokens = {2}; }
@@ -211,8 +136,8 @@ struct static_siblings : verifier::rejection {
       }
     }
     const shortlist list = view.drafts.lists[0];
-    out.next = static_cast<token>(kernel::with_excess(
-        p, q, list, 1.0, 1.0, nullptr, [&](const auto& weight) {
+    out.next = static_cast<token>(
+        kernel::with_excess(p, q, list, 1.0, 1.0, nullptr, [&](const auto& weight) {
           return random.categorical(team, view.at(0, purpose::residual), p.size(), weight);
         }));
   }
@@ -247,9 +172,8 @@ TEST_CASE("siblings tested without updating p: the published counter-example") {
     source.rewind();
     do {
       for (std::uint32_t s = 0; s < 2; ++s) {
-        at[1 + s] = tokens[1 + s] = static_cast<token>(
-            source.categorical(team, {0, 1, 0, s, purpose::draft}, 4,
-                               [&](std::int64_t i) { return q.weight(i); }));
+        at[1 + s] = tokens[1 + s] = static_cast<token>(source.categorical(
+            team, {0, 1, 0, s, purpose::draft}, 4, [&](std::int64_t i) { return q.weight(i); }));
       }
       verdict out;
       out.path = path.data();
@@ -273,13 +197,12 @@ TEST_CASE("siblings tested without updating p: the published counter-example") {
 }
 
 TEST_CASE("lossy rules are seen to be lossy") {
-  const auto gaps = [](auto rule, const char* name) {
+  const auto gaps = [](auto rule, const std::string& name) {
     double largest = 0.0;
     for (const auto& shape : {std::vector<std::int32_t>{-1, 0, 1, 2}, {-1, 0, 0, 1, 2}}) {
-      tree_case c = case_of(flavour::smooth, flavour::smooth, 4, 4);
+      tree_case c = tree_of(flavour::smooth, flavour::smooth, 4, 4);
       c.shape = shape;
-      const double gap =
-          step_gap<child_law::ranked>(c, selector::full{4}, plain_sampler{}, rule);
+      const double gap = step_gap<child_law::ranked>(c, selector::full{4}, plain_sampler{}, rule);
       MESSAGE(name << ": a text's probability is off by up to " << gap);
       largest = std::max(largest, gap);
     }

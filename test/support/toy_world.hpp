@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -33,11 +34,16 @@ struct toy_world {
   std::int32_t vocab = 4;
   std::uint64_t salt = 1;
   flavour kind = flavour::smooth;
-  std::int32_t padded_from = 0;  ///< if not 0, ids from here on are padding and have logit -inf
+  std::int32_t padded_from = 0;   ///< if not 0, ids from here on are padding and have logit -inf
+  const double* fixed = nullptr;  ///< [vocab] if set, the law after every text
 
   template <class Real>
   void logits(std::uint64_t text, Real* row) const {
     constexpr Real never = -std::numeric_limits<Real>::infinity();
+    if (fixed != nullptr) {
+      for (std::int32_t v = 0; v < vocab; ++v) { row[v] = static_cast<Real>(std::log(fixed[v])); }
+      return;
+    }
     const std::uint64_t h = mix(text ^ (salt * 0x2545F4914F6CDD1Dull));
     const std::int32_t tokens = padded_from > 0 ? padded_from : vocab;
     const auto favourite = static_cast<std::int32_t>(mix(h) % static_cast<std::uint64_t>(tokens));

@@ -42,7 +42,8 @@ struct tree_drafter {
     for (std::int32_t k = 0; k < size; ++k) {
       const draft_context& c = contexts[k];
       const auto tree = drafts.tree(k);
-      std::vector<std::int32_t> node_of(shape.size(), -1);  // in the tree, of each node of the shape
+      std::vector<std::int32_t> node_of(shape.size(),
+                                        -1);  // in the tree, of each node of the shape
       node_of[0] = 0;
       std::vector<std::int32_t> tried(shape.size(), 0);  // children that a node was asked for
       for (std::size_t i = 1; i < shape.size(); ++i) {
@@ -80,10 +81,10 @@ struct tree_drafter {
     selector.select(selector_contexts{1, tokens.depth(node), tree.tokens + node},
                     selector_lists{&ranges, &count});
     tree.lists[node] = s.layout->list(ranges, count);
-    const std::vector<real> all = rows_after(c, tokens, node);
+    const std::vector<double> all = rows_after(c, tokens, node);
     real* const row = drafts.logits(k, node);
     for (std::int32_t at = 0; at < tree.lists[node].size; ++at) {
-      row[at] = all[static_cast<std::size_t>(tree.lists[node].token_at(at))];
+      row[at] = static_cast<real>(all[static_cast<std::size_t>(tree.lists[node].token_at(at))]);
     }
     team::serial team;
     tree.laws[node] = sampler(team, row_view<real>{row, tree.lists[node].size}, c.parameters,
@@ -122,7 +123,9 @@ struct tree_drafter {
       }
       return found;
     };
-    const auto left = [&](std::int64_t at) { return taken(at) ? 0.0 : q.weight(at); };
+    const auto left = [&](std::int64_t at) {
+      return taken(at) ? 0.0 : static_cast<double>(q.weight(at));
+    };
     if constexpr (Children == child_law::without_replacement) {
       return static_cast<std::int32_t>(draw.random.categorical(team, where, q.size(), left));
     } else {

@@ -41,22 +41,12 @@ step_law enumerate_step(Decoder& d, const forking_source& source, const request&
 }
 
 /// The law of whole texts if plain decoding continues what the step emitted.
-inline law_of_texts continued(const step_law& step, const toy_world& world, const request& asked) {
+inline law_of_texts continued(const step_law& step, const toy_world& world,
+                              const request& asked) {
   law_of_texts whole;
   for (const auto& [emitted, probability] : step.emitted) {
-    const ending end{asked.options.max_new_tokens, asked.options.stop_tokens};
-    if (end.ends(emitted)) {
-      whole[emitted] += probability;
-      continue;
-    }
-    text prompt = asked.prompt;
-    prompt.insert(prompt.end(), emitted.begin(), emitted.end());
-    const ending rest{end.length - static_cast<std::int32_t>(emitted.size()), end.stop_tokens};
-    for (const auto& [more, p] :
-         autoregressive_law(world, asked.options.sampling(), prompt, rest)) {
-      text joined = emitted;
-      joined.insert(joined.end(), more.begin(), more.end());
-      whole[joined] += probability * p;
+    for (const auto& [all, p] : autoregressive_law(world, asked.options, asked.prompt, emitted)) {
+      whole[all] += probability * p;
     }
   }
   return whole;

@@ -94,10 +94,8 @@ inline law_of_texts joint_law(const toy_world& world, const std::vector<request>
                               std::string (*bytes)(token) = nullptr) {
   law_of_texts joint;
   for (std::size_t r = 0; r < requests.size(); ++r) {
-    const generation_options& o = requests[r].options;
     const law_of_texts own =
-        autoregressive_law(world, o.sampling(), requests[r].prompt,
-                           {o.max_new_tokens, o.stop_tokens, o.stop_strings, bytes});
+        autoregressive_law(world, requests[r].options, requests[r].prompt, {}, bytes);
     if (r == 0) {
       joint = own;
       continue;

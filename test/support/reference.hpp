@@ -26,6 +26,9 @@
 
 namespace hunch::test {
 
+using text = std::vector<token>;
+using law_of_texts = std::map<text, double>;
+
 /// The ids of a row, most probable first, the lower id first on ties.
 inline std::vector<std::int32_t> by_rank(const std::vector<double>& logits) {
   std::vector<std::int32_t> ids(logits.size());
@@ -36,7 +39,35 @@ inline std::vector<std::int32_t> by_rank(const std::vector<double>& logits) {
   return ids;
 }
 
-/// Which of the three restrictions a sampler has, in the order temperature, top-k, top-p.
+/// A row after the request's penalties, biases and grammar, where `emitted` follows the prompt.
+inline std::vector<double> edited(std::vector<double> row, const generation_options& o,
+                                  std::span<const token> prompt, std::span<const token> emitted) {
+  for (std::size_t v = 0; v < row.size(); ++v) {
+    const auto t = static_cast<token>(v);
+    const auto n = std::ranges::count(emitted, t);
+    if (n > 0 || std::ranges::count(prompt, t) > 0) {
+      const double r = o.repetition_penalty;
+      row[v] = row[v] > 0.0 ? row[v] / r : row[v] * r;
+    }
+    row[v] -= static_cast<double>(o.frequency_penalty) * static_cast<double>(n) +
+              (n > 0 ? static_cast<double>(o.presence_penalty) : 0.0);
+  }
+  for (const logit_bias& b : o.bias) { row[static_cast<std::size_t>(b.t)] += double(b.value); }
+  if (o.grammar) {
+    const auto walk = o.grammar.begin(1);
+    for (const token t : emitted) { walk->commit(t); }
+    std::vector<std::uint32_t> words(row.size() / 32 + 1, 0xdeadbeefu);
+    walk->plant(words.data());
+    for (std::size_t v = 0; v < row.size(); ++v) {
+      if ((words[v / 32] >> (v % 32) & 1u) == 0) {
+        row[v] = -std::numeric_limits<double>::infinity();
+      }
+    }
+  }
+  return row;
+}
+
+/// The restrictions that a sampler has, in the order temperature, top-k, top-p, min-p.
 inline std::vector<double> reference_law(const std::vector<double>& logits,
                                          const sampling_parameters& with) {
   const std::vector<std::int32_t> ids = by_rank(logits);
@@ -63,58 +94,67 @@ inline std::vector<double> reference_law(const std::vector<double>& logits,
     for (; r < kept; ++r) { law[at(ids[r])] = 0.0; }
     mass = held;
   }
+  if (with.min_p > 0.0f) {
+    mass = 0.0;
+    for (double& p : law) {
+      p = p >= static_cast<double>(with.min_p) ? p : 0.0;  // the largest is 1 here
+      mass += p;
+    }
+  }
   for (double& p : law) { p /= mass; }
   return law;
 }
 
-using text = std::vector<token>;
-using law_of_texts = std::map<text, double>;
+/// Whether plain decoding ends with the last of `emitted`.
+inline bool ends(const generation_options& o, std::span<const token> emitted,
+                 std::string (*bytes)(token)) {
+  if (std::ssize(emitted) >= o.max_new_tokens) { return true; }
+  if (std::ranges::find(o.stop_tokens, emitted.back()) != o.stop_tokens.end()) { return true; }
+  if (o.stop_strings.empty()) { return false; }
+  std::string whole;
+  for (const token t : emitted) { whole += bytes(t); }
+  return std::ranges::any_of(
+      o.stop_strings, [&](const std::string& s) { return whole.find(s) != std::string::npos; });
+}
 
-/// When plain decoding ends.
-struct ending {
-  std::int32_t length = 1;
-  std::vector<token> stop_tokens = {};
-  std::vector<std::string> stop_strings = {};
-  std::string (*bytes)(token) = nullptr;
+/// The law of the token after a prompt and what was emitted behind it.
+inline std::vector<double> next_law(const toy_world& world, const generation_options& o,
+                                    std::span<const token> prompt, std::span<const token> emitted) {
+  std::uint64_t hash = hash_of(prompt);
+  for (const token t : emitted) { hash = extend(hash, t); }
+  return reference_law(edited(world.logits(hash), o, prompt, emitted), o.sampling());
+}
 
-  bool ends(std::span<const token> emitted) const {
-    if (std::ssize(emitted) >= length) { return true; }
-    if (std::ranges::find(stop_tokens, emitted.back()) != stop_tokens.end()) { return true; }
-    if (stop_strings.empty()) { return false; }
-    std::string whole;
-    for (const token t : emitted) { whole += bytes(t); }
-    return std::ranges::any_of(
-        stop_strings, [&](const std::string& s) { return whole.find(s) != std::string::npos; });
-  }
-};
-
-/// Calls visit(text, probability) for every text that plain decoding can emit after `prompt`.
+/// Calls visit(text, probability) for every text that plain decoding can emit after `prompt`, if it
+/// has emitted `begun` already.
 template <class Visit>
-void plain_decoding(const toy_world& world, const sampling_parameters& with,
-                    std::span<const token> prompt, const ending& end, Visit&& visit) {
-  text emitted;
-  const auto walk = [&](auto&& self, std::uint64_t hash, double probability) -> void {
-    const std::vector<double> law = reference_law(world.logits(hash), with);
+void plain_decoding(const toy_world& world, const generation_options& o,
+                    std::span<const token> prompt, const text& begun, std::string (*bytes)(token),
+                    Visit&& visit) {
+  text emitted = begun;
+  const auto walk = [&](auto&& self, double probability) -> void {
+    if (!emitted.empty() && ends(o, emitted, bytes)) {
+      visit(std::as_const(emitted), probability);
+      return;
+    }
+    const std::vector<double> law = next_law(world, o, prompt, emitted);
     for (std::int32_t v = 0; v < world.vocab; ++v) {
-      const double p = probability * law[static_cast<std::size_t>(v)];
-      if (law[static_cast<std::size_t>(v)] <= 0.0) { continue; }
+      const double p = law[static_cast<std::size_t>(v)];
+      if (p <= 0.0) { continue; }
       emitted.push_back(v);
-      if (end.ends(emitted)) {
-        visit(std::as_const(emitted), p);
-      } else {
-        self(self, extend(hash, v), p);
-      }
+      self(self, probability * p);
       emitted.pop_back();
     }
   };
-  walk(walk, hash_of(prompt), 1.0);
+  walk(walk, 1.0);
 }
 
 /// The autoregressive law: every text with its probability.
-inline law_of_texts autoregressive_law(const toy_world& world, const sampling_parameters& with,
-                                       std::span<const token> prompt, const ending& end) {
+inline law_of_texts autoregressive_law(const toy_world& world, const generation_options& o,
+                                       std::span<const token> prompt, const text& begun = {},
+                                       std::string (*bytes)(token) = nullptr) {
   law_of_texts law;
-  plain_decoding(world, with, prompt, end,
+  plain_decoding(world, o, prompt, begun, bytes,
                  [&](const text& emitted, double p) { law[emitted] += p; });
   return law;
 }

@@ -6,11 +6,13 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include <hunch/sampler/greedy.hpp>
+#include <hunch/sampler/min_p.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/sampler/top_k.hpp>
@@ -82,6 +84,37 @@ TEST_CASE("temperature, top-k and top-p against the reference") {
     }
   }
   CHECK(compared == 6 * 8 * 5 * 6 * 6);
+}
+
+TEST_CASE("long rows, whose cut is found by narrowing") {
+  const sampler::pipeline with_min_p{sampler::temperature{}, sampler::top_k{}, sampler::top_p{},
+                                     sampler::min_p{}};
+  for (const std::int32_t n : {2049, 5000, 40000}) {
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {  // every fourth row has three distinct logits
+      const std::vector<double> row = row_of(n, seed);
+      for (const float t : {1.0f, 0.2f, 30.0f}) {
+        for (const auto& [k, p] : {std::pair{0, 0.9f},
+                                   {0, 0.5f},
+                                   {0, 0.9999f},
+                                   {0, 1e-3f},
+                                   {1, 1.0f},
+                                   {50, 1.0f},
+                                   {n / 2, 1.0f},
+                                   {n - 1, 1.0f},
+                                   {n / 3, 0.7f}}) {
+          for (const float least : {0.0f, 0.2f}) {
+            const sampling_parameters with{t, k, p, least};
+            CAPTURE(n);
+            CAPTURE(seed);
+            CAPTURE(t);
+            CAPTURE(k);
+            CAPTURE(p);
+            CHECK(largest_gap(law_of(row, with_min_p, with), reference_law(row, with)) <= 1e-12);
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("production laws in float") {

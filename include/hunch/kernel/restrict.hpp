@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include <hunch/kernel/cut.hpp>
 #include <hunch/law.hpp>
 #include <hunch/team/team.hpp>
 
@@ -54,99 +55,58 @@ HUNCH_HOST_DEVICE void keep_argmax(T& team, law<Real>& l) {
   l.threshold = l.maximum;
 }
 
-namespace detail {
-
-template <class Real, Team T, class Predicate>
-HUNCH_HOST_DEVICE std::int32_t count_kept(T& team, const law<Real>& l, Predicate&& also) {
-  return team.reduce(
-      l.logits.size, std::int32_t(0), [=](std::int64_t i) { return l.keeps(i) && also(i) ? 1 : 0; },
-      [](std::int32_t a, std::int32_t b) { return a + b; });
-}
-
-/// The largest key k with enough(k), where enough is true up to some key and false above it, and
-/// true at -inf. Bisection on integer keys: exact, at most 64 passes.
-template <class Real, class Enough>
-HUNCH_HOST_DEVICE typename order<Real>::key largest_key(Real maximum, Enough&& enough) {
-  using keys = order<Real>;
-  typename keys::key low = keys::minus_infinity;  // enough
-  typename keys::key high = keys::of(maximum);    // perhaps
-  while (low < high) {
-    // The mean rounded up, without overflow.
-    const auto middle = (low | high) - ((low ^ high) >> 1);
-    if (enough(middle)) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low;
-}
-
-/// Sets the cut of `l` so that everything above `threshold` stays, and the first `ties` elements
-/// equal to it.
+/// Cuts `l` at a value of which it has `ties` elements: everything above stays, and the first
+/// `kept` >= 1 of these.
 template <class Real, Team T>
-HUNCH_HOST_DEVICE void cut_at(T& team, law<Real>& l, Real threshold, std::int32_t ties) {
+HUNCH_HOST_DEVICE void cut_at(T& team, law<Real>& l, Real value, std::int32_t kept,
+                              std::int32_t ties) {
   const law<Real> before = l;
+  l.threshold = value;
+  l.last_kept = std::numeric_limits<std::int32_t>::max();
+  if (kept >= ties && before.threshold < value) { return; }
   std::int32_t low = 0;
-  std::int32_t high = before.logits.size - 1;
+  std::int32_t high = before.size() - 1;
   while (low < high) {
     const std::int32_t middle = low + (high - low) / 2;
-    const std::int32_t held = count_kept(
-        team, before, [=](std::int64_t i) { return before.logits[i] == threshold && i <= middle; });
-    if (held >= ties) {
+    const std::int32_t held = team.reduce(
+        before.size(), std::int32_t(0),
+        [=](std::int64_t i) {
+          return before.keeps(i) && before.logits[i] == value && i <= middle ? 1 : 0;
+        },
+        [](std::int32_t a, std::int32_t b) { return a + b; });
+    if (held >= kept) {
       high = middle;
     } else {
       low = middle + 1;
     }
   }
-  l.threshold = threshold;
   l.last_kept = low;
 }
-
-}  // namespace detail
 
 /// Keeps the k most probable elements (all, if fewer are kept); k >= 1.
 template <class Real, Team T>
 HUNCH_HOST_DEVICE void keep_top_k(T& team, law<Real>& l, std::int32_t k) {
-  using keys = order<Real>;
-  const law<Real> before = l;
-  const auto at_least = [&](typename keys::key key) {
-    const Real cut = keys::value(key);
-    return detail::count_kept(team, before,
-                              [=](std::int64_t i) { return before.logits[i] >= cut; });
-  };
-  if (at_least(keys::minus_infinity) <= k) { return; }
-  const Real cut = keys::value(detail::largest_key<Real>(
-      before.maximum, [&](typename keys::key key) { return at_least(key) >= k; }));
-  const std::int32_t above =
-      detail::count_kept(team, before, [=](std::int64_t i) { return before.logits[i] > cut; });
-  detail::cut_at(team, l, cut, k - above);
+  constexpr Real lowest = std::numeric_limits<Real>::lowest();
+  const double total = element_count::at_least(team, l, lowest);
+  if (total <= static_cast<double>(k)) { return; }
+  const cut<Real> c = find_cut<element_count>(team, l, static_cast<double>(k), total);
+  cut_at(team, l, c.value, k - static_cast<std::int32_t>(c.above), c.ties);
 }
 
 /// Keeps the smallest set of most probable elements that holds at least the share p of the mass
 /// that is kept so far; 0 < p < 1. (Holtzman et al. 2020, arXiv:1904.09751)
 template <class Real, Team T>
 HUNCH_HOST_DEVICE void keep_top_p(T& team, law<Real>& l, Real p) {
-  using keys = order<Real>;
-  const law<Real> before = l;
-  const auto mass = [&](auto&& kept) {
-    return team.sum(before.logits.size, [=](std::int64_t i) {
-      return kept(before.logits[i]) ? before.weight(i) : Real(0);
-    });
-  };
-  const double wanted = static_cast<double>(p) * mass([](Real) { return true; });
-  const Real cut = keys::value(detail::largest_key<Real>(before.maximum, [&](auto key) {
-    const Real at = keys::value(key);
-    return mass([at](Real x) { return x >= at; }) >= wanted;
-  }));
-  const double missing = wanted - mass([cut](Real x) { return x > cut; });
-  const auto ties = static_cast<double>(
-      detail::count_kept(team, before, [=](std::int64_t i) { return before.logits[i] == cut; }));
-  const auto each = static_cast<double>(exp2_product(cut - before.maximum, before.scale));
-  double needed = each > 0.0 ? std::ceil(missing / each) : ties;
+  constexpr Real lowest = std::numeric_limits<Real>::lowest();
+  const double total = element_weight::at_least(team, l, lowest);
+  const double wanted = static_cast<double>(p) * total;
+  const cut<Real> c = find_cut<element_weight>(team, l, wanted, total);
+  const double each = element_weight::of(l, c.value);
+  const auto ties = static_cast<double>(c.ties);
+  double needed = each > 0.0 ? std::ceil((wanted - c.above) / each) : ties;
   needed = needed < 1.0 ? 1.0 : needed;
   needed = needed > ties ? ties : needed;
-  detail::cut_at(team, l, cut, static_cast<std::int32_t>(needed));
+  cut_at(team, l, c.value, static_cast<std::int32_t>(needed), c.ties);
 }
 
 /// Keeps the elements whose weight is at least the share `least` of the largest; 0 < least <= 1.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <cub/block/block_reduce.cuh>
+#include <cub/block/block_scan.cuh>
 
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/team.hpp>
@@ -93,6 +94,27 @@ class block {
       shared_->scratch.lanes[l] = sum;
     }
     __syncthreads();
+  }
+
+  template <class Keep, class F, class T>
+  __device__ std::int32_t compact(std::int64_t n, Keep&& keep, F&& f, T* list,
+                                  std::int32_t capacity) {
+    std::int32_t mine = 0;
+    for (std::int64_t i = rank(); i < n; i += Threads) { mine += keep(i) ? 1 : 0; }
+    using scanner = cub::BlockScan<std::int32_t, Threads, cub::BLOCK_SCAN_WARP_SCANS>;
+    static_assert(sizeof(typename scanner::TempStorage) <= sizeof(shared_->bytes));
+    __syncthreads();  // the list of the last call has been read
+    auto& temporary = reinterpret_cast<typename scanner::TempStorage&>(shared_->bytes);
+    std::int32_t at = 0;
+    std::int32_t total = 0;
+    scanner(temporary).ExclusiveSum(mine, at, total);
+    for (std::int64_t i = rank(); i < n; i += Threads) {
+      if (!keep(i)) { continue; }
+      if (at < capacity) { list[at] = static_cast<T>(f(i)); }
+      ++at;
+    }
+    __syncthreads();
+    return total;
   }
 
   template <class T>

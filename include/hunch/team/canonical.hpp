@@ -37,11 +37,15 @@ HUNCH_HOST_DEVICE constexpr std::int32_t groups_of(std::int64_t n) {
   return n == 0 ? 0 : static_cast<std::int32_t>((tiles_of(n) + per_group - 1) / per_group);
 }
 
-/// What the ranks of a team share: the partial sums of the last `sum`, and the lanes of a tile.
+/// Elements that a body may collect at a time.
+inline constexpr std::int32_t list_capacity = 2048;
+
+/// What the ranks of a team share: the partial sums of the last `sum`, the lanes of a tile, a list.
 /// `groups` is valid until the team's next `sum`.
 struct shared_scratch {
   double groups[max_groups];
   double lanes[lane_count];
+  std::int64_t list[list_capacity];  ///< for `compact`
 };
 
 /// The sum of f(i) for i in [begin, end), at most one tile, by a single thread.

@@ -76,6 +76,25 @@ class serial {
     tile_lanes(begin, end, scratch_.lanes, f);
   }
 
+  template <class Keep, class F, class T>
+  HUNCH_INLINE std::int32_t compact(std::int64_t n, Keep&& keep, F&& f, T* list,
+                                    std::int32_t capacity) {
+    constexpr std::int64_t block = 64;
+    std::int32_t count = 0;
+    for (std::int64_t first = 0; first < n; first += block) {
+      const std::int64_t last = first + block < n ? first + block : n;
+      std::int32_t any = 0;
+      for (std::int64_t i = first; i < last; ++i) { any |= keep(i) ? 1 : 0; }
+      if (any == 0) { continue; }
+      for (std::int64_t i = first; i < last; ++i) {
+        if (!keep(i)) { continue; }
+        if (count < capacity) { list[count] = static_cast<T>(f(i)); }
+        ++count;
+      }
+    }
+    return count;
+  }
+
   template <class T>
   static T broadcast(T value, std::int32_t) {
     return value;

@@ -116,6 +116,27 @@ class simulated {
     sync();
   }
 
+  template <class Keep, class F, class T>
+  std::int32_t compact(std::int64_t n, Keep&& keep, F&& f, T* list, std::int32_t capacity) {
+    std::int32_t mine = 0;
+    for (std::int64_t i = rank_; i < n; i += size()) { mine += keep(i) ? 1 : 0; }
+    put(mine);
+    sync();  // also: the list of the last call has been read
+    std::int32_t at = 0;
+    std::int32_t total = 0;
+    for (std::int32_t r = 0; r < size(); ++r) {
+      at += r < rank_ ? get<std::int32_t>(r) : 0;
+      total += get<std::int32_t>(r);
+    }
+    for (std::int64_t i = rank_; i < n; i += size()) {
+      if (!keep(i)) { continue; }
+      if (at < capacity) { list[at] = static_cast<T>(f(i)); }
+      ++at;
+    }
+    sync();
+    return total;
+  }
+
   template <class T>
   T broadcast(T value, std::int32_t from) {
     if (rank_ == from) { put(value); }

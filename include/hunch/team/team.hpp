@@ -46,8 +46,10 @@ struct any_action {
 ///    bits on every team; the result is on all ranks, its group sums in `t.scratch().groups`.
 /// 5. `t.lanes(begin, end, f)` sets `t.scratch().lanes` to the sums of the 128 lanes of the tile
 ///    [begin, end), in double, each in order.
-/// 6. `t.broadcast(v, from)` is rank `from`'s v on all ranks.
-/// 7. `t.scratch()` is shared by the ranks.
+/// 6. `t.compact(n, keep, f, list, capacity)` writes f(i) for the i with keep(i) to `list`, in any
+///    order and as far as there is room, and returns how many there are, on all ranks.
+/// 7. `t.broadcast(v, from)` is rank `from`'s v on all ranks.
+/// 8. `t.scratch()` is shared by the ranks.
 ///
 /// Not required: a size that is a power of two, or more than one rank. A body may branch only on
 /// collective results and on its arguments; else ranks would wait for each other for ever.
@@ -64,6 +66,7 @@ concept Team = requires(T& t, std::int64_t n, double v) {
     } -> std::same_as<int>;
   { t.sum(n, detail::any_term{}) } -> std::same_as<double>;
   t.lanes(n, n, detail::any_term{});
+  { t.compact(n, detail::any_count{}, detail::any_term{}, &v, 0) } -> std::same_as<std::int32_t>;
   { t.broadcast(v, 0) } -> std::same_as<double>;
   { t.scratch() } -> std::same_as<team::shared_scratch&>;
 };

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include <hunch/kernel/arithmetic.hpp>
+#include <hunch/law.hpp>
+#include <hunch/team/team.hpp>
+
+/// \file
+/// Where to cut a law: the largest logit such that what lies at or above it measures enough. Few
+/// passes over the row narrow a bracket by interpolation; what is left in it is collected and
+/// searched exactly. A row in which that fails (thousands of equal logits) is bisected.
+
+namespace hunch::kernel {
+
+/// The largest cut that keeps enough: logits above `value` measure `above`, less than what is
+/// wanted, and with the `ties` logits equal to it they measure enough.
+template <class Real>
+struct cut {
+  Real value;
+  double above;
+  std::int32_t ties;
+};
+
+/// What is measured of each element: 1, for a number of elements.
+struct element_count {
+  template <class Real>
+  HUNCH_HOST_DEVICE static HUNCH_INLINE double of(const law<Real>&, Real) {
+    return 1.0;
+  }
+  template <Team T, class Real>
+  HUNCH_HOST_DEVICE static double at_least(T& team, const law<Real>& l, Real least) {
+    return static_cast<double>(team.reduce(
+        l.size(), std::int32_t(0),
+        [=](std::int64_t i) { return l.keeps(i) && l.logits[i] >= least ? 1 : 0; },
+        [](std::int32_t a, std::int32_t b) { return a + b; }));
+  }
+};
+
+/// What is measured of each element: its weight.
+struct element_weight {
+  template <class Real>
+  HUNCH_HOST_DEVICE static HUNCH_INLINE double of(const law<Real>& l, Real x) {
+    return static_cast<double>(exp2_product(x - l.maximum, l.scale));
+  }
+  template <Team T, class Real>
+  HUNCH_HOST_DEVICE static double at_least(T& team, const law<Real>& l, Real least) {
+    return team.sum(l.size(), [=](std::int64_t i) {
+      const Real w = l.weight(i);
+      return l.logits[i] >= least ? w : Real(0);
+    });
+  }
+};
+
+namespace detail {
+
+/// The cut lies in [low, high): enough lies at or above `low`, not enough at or above `high`.
+template <class Real>
+struct bracket {
+  Real low;
+  Real high;
+  double at_low;
+  double at_high;
+
+  HUNCH_HOST_DEVICE void tighten(Real at, double measure, double wanted) {
+    if (measure >= wanted) {
+      low = at;
+      at_low = measure;
+    } else {
+      high = at;
+      at_high = measure;
+    }
+  }
+};
+
+/// Narrows [-inf, above the maximum) until at most about `list_capacity` elements can be in it.
+template <class Measure, Team T, class Real>
+HUNCH_HOST_DEVICE bracket<Real> narrow(T& team, const law<Real>& l, double wanted, double total) {
+  constexpr Real lowest = -std::numeric_limits<Real>::infinity();
+  using keys = order<Real>;
+  bracket<Real> b{lowest, keys::value(keys::of(l.maximum) + 1), total, 0.0};
+  if (l.size() <= team::list_capacity) { return b; }
+  const auto probe = [&](Real at) { b.tighten(at, Measure::at_least(team, l, at), wanted); };
+  // Somewhere within some powers of two of the maximum, for nearly every law.
+  for (int octaves = 8; b.low == lowest && octaves <= 128; octaves *= 2) {
+    probe(l.maximum - static_cast<Real>(octaves) / l.scale);
+  }
+  if (b.low == lowest) { return b; }
+  // The elements between two measures are at most their difference over the smallest of them.
+  const auto elements = [&] { return (b.at_low - b.at_high) / Measure::of(l, b.low); };
+  for (int step = 0; step < 12 && elements() > team::list_capacity; ++step) {
+    double share = (b.at_low - wanted) / (b.at_low - b.at_high);
+    share = share < 0.05 ? 0.05 : share > 0.95 ? 0.95 : share;
+    const Real at = b.low + static_cast<Real>(share) * (b.high - b.low);
+    if (!(at > b.low && at < b.high)) { break; }
+    probe(at);
+  }
+  return b;
+}
+
+/// The largest key k in [low, high) with enough(k), where enough(low).
+template <class Key, class Enough>
+HUNCH_HOST_DEVICE Key largest_key(Key low, Key high, Enough&& enough) {
+  --high;
+  while (low < high) {
+    const Key middle = (low | high) - ((low ^ high) >> 1);  // rounded up, without overflow
+    if (enough(middle)) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+}  // namespace detail
+
+/// Where to cut `l` so that what it keeps measures at least `wanted` > 0 of `total`, its measure
+/// before. Elements of weight 0 are never counted. Collective.
+template <class Measure, Team T, class Real>
+HUNCH_HOST_DEVICE cut<Real> find_cut(T& team, const law<Real>& l, double wanted, double total) {
+  using keys = order<Real>;
+  using key = typename keys::key;
+  const detail::bracket<Real> b = detail::narrow<Measure>(team, l, wanted, total);
+  const auto inside = [=](std::int64_t i) {
+    const Real x = l.logits[i];
+    return x >= b.low && x < b.high && l.keeps(i) && x > -std::numeric_limits<Real>::infinity();
+  };
+  const std::int64_t* const list = team.scratch().list;
+  const std::int32_t count = team.compact(
+      l.size(), inside, [=](std::int64_t i) { return keys::of(l.logits[i]); }, team.scratch().list,
+      team::list_capacity);
+  const key low = keys::of(b.low);
+  const key high = keys::of(b.high);
+  if (count <= team::list_capacity) {
+    // Sums in integers, so that the order of the list does not matter.
+    constexpr double unit = 0x1.0p51;
+    const auto measure = [=](std::int32_t i) {
+      return static_cast<std::int64_t>(Measure::of(l, keys::value(static_cast<key>(list[i]))) *
+                                       unit);
+    };
+    const auto sum = [&](key least) {
+      return b.at_high + static_cast<double>(team.reduce(
+                             count, std::int64_t(0),
+                             [=](std::int64_t i) {
+                               return list[i] >= least ? measure(static_cast<std::int32_t>(i))
+                                                       : std::int64_t(0);
+                             },
+                             [](std::int64_t x, std::int64_t y) { return x + y; })) /
+                             unit;
+    };
+    // The smallest element is the last resort where rounding leaves nothing enough.
+    const key smallest = static_cast<key>(team.reduce(
+        count, std::int64_t(high), [=](std::int64_t i) { return list[i]; },
+        [](std::int64_t x, std::int64_t y) { return x < y ? x : y; }));
+    const key found = detail::largest_key(smallest < high ? smallest : low, high,
+                                          [&](key k) { return sum(k) >= wanted; });
+    const std::int32_t ties = team.reduce(
+        count, std::int32_t(0), [=](std::int64_t i) { return list[i] == found ? 1 : 0; },
+        [](std::int32_t x, std::int32_t y) { return x + y; });
+    return {keys::value(found), sum(found + 1), ties};
+  }
+  const key found = detail::largest_key(
+      low, high, [&](key k) { return Measure::at_least(team, l, keys::value(k)) >= wanted; });
+  const Real value = keys::value(found);
+  const auto ties =
+      static_cast<std::int32_t>(element_count::at_least(team, l, value) -
+                                element_count::at_least(team, l, keys::value(found + 1)));
+  return {value, Measure::at_least(team, l, keys::value(found + 1)), ties};
+}
+
+}  // namespace hunch::kernel

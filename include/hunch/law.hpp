@@ -9,6 +9,7 @@
 #include <hunch/config.hpp>
 #include <hunch/kernel/arithmetic.hpp>
 #include <hunch/rows.hpp>
+#include <hunch/team/canonical.hpp>
 #include <hunch/types.hpp>
 
 namespace hunch {
@@ -55,7 +56,9 @@ struct law {
 
   HUNCH_HOST_DEVICE HUNCH_INLINE bool keeps(std::int64_t i) const {
     const Real x = logits.data[i];
-    return x > threshold || (x == threshold && i <= last_kept);
+    // Without branches, and with an index as wide as the logits, so that loops vectorise.
+    const bool tie = (x == threshold) & (static_cast<std::int32_t>(i) <= last_kept);
+    return (x > threshold) | tie;
   }
 
   /// Unnormalised, in [0, 1].
@@ -68,9 +71,24 @@ struct law {
   HUNCH_HOST_DEVICE HUNCH_INLINE Real prob(std::int64_t i) const {
     return kernel::product(weight(i), norm);
   }
+
+  /// What the sums of the weights are remembered by.
+  HUNCH_HOST_DEVICE team::summed sum_of_weights() const {
+    return {logits.data, static_cast<double>(scale), static_cast<double>(maximum),
+            static_cast<double>(threshold), last_kept};
+  }
 };
 
 static_assert(Law<law<float>>);
+
+/// The weight of element i as a function object that is always inlined: what draws and sums take.
+template <Law L>
+struct weights_of {
+  L law;
+  HUNCH_HOST_DEVICE HUNCH_INLINE typename L::real operator()(std::int64_t i) const {
+    return law.weight(i);
+  }
+};
 
 /// A law that somebody has written out as probabilities, for engines that hand these over. They
 /// are taken as they are; `norm` is 1 over their sum where that is not 1.
@@ -83,7 +101,11 @@ struct probabilities {
   hunch::status status = hunch::status::ok;
 
   HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t size() const { return values.size; }
-  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(std::int64_t i) const { return values.data[i]; }
+  /// 0 for a negative number or a NaN: a draw over such a row must not leave the row.
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(std::int64_t i) const {
+    const Real w = values.data[i];
+    return w > Real(0) ? w : Real(0);
+  }
   HUNCH_HOST_DEVICE HUNCH_INLINE Real prob(std::int64_t i) const {
     return kernel::product(values.data[i], norm);
   }

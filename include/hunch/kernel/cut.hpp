@@ -25,6 +25,8 @@ struct cut {
   std::int32_t ties;
 };
 
+// The tests of elements have no branches (& and not &&), so that their loops vectorise.
+
 /// What is measured of each element: 1, for a number of elements.
 struct element_count {
   template <class Real>
@@ -35,7 +37,9 @@ struct element_count {
   HUNCH_HOST_DEVICE static double at_least(T& team, const law<Real>& l, Real least) {
     return static_cast<double>(team.reduce(
         l.size(), std::int32_t(0),
-        [=](std::int64_t i) { return l.keeps(i) && l.logits[i] >= least ? 1 : 0; },
+        [=](std::int64_t i) {
+          return static_cast<std::int32_t>(l.keeps(i) & (l.logits[i] >= least));
+        },
         [](std::int32_t a, std::int32_t b) { return a + b; }));
   }
 };
@@ -76,6 +80,14 @@ struct bracket {
   }
 };
 
+/// The log-odds of a measure's share of the whole: nearly linear in the logit for rows of many
+/// kinds, and so what is interpolated.
+HUNCH_HOST_DEVICE inline double log_odds(double measure, double total) {
+  const double least = 1e-9 * total;
+  const double rest = total - measure;
+  return log_of((measure > least ? measure : least) / (rest > least ? rest : least));
+}
+
 /// Narrows [-inf, above the maximum) until at most about `list_capacity` elements can be in it.
 template <class Measure, Team T, class Real>
 HUNCH_HOST_DEVICE bracket<Real> narrow(T& team, const law<Real>& l, double wanted, double total) {
@@ -89,14 +101,24 @@ HUNCH_HOST_DEVICE bracket<Real> narrow(T& team, const law<Real>& l, double wante
     probe(l.maximum - static_cast<Real>(octaves) / l.scale);
   }
   if (b.low == lowest) { return b; }
-  // The elements between two measures are at most their difference over the smallest of them.
-  const auto elements = [&] { return (b.at_low - b.at_high) / Measure::of(l, b.low); };
-  for (int step = 0; step < 12 && elements() > team::list_capacity; ++step) {
-    double share = (b.at_low - wanted) / (b.at_low - b.at_high);
-    share = share < 0.05 ? 0.05 : share > 0.95 ? 0.95 : share;
-    const Real at = b.low + static_cast<Real>(share) * (b.high - b.low);
-    if (!(at > b.low && at < b.high)) { break; }
-    probe(at);
+  // About where the measure is what is wanted, and a little to either side of it: an end of the
+  // bracket that stays where it is would make interpolation crawl.
+  for (int round = 0; round < 8; ++round) {
+    const double between = b.at_low - b.at_high;
+    if (between <= team::list_capacity * Measure::of(l, b.low)) { break; }  // no more elements
+    const double low = log_odds(b.at_low, total);
+    const double share = (low - log_odds(wanted, total)) / (low - log_odds(b.at_high, total));
+    const Real width = b.high - b.low;
+    const Real middle = b.low + static_cast<Real>(share) * width;
+    const double elements = between / Measure::of(l, middle);  // about so many
+    const double aside = 0.25 * team::list_capacity / elements;
+    const Real step = static_cast<Real>(aside < 0.125 ? aside : 0.125) * width;
+    const Real sides[] = {middle - step, middle + step};
+    if (!(step > Real(0))) { break; }
+    for (const Real at : sides) {
+      if (at > b.low && at < b.high) { probe(at); }
+    }
+    if (b.high - b.low > width / 2) { probe(b.low + (b.high - b.low) / 2); }
   }
   return b;
 }
@@ -125,9 +147,10 @@ HUNCH_HOST_DEVICE cut<Real> find_cut(T& team, const law<Real>& l, double wanted,
   using keys = order<Real>;
   using key = typename keys::key;
   const detail::bracket<Real> b = detail::narrow<Measure>(team, l, wanted, total);
+  constexpr Real lowest = -std::numeric_limits<Real>::infinity();
   const auto inside = [=](std::int64_t i) {
     const Real x = l.logits[i];
-    return x >= b.low && x < b.high && l.keeps(i) && x > -std::numeric_limits<Real>::infinity();
+    return l.keeps(i) & (x >= b.low) & (x < b.high) & (x > lowest);
   };
   const std::int64_t* const list = team.scratch().list;
   const std::int32_t count = team.compact(

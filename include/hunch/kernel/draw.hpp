@@ -36,16 +36,57 @@ struct prefix_walk {
   HUNCH_HOST_DEVICE double fraction() const { return target < weight ? target / weight : 1.0; }
 };
 
+/// The total of the weights, with the group sums in the team's scratch.
+template <Team T, class Weight>
+HUNCH_HOST_DEVICE HUNCH_INLINE double sum_for_draw(T& team, std::int64_t n, const Weight& weight) {
+  if constexpr (requires { weight.law.sum_of_weights(); }) {
+    if (team.last_sum() == weight.law.sum_of_weights()) {
+      double total = 0.0;
+      for (std::int32_t g = 0; g < team::groups_of(n); ++g) { total += team.scratch().groups[g]; }
+      return total;
+    }
+  }
+  return team.sum(n, weight);
+}
+
+/// Chooses a tile of a group of several, beyond 262,144 elements: its index, `fraction` of the
+/// group's weight into the group; `fraction` becomes that into the tile.
+template <Team T, class Weight>
+HUNCH_HOST_DEVICE std::int64_t tile_in_group(T& team, std::int64_t n, std::int64_t first_tile,
+                                             double group_weight, const Weight& weight,
+                                             double& fraction) {
+  team::shared_scratch& shared = team.scratch();
+  const std::int64_t rest = team::tiles_of(n) - first_tile;
+  const std::int64_t per_group = team::tiles_per_group(n);
+  const std::int64_t tiles = rest < per_group ? rest : per_group;
+  prefix_walk among{fraction * group_weight};
+  for (std::int64_t first = 0; first < tiles; first += team::lane_count) {
+    const std::int64_t left = tiles - first;
+    const std::int64_t count = left < team::lane_count ? left : team::lane_count;
+    team.for_each(count, [&](std::int64_t k) {
+      const std::int64_t begin = (first_tile + first + k) * team::tile_elements;
+      const std::int64_t end = begin + team::tile_elements < n ? begin + team::tile_elements : n;
+      shared.lanes[k] = static_cast<double>(team::tile_sum(begin, end, weight));
+    });
+    for (std::int64_t k = 0; k < count; ++k) { among.visit(first + k, shared.lanes[k]); }
+    team.sync();
+  }
+  fraction = among.fraction();
+  return first_tile + among.chosen;
+}
+
 }  // namespace detail
 
 /// An index i in [0, n) with probability weight(i) / sum of weights, decided by one random word;
 /// -1 if no weight is positive. Weights are finite and >= 0.
 ///
-/// Collective. Reads every weight once for the canonical sums and one tile once more. Inside the
-/// tile the lanes are summed in double: there the draw is exact to 53 bits.
+/// Collective. Reads every weight once for the canonical sums, unless the team remembers them, and
+/// one tile once more. Inside the tile the lanes are summed in double: there the draw is exact to
+/// 53 bits.
 template <Team T, class Weight>
-HUNCH_HOST_DEVICE std::int64_t draw(T& team, std::int64_t n, Weight&& weight, std::uint64_t word) {
-  const double total = team.sum(n, weight);
+HUNCH_HOST_DEVICE std::int64_t draw(T& team, std::int64_t n, const Weight& of, std::uint64_t word) {
+  const Weight weight = of;  // a copy of its own: what it holds stays in registers
+  const double total = detail::sum_for_draw(team, n, weight);
   if (!(total > 0.0)) { return -1; }
   team::shared_scratch& shared = team.scratch();
 
@@ -55,24 +96,7 @@ HUNCH_HOST_DEVICE std::int64_t draw(T& team, std::int64_t n, Weight&& weight, st
   const std::int64_t per_group = team::tiles_per_group(n);
   std::int64_t tile = group.chosen * per_group;
   double fraction = group.fraction();
-  if (per_group > 1) {  // only beyond 262,144 elements
-    const std::int64_t rest = team::tiles_of(n) - tile;
-    const std::int64_t tiles = rest < per_group ? rest : per_group;
-    detail::prefix_walk among{fraction * group.weight};
-    for (std::int64_t first = 0; first < tiles; first += team::lane_count) {
-      const std::int64_t left = tiles - first;
-      const std::int64_t count = left < team::lane_count ? left : team::lane_count;
-      team.for_each(count, [&](std::int64_t k) {
-        const std::int64_t begin = (tile + first + k) * team::tile_elements;
-        const std::int64_t end = begin + team::tile_elements < n ? begin + team::tile_elements : n;
-        shared.lanes[k] = static_cast<double>(team::tile_sum(begin, end, weight));
-      });
-      for (std::int64_t k = 0; k < count; ++k) { among.visit(first + k, shared.lanes[k]); }
-      team.sync();
-    }
-    tile += among.chosen;
-    fraction = among.fraction();
-  }
+  if (per_group > 1) { tile = detail::tile_in_group(team, n, tile, group.weight, of, fraction); }
 
   const std::int64_t begin = tile * team::tile_elements;
   const std::int64_t end = begin + team::tile_elements < n ? begin + team::tile_elements : n;

@@ -28,8 +28,7 @@ struct child_draw {
       return list.position_of(
           random.noisy_argmax(team, noise_address(where.seed, position), q, list));
     } else {
-      return static_cast<std::int32_t>(
-          random.categorical(team, where, q.size(), [=](std::int64_t i) { return q.weight(i); }));
+      return static_cast<std::int32_t>(random.categorical(team, where, q.size(), weights_of{q}));
     }
   }
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <hunch/law.hpp>
 #include <hunch/types.hpp>
@@ -17,8 +18,44 @@ inline constexpr std::int32_t max_siblings = 64;
 template <class Real>
 struct removed_positions {
   std::int32_t count = 0;
-  std::int32_t position[max_siblings];
+  std::int32_t position[max_siblings];  ///< -1 where there is none
   Real taken[max_siblings];
+
+  HUNCH_HOST_DEVICE removed_positions() {
+    for (std::int32_t r = 0; r < max_siblings; ++r) {
+      position[r] = -1;
+      taken[r] = Real(0);
+    }
+  }
+
+  HUNCH_HOST_DEVICE void add(std::int32_t at, Real multiple) {
+    position[count] = at;
+    taken[count++] = multiple;
+  }
+  HUNCH_HOST_DEVICE bool hold(std::int32_t at) const {
+    bool found = false;
+    for (std::int32_t r = 0; r < count; ++r) { found |= position[r] == at; }
+    return found;
+  }
+};
+
+/// Removed positions that a loop over tokens compares with: a constant, so that it vectorises.
+inline constexpr std::int32_t few_siblings = 8;
+
+/// q's weight without the positions that it has lost.
+template <Law Q, std::int32_t Most>
+struct remainder {
+  Q q;
+  const removed_positions<typename Q::real>* removed;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE typename Q::real operator()(std::int64_t i) const {
+    bool gone = false;
+    for (std::int32_t r = 0; r < Most; ++r) {
+      gone |= removed->position[r] == static_cast<std::int32_t>(i);
+    }
+    const typename Q::real left = q.prob(i);
+    return gone ? typename Q::real(0) : left;
+  }
 };
 
 /// The weight (a p(v) - b q(v))+ of every token v of the target's vocabulary: what a rejected draft
@@ -29,7 +66,8 @@ struct removed_positions {
 /// one more scalar, and nothing is written. Positions that q has lost keep the multiple that was
 /// taken before.
 /// \tparam Everything whether position i is token i for the whole vocabulary.
-template <Law P, Law Q, bool Everything>
+/// \tparam Most the most positions that q may have lost.
+template <Law P, Law Q, bool Everything, std::int32_t Most = 0>
 struct excess {
   using real = typename P::real;
 
@@ -41,18 +79,17 @@ struct excess {
   const removed_positions<real>* removed = nullptr;
 
   HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t v) const {
-    const std::int32_t at =
-        Everything ? static_cast<std::int32_t>(v) : list.position_of(static_cast<token>(v));
+    // As wide as v: a narrower index would make the loads of a loop a gather.
+    const std::int64_t at = Everything ? v : std::int64_t(list.position_of(static_cast<token>(v)));
     return of(v, at);
   }
 
   /// The same for a token whose position is known; -1: it has none.
-  HUNCH_HOST_DEVICE HUNCH_INLINE real of(std::int64_t v, std::int32_t at) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE real of(std::int64_t v, std::int64_t at) const {
     real taken = b;
-    if (removed != nullptr) {
-      for (std::int32_t r = 0; r < removed->count; ++r) {
-        taken = removed->position[r] == at ? removed->taken[r] : taken;
-      }
+    for (std::int32_t r = 0; r < Most; ++r) {
+      taken = removed->position[r] == static_cast<std::int32_t>(at) && at >= 0 ? removed->taken[r]
+                                                                               : taken;
     }
     const real drafted = Everything || at >= 0 ? q.prob(at) : real(0);
     const real rest = product(a, p.prob(v)) - product(taken, drafted);
@@ -61,12 +98,19 @@ struct excess {
 };
 
 /// Calls use(excess) with the form that fits the shortlist.
+/// \param removed nullptr: q has lost nothing.
 template <Law P, Law Q, class Use>
 HUNCH_HOST_DEVICE auto with_excess(const P& p, const Q& q, const shortlist& list,
                                    typename P::real a, typename P::real b,
                                    const removed_positions<typename P::real>* removed, Use&& use) {
-  return list.is_everything(p.size()) ? use(excess<P, Q, true>{p, q, list, a, b, removed})
-                                      : use(excess<P, Q, false>{p, q, list, a, b, removed});
+  const auto call = [&]<std::int32_t Most>(std::integral_constant<std::int32_t, Most>) {
+    return list.is_everything(p.size()) ? use(excess<P, Q, true, Most>{p, q, list, a, b, removed})
+                                        : use(excess<P, Q, false, Most>{p, q, list, a, b, removed});
+  };
+  if (removed == nullptr) { return call(std::integral_constant<std::int32_t, 0>{}); }
+  return removed->count <= few_siblings
+             ? call(std::integral_constant<std::int32_t, few_siblings>{})
+             : call(std::integral_constant<std::int32_t, max_siblings>{});
 }
 
 }  // namespace hunch::kernel

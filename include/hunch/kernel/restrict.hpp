@@ -125,8 +125,9 @@ HUNCH_HOST_DEVICE void keep_min_p(T&, law<Real>& l, Real least) {
 template <class Real, Team T>
 HUNCH_HOST_DEVICE void normalise(T& team, law<Real>& l) {
   const law<Real> before = l;
-  const double sum = team.sum(before.logits.size, [=](std::int64_t i) { return before.weight(i); });
+  const double sum = team.sum(before.logits.size, weights_of{before});
   l.norm = static_cast<Real>(1.0 / sum);
+  team.last_sum() = l.sum_of_weights();
 }
 
 }  // namespace hunch::kernel

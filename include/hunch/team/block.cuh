@@ -66,6 +66,7 @@ class block {
   template <class F>
   __device__ double sum(std::int64_t n, F&& f) {
     __syncthreads();  // the group sums of the last call have been read
+    last_sum_ = {};
     const std::int32_t groups = groups_of(n);
     const std::int64_t per_group = tiles_per_group(n);
     for (std::int32_t g = rank() / 32; g < groups; g += Threads / 32) {
@@ -129,6 +130,7 @@ class block {
   }
 
   __device__ shared_scratch& scratch() { return shared_->scratch; }
+  __device__ summed& last_sum() { return last_sum_; }
 
  private:
   /// `tile_sum` by one warp, in the same order of additions; the result is in its first thread.
@@ -155,6 +157,7 @@ class block {
   }
 
   storage* shared_;
+  summed last_sum_;
 };
 
 }  // namespace hunch::team

@@ -48,6 +48,18 @@ struct shared_scratch {
   std::int64_t list[list_capacity];  ///< for `compact`
 };
 
+/// What the group sums in a team's scratch are the sums of, remembered by each rank for itself: the
+/// law of a row that has just been normalised can be drawn from without a second pass.
+struct summed {
+  const void* row = nullptr;  ///< nullptr: nothing that is remembered
+  double scale = 0.0;
+  double maximum = 0.0;
+  double threshold = 0.0;
+  std::int32_t last_kept = 0;
+
+  friend constexpr bool operator==(const summed&, const summed&) = default;
+};
+
 /// The sum of f(i) for i in [begin, end), at most one tile, by a single thread.
 template <class F>
 HUNCH_HOST_DEVICE HUNCH_INLINE auto tile_sum(std::int64_t begin, std::int64_t end, F&& f) {

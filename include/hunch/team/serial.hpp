@@ -25,15 +25,15 @@ class serial {
   HUNCH_INLINE T reduce(std::int64_t n, T identity, F&& f, Op&& op) {
     // Independent lanes: compilers vectorise this loop where they refuse a running maximum.
     constexpr std::int64_t lanes = 64;
+    const std::int64_t whole = n / lanes * lanes;
     T lane[lanes];
     for (std::int64_t l = 0; l < lanes; ++l) { lane[l] = identity; }
-    std::int64_t base = 0;
-    for (; base + lanes <= n; base += lanes) {
+    for (std::int64_t base = 0; base < whole; base += lanes) {
       for (std::int64_t l = 0; l < lanes; ++l) {
         lane[l] = op(lane[l], static_cast<T>(f(base + l)));
       }
     }
-    for (std::int64_t i = base; i < n; ++i) { lane[0] = op(lane[0], static_cast<T>(f(i))); }
+    for (std::int64_t i = whole; i < n; ++i) { lane[0] = op(lane[0], static_cast<T>(f(i))); }
     T result = identity;
     for (std::int64_t l = 0; l < lanes; ++l) { result = op(result, lane[l]); }
     return result;
@@ -42,26 +42,20 @@ class serial {
   template <class T, class Gate, class Keep, class F, class Op>
   HUNCH_INLINE T reduce_where(std::int64_t n, T identity, Gate&& gate, Keep&& keep, F&& f,
                               Op&& op) {
-    constexpr std::int64_t block = 64;  // first the cheap question about many, in a vector loop
     T result = identity;
     for (std::int64_t base = 0; base < n; base += gate_elements) {
       const auto value = gate(base / gate_elements);
       const std::int64_t end = base + gate_elements < n ? base + gate_elements : n;
-      for (std::int64_t first = base; first < end; first += block) {
-        const std::int64_t last = first + block < end ? first + block : end;
-        std::int32_t any = 0;
-        for (std::int64_t i = first; i < last; ++i) { any |= keep(i, value) ? 1 : 0; }
-        if (any == 0) { continue; }
-        for (std::int64_t i = first; i < last; ++i) {
-          if (keep(i, value)) { result = op(result, f(i)); }
-        }
-      }
+      visit_where(
+          base, end, [&](std::int64_t i) { return keep(i, value); },
+          [&](std::int64_t i) { result = op(result, f(i)); });
     }
     return result;
   }
 
   template <class F>
   HUNCH_INLINE double sum(std::int64_t n, F&& f) {
+    last_sum_ = {};
     const std::int32_t groups = groups_of(n);
     double total = 0.0;
     for (std::int32_t g = 0; g < groups; ++g) {
@@ -79,19 +73,11 @@ class serial {
   template <class Keep, class F, class T>
   HUNCH_INLINE std::int32_t compact(std::int64_t n, Keep&& keep, F&& f, T* list,
                                     std::int32_t capacity) {
-    constexpr std::int64_t block = 64;
     std::int32_t count = 0;
-    for (std::int64_t first = 0; first < n; first += block) {
-      const std::int64_t last = first + block < n ? first + block : n;
-      std::int32_t any = 0;
-      for (std::int64_t i = first; i < last; ++i) { any |= keep(i) ? 1 : 0; }
-      if (any == 0) { continue; }
-      for (std::int64_t i = first; i < last; ++i) {
-        if (!keep(i)) { continue; }
-        if (count < capacity) { list[count] = static_cast<T>(f(i)); }
-        ++count;
-      }
-    }
+    visit_where(0, n, keep, [&](std::int64_t i) {
+      if (count < capacity) { list[count] = static_cast<T>(f(i)); }
+      ++count;
+    });
     return count;
   }
 
@@ -101,9 +87,33 @@ class serial {
   }
 
   shared_scratch& scratch() { return scratch_; }
+  summed& last_sum() { return last_sum_; }
 
  private:
+  /// visit(i) for the i in [begin, end) with keep(i): first the question about many at once, in a
+  /// loop that vectorises.
+  template <class Keep, class Visit>
+  static HUNCH_INLINE void visit_where(std::int64_t begin, std::int64_t end, Keep&& keep,
+                                       Visit&& visit) {
+    constexpr std::int64_t block = 32;
+    std::int64_t first = begin;
+    for (; first + block <= end; first += block) {
+      std::int32_t any = 0;
+      for (std::int64_t l = 0; l < block; ++l) {
+        any |= static_cast<std::int32_t>(keep(first + l));
+      }
+      if (any == 0) { continue; }
+      for (std::int64_t l = 0; l < block; ++l) {
+        if (keep(first + l)) { visit(first + l); }
+      }
+    }
+    for (; first < end; ++first) {
+      if (keep(first)) { visit(first); }
+    }
+  }
+
   shared_scratch scratch_;
+  summed last_sum_;
 };
 
 static_assert(Team<serial>);

@@ -93,6 +93,7 @@ class simulated {
   template <class F>
   double sum(std::int64_t n, F&& f) {
     sync();  // the group sums of the last call have been read
+    last_sum_ = {};
     const std::int32_t groups = groups_of(n);
     for (std::int32_t g = rank_; g < groups; g += size()) {
       scratch().groups[g] = group_sum(n, g, f);
@@ -147,6 +148,7 @@ class simulated {
   }
 
   shared_scratch& scratch() { return shared_->scratch_; }
+  summed& last_sum() { return last_sum_; }
 
  private:
   template <class T>
@@ -163,6 +165,7 @@ class simulated {
 
   block* shared_;
   std::int32_t rank_;
+  summed last_sum_;
 };
 
 static_assert(Team<simulated>);

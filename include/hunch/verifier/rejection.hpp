@@ -72,7 +72,7 @@ struct rejection {
       const token x = view.tree.tokens[child];
       const std::int32_t at = view.tree.drawn_at[child];
       const auto q_x = static_cast<double>(q.prob(at));
-      if (!(q_x > 0.0) || holds(removed, at) || removed.count == kernel::max_siblings) {
+      if (!(q_x > 0.0) || removed.hold(at) || removed.count == kernel::max_siblings) {
         return kernel::fail(out, status::invalid_draft, child), -1;
       }
       if (sibling > 0) {
@@ -91,10 +91,7 @@ struct rejection {
         return child;
       }
       taken += left / draftable;
-      if (!replaces) {
-        removed.position[removed.count] = at;
-        removed.taken[removed.count++] = static_cast<real>(taken);
-      }
+      if (!replaces) { removed.add(at, static_cast<real>(taken)); }
       child = view.tree.next_child(c, child);
     }
   }
@@ -108,22 +105,13 @@ struct rejection {
     kernel::emit(team, view.at(c, purpose::bonus), p, random, out);
   }
 
-  template <class Real>
-  HUNCH_HOST_DEVICE static bool holds(const kernel::removed_positions<Real>& removed,
-                                      std::int32_t at) {
-    bool found = false;
-    for (std::int32_t r = 0; r < removed.count; ++r) { found |= removed.position[r] == at; }
-    return found;
-  }
-
   /// q's mass without the removed positions, summed: 1 minus the removed ones would lose digits.
-  template <Team T, Law Q, class Real>
-  HUNCH_HOST_DEVICE static double mass_left(T& team, const Q& q,
-                                            const kernel::removed_positions<Real>& removed) {
-    return team.sum(q.size(), [&](std::int64_t i) {
-      const bool gone = holds(removed, static_cast<std::int32_t>(i));
-      return gone ? Real(0) : q.prob(i);
-    });
+  template <Team T, Law Q>
+  HUNCH_HOST_DEVICE static double mass_left(
+      T& team, const Q& q, const kernel::removed_positions<typename Q::real>& removed) {
+    return removed.count <= kernel::few_siblings
+               ? team.sum(q.size(), kernel::remainder<Q, kernel::few_siblings>{q, &removed})
+               : team.sum(q.size(), kernel::remainder<Q, kernel::max_siblings>{q, &removed});
   }
 };
 

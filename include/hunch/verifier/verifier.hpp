@@ -34,9 +34,12 @@ struct stored_drafts {
 /// \tparam Target gives the target's law after a node: target(team, node), collective. A rule asks
 ///         for the nodes that it needs, so that a law that nobody needs is never made.
 /// \tparam Drafts gives laws[node] and lists[node] of what was drawn there.
-template <class Target, class Drafts>
+/// \tparam Tree has the members of `drafted_tokens` that the rule reads; another type where an
+/// engine
+///         stores its trees in another form.
+template <class Target, class Drafts, class Tree = drafted_tokens>
 struct verify_view {
-  drafted_tokens tree;
+  Tree tree;
   child_law children = child_law::independent;
   Target target;
   Drafts drafts;
@@ -57,7 +60,8 @@ using logits_view = verify_view<stored_laws<law<Real>>, stored_drafts<law<Real>>
 
 /// What a verifier decided: the accepted path and one more token.
 struct verdict {
-  std::int32_t* path = nullptr;  ///< [max_nodes] out: accepted nodes in order, without the root
+  std::int32_t* path = nullptr;  ///< [max_nodes] out: accepted nodes in order, without the root;
+                                 ///< nullptr: only their number is wanted
   std::int32_t accepted = 0;     ///< nodes in `path`
   token next = no_token;         ///< the corrected, bonus or sampled token
   origin next_origin = origin::sampled;
@@ -101,7 +105,7 @@ HUNCH_HOST_DEVICE inline void fail(verdict& out, status why, std::int32_t node) 
 /// Appends a node to the accepted path, which the ranks share.
 template <Team T>
 HUNCH_HOST_DEVICE void accept(T& team, verdict& out, std::int32_t node) {
-  if (team.rank() == 0) { out.path[out.accepted] = node; }
+  if (team.rank() == 0 && out.path != nullptr) { out.path[out.accepted] = node; }
   ++out.accepted;
 }
 
@@ -109,7 +113,7 @@ HUNCH_HOST_DEVICE void accept(T& team, verdict& out, std::int32_t node) {
 template <Team T, class View>
 HUNCH_HOST_DEVICE void keep_path(T& team, const View& view, std::int32_t last, verdict& out) {
   out.accepted = view.tree.depth(last);
-  if (team.rank() != 0) { return; }
+  if (team.rank() != 0 || out.path == nullptr) { return; }
   for (std::int32_t i = out.accepted - 1, node = last; i >= 0; --i, node = view.tree.parent[node]) {
     out.path[i] = node;
   }
@@ -124,8 +128,7 @@ HUNCH_HOST_DEVICE inline origin undrafted(const verdict& out) {
 template <Team T, Law P, class Random>
 HUNCH_HOST_DEVICE void emit(T& team, const address& where, const P& p, const Random& random,
                             verdict& out) {
-  out.next = static_cast<token>(
-      random.categorical(team, where, p.size(), [=](std::int64_t i) { return p.weight(i); }));
+  out.next = static_cast<token>(random.categorical(team, where, p.size(), weights_of<P>{p}));
 }
 
 }  // namespace kernel

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <hunch/executor/executor.hpp>
+#include <hunch/given_uniforms.hpp>
+#include <hunch/interop/chain.hpp>
+#include <hunch/interop/vllm_logits.hpp>
+#include <hunch/kernel/restrict.hpp>
+#include <hunch/verifier/greedy.hpp>
+#include <hunch/verifier/rejection.hpp>
+
+/// \file
+/// Ragged chains, verified on written probabilities: the tensors of vLLM V1's rejection sampler.
+/// The form that takes logits is in interop/vllm_logits.hpp. See docs/interop.md.
+
+namespace hunch::interop::vllm {
+
+/// The arguments of `rejection_sample`. All arrays are contiguous; none may overlap another. The
+/// drafts of all sequences lie one after the other, T = num_tokens of them.
+template <class Real = float>
+struct rejection_arguments {
+  std::int32_t batch = 0;
+  std::int32_t num_tokens = 0;    ///< T
+  std::int32_t max_spec_len = 0;  ///< the most drafts of a sequence
+  std::int32_t vocab = 0;
+
+  const std::int32_t* draft_token_ids = nullptr;      ///< [T]
+  const std::int32_t* cu_num_draft_tokens = nullptr;  ///< [batch] inclusive sums
+  const Real* draft_probs = nullptr;   ///< [T, vocab] the rows that the drafts were drawn from; or
+                                       ///< null: any drafts, for which no law is known
+  const Real* target_probs = nullptr;  ///< [T, vocab]; logits will do where `is_greedy`
+  const std::int32_t* bonus_token_ids = nullptr;  ///< [batch, 1] emitted after a chain that was
+                                                  ///< accepted whole: drawn from the target's law
+  const std::uint8_t* is_greedy = nullptr;        ///< [batch], 1: greedy decoding; null: none is
+
+  std::int32_t* output_token_ids = nullptr;  ///< [batch, max_spec_len + 1] out: -1 after the last
+  hunch::status* status = nullptr;           ///< [batch] out, may be null
+
+  random_keys keys;
+  /// [T] or null: uniforms in [0, 1) in place of `keys`; element t tests draft t. If given, so is
+  /// the next array.
+  const float* uniform_probs = nullptr;
+  const float* recovery_uniforms = nullptr;  ///< [batch] draws the token in place of a rejected one
+};
+
+/// Finds the uniform of a choice in the two arrays; `address::seed` is the row of the batch.
+struct ragged_uniforms {
+  const float* tests = nullptr;
+  const float* recoveries = nullptr;
+  const std::int32_t* ends = nullptr;
+
+  HUNCH_HOST_DEVICE std::uint64_t operator()(const address& a) const {
+    const auto row = static_cast<std::int64_t>(a.seed);
+    const float* const u = a.what == purpose::accept
+                               ? tests + (row == 0 ? 0 : ends[row - 1]) + a.node
+                               : recoveries + row;
+    return kernel::word_of(static_cast<double>(*u));
+  }
+};
+
+/// Verifies the chain of sequence `row`. One team per sequence.
+/// \tparam HasDraftProbs whether the rows that the drafts were drawn from are given.
+template <class Real, RandomSource Random, bool HasDraftProbs>
+struct rejection_body {
+  rejection_arguments<Real> args;
+  Random random;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t row) const {
+    const std::int32_t begin = row == 0 ? 0 : args.cu_num_draft_tokens[row - 1];
+    const std::int32_t end = args.cu_num_draft_tokens[row];
+    const bool inside =
+        begin >= 0 && begin <= end && end <= args.num_tokens && end - begin <= args.max_spec_len;
+    const std::int32_t* const drafted = args.draft_token_ids + (inside ? begin : 0);
+    const std::int32_t length = inside ? end - begin : 0;
+    verdict out;
+    if (!inside) {
+      out.status = status::invalid_parameter;
+    } else if (!ids_below(team, drafted, length, args.vocab)) {
+      out.status = status::invalid_token;
+    } else if (args.is_greedy != nullptr && args.is_greedy[row] != 0) {
+      follow_argmax(team, row, begin, drafted_chain(drafted, length), out);
+    } else {
+      test(team, row, begin, drafted_chain(drafted, length), out);
+    }
+    const bool whole = out.status == status::ok && out.accepted == length;
+    if (whole && (out.next < 0 || out.next >= args.vocab)) { out.status = status::invalid_token; }
+    write_chain(team, drafted, out,
+                args.output_token_ids + static_cast<std::int64_t>(row) * (args.max_spec_len + 1),
+                args.max_spec_len + 1);
+    report(team, args.status, row, out.status);
+  }
+
+ private:
+  /// The target's laws. After the whole chain the next token is not to be drawn: the law there has
+  /// one element.
+  struct rows_and_bonus {
+    written_rows<Real> rows;
+    std::int32_t length = 0;
+    Real one = Real(1);
+
+    template <Team T>
+    HUNCH_HOST_DEVICE probabilities<Real> operator()(T&, std::int32_t c) const {
+      return c < length ? rows[c] : probabilities<Real>{{&one, 1}};
+    }
+  };
+  /// The same for greedy decoding, where of a law only its argmax is asked for.
+  struct argmax_and_bonus {
+    written_rows<Real> rows;
+    std::int32_t length = 0;
+    token bonus = no_token;
+
+    template <Team T>
+    HUNCH_HOST_DEVICE law<Real> operator()(T& team, std::int32_t c) const {
+      law<Real> l;
+      if (c == length) {
+        l.last_kept = bonus;
+      } else {
+        l = kernel::whole_row(team, rows[c].values);
+        if (l.status == status::ok) { kernel::keep_argmax(team, l); }
+      }
+      return l;
+    }
+  };
+  struct no_drafts {};
+
+  HUNCH_HOST_DEVICE written_rows<Real> target_rows(std::int32_t begin) const {
+    return {args.target_probs + static_cast<std::int64_t>(begin) * args.vocab, args.vocab};
+  }
+  HUNCH_HOST_DEVICE auto draft_rows(std::int32_t begin, const drafted_chain& chain) const {
+    if constexpr (HasDraftProbs) {
+      (void)chain;
+      return written_rows<Real>{args.draft_probs + static_cast<std::int64_t>(begin) * args.vocab,
+                                args.vocab};
+    } else {
+      (void)begin;
+      return point_rows<Real>{chain.tokens.drafted, args.vocab};
+    }
+  }
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void follow_argmax(T& team, std::int32_t row, std::int32_t begin,
+                                       const drafted_chain& chain, verdict& out) const {
+    const argmax_and_bonus target{target_rows(begin), chain.count - 1, args.bonus_token_ids[row]};
+    const verify_view<argmax_and_bonus, no_drafts, drafted_chain> view{
+        chain, child_law::ranked, target, {}};
+    verifier::greedy{}(team, view, random, out);
+  }
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void test(T& team, std::int32_t row, std::int32_t begin,
+                              const drafted_chain& chain, verdict& out) const {
+    const bool given = args.uniform_probs != nullptr;
+    const rows_and_bonus target{target_rows(begin), chain.count - 1};
+    const auto laws = draft_rows(begin, chain);
+    using drafts_type = drafts_of<std::remove_const_t<decltype(laws)>>;
+    const drafts_type drafts{laws, first_tokens(args.vocab)};
+    const verify_view<rows_and_bonus, drafts_type, drafted_chain> view{
+        chain,
+        child_law::independent,
+        target,
+        drafts,
+        given ? static_cast<std::uint64_t>(row) : args.keys.seed_of(row),
+        given ? 0u : args.keys.length_of(row)};
+    verifier::rejection{}(team, view, random, out);
+    const bool whole = out.accepted + 1 == chain.count;
+    check_rows(team, target.rows, drafts, chain, !whole, out);
+    if (whole) { out.next = args.bonus_token_ids[row]; }
+  }
+};
+
+/// Rejection sampling of a ragged batch by `verifier::rejection`, or by `verifier::greedy` where
+/// `is_greedy`: each sequence emits its accepted drafts and one more token, from norm((p - q)+)
+/// after a rejection, the given bonus token after none. Where no draft law is given, a draft x is
+/// accepted with probability p(x), and a rejected one is replaced by a draw from p without x.
+///
+/// Lossless, for any q that the drafts were drawn from, or, without q, for any drafts that were
+/// fixed before; given that the bonus tokens are draws from the target's law. (Leviathan, Kalman,
+/// Matias 2023, arXiv:2211.17192)
+///
+/// A sequence with an error gets only -1 and has its `status`: `invalid_parameter` where its range
+/// of drafts leads out of the arrays; `invalid_token` for an id outside [0, vocab), or such a bonus
+/// token where it is due; `invalid_draft` where q of a drafted id is 0 or a NaN, or q's row at the
+/// rejection is no law; `invalid_logits` where p's row at the rejection is no law, or a greedy row
+/// has a NaN. The others are not disturbed. Rows that the rule does not read are not looked at.
+///
+/// Launches one body per sequence and returns without waiting; allocates nothing. Per accepted
+/// position one element of p and of q is read, at a rejection whole rows.
+template <Executor E, class Real>
+void rejection_sample(E& executor, const rejection_arguments<Real>& args) {
+  const auto launch = [&](const auto& random) {
+    using source = std::remove_cvref_t<decltype(random)>;
+    if (args.draft_probs != nullptr) {
+      executor.launch(args.batch, rejection_body<Real, source, true>{args, random});
+    } else {
+      executor.launch(args.batch, rejection_body<Real, source, false>{args, random});
+    }
+  };
+  if (args.uniform_probs != nullptr) {
+    launch(random_source<ragged_uniforms>{
+        {args.uniform_probs, args.recovery_uniforms, args.cu_num_draft_tokens}});
+  } else {
+    launch(random_source<>{});
+  }
+}
+
+}  // namespace hunch::interop::vllm

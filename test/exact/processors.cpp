@@ -7,47 +7,15 @@
 #include <limits>
 #include <vector>
 
-#include <hunch/sampler/allowed_tokens.hpp>
-#include <hunch/sampler/bias.hpp>
-#include <hunch/sampler/min_p.hpp>
-#include <hunch/sampler/penalties.hpp>
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/point_mass.hpp>
+#include "../support/stages.hpp"
 #include "selectors.hpp"
 #include "steps.hpp"
 
 namespace hunch::test {
 namespace {
-
-using every_stage =
-    sampler::pipeline<sampler::penalties, sampler::bias, sampler::allowed_tokens,
-                      sampler::temperature, sampler::top_k, sampler::top_p, sampler::min_p>;
-
-/// Never a token twice in a row, and token 0 only at even places of the text.
-struct toy_grammar {
-  std::int32_t vocab;
-
-  struct state {
-    token last = no_token;
-    std::int32_t length = 0;
-    bool dead = false;
-  };
-  static state start() { return {}; }
-  static state advance(const state& s, token t) noexcept {
-    return {t, s.length + 1, s.dead || !fits(s, t)};
-  }
-  void allowed(const state& s, std::uint32_t* words) const noexcept {
-    for (std::int32_t w = 0; w < allowed_words(vocab); ++w) { words[w] = 0; }
-    for (token t = 0; t < vocab; ++t) {
-      if (!s.dead && fits(s, t)) { words[t / 32] |= 1u << (t % 32); }
-    }
-  }
-
- private:
-  static bool fits(const state& s, token t) { return t != s.last && (t != 0 || s.length % 2 == 0); }
-};
-static_assert(Grammar<toy_grammar>);
 
 struct named_options {
   const char* name;
@@ -77,16 +45,7 @@ std::vector<named_options> all_options(std::int32_t vocab, std::int32_t length) 
   add("ban", ban);
   add("grammar", grammar);
   add("min-p", min_p);
-  add("all", [&](generation_options& o) {
-    repetition(o);
-    presence(o);
-    frequency(o);
-    bias(o);
-    grammar(o);
-    o.temperature = 0.8f;
-    o.top_p = 0.95f;
-    o.min_p = 0.05f;
-  });
+  add("all", [&](generation_options& o) { o = with_every_stage(o, vocab); });
   return out;
 }
 
@@ -138,31 +97,6 @@ TEST_CASE("a batch whose requests differ in every stage") {
   c.requests[0].options.seed = 1;
   c.requests[1].options.seed = 2;
   exact_chain<2>(c, selector::full{3}, every_stage{}, verifier::rejection{});
-}
-
-/// A sampler that reads one accepted token per step only: the defect to be seen.
-struct stale_penalties : sampler::penalties {
-  template <Team T, class Real>
-  void edit(T& team, row_view<Real> row, const sampling_parameters& p, row_history history) const {
-    if (history.node > 1) { history.node = 1; }
-    sampler::penalties::edit(team, row, p, history);
-  }
-};
-
-TEST_CASE("one accepted token per step enters the penalties: seen") {
-  generation_options o = ask(4);
-  o.frequency_penalty = 1.0f;
-  const toy_world world{3, 97, flavour::smooth};
-  const std::vector<request> requests{{{1}, o}};
-  const auto gap = [&](auto sampler) {
-    forking_source source;
-    toy_target<> target{world};
-    toy_draft<> draft{{3, 98, flavour::smooth}};
-    auto d = chain_decoder<3>(target, draft, sampler, {}, {}, source);
-    return distance(enumerate(d, source, requests).law, joint_law(world, requests));
-  };
-  CHECK(gap(sampler::pipeline<sampler::penalties, sampler::temperature>{}) <= law_tolerance);
-  CHECK(gap(sampler::pipeline<stale_penalties, sampler::temperature>{}) > 1e-6);
 }
 
 /// Runs requests and compares each reported log-probability with a replay from scratch.

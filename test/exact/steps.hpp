@@ -28,8 +28,8 @@ step_law enumerate_step(Decoder& d, const forking_source& source, const request&
   do {
     const request_id id = d.add(asked.prompt, asked.options);
     for (const emission& e : d.step()) {
-      REQUIRE(e.status == status::ok);
-      REQUIRE(e.tokens.size() >= 1);
+      require(e.status == status::ok, "a step failed");
+      require(!e.tokens.empty(), "a step without progress");
       law.emitted[text(e.tokens.begin(), e.tokens.end())] += source.probability();
       law.accepted += source.probability() *
                       static_cast<double>(std::ranges::count(e.origins, origin::accepted));
@@ -41,8 +41,7 @@ step_law enumerate_step(Decoder& d, const forking_source& source, const request&
 }
 
 /// The law of whole texts if plain decoding continues what the step emitted.
-inline law_of_texts continued(const step_law& step, const toy_world& world,
-                              const request& asked) {
+inline law_of_texts continued(const step_law& step, const toy_world& world, const request& asked) {
   law_of_texts whole;
   for (const auto& [emitted, probability] : step.emitted) {
     for (const auto& [all, p] : autoregressive_law(world, asked.options, asked.prompt, emitted)) {
@@ -59,22 +58,30 @@ struct tree_case {
   std::vector<std::int32_t> shape;
 };
 
-/// The distance of the law of a step over a tree from plain decoding.
-template <child_law Children, class Selector, class S, class V>
-double step_gap(const tree_case& c, Selector selector, S sampler, V verifier,
-                step_law* result = nullptr) {
+/// The distance of the law of a step over what `drafter` drafts from plain decoding.
+template <class Drafter, class Selector, class S, class V>
+double drafted_gap(const tree_case& c, Drafter drafter, Selector selector, S sampler, V verifier,
+                   step_law* result = nullptr) {
   forking_source source;
   toy_target<> target{c.target};
   decoder d{target,
-            tree_drafter<Children>{c.draft, c.shape},
+            std::move(drafter),
             std::move(selector),
-            sampler,
-            verifier,
+            std::move(sampler),
+            std::move(verifier),
             decoder_options{},
             source};
   const step_law step = enumerate_step(d, source, c.asked);
   if (result != nullptr) { *result = step; }
   return distance(continued(step, c.target, c.asked), joint_law(c.target, {c.asked}));
+}
+
+/// The same over a tree.
+template <child_law Children, class Selector, class S, class V>
+double step_gap(const tree_case& c, Selector selector, S sampler, V verifier,
+                step_law* result = nullptr) {
+  return drafted_gap(c, tree_drafter<Children>{c.draft, c.shape}, std::move(selector), sampler,
+                     verifier, result);
 }
 
 inline tree_case tree_of(flavour p, flavour q, std::int32_t vocab, std::int32_t length) {

@@ -8,13 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "selectors.hpp"
-#include "steps.hpp"
-
-#include <hunch/verifier/block.hpp>
 #include <hunch/verifier/point_mass.hpp>
 #include <hunch/verifier/top_k.hpp>
 #include <hunch/verifier/typical.hpp>
+#include "selectors.hpp"
+#include "steps.hpp"
 
 namespace hunch::test {
 namespace {
@@ -119,81 +117,6 @@ TEST_CASE("whole runs over trees, also in a batch") {
   two[1].options.seed = 2;
   check_law(d, source, {world, {}, two});
   target.cache().check();
-}
-
-/// Siblings tested against p and q that never change, then one residual: what several systems do.
-struct static_siblings : verifier::rejection {
-  template <Team T, class View, class Random>
-  void operator()(T& team, const View& view, const Random& random, verdict& out) const {
-    const auto p = view.target(team, 0);
-    const auto q = view.drafts.laws[0];
-    std::int32_t sibling = 0;
-    for (std::int32_t i = view.tree.next_child(0, 0); i >= 0; i = view.tree.next_child(0, i)) {
-      if (random.bernoulli(view.at(0, purpose::accept, sibling++), p.prob(view.tree.tokens[i]),
-                           q.prob(view.tree.drawn_at[i]))) {
-        kernel::accept(team, out, i);
-        return kernel::emit(team, view.at(i, purpose::bonus), view.target(team, i), random, out);
-      }
-    }
-    const shortlist list = view.drafts.lists[0];
-    out.next = static_cast<token>(
-        kernel::with_excess(p, q, list, 1.0, 1.0, nullptr, [&](const auto& weight) {
-          return random.categorical(team, view.at(0, purpose::residual), p.size(), weight);
-        }));
-  }
-};
-
-void fixed_rows(std::uint64_t, std::int32_t, double* row, const std::vector<double>& law) {
-  for (std::size_t v = 0; v < law.size(); ++v) { row[v] = std::log(law[v]); }
-}
-
-TEST_CASE("siblings tested without updating p: the published counter-example") {
-  // Target (.4, .3, .2, .1), draft (.1, .2, .3, .4), two independent siblings.
-  forking_source source;
-  toy_target<> target{{4, 1, flavour::smooth}};
-  target.edit = [](std::uint64_t h, std::int32_t v, double* row) {
-    fixed_rows(h, v, row, {0.4, 0.3, 0.2, 0.1});
-  };
-  const auto first_token = [&](auto rule) {
-    law_of_texts law;
-    std::vector<double> q_row;
-    for (const double q : {0.1, 0.2, 0.3, 0.4}) { q_row.push_back(std::log(q)); }
-    const sampler::pipeline sampler{sampler::temperature{}};
-    team::serial team;
-    std::vector<double> p_row(4);
-    target.edit(0, 4, p_row.data());
-    const hunch::law<double> q = sampler(team, row_view<double>{q_row.data(), 4}, {}, {});
-    const hunch::law<double> p = sampler(team, row_view<double>{p_row.data(), 4}, {}, {});
-    std::vector<hunch::law<double>> ps(3, p), qs(3, q);
-    const row_range whole{0, 4};
-    std::vector<shortlist> lists(3, {&whole, 1, 4, nullptr, nullptr});
-    std::vector<std::int32_t> parent{-1, 0, 0}, at(3, 0), path(3);
-    std::vector<token> tokens(3, 0);
-    source.rewind();
-    do {
-      for (std::uint32_t s = 0; s < 2; ++s) {
-        at[1 + s] = tokens[1 + s] = static_cast<token>(source.categorical(
-            team, {0, 1, 0, s, purpose::draft}, 4, [&](std::int64_t i) { return q.weight(i); }));
-      }
-      verdict out;
-      out.path = path.data();
-      rule(team,
-           logits_view<double>{{3, tokens.data(), parent.data(), at.data()},
-                               child_law::independent,
-                               {ps.data()},
-                               {qs.data(), lists.data()},
-                               0,
-                               1},
-           source, out);
-      const token t = out.accepted > 0 ? tokens[static_cast<std::size_t>(path[0])] : out.next;
-      law[{t}] += source.probability();
-    } while (source.next());
-    return law;
-  };
-  const law_of_texts right{{{0}, 0.4}, {{1}, 0.3}, {{2}, 0.2}, {{3}, 0.1}};
-  const law_of_texts wrong{{{0}, 0.26}, {{1}, 0.32}, {{2}, 0.28}, {{3}, 0.14}};
-  CHECK(distance(first_token(verifier::rejection{}), right) <= law_tolerance);
-  CHECK(distance(first_token(static_siblings{}), wrong) <= law_tolerance);
 }
 
 TEST_CASE("lossy rules are seen to be lossy") {

@@ -29,6 +29,7 @@ enum class rule_defect {
   untruncated_q,         ///< drafts came from a truncated law, q is taken without the cut
   q_at_temperature_one,  ///< drafts came from another temperature
   unnormalised_q,        ///< q over the shortlist is not divided by its mass there
+  scalar_residual,       ///< q of the rejected token is taken from every token
   bonus_from_the_row_before,
 };
 
@@ -56,7 +57,8 @@ struct wrong_rejection {
     return q;
   }
 
-  static double residual(double p, double q) {
+  static double residual(double p, double q, double q_x) {
+    if (Defect == rule_defect::scalar_residual) { q = q_x; }
     const double rest = p > q ? p - q : 0.0;
     switch (Defect) {
       case rule_defect::softmaxed_residual:
@@ -95,7 +97,7 @@ struct wrong_rejection {
       out.next = static_cast<token>(random.categorical(
           team, view.at(c, purpose::residual), p.logits.size, [=](std::int64_t v) {
             const std::int32_t at = list.position_of(static_cast<token>(v));
-            return residual(p.prob(v), at >= 0 ? q.prob(at) : 0.0);
+            return residual(p.prob(v), at >= 0 ? q.prob(at) : 0.0, q_x);
           }));
       return;
     }

@@ -81,6 +81,10 @@ TEST_CASE("residual clamped at 1e-5") {
   CHECK(rule_gap<rule_defect::clamped_residual>(ask(3)) > visible);
 }
 
+TEST_CASE("a residual that subtracts one number") {
+  CHECK(rule_gap<rule_defect::scalar_residual>(ask(3)) > visible);
+}
+
 TEST_CASE("q untruncated while the draft was drawn truncated") {
   CHECK(rule_gap<rule_defect::untruncated_q, top_k_sampler>(ask(3, 1.0f, 2)) > visible);
   CHECK(rule_gap<rule_defect::untruncated_q, top_p_sampler>(ask(3, 1.0f, 0, 0.6f)) > visible);

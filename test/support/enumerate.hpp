@@ -71,8 +71,8 @@ void run_requests(Decoder& decoder, const std::vector<request>& requests, std::v
 
 /// Replays the requests over every tape of `source`, which the decoder holds a handle of. The same
 /// decoder serves all runs, so slots and caches are used again and again.
-template <class Decoder>
-enumeration enumerate(Decoder& decoder, const forking_source& source,
+template <class Decoder, class Source = forking_source>
+enumeration enumerate(Decoder& decoder, const Source& source,
                       const std::vector<request>& requests) {
   enumeration result;
   std::vector<text> texts;

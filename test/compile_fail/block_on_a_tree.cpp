@@ -9,9 +9,9 @@ using namespace compile_fail;
 void compose() {
 #ifdef WRONG
   decoder d{target{}, compile_fail::drafter<child_law::independent, false>{}, selector::full{4},
-            sampled{}, verifier::rejection{}};
+            sampled{}, verifier::block{}};
 #else
   decoder d{target{}, compile_fail::drafter<child_law::independent, true>{}, selector::full{4},
-            sampled{}, verifier::rejection{}};
+            sampled{}, verifier::block{}};
 #endif
 }

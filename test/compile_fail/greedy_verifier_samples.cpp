@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: use sampler::greedy, or verifier::rejection for sampled text
+// expect: use sampler::greedy, or verifier::rejection or verifier::point_mass for sampled text
 
 #include "models.hpp"
 

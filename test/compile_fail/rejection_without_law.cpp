@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: a ranked drafter has none: use verifier::greedy, or a drafter that samples
+// expect: a ranked drafter has none: use verifier::point_mass, or a drafter that samples
 
 #include "models.hpp"
 

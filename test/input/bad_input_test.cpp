@@ -12,8 +12,15 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/verifier/block.hpp>
+#include <hunch/verifier/coupled.hpp>
+#include <hunch/verifier/point_mass.hpp>
+#include <hunch/verifier/top_k.hpp>
+#include <hunch/verifier/typical.hpp>
 #include "../exact/exact.hpp"
 #include "../exact/selectors.hpp"
+#include "../support/stages.hpp"
+#include "../support/tree_drafter.hpp"
 #include "scripted_drafter.hpp"
 
 namespace hunch::test {
@@ -67,44 +74,90 @@ const auto single_row = [](std::int32_t n, double* row) {
   row[3] = -5.0;
 };
 
-template <class S, class V, class Edit>
-void check_bad_row(S, V, Edit edit, status expected, float temperature) {
-  const std::vector<request> requests{{{2, 3}, ask(6, temperature)}, {{1, 0}, ask(6, temperature)}};
-  toy_target<> target{target_world};
+/// Calls check(drafter, sampler, rule, temperature) for every rule on chains and on trees.
+template <class Check>
+void for_every_rule(Check&& check) {
   toy_draft<> draft{draft_world};
-  decoder d{
-      target, drafter::autoregressive{draft, tree::chain<3>{}}, selector::full{vocab}, S{}, V{},
-      two};
-  const auto good = run(d, requests);
-  REQUIRE(good[1].finish == finish_reason::length);
-  target.edit = bad_when(edit);
-  const auto bad = run(d, requests);
-  CHECK(bad[0].emitted == good[0].emitted);
-  CHECK(bad[0].finish == finish_reason::length);
-  CHECK(bad[1].why == expected);
-  if (expected == status::ok) {
-    CHECK(bad[1].finish == finish_reason::length);
-    CHECK(bad[1].emitted[0] == 3);
-  } else {
-    CHECK(bad[1].finish == finish_reason::error);
-    CHECK(bad[1].emitted.empty());
-  }
-  CHECK(target.cache().tokens(0).empty());
-  CHECK(target.cache().tokens(1).empty());
+  const auto chain = [&] { return drafter::autoregressive{draft, tree::chain<3>{}}; };
+  const std::vector<std::int32_t> shape{-1, 0, 0, 1};
+  using enum child_law;
+  const tree_drafter<independent> repeating{draft_world, shape};
+  const tree_drafter<without_replacement> distinct{draft_world, shape};
+  const tree_drafter<ranked> best{draft_world, shape};
+  check(chain(), plain_sampler{}, verifier::rejection{}, 1.0f);
+  check(chain(), every_stage{}, verifier::rejection{}, 0.7f);
+  check(chain(), plain_sampler{}, verifier::rejection{}, 0.0f);
+  check(chain(), sampler::greedy{}, verifier::greedy{}, 0.0f);
+  check(chain(), sampler::greedy{}, verifier::rejection{}, 0.0f);
+  check(chain(), plain_sampler{}, verifier::block{}, 1.0f);
+  check(chain(), every_stage{}, verifier::block{}, 0.7f);
+  check(chain(), plain_sampler{}, verifier::point_mass{}, 1.0f);
+  check(chain(), every_stage{}, verifier::coupled{}, 1.0f);
+  check(chain(), plain_sampler{}, verifier::typical{}, 1.0f);
+  check(chain(), plain_sampler{}, verifier::top_k{2}, 1.0f);
+  check(repeating, plain_sampler{}, verifier::rejection{}, 1.0f);
+  check(distinct, every_stage{}, verifier::rejection{}, 1.0f);
+  check(distinct, plain_sampler{}, verifier::coupled{}, 1.0f);
+  check(best, every_stage{}, verifier::point_mass{}, 1.0f);
+  check(best, sampler::greedy{}, verifier::greedy{}, 0.0f);
+  check(best, plain_sampler{}, verifier::typical{}, 1.0f);
+  check(best, plain_sampler{}, verifier::top_k{2}, 1.0f);
 }
 
 TEST_CASE("target rows without a law end their request, and no other") {
-  const auto check = [](auto sampler, auto verifier, float temperature) {
-    check_bad_row(sampler, verifier, nan_row, status::invalid_logits, temperature);
-    check_bad_row(sampler, verifier, infinite_row, status::invalid_logits, temperature);
-    check_bad_row(sampler, verifier, empty_row, status::invalid_logits, temperature);
-    check_bad_row(sampler, verifier, single_row, status::ok, temperature);
-  };
-  check(plain_sampler{}, verifier::rejection{}, 1.0f);
-  check(full_sampler{}, verifier::rejection{}, 0.7f);
-  check(plain_sampler{}, verifier::rejection{}, 0.0f);
-  check(sampler::greedy{}, verifier::greedy{}, 0.0f);
-  check(sampler::greedy{}, verifier::rejection{}, 0.0f);
+  for_every_rule([](auto drafter, auto sampler, auto rule, float temperature) {
+    const std::vector<request> requests{{{2, 3}, ask(6, temperature)},
+                                        {{1, 0}, ask(6, temperature)}};
+    toy_target<> target{target_world};
+    decoder d{target, std::move(drafter), selector::full{vocab}, sampler, rule, two};
+    const auto good = run(d, requests);
+    REQUIRE(good[1].finish == finish_reason::length);
+    const auto check = [&](row_editor edit, status expected) {
+      target.edit = edit;
+      const auto bad = run(d, requests);
+      CHECK(bad[0].emitted == good[0].emitted);
+      CHECK(bad[0].finish == finish_reason::length);
+      CHECK(bad[1].why == expected);
+      if (expected == status::ok) {
+        CHECK(bad[1].finish == finish_reason::length);
+        CHECK(bad[1].emitted[0] == 3);
+      } else {
+        CHECK(bad[1].finish == finish_reason::error);
+        CHECK(bad[1].emitted.empty());
+      }
+      CHECK(target.cache().tokens(0).empty());
+      CHECK(target.cache().tokens(1).empty());
+    };
+    check(bad_when(nan_row), status::invalid_logits);
+    check(bad_when(infinite_row), status::invalid_logits);
+    check(bad_when(empty_row), status::invalid_logits);
+    check(bad_when(single_row), status::ok);
+  });
+}
+
+TEST_CASE("a request whose biases exclude everything ends, and no other") {
+  constexpr float never = -std::numeric_limits<float>::infinity();
+  for_every_rule([](auto drafter, auto sampler, auto rule, float temperature) {
+    if constexpr (std::is_same_v<decltype(sampler), every_stage>) {
+      std::vector<request> requests{{{2, 3}, ask(6, temperature)}, {{1, 0}, ask(6, temperature)}};
+      toy_target<> target{target_world};
+      decoder d{target, std::move(drafter), selector::full{vocab}, sampler, rule, two};
+      const auto good = run(d, requests);
+      auto& bias = requests[1].options.bias;
+      bias = {{0, never}, {1, never}, {2, never}};
+      const auto single = run(d, requests);
+      CHECK(single[1].emitted == text(6, 3));
+      bias.push_back({3, never});
+      const auto none = run(d, requests);
+      CHECK(none[0].emitted == good[0].emitted);
+      CHECK(none[1].finish == finish_reason::error);
+      CHECK(none[1].why == status::empty_support);
+      CHECK(none[1].emitted.empty());
+      // What is wrong with the row is wrong whatever is excluded.
+      target.edit = bad_when(nan_row);
+      CHECK(run(d, requests)[1].why == status::invalid_logits);
+    }
+  });
 }
 
 TEST_CASE("a bad row behind a rejected draft is never asked for") {
@@ -147,40 +200,98 @@ TEST_CASE("draft rows without a law end the draft, and the text stays exact") {
   }
 }
 
+/// A decoder of drafts that are told.
+template <child_law Children, bool IsChain, class V = verifier::rejection>
+auto scripted_decoder(toy_target<>& target, scripted_tree<Children, IsChain> drafter, V rule = {}) {
+  return decoder{target,          std::move(drafter), selector::full{vocab},
+                 plain_sampler{}, std::move(rule),    two};
+}
+
 TEST_CASE("a drafter that proposes what is no token is stopped before the target reads it") {
   const std::vector<request> requests{{{2, 3}, ask(6)}, {{1, 0}, ask(6)}};
-  for (const token wrong : {-1, -2147483647, vocab, 1 << 30}) {
-    for (const std::size_t at : {0u, 1u, 2u}) {
-      CAPTURE(wrong);
-      CAPTURE(at);
-      scripted_drafter broken{{1, 2, 1}, {0.5, 0.25, 0.125, 1.0}};
-      toy_target<> target{target_world};
-      decoder good{target,          scripted_drafter{{}, {}}, selector::full{vocab},
-                   plain_sampler{}, verifier::rejection{},    two};
-      const auto expected = run(good, requests);
-      broken.script[at] = wrong;
-      decoder d{target,          scripted_drafter{broken}, selector::full{vocab},
-                plain_sampler{}, verifier::rejection{},    two};
-      const auto results = run(d, requests);
-      CHECK(results[0].finish == finish_reason::error);
-      CHECK(results[0].why == status::invalid_token);
-      CHECK(results[0].emitted.empty());
-      CHECK(results[1].emitted == expected[1].emitted);
+  toy_target<> target{target_world};
+  auto good = scripted_decoder(target, scripted_drafter{});
+  const auto expected = run(good, requests);
+  const auto check = [&](const auto& drafter, auto rule) {
+    for (const token wrong : {-1, -2147483647, vocab, 1 << 30}) {
+      for (const std::size_t at : {0u, 1u, 2u}) {
+        CAPTURE(wrong);
+        CAPTURE(at);
+        auto broken = drafter;
+        broken.script[at] = wrong;
+        auto d = scripted_decoder(target, broken, rule);
+        const auto results = run(d, requests);
+        CHECK(results[0].finish == finish_reason::error);
+        CHECK(results[0].why == status::invalid_token);
+        CHECK(results[0].emitted.empty());
+        if (std::is_same_v<decltype(rule), verifier::rejection>) {
+          CHECK(results[1].emitted == expected[1].emitted);
+        }
+        CHECK(results[1].finish == finish_reason::length);
+      }
     }
-  }
+  };
+  const std::vector<token> script{1, 2, 1};
+  const std::vector<double> row{0.5, 0.25, 0.125, 1.0};
+  using enum child_law;
+  check(scripted_drafter{script, row}, verifier::rejection{});
+  check(scripted_drafter{script, row}, verifier::block{});
+  check(scripted_tree<independent, false>{script, row, {0, 0, 1}}, verifier::rejection{});
+  check(scripted_tree<without_replacement, false>{script, row, {0, 0, 2}}, verifier::rejection{});
+  check(scripted_tree<ranked, false>{script, row, {0, 0, 1}}, verifier::point_mass{});
+  check(scripted_tree<ranked, false>{script, row, {0, 0, 1}}, verifier::coupled{});
+  check(scripted_tree<ranked, false>{script, row, {0, 0, 1}}, verifier::typical{});
+}
+
+/// How a request ended whose draft was told.
+template <child_law Children, bool IsChain, class V = verifier::rejection>
+result run_scripted(scripted_tree<Children, IsChain> drafter, V rule = {}, std::uint64_t seed = 0) {
+  toy_target<> target{target_world};
+  auto d = scripted_decoder(target, std::move(drafter), rule);
+  request r{{2, 3}, ask(6)};
+  r.options.seed = seed;
+  return run(d, {r})[0];
 }
 
 TEST_CASE("a drafted token that its own law excludes is an error") {
-  toy_target<> target{target_world};
-  decoder d{target,
-            scripted_drafter{{2}, {0.5, 0.25, -infinity, 1.0}},
-            selector::full{vocab},
-            plain_sampler{},
-            verifier::rejection{},
-            two};
-  const auto results = run(d, {{{2, 3}, ask(6)}});
-  CHECK(results[0].finish == finish_reason::error);
-  CHECK(results[0].why == status::invalid_draft);
+  const auto check = [](const result& r) {
+    CHECK(r.finish == finish_reason::error);
+    CHECK(r.why == status::invalid_draft);
+    CHECK(r.emitted.empty());
+  };
+  const std::vector<double> row{0.5, 0.25, -infinity, 1.0};
+  using enum child_law;
+  check(run_scripted(scripted_drafter{{2}, row}));
+  check(run_scripted(scripted_drafter{{2}, row}, verifier::block{}));
+  check(run_scripted(scripted_tree<independent, false>{{2, 1}, row, {0, 0}}));
+  check(run_scripted(scripted_tree<without_replacement, false>{{2, 1}, row, {0, 0}}));
+  // Rules that read no draft law have nothing to complain of.
+  CHECK(run_scripted(scripted_drafter{{2}, row}, verifier::point_mass{}).why == status::ok);
+  CHECK(run_scripted(scripted_drafter{{2}, row}, verifier::coupled{}).why == status::ok);
+}
+
+TEST_CASE("a sibling that is wrong is an error when its turn comes, and not before") {
+  const auto count_errors = [](auto drafter) {
+    std::int32_t errors = 0;
+    for (std::uint64_t seed = 0; seed < 64; ++seed) {
+      const result r = run_scripted(drafter, verifier::rejection{}, seed);
+      CHECK((r.why == status::ok || r.why == status::invalid_draft));
+      CHECK((r.finish == finish_reason::length) == (r.why == status::ok));
+      errors += r.why == status::ok ? 0 : 1;
+    }
+    return errors;
+  };
+  using enum child_law;
+  const std::vector<double> excludes{0.5, 3.0, -infinity, 1.0};
+  const std::int32_t excluded =
+      count_errors(scripted_tree<independent, false>{{1, 2}, excludes, {0, 0}});
+  CHECK(excluded > 0);
+  CHECK(count_errors(scripted_tree<without_replacement, false>{{1, 2}, excludes, {0, 0}}) ==
+        excluded);
+  // Without replacement a token cannot come twice; independent children may be equal.
+  const std::vector<double> row{0.5, 3.0, 0.0, 1.0};
+  CHECK(count_errors(scripted_tree<without_replacement, false>{{1, 1}, row, {0, 0}}) > 0);
+  CHECK(count_errors(scripted_tree<independent, false>{{1, 1}, row, {0, 0}}) == 0);
 }
 
 template <class Decoder>
@@ -219,6 +330,55 @@ TEST_CASE("requests that are refused when they are added") {
   CHECK(d.add(text{0}, ask(1, 0.0f, 3, 1.0f)) == 1);  // a refused request takes no id
 }
 
+TEST_CASE("values of edits and of log-probabilities that are refused when they are added") {
+  toy_target<> target{target_world};
+  decoder d{target,
+            drafter::none{},
+            selector::full{vocab},
+            every_stage{},
+            verifier::rejection{},
+            decoder_options{.max_log_probabilities = 2, .token_text = {}}};
+  constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+  constexpr float infinite = std::numeric_limits<float>::infinity();
+  const auto refuse = [&](auto&& change, const char* why) {
+    generation_options o = ask(4);
+    change(o);
+    refuses(d, {0}, o, why);
+  };
+  for (const float x : {-0.1f, 1.1f, not_a_number, infinite, -infinite}) {
+    refuse([=](auto& o) { o.min_p = x; }, "invalid_parameter");
+  }
+  for (const float x : {0.0f, -1.0f, not_a_number, infinite, -infinite}) {
+    refuse([=](auto& o) { o.repetition_penalty = x; }, "invalid_parameter");
+  }
+  for (const float x : {not_a_number, infinite, -infinite}) {
+    refuse([=](auto& o) { o.presence_penalty = x; }, "invalid_parameter");
+    refuse([=](auto& o) { o.frequency_penalty = x; }, "invalid_parameter");
+  }
+  for (const float x : {not_a_number, infinite}) {
+    refuse([=](auto& o) { o.bias = {{1, 0.5f}, {2, x}}; }, "invalid_parameter");
+  }
+  for (const token t : {-1, vocab, 1 << 30}) {
+    refuse([=](auto& o) { o.bias = {{1, 0.5f}, {t, 0.5f}}; }, "invalid_token");
+  }
+  refuse([](auto& o) { o.bias = {{1, 0.5f}, {2, 0.5f}, {1, 0.5f}}; }, "two biases");
+  refuse([](auto& o) { o.log_probabilities = -1; }, "must not be negative");
+  refuse([](auto& o) { o.log_probabilities = 3; }, "max_log_probabilities");
+  generation_options legal = with_every_stage(ask(2), vocab);
+  legal.bias.push_back({2, -infinite});
+  legal.min_p = 1.0f;
+  legal.log_probabilities = 2;
+  CHECK(d.add(text{0}, legal) == 1);
+}
+
+TEST_CASE("log-probabilities without room for them are refused") {
+  toy_target<> target{target_world};
+  decoder d{target, drafter::none{}, selector::full{vocab}, plain_sampler{}, verifier::rejection{}};
+  generation_options o = ask(2);
+  o.log_probabilities = 0;
+  refuses(d, {0}, o, "max_log_probabilities");
+}
+
 TEST_CASE("a parameter for which there is no stage is refused, never ignored") {
   toy_target<> target{target_world};
   decoder plain{target, drafter::none{}, selector::full{vocab}, plain_sampler{},
@@ -233,6 +393,25 @@ TEST_CASE("a parameter for which there is no stage is refused, never ignored") {
               verifier::rejection{}};
   refuses(top, {0}, ask(4, 0.5f, 2), "no stage");
   CHECK(top.add(text{0}, ask(4, 1.0f, 2)) == 1);
+
+  const auto each_edit = [](auto&& with) {
+    with([](auto& o) { o.min_p = 0.1f; });
+    with([](auto& o) { o.repetition_penalty = 1.1f; });
+    with([](auto& o) { o.presence_penalty = 0.1f; });
+    with([](auto& o) { o.frequency_penalty = 0.1f; });
+    with([](auto& o) { o.bias = {{1, 0.0f}}; });
+    with([](auto& o) { o.grammar = toy_grammar{vocab}; });
+  };
+  decoder all{target, drafter::none{}, selector::full{vocab}, every_stage{}, verifier::rejection{}};
+  each_edit([&](auto&& change) {
+    generation_options o = ask(4);
+    change(o);
+    refuses(plain, {0}, o, "no stage");
+    refuses(greedy, {0}, o, "no stage");
+    const request_id id = all.add(text{0}, o);
+    CHECK(id > 0);
+    all.cancel(id);
+  });
 }
 
 template <class Build>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -10,15 +11,18 @@
 namespace hunch::test {
 
 /// A drafter that proposes what it is told, wrong or not, with a law over a row that it is told.
-struct scripted_drafter {
+template <child_law Children, bool IsChain>
+struct scripted_tree {
   static constexpr std::int32_t max_nodes = 4;
-  static constexpr child_law children = child_law::independent;
-  static constexpr bool is_chain = true;
+  static constexpr child_law children = Children;
+  static constexpr bool is_chain = IsChain;
   static constexpr bool uses_selector = false;
   static constexpr bool needs_hidden = false;
 
-  std::vector<token> script;   ///< the chain
-  std::vector<double> row;     ///< the logits of every draft law; draft i is its element i
+  std::vector<token> script;  ///< the tokens of nodes 1, 2, ...
+  std::vector<double> row;    ///< the logits of every draft law; token t is its element t
+  /// Of nodes 1, 2, ...; by default they are a chain.
+  std::vector<std::int32_t> parents = {0, 1, 2};
   std::int32_t only_slot = 0;  ///< which sequence gets a draft
 
   template <class Real, class Executor>
@@ -37,18 +41,18 @@ struct scripted_drafter {
     for (std::int32_t k = 0; k < size; ++k) {
       if (contexts[k].slot != only_slot) { continue; }
       const auto tree = drafts.tree(k);
-      const auto nodes = std::min(contexts[k].max_depth, static_cast<std::int32_t>(script.size()));
-      for (std::int32_t i = 0; i < nodes; ++i) {
+      const auto width = static_cast<std::int32_t>(row.size());
+      for (std::size_t i = 0; i < script.size() && tree.depth(parents[i]) < contexts[k].max_depth;
+           ++i) {
+        const auto node = static_cast<std::int32_t>(i) + 1;
         team::serial team;
-        const auto width = static_cast<std::int32_t>(row.size());
-        tree.laws[i] =
+        tree.laws[node - 1] =
             sampler(team, row_view<double>{row.data(), width}, contexts[k].parameters, {});
-        tree.lists[i] = s.layout->list(&s.range, 1);
-        tree.tokens[i + 1] = script[static_cast<std::size_t>(i)];
-        tree.drawn_at[i + 1] = std::clamp(tree.tokens[i + 1], 0, width - 1);
-        tree.parent[i + 1] = i;
+        tree.lists[node - 1] = s.layout->list(&s.range, 1);
+        tree.tokens[node] = script[i];
+        tree.drawn_at[node] = std::clamp(script[i], 0, width - 1);
+        drafts.grow(k, contexts[k], node, parents[i]);
       }
-      drafts.count(k) = nodes + 1;
     }
   }
 
@@ -57,6 +61,8 @@ struct scripted_drafter {
   template <class State>
   void release(State&, std::int32_t) noexcept {}
 };
+
+using scripted_drafter = scripted_tree<child_law::independent, true>;
 
 static_assert(Drafter<scripted_drafter>);
 

@@ -14,8 +14,10 @@
 
 #include <hunch/executor/host.hpp>
 #include <hunch/kernel/draw_children.hpp>
-#include <hunch/kernel/range_gemv.hpp>
 #include <hunch/kernel/excess.hpp>
+#include <hunch/kernel/log_probabilities.hpp>
+#include <hunch/kernel/race.hpp>
+#include <hunch/kernel/range_gemv.hpp>
 #include <hunch/kernel/verify_rows.hpp>
 #include <hunch/random.hpp>
 #include <hunch/sampler/greedy.hpp>
@@ -24,9 +26,16 @@
 #include <hunch/sampler/top_k.hpp>
 #include <hunch/sampler/top_p.hpp>
 #include <hunch/team/simulated.hpp>
+#include <hunch/token_census.hpp>
+#include <hunch/verifier/block.hpp>
+#include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/greedy.hpp>
+#include <hunch/verifier/point_mass.hpp>
 #include <hunch/verifier/rejection.hpp>
+#include <hunch/verifier/top_k.hpp>
+#include <hunch/verifier/typical.hpp>
 #include "../support/hash.hpp"
+#include "../support/stages.hpp"
 
 namespace hunch::test {
 namespace {
@@ -34,9 +43,13 @@ namespace {
 #if defined(__SANITIZE_THREAD__)
 constexpr std::int32_t sizes[] = {1, 33, 129, 1025, 4097};
 constexpr std::int32_t rank_counts[] = {2, 32};
+constexpr std::int32_t rule_sizes[] = {33, 1025};
+constexpr std::int32_t rule_rank_counts[] = {2, 7};
 #else
 constexpr std::int32_t sizes[] = {1, 2, 31, 32, 33, 127, 128, 129, 1023, 1025, 4097, 8193, 32000};
 constexpr std::int32_t rank_counts[] = {1, 2, 3, 7, 32};
+constexpr std::int32_t rule_sizes[] = {1, 2, 33, 129, 1025, 4097};
+constexpr std::int32_t rule_rank_counts[] = {1, 3, 32};
 #endif
 
 using sampler_type = sampler::pipeline<sampler::temperature, sampler::top_k, sampler::top_p>;
@@ -84,6 +97,10 @@ bits operations(T& team, const std::vector<float>& p_row, const std::vector<floa
   out.push_back(static_cast<std::uint64_t>(team.reduce(
       n, -1, [=](std::int64_t i) { return p_data[i] == 1.0f ? int(i) : -1; },
       [](int a, int b) { return std::max(a, b); })));
+  out.push_back(static_cast<std::uint64_t>(team.reduce_where(
+      n, -1, [](std::int64_t tile) { return 0.5f + static_cast<float>(tile % 3); },
+      [=](std::int64_t i, float least) { return p_data[i] >= least; },
+      [](std::int64_t i) { return int(i); }, [](int a, int b) { return std::max(a, b); })));
   out.push_back(static_cast<std::uint64_t>(team.broadcast(team.rank() + 17, team.size() - 1) -
                                            team.size() + 1));
   const sampler_type sampler;
@@ -93,14 +110,22 @@ bits operations(T& team, const std::vector<float>& p_row, const std::vector<floa
         sampler(team, row_view<float>{const_cast<float*>(q_row.data()), n}, with, {});
     note(out, p);
     const row_range whole{0, n};
-    const shortlist everything{&whole, 1, n, nullptr, nullptr};
+    const shortlist everything{&whole, 1, n, nullptr, nullptr, n};
     const row_range half{n / 2, n};
-    const shortlist part{&half, 1, n, nullptr, nullptr};
+    const shortlist part{&half, 1, n - n / 2, nullptr, nullptr, n};
     for (std::uint64_t seed = 0; seed < 3; ++seed) {
       const std::uint64_t word = seed == 2 ? ~std::uint64_t(0) : mix(seed);
       out.push_back(static_cast<std::uint64_t>(kernel::draw(
           team, n, [=](std::int64_t i) { return p.weight(i); }, word)));
+      out.push_back(static_cast<std::uint64_t>(
+          random_source<>{}.noisy_argmax(team, noise_address(seed, 7), p)));
       for (const shortlist& list : {everything, part}) {
+        const law<float> over_list = sampler(
+            team,
+            row_view<float>{const_cast<float*>(q_row.data()) + list.ranges[0].begin, list.size},
+            with, {});
+        out.push_back(static_cast<std::uint64_t>(
+            random_source<>{}.noisy_argmax(team, noise_address(seed, 7), over_list, list)));
         out.push_back(static_cast<std::uint64_t>(
             kernel::with_excess(p, q, list, 1.0f, 1.0f, nullptr, [&](const auto& weight) {
               return random_source<>{}.categorical(team, {seed}, n, weight);
@@ -128,6 +153,23 @@ TEST_CASE("sums, maxima, laws and draws") {
         CHECK(std::ranges::all_of(seen, [&](const bits& b) { return b == expected; }));
       }
     }
+  }
+}
+
+TEST_CASE("what the gate keeps and nothing else is combined") {
+  for (const std::int32_t n : sizes) {
+    const auto x = row_of(n, row_kind::smooth, 4);
+    const auto least = [](std::int64_t tile) { return tile % 2 == 0 ? 6.0f : 7.5f; };
+    std::int64_t expected = 0;
+    for (std::int32_t i = 0; i < n; ++i) {
+      expected += x[static_cast<std::size_t>(i)] >= least(i / 1024) ? i : 0;
+    }
+    team::serial team;
+    CHECK(team.reduce_where(
+              n, std::int64_t{0}, least,
+              [&](std::int64_t i, float value) { return x[static_cast<std::size_t>(i)] >= value; },
+              [](std::int64_t i) { return i; },
+              [](std::int64_t a, std::int64_t b) { return a + b; }) == expected);
   }
 }
 
@@ -167,61 +209,155 @@ struct simulated_host {
   }
 };
 
-/// Laws, children and verdicts of some sequences, through the bodies that a step launches.
+/// A text with repetitions.
+std::vector<token> text_of(std::int32_t vocab, std::int32_t length) {
+  std::vector<token> text;
+  for (std::int32_t i = 0; i < length; ++i) { text.push_back(i * i % vocab); }
+  return text;
+}
+
+/// A step over some sequences.
+struct step_case {
+  std::int32_t size;  ///< of the vocabulary
+  row_kind kind;
+  sampling_parameters with;
+  child_law children = child_law::independent;
+  std::vector<std::int32_t> shape = {-1, 0, 1, 2};  ///< the parent of each node
+};
+
+/// Fills a tree with draws from the laws of its nodes, the first of each given. Returns the number
+/// of nodes that there was a token for.
+std::int32_t draw_siblings(const step_case& c, const drafted_tokens& tree, const law<float>* q,
+                           const shortlist& list, const std::int32_t* first, std::uint64_t seed) {
+  team::serial team;
+  for (std::int32_t node = 1; node < tree.count; ++node) {
+    const std::int32_t above = tree.parent[node];
+    const auto is_drawn = [&](std::int64_t at) {
+      bool found = false;
+      for (std::int32_t i = above + 1; i < node; ++i) {
+        found = found || (tree.parent[i] == above && tree.drawn_at[i] == at);
+      }
+      return found;
+    };
+    const bool replaces = c.children == child_law::independent;
+    const address where{seed, 1, static_cast<std::uint32_t>(node), 1, purpose::draft};
+    const std::int32_t at = tree.next_child(above, above) == node ? first[above]
+                            : q[above].status != status::ok
+                                ? -1
+                                : static_cast<std::int32_t>(random_source<>{}.categorical(
+                                      team, where, list.size, [&](std::int64_t i) {
+                                        return !replaces && is_drawn(i) ? 0.0f : q[above].weight(i);
+                                      }));
+    if (at < 0) { return node; }
+    tree.drawn_at[node] = at;
+    tree.tokens[node] = list.token_at(at);
+  }
+  return tree.count;
+}
+
+/// Laws, children, verdicts and log-probabilities of some sequences, through the bodies that a step
+/// launches. They have a text before their draft, and sets of tokens that may come next.
 template <class S, class V, class Executor>
-bits step_bodies(Executor& executor, std::int32_t n, row_kind kind, S sampler, V verifier,
-                 const sampling_parameters& with) {
-  constexpr std::int32_t batch = 3;
-  constexpr std::int32_t nodes = 4;
+bits step_bodies(Executor& executor, const step_case& c, S sampler, V verifier) {
+  constexpr std::int32_t batch = 2;
+  constexpr std::int32_t length = 6;
+  constexpr std::int32_t top = 2;
+  const std::int32_t n = c.size;
+  const auto nodes = static_cast<std::int32_t>(c.shape.size());
+  const auto all = static_cast<std::size_t>(batch * nodes);
   using draw_type = child_draw<random_source<>, V::shares_noise>;
   std::vector<std::vector<float>> rows;
-  for (std::uint64_t i = 0; i < 2 * batch * nodes; ++i) { rows.push_back(row_of(n, kind, i / 2)); }
-  std::vector<law<float>> p(batch * nodes);
-  std::vector<law<float>> q(batch * nodes);
-  std::vector<token> tokens(batch * nodes, 0);
-  std::vector<std::int32_t> drawn_at(batch * nodes, 0);
-  std::vector<std::int32_t> parent(batch * nodes);
-  const row_range whole{0, n};
-  const shortlist list{&whole, 1, n, nullptr, nullptr};
-  std::vector<shortlist> lists(batch * nodes, list);
-  std::vector<target_row<float>> target_rows;
-  std::vector<double> scratch(batch * nodes);
-  std::vector<kernel::draft_row<float>> draft_rows;
-  for (std::int32_t i = 0; i < batch * nodes; ++i) {
-    const auto index = static_cast<std::size_t>(i);
-    parent[index] = i % nodes - 1;
-    target_rows.push_back({{rows[2 * index].data(), n}, with, {}});
-    if (i % nodes == nodes - 1) { continue; }
-    draft_rows.push_back({{rows[2 * index + 1].data(), n},
-                          list,
-                          with,
-                          {},
-                          {static_cast<std::uint64_t>(i / nodes), 5,
-                           static_cast<std::uint32_t>(i % nodes), 0, purpose::draft},
-                          static_cast<std::uint32_t>(5 + i % nodes),
-                          &q[index],
-                          &drawn_at[index + 1],
-                          &tokens[index + 1]});
+  for (std::uint64_t i = 0; i < 2 * all; ++i) { rows.push_back(row_of(n, c.kind, i / 2)); }
+  std::vector<law<float>> p(all);
+  std::vector<law<float>> q(all);
+  std::vector<token> tokens(all, 0);
+  std::vector<token> first_child(all, no_token);
+  std::vector<std::int32_t> drawn_at(all, 0);
+  std::vector<std::int32_t> first_at(all, -1);
+  std::vector<double> scratch(all);
+  std::vector<std::int32_t> paths(all, -1);
+  const auto words = static_cast<std::size_t>(allowed_words(n));
+  std::vector<std::uint32_t> allowed(all * words);
+  dice random{static_cast<std::uint64_t>(n)};
+  for (std::uint32_t& w : allowed) {
+    w = static_cast<std::uint32_t>(random.next() | random.next());
   }
-  executor.launch(static_cast<std::int32_t>(draft_rows.size()),
+  const row_range ranges[batch] = {{0, n}, {n / 2, n}};  // one sequence drafts from a shortlist
+  // Both sequences have the same text: a prompt and two emitted tokens.
+  const std::vector<token> text = text_of(n, length);
+  token_census census(n, text_of(n, length - 2), 2);
+  for (std::size_t i = length - 2; i < length; ++i) { census.emit(text[i]); }
+  std::vector<std::int32_t> parent = c.shape;
+  std::vector<shortlist> lists;
+  for (std::int32_t i = 0; i < batch * nodes; ++i) {
+    const row_range& range = ranges[i / nodes];
+    lists.push_back({&range, 1, range.end - range.begin, nullptr, nullptr, n});
+  }
+  const auto history = [&](std::int32_t k, std::int32_t node, const shortlist* list) {
+    const std::size_t first = static_cast<std::size_t>(k * nodes);
+    const std::uint32_t* set =
+        c.with.constrained ? &allowed[(first + static_cast<std::size_t>(node)) * words] : nullptr;
+    return row_history{list,           text.data(),   length, census.view(),
+                       &tokens[first], parent.data(), node,   set};
+  };
+
+  // Every node has a law to draft from; what is drawn from it becomes its first child.
+  std::vector<kernel::draft_row<float>> draft_rows;
+  for (std::size_t i = 0; i < all; ++i) {
+    const auto k = static_cast<std::int32_t>(i) / nodes;
+    const auto node = static_cast<std::int32_t>(i) % nodes;
+    draft_rows.push_back({{rows[2 * i + 1].data(), lists[i].size},
+                          lists[i],
+                          c.with,
+                          history(k, 0, &lists[i]),
+                          {static_cast<std::uint64_t>(k), length, static_cast<std::uint32_t>(node),
+                           0, purpose::draft},
+                          static_cast<std::uint32_t>(length + node),
+                          &q[i],
+                          &first_at[i],
+                          &first_child[i]});
+  }
+  executor.launch(static_cast<std::int32_t>(all),
                   kernel::draw_children<float, S, draw_type>{draft_rows.data(), sampler, {}});
+
   using view_type = verify_view<sampled_laws<float, S>, stored_drafts<law<float>>>;
+  std::vector<target_row<float>> target_rows;
+  target_rows.reserve(all);
   std::vector<view_type> views;
   std::vector<verdict> verdicts(batch);
-  std::vector<std::int32_t> paths(batch * nodes, -1);
   for (std::int32_t k = 0; k < batch; ++k) {
     const std::int32_t at = k * nodes;
-    views.push_back({{nodes, tokens.data() + at, parent.data() + at, drawn_at.data() + at},
-                     child_law::independent,
+    drafted_tokens tree{nodes, tokens.data() + at, parent.data(), drawn_at.data() + at};
+    tree.count = draw_siblings(c, tree, q.data() + at, lists[static_cast<std::size_t>(at)],
+                               first_at.data() + at, static_cast<std::uint64_t>(k));
+    for (std::int32_t node = 0; node < nodes; ++node) {
+      target_rows.push_back({{rows[static_cast<std::size_t>(2 * (at + node))].data(), n},
+                             c.with,
+                             history(k, node, nullptr)});
+    }
+    views.push_back({tree,
+                     c.children,
                      {target_rows.data() + at, p.data() + at, sampler},
                      {q.data() + at, lists.data() + at},
                      static_cast<std::uint64_t>(k),
-                     5,
+                     length,
                      scratch.data() + at});
     verdicts[static_cast<std::size_t>(k)].path = paths.data() + at;
   }
   executor.launch(batch, kernel::verify_sequences<view_type, V, random_source<>>{
                              views.data(), verdicts.data(), verifier, {}});
+
+  std::vector<kernel::log_probability_task<float>> tasks;
+  std::vector<token_log_probability> reports(static_cast<std::size_t>(batch * (1 + top)));
+  for (std::int32_t k = 0; k < batch; ++k) {
+    const verdict& v = verdicts[static_cast<std::size_t>(k)];
+    if (v.status != status::ok) { continue; }
+    const std::int32_t node = v.accepted > 0 ? v.path[v.accepted - 1] : 0;
+    tasks.push_back({p.data() + k * nodes + node, v.next, top, reports.data() + k * (1 + top)});
+  }
+  executor.launch(static_cast<std::int32_t>(tasks.size()),
+                  kernel::report_log_probabilities<float>{tasks.data()});
+
   bits out;
   for (const law<float>& l : p) { note(out, l); }
   for (const law<float>& l : q) { note(out, l); }
@@ -236,24 +372,62 @@ bits step_bodies(Executor& executor, std::int32_t n, row_kind kind, S sampler, V
       out.push_back(static_cast<std::uint64_t>(v.path[i]));
     }
   }
+  for (const token_log_probability& r : reports) {
+    out.push_back(static_cast<std::uint64_t>(r.t));
+    note(out, r.log_probability);
+  }
   return out;
+}
+
+template <class S, class V, std::size_t Counts>
+void check_teams(const step_case& c, S sampler, V verifier, const std::int32_t (&counts)[Counts]) {
+  executor::host host;
+  const bits expected = step_bodies(host, c, sampler, verifier);
+  for (const std::int32_t ranks : counts) {
+    CAPTURE(c.size);
+    CAPTURE(ranks);
+    simulated_host simulated{ranks};
+    CHECK(step_bodies(simulated, c, sampler, verifier) == expected);
+  }
 }
 
 TEST_CASE("the bodies of a step") {
   for (const std::int32_t n : sizes) {
     for (const row_kind kind : kinds) {
       const auto check = [&](auto sampler, auto verifier, const sampling_parameters& with) {
-        executor::host host;
-        const bits expected = step_bodies(host, n, kind, sampler, verifier, with);
-        for (const std::int32_t ranks : rank_counts) {
-          CAPTURE(n);
-          CAPTURE(ranks);
-          simulated_host simulated{ranks};
-          CHECK(step_bodies(simulated, n, kind, sampler, verifier, with) == expected);
-        }
+        check_teams({n, kind, with}, sampler, verifier, rank_counts);
       };
       check(sampler_type{}, verifier::rejection{}, {0.9f, 0, 1.0f});
       check(sampler::greedy{}, verifier::greedy{}, {});
+    }
+  }
+}
+
+TEST_CASE("the bodies of every rule, and of every stage") {
+  const std::vector<std::int32_t> bush{-1, 0, 0, 1, 1};
+  for (const std::int32_t n : rule_sizes) {
+    for (const row_kind kind : {row_kind::smooth, row_kind::tied}) {
+      const auto check = [&](auto sampler, auto rule, child_law children, const auto& shape,
+                             const sampling_parameters& with = {}) {
+        check_teams({n, kind, with, children, shape}, sampler, rule, rule_rank_counts);
+      };
+      using enum child_law;
+      const std::vector<std::int32_t> chain{-1, 0, 1, 2};
+      const sampler::pipeline<sampler::temperature> plain;
+      check(plain, verifier::block{}, independent, chain);
+      check(plain, verifier::point_mass{}, independent, bush);
+      check(plain, verifier::coupled{}, independent, chain);
+      check(plain, verifier::typical{}, independent, bush);
+      check(plain, verifier::top_k{std::max(1, n / 2)}, independent, bush);
+      check(plain, verifier::rejection{}, independent, bush);
+      check(plain, verifier::rejection{}, without_replacement, bush);
+      const logit_bias biases[] = {{0, 1.0f}, {n / 2, 2.0f}, {n - 1, -1.0f}};
+      sampling_parameters staged{0.9f, 0, 0.9f, 0.01f, 1.3f, 0.3f, 0.2f};
+      staged.bias = biases;
+      staged.bias_count = n > 2 ? 3 : 1;
+      staged.constrained = true;
+      check(every_stage{}, verifier::rejection{}, without_replacement, bush, staged);
+      check(every_stage{}, verifier::coupled{}, independent, chain, staged);
     }
   }
 }

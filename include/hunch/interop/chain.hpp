@@ -93,6 +93,7 @@ struct point_law {
 
   std::int32_t token = 0;
   std::int32_t vocab = 0;
+  Real norm = Real(1);
   hunch::status status = hunch::status::ok;
 
   HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t size() const { return vocab; }

@@ -8,7 +8,7 @@
 #include <hunch/given_uniforms.hpp>
 #include <hunch/interop/chain.hpp>
 #include <hunch/interop/vllm_logits.hpp>
-#include <hunch/kernel/restrict.hpp>
+#include <hunch/sampler/greedy.hpp>
 #include <hunch/verifier/greedy.hpp>
 #include <hunch/verifier/rejection.hpp>
 
@@ -115,14 +115,15 @@ struct rejection_body {
 
     template <Team T>
     HUNCH_HOST_DEVICE law<Real> operator()(T& team, std::int32_t c) const {
-      law<Real> l;
       if (c == length) {
-        l.last_kept = bonus;
-      } else {
-        l = kernel::whole_row(team, rows[c].values);
-        if (l.status == status::ok) { kernel::keep_argmax(team, l); }
+        law<Real> known;
+        known.last_kept = bonus;
+        return known;
       }
-      return l;
+      // Samplers may edit rows; this one only looks for the maximum.
+      return sampler::greedy{}(team,
+                               row_view<Real>{const_cast<Real*>(rows[c].values.data), rows.vocab},
+                               sampling_parameters{}, row_history{});
     }
   };
   struct no_drafts {};

@@ -7,7 +7,7 @@
 
 #include <hunch/executor/executor.hpp>
 #include <hunch/interop/chain.hpp>
-#include <hunch/kernel/restrict.hpp>
+#include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/verifier/greedy.hpp>
 #include <hunch/verifier/rejection.hpp>
@@ -55,14 +55,11 @@ struct logits_arguments {
 /// The law of a row of logits at a temperature. Collective.
 template <Team T, class Real>
 HUNCH_HOST_DEVICE law<Real> law_at(T& team, row_view<const Real> row, float temperature) {
-  law<Real> l = kernel::whole_row(team, row);
-  if (l.status == status::ok) {
-    sampling_parameters parameters;
-    parameters.temperature = temperature;
-    sampler::temperature{}(team, l, parameters);
-    kernel::normalise(team, l);
-  }
-  return l;
+  sampling_parameters parameters;
+  parameters.temperature = temperature;
+  // Samplers may edit rows; this one has no stage that does.
+  return sampler::pipeline<sampler::temperature>{}(
+      team, row_view<Real>{const_cast<Real*>(row.data), row.size}, parameters, row_history{});
 }
 
 /// Verifies the chain of request `row`. One team per request.

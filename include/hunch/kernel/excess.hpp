@@ -40,9 +40,9 @@ struct removed_positions {
 };
 
 /// Removed positions that a loop over tokens compares with: a constant, so that it vectorises.
-inline constexpr std::int32_t few_siblings = 8;
+inline constexpr std::int32_t few_siblings = 4;
 
-/// q's weight without the positions that it has lost.
+/// q's weights without the positions that it has lost.
 template <Law Q, std::int32_t Most>
 struct remainder {
   Q q;
@@ -53,7 +53,7 @@ struct remainder {
     for (std::int32_t r = 0; r < Most; ++r) {
       gone |= removed->position[r] == static_cast<std::int32_t>(i);
     }
-    const typename Q::real left = q.prob(i);
+    const typename Q::real left = q.weight(i);
     return gone ? typename Q::real(0) : left;
   }
 };
@@ -86,23 +86,25 @@ struct excess {
 
   /// The same for a token whose position is known; -1: it has none.
   HUNCH_HOST_DEVICE HUNCH_INLINE real of(std::int64_t v, std::int64_t at) const {
-    real taken = b;
+    real taken = product(b, q.norm);
     for (std::int32_t r = 0; r < Most; ++r) {
-      taken = removed->position[r] == static_cast<std::int32_t>(at) && at >= 0 ? removed->taken[r]
-                                                                               : taken;
+      taken = removed->position[r] == static_cast<std::int32_t>(at) && at >= 0
+                  ? product(removed->taken[r], q.norm)
+                  : taken;
     }
-    const real drafted = Everything || at >= 0 ? q.prob(at) : real(0);
-    const real rest = product(a, p.prob(v)) - product(taken, drafted);
+    const real drafted = Everything || at >= 0 ? q.weight(at) : real(0);
+    const real rest = product(p.weight(v), product(a, p.norm)) - product(drafted, taken);
     return rest > real(0) ? rest : real(0);
   }
 };
 
-/// Calls use(excess) with the form that fits the shortlist.
-/// \param removed nullptr: q has lost nothing.
+namespace detail {
+
 template <Law P, Law Q, class Use>
-HUNCH_HOST_DEVICE auto with_excess(const P& p, const Q& q, const shortlist& list,
-                                   typename P::real a, typename P::real b,
-                                   const removed_positions<typename P::real>* removed, Use&& use) {
+HUNCH_HOST_DEVICE auto with_fitting_excess(const P& p, const Q& q, const shortlist& list,
+                                           typename P::real a, typename P::real b,
+                                           const removed_positions<typename P::real>* removed,
+                                           Use&& use) {
   const auto call = [&]<std::int32_t Most>(std::integral_constant<std::int32_t, Most>) {
     return list.is_everything(p.size()) ? use(excess<P, Q, true, Most>{p, q, list, a, b, removed})
                                         : use(excess<P, Q, false, Most>{p, q, list, a, b, removed});
@@ -111,6 +113,28 @@ HUNCH_HOST_DEVICE auto with_excess(const P& p, const Q& q, const shortlist& list
   return removed->count <= few_siblings
              ? call(std::integral_constant<std::int32_t, few_siblings>{})
              : call(std::integral_constant<std::int32_t, max_siblings>{});
+}
+
+}  // namespace detail
+
+/// Calls use(excess) with the form that fits the laws and the shortlist.
+/// \param removed nullptr: q has lost nothing.
+template <Law P, Law Q, class Use>
+HUNCH_HOST_DEVICE auto with_excess(const P& p, const Q& q, const shortlist& list,
+                                   typename P::real a, typename P::real b,
+                                   const removed_positions<typename P::real>* removed, Use&& use) {
+  return detail::with_fitting_excess(p, q, list, a, b, removed, use);
+}
+template <class Real, class Use>
+HUNCH_HOST_DEVICE auto with_excess(const law<Real>& p, const law<Real>& q, const shortlist& list,
+                                   std::type_identity_t<Real> a, std::type_identity_t<Real> b,
+                                   const removed_positions<std::type_identity_t<Real>>* removed,
+                                   Use&& use) {
+  if (whole_law<Real>::fits(p) && whole_law<Real>::fits(q)) {
+    return detail::with_fitting_excess(whole_law<Real>{p}, whole_law<Real>{q}, list, a, b, removed,
+                                       use);
+  }
+  return detail::with_fitting_excess(p, q, list, a, b, removed, use);
 }
 
 }  // namespace hunch::kernel

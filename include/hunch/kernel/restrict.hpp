@@ -15,6 +15,10 @@
 
 namespace hunch::kernel {
 
+/// log2(e): the scale of a law at temperature 1.
+template <class Real>
+inline constexpr Real scale_at_one = Real(1.4426950408889634074);
+
 /// The law of `row` at temperature 1 without its norm, or a law that only carries an error: a NaN
 /// or a +inf is `invalid_logits`, nothing but -inf is `nothing_left`. Reads the row once.
 template <class Real, Team T>
@@ -32,7 +36,37 @@ HUNCH_HOST_DEVICE law<Real> whole_row(T& team, row_view<const Real> row,
     return result;
   }
   result.maximum = keys::value(top);
-  result.scale = Real(1.4426950408889634074);
+  result.scale = scale_at_one<Real>;
+  return result;
+}
+
+/// `whole_row` and `normalise` in one, for a law that nothing restricts. Reads the row once from
+/// memory: each tile of it is summed, relative to its own maximum, while it is near.
+template <class Real, Team T>
+HUNCH_HOST_DEVICE law<Real> unrestricted(T& team, row_view<const Real> row, Real scale,
+                                         status nothing_left) {
+  using keys = order<Real>;
+  using key = typename keys::key;
+  const auto key_of = [=](std::int64_t i) { return keys::of(row[i]); };
+  const auto weight = [=](std::int64_t i, key top) {
+    return exp2_product(row[i] - keys::value(top), scale);
+  };
+  const auto rescale = [=](key from, key to) {
+    return exp2_product(keys::value(from) - keys::value(to), scale);
+  };
+  const auto all = team.soft_sum(
+      row.size, team::soft_terms<Real, key, decltype(key_of), decltype(weight), decltype(rescale)>{
+                    row.data, keys::minus_infinity, key_of, weight, rescale});
+  law<Real> result;
+  result.logits = row;
+  if (all.top >= keys::plus_infinity || all.top <= keys::minus_infinity) {
+    result.status = all.top >= keys::plus_infinity ? status::invalid_logits : nothing_left;
+    return result;
+  }
+  result.maximum = keys::value(all.top);
+  result.scale = scale;
+  result.norm = static_cast<Real>(1.0 / all.sum);
+  team.last_sum() = result.sum_of_weights();
   return result;
 }
 

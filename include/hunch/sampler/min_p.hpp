@@ -14,6 +14,10 @@ struct min_p {
     if (p.min_p > 0.0f) { kernel::keep_min_p(team, l, static_cast<Real>(p.min_p)); }
   }
 
+  HUNCH_HOST_DEVICE static constexpr bool only_scales(const sampling_parameters& p) {
+    return p.min_p <= 0.0f;
+  }
+
   static constexpr status take(sampling_parameters& p) {
     const bool valid = p.min_p >= 0.0f && p.min_p <= 1.0f;
     p.min_p = sampling_parameters{}.min_p;

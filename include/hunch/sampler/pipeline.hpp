@@ -12,7 +12,9 @@ namespace hunch {
 /// A stage of `sampler::pipeline` that scales or restricts a law.
 ///
 /// 1. `stage(team, law, parameters)` changes the law's scalars; collective.
-/// 2. `Stage::take(parameters)` is whether the stage's own fields are in range, and resets them to
+/// 2. `Stage::only_scales(parameters)` is whether the stage, with these values, changes nothing but
+///    the law's scale, and that without a look at the row.
+/// 3. `Stage::take(parameters)` is whether the stage's own fields are in range, and resets them to
 ///    their defaults: what is left away from its default after all stages is unsupported.
 ///
 /// Not required: to normalise; the pipeline does that once, after the last stage.
@@ -21,6 +23,7 @@ concept LawStage = std::copyable<S> &&
     requires(const S& s, team::serial& t, law<float>& l, sampling_parameters& p,
              const sampling_parameters& values) {
   s(t, l, values);
+  { S::only_scales(values) } -> std::same_as<bool>;
   { S::take(p) } -> std::same_as<status>;
 };
 
@@ -77,7 +80,8 @@ namespace sampler {
 /// come first. Which stages exist is part of the type; their values are part of the request.
 /// Lossless: it defines the law that is kept.
 ///
-/// Reads the row once for the maximum, as each stage needs, and once for the norm.
+/// Reads the row once where nothing restricts the law; else once for the maximum, as each stage
+/// needs, and once for the norm.
 template <class... Stages>
 struct pipeline : private Stages... {
   static_assert((SamplerStage<Stages> && ...),
@@ -102,8 +106,15 @@ struct pipeline : private Stages... {
     (edit<Stages>(team, row, parameters, history), ...);
     const bool excludes =
         (LogitStage<Stages> || ...) && (history.allowed != nullptr || parameters.bias_count > 0);
-    law<Real> l = kernel::whole_row(team, row_view<const Real>{row.data, row.size},
-                                    excludes ? status::empty_support : status::invalid_logits);
+    const row_view<const Real> logits{row.data, row.size};
+    const status nothing_left = excludes ? status::empty_support : status::invalid_logits;
+    if ((only_scales<Stages>(parameters) && ...)) {
+      law<Real> l;
+      l.scale = kernel::scale_at_one<Real>;
+      (apply<Stages>(team, l, parameters), ...);
+      return kernel::unrestricted(team, logits, l.scale, nothing_left);
+    }
+    law<Real> l = kernel::whole_row(team, logits, nothing_left);
     if (l.status == status::ok) {
       (apply<Stages>(team, l, parameters), ...);
       kernel::normalise(team, l);
@@ -119,6 +130,11 @@ struct pipeline : private Stages... {
   }
 
  private:
+  template <class Stage>
+  HUNCH_HOST_DEVICE static bool only_scales(const sampling_parameters& parameters) {
+    if constexpr (LawStage<Stage>) { return Stage::only_scales(parameters); }
+    return true;  // an edit is made before
+  }
   template <class Stage, class T, class Real>
   HUNCH_HOST_DEVICE void edit(T& team, row_view<Real> row, const sampling_parameters& parameters,
                               const row_history& history) const {

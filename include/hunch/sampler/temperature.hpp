@@ -8,19 +8,24 @@
 
 namespace hunch::sampler {
 
-/// p(v) proportional to exp(logit(v) / T). T = 0 is the point mass at the argmax, and so is a T so
-/// small that 1 / T is not finite.
+/// p(v) proportional to exp(logit(v) / T). T = 0 is the point mass at the argmax, and so is a T
+/// below 1e-38, whose inverse is not a finite float.
 struct temperature {
+  /// A law at a lower temperature is the point mass, for all that a logit's last bit can tell.
+  static constexpr float least = 1e-38f;
+
   template <Team T, class Real>
   HUNCH_HOST_DEVICE void operator()(T& team, law<Real>& l, const sampling_parameters& p) const {
-    const Real scale = l.scale / static_cast<Real>(p.temperature);
-    // Not for -0 either, whose inverse is -inf.
-    if (p.temperature > 0.0f &&
-        kernel::order<Real>::of(scale) < kernel::order<Real>::plus_infinity) {
-      l.scale = scale;
+    if (only_scales(p)) {
+      l.scale /= static_cast<Real>(p.temperature);
     } else {
       kernel::keep_argmax(team, l);
     }
+  }
+
+  /// Not where the inverse is not finite; nor for -0, whose inverse is -inf.
+  HUNCH_HOST_DEVICE static constexpr bool only_scales(const sampling_parameters& p) {
+    return p.temperature >= least;
   }
 
   /// Resets the field to its default where this stage takes care of it.

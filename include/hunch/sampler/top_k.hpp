@@ -14,6 +14,10 @@ struct top_k {
     if (p.top_k > 0) { kernel::keep_top_k(team, l, p.top_k); }
   }
 
+  HUNCH_HOST_DEVICE static constexpr bool only_scales(const sampling_parameters& p) {
+    return p.top_k <= 0;
+  }
+
   static constexpr status take(sampling_parameters& p) {
     const bool valid = p.top_k >= 0;
     p.top_k = sampling_parameters{}.top_k;

@@ -14,6 +14,10 @@ struct top_p {
     if (p.top_p < 1.0f) { kernel::keep_top_p(team, l, static_cast<Real>(p.top_p)); }
   }
 
+  HUNCH_HOST_DEVICE static constexpr bool only_scales(const sampling_parameters& p) {
+    return p.top_p >= 1.0f;
+  }
+
   static constexpr status take(sampling_parameters& p) {
     const bool valid = p.top_p > 0.0f && p.top_p <= 1.0f;
     p.top_p = sampling_parameters{}.top_p;

@@ -84,6 +84,41 @@ class block {
     return total;
   }
 
+  template <class Terms>
+  __device__ auto soft_sum(std::int64_t n, const Terms& terms) {
+    using key = decltype(terms.lowest);
+    __syncthreads();  // the group sums of the last call have been read
+    last_sum_ = {};
+    const std::int64_t per_group = tiles_per_group(n);
+    const std::int32_t groups = groups_of(n);
+    for (std::int32_t g = rank() / 32; g < groups; g += Threads / 32) {
+      soft_total<key> group{terms.lowest, 0.0};
+      for (std::int64_t t = g * per_group; t < (g + 1) * per_group && t < tiles_of(n); ++t) {
+        const std::int64_t begin = t * tile_elements;
+        const std::int64_t end = begin + tile_elements < n ? begin + tile_elements : n;
+        const key top = warp_top(begin, end, terms);
+        const double sum = top <= terms.lowest
+                               ? 0.0
+                               : static_cast<double>(warp_tile(begin, n, [&](std::int64_t i) {
+                                   return terms.weight(i, top);
+                                 }));
+        group.add(top, sum, terms.rescale);  // the sum is that of the warp's first thread
+      }
+      if (rank() % 32 == 0) {
+        shared_->scratch.tops[g] = group.top;
+        shared_->scratch.groups[g] = group.sum;
+      }
+    }
+    __syncthreads();
+    const auto all = fold_groups<key>(groups, shared_->scratch, terms);
+    __syncthreads();
+    for (std::int32_t g = rank(); g < groups; g += Threads) {
+      shared_->scratch.groups[g] = scaled_group(g, shared_->scratch, all.top, terms);
+    }
+    __syncthreads();
+    return all;
+  }
+
   template <class F>
   __device__ void lanes(std::int64_t begin, std::int64_t end, F&& f) {
     __syncthreads();  // the lanes of the last call have been read
@@ -154,6 +189,22 @@ class block {
     lane[0] += lane[2];
     lane[1] += lane[3];
     return lane[0] + lane[1];
+  }
+
+  /// The largest key of a tile, on all threads of a warp.
+  template <class Terms>
+  __device__ static auto warp_top(std::int64_t begin, std::int64_t end, const Terms& terms) {
+    auto top = terms.lowest;
+    for (std::int64_t i = begin + threadIdx.x % 32; i < end; i += 32) {
+      const auto k = terms.key(i);
+      top = k > top ? k : top;
+    }
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) {
+      const auto other = __shfl_xor_sync(0xffffffffu, top, offset);
+      top = other > top ? other : top;
+    }
+    return top;
   }
 
   storage* shared_;

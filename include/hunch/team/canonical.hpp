@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include <hunch/config.hpp>
@@ -44,6 +46,7 @@ inline constexpr std::int32_t list_capacity = 2048;
 /// `groups` is valid until the team's next `sum`.
 struct shared_scratch {
   double groups[max_groups];
+  std::int64_t tops[max_groups];  ///< for `soft_sum`
   double lanes[lane_count];
   std::int64_t list[list_capacity];  ///< for `compact`
 };
@@ -60,6 +63,15 @@ struct summed {
   friend constexpr bool operator==(const summed&, const summed&) = default;
 };
 
+/// The sum of the lanes of a tile, by halves.
+template <class Real>
+HUNCH_HOST_DEVICE HUNCH_INLINE Real fold_lanes(Real (&lane)[lane_count]) {
+  for (std::int32_t half = lane_count / 2; half > 0; half /= 2) {
+    for (std::int32_t l = 0; l < half; ++l) { lane[l] += lane[l + half]; }
+  }
+  return lane[0];
+}
+
 /// The sum of f(i) for i in [begin, end), at most one tile, by a single thread.
 template <class F>
 HUNCH_HOST_DEVICE HUNCH_INLINE auto tile_sum(std::int64_t begin, std::int64_t end, F&& f) {
@@ -71,10 +83,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto tile_sum(std::int64_t begin, std::int64_t en
   }
   const auto rest = static_cast<std::int32_t>(end - base);
   for (std::int32_t l = 0; l < rest; ++l) { lane[l] += f(base + l); }
-  for (std::int32_t half = lane_count / 2; half > 0; half /= 2) {
-    for (std::int32_t l = 0; l < half; ++l) { lane[l] += lane[l + half]; }
-  }
-  return lane[0];
+  return fold_lanes(lane);
 }
 
 /// lanes[l] = f(begin + l) + f(begin + l + 128) + ... for i in [begin, end), at most one tile, in
@@ -105,6 +114,105 @@ HUNCH_HOST_DEVICE HUNCH_INLINE double group_sum(std::int64_t n, std::int32_t g, 
     sum += static_cast<double>(tile_sum(begin, end, f));
   }
   return sum;
+}
+
+/// The largest key of some elements, and the sum of their weights relative to it.
+template <class Key>
+struct soft_total {
+  Key top;
+  double sum;
+
+  /// Adds the total of the tile behind: whichever is lower is scaled to the higher top.
+  template <class Rescale>
+  HUNCH_HOST_DEVICE void add(Key other_top, double other_sum, Rescale&& rescale) {
+    if (other_top > top) {
+      sum = std::fma(sum, static_cast<double>(rescale(top, other_top)), other_sum);
+      top = other_top;
+    } else {
+      sum = std::fma(other_sum, static_cast<double>(rescale(other_top, top)), sum);
+    }
+  }
+};
+
+/// What `soft_sum` is made of: keys in the order of the elements, weights relative to a top, and
+/// the factor from one top to a higher one. `lowest` is the key of elements without weight.
+template <class Element, class Key, class KeyOf, class Weight, class Rescale>
+struct soft_terms {
+  const Element* elements;  ///< where they lie, to be fetched ahead
+  Key lowest;
+  KeyOf key;        ///< key(i)
+  Weight weight;    ///< weight(i, top)
+  Rescale rescale;  ///< rescale(from, to) for from <= to
+};
+
+/// The total of the tile [begin, end), whose largest key is known, by a single thread.
+template <class Key, class Terms>
+HUNCH_HOST_DEVICE HUNCH_INLINE double soft_tile(std::int64_t begin, std::int64_t end, Key top,
+                                                const Terms& terms) {
+  if (top <= terms.lowest) { return 0.0; }
+  return static_cast<double>(
+      tile_sum(begin, end, [&](std::int64_t i) { return terms.weight(i, top); }));
+}
+
+/// The largest key of [begin, end), by a single thread.
+template <class Terms>
+HUNCH_HOST_DEVICE HUNCH_INLINE auto top_of(std::int64_t begin, std::int64_t end,
+                                           const Terms& terms) {
+  auto top = terms.lowest;
+  for (std::int64_t i = begin; i < end; ++i) {
+    const auto k = terms.key(i);
+    top = k > top ? k : top;
+  }
+  return top;
+}
+
+/// Bytes that a loop over a row fetches ahead: across the pages at which hardware stops to do so.
+inline constexpr std::size_t fetch_ahead = 4096;
+
+/// `soft_tile` of the full tile at `begin` and the largest key of the full tile behind it, in one
+/// loop: the next tile comes from memory while this one is computed.
+template <class Key, class Terms>
+HUNCH_INLINE double soft_tile_and_next_top(std::int64_t begin, Key top, Key& next_top,
+                                           const Terms& terms) {
+  using real = decltype(terms.weight(begin, top));
+  real lane[lane_count] = {};
+  Key tops[lane_count];
+  for (Key& k : tops) { k = terms.lowest; }
+  for (std::int64_t base = begin; base < begin + tile_elements; base += lane_count) {
+    const auto* const ahead = reinterpret_cast<const char*>(terms.elements + base + tile_elements);
+    for (std::size_t line = 0; line < lane_count * sizeof(*terms.elements); line += 64) {
+      __builtin_prefetch(ahead + fetch_ahead + line);
+    }
+    for (std::int32_t l = 0; l < lane_count; ++l) { lane[l] += terms.weight(base + l, top); }
+    for (std::int32_t l = 0; l < lane_count; ++l) {
+      const Key k = terms.key(base + tile_elements + l);
+      tops[l] = k > tops[l] ? k : tops[l];
+    }
+  }
+  next_top = tops[0];
+  for (const Key k : tops) { next_top = k > next_top ? k : next_top; }
+  return static_cast<double>(fold_lanes(lane));
+}
+
+/// The sum of group g in `scratch` relative to `top` instead of its own.
+template <class Key, class Terms>
+HUNCH_HOST_DEVICE HUNCH_INLINE double scaled_group(std::int32_t g, const shared_scratch& scratch,
+                                                   Key top, const Terms& terms) {
+  const auto factor = static_cast<double>(terms.rescale(static_cast<Key>(scratch.tops[g]), top));
+  return std::fma(scratch.groups[g], factor, -0.0);  // rounded before it is added to anything
+}
+
+/// The total of the groups in `scratch`, in order, relative to the largest top.
+template <class Key, class Terms>
+HUNCH_HOST_DEVICE soft_total<Key> fold_groups(std::int32_t groups, const shared_scratch& scratch,
+                                              const Terms& terms) {
+  soft_total<Key> all{terms.lowest, 0.0};
+  for (std::int32_t g = 0; g < groups; ++g) {
+    const auto top = static_cast<Key>(scratch.tops[g]);
+    all.top = top > all.top ? top : all.top;
+  }
+  for (std::int32_t g = 0; g < groups; ++g) { all.sum += scaled_group(g, scratch, all.top, terms); }
+  return all;
 }
 
 }  // namespace hunch::team

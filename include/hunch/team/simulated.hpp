@@ -104,6 +104,34 @@ class simulated {
     return total;
   }
 
+  template <class Terms>
+  auto soft_sum(std::int64_t n, const Terms& terms) {
+    using key = decltype(terms.lowest);
+    sync();  // the group sums of the last call have been read
+    last_sum_ = {};
+    const std::int64_t per_group = tiles_per_group(n);
+    const std::int32_t groups = groups_of(n);
+    for (std::int32_t g = rank_; g < groups; g += size()) {
+      soft_total<key> group{terms.lowest, 0.0};
+      for (std::int64_t t = g * per_group; t < (g + 1) * per_group && t < tiles_of(n); ++t) {
+        const std::int64_t begin = t * tile_elements;
+        const std::int64_t end = begin + tile_elements < n ? begin + tile_elements : n;
+        const key top = top_of(begin, end, terms);
+        group.add(top, soft_tile(begin, end, top, terms), terms.rescale);
+      }
+      scratch().tops[g] = group.top;
+      scratch().groups[g] = group.sum;
+    }
+    sync();
+    const auto all = fold_groups<key>(groups, scratch(), terms);
+    sync();
+    for (std::int32_t g = rank_; g < groups; g += size()) {
+      scratch().groups[g] = scaled_group(g, scratch(), all.top, terms);
+    }
+    sync();
+    return all;
+  }
+
   template <class F>
   void lanes(std::int64_t begin, std::int64_t end, F&& f) {
     sync();  // the lanes of the last call have been read

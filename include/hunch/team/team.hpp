@@ -44,6 +44,8 @@ struct any_action {
 ///    keep(i, gate(i / team::gate_elements)): for an f that is costly and rarely called.
 /// 4. `t.sum(n, f)` adds f(0), ..., f(n - 1) in the canonical order (see canonical.hpp), the same
 ///    bits on every team; the result is on all ranks, its group sums in `t.scratch().groups`.
+///    `t.soft_sum(n, terms)` is the largest key and the sum of the weights relative to it, tile by
+///    tile, so that the row is read once (see `team::soft_terms`); with group sums like `sum`.
 /// 5. `t.lanes(begin, end, f)` sets `t.scratch().lanes` to the sums of the 128 lanes of the tile
 ///    [begin, end), in double, each in order.
 /// 6. `t.compact(n, keep, f, list, capacity)` writes f(i) for the i with keep(i) to `list`, in any

@@ -25,8 +25,8 @@ struct point_mass {
   HUNCH_HOST_DEVICE void operator()(T& team, const View& view, const Random& random,
                                     verdict& out) const {
     kernel::follow(team, view, out, [&](const auto& p, std::int32_t c) {
-      return static_cast<token>(random.categorical(team, view.at(c, purpose::bonus), p.size(),
-                                                   [p](std::int64_t i) { return p.weight(i); }));
+      return static_cast<token>(
+          random.categorical(team, view.at(c, purpose::bonus), p.size(), weights_of{p}));
     });
   }
 };

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <type_traits>
+
 #include <hunch/kernel/excess.hpp>
 #include <hunch/verifier/verifier.hpp>
 
@@ -109,9 +112,19 @@ struct rejection {
   template <Team T, Law Q>
   HUNCH_HOST_DEVICE static double mass_left(
       T& team, const Q& q, const kernel::removed_positions<typename Q::real>& removed) {
+    if constexpr (std::is_same_v<Q, law<typename Q::real>>) {
+      if (whole_law<typename Q::real>::fits(q)) {
+        return mass_left(team, whole_law<typename Q::real>{q}, removed);
+      }
+    }
+    const auto sum = [&]<std::int32_t Most>(std::integral_constant<std::int32_t, Most>) {
+      return static_cast<double>(q.norm) *
+             team.sum(q.size(), kernel::remainder<Q, Most>{q, &removed});
+    };
+    if (removed.count == 1) { return sum(std::integral_constant<std::int32_t, 1>{}); }
     return removed.count <= kernel::few_siblings
-               ? team.sum(q.size(), kernel::remainder<Q, kernel::few_siblings>{q, &removed})
-               : team.sum(q.size(), kernel::remainder<Q, kernel::max_siblings>{q, &removed});
+               ? sum(std::integral_constant<std::int32_t, kernel::few_siblings>{})
+               : sum(std::integral_constant<std::int32_t, kernel::max_siblings>{});
   }
 };
 

@@ -13,9 +13,14 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/verifier/block.hpp>
+#include <hunch/verifier/coupled.hpp>
+#include <hunch/verifier/point_mass.hpp>
 #include "../exact/exact.hpp"
 #include "../exact/selectors.hpp"
 #include "../support/full.hpp"
+#include "../support/stages.hpp"
+#include "../support/tree_drafter.hpp"
 
 namespace hunch::test {
 namespace {
@@ -24,6 +29,7 @@ constexpr std::int32_t vocab = 6;
 constexpr std::int32_t max_batch = 4;
 constexpr std::int32_t chunk = 3;
 constexpr std::int32_t max_gamma = 4;
+constexpr std::int32_t max_reported = 3;
 constexpr toy_world target_world{vocab, 71, flavour::sharp};
 constexpr toy_world draft_world{vocab, 72, flavour::smooth};
 
@@ -35,16 +41,19 @@ struct model {
   generation_options options;
 };
 
-/// Which checks apply: greedy text is known in advance.
-enum class mode { sampled, greedy };
+/// Which checks apply: greedy text is known in advance; `staged` requests use some of the stages,
+/// and some of them ask for log-probabilities.
+enum class mode { sampled, greedy, staged };
 
 template <class Decoder>
 class fuzzer {
  public:
-  fuzzer(Decoder& decoder, toy_target<float>& target, toy_draft<float>& draft, mode m,
+  /// \param draft nullptr for a drafter without a model.
+  fuzzer(Decoder& decoder, toy_target<float>& target, toy_draft<float>* draft, mode m,
          std::uint64_t seed)
       : decoder_(decoder), target_(target), draft_(draft), mode_(m), random_{seed} {
-    target_.failures = draft_.failures = &failures_;
+    target_.failures = &failures_;
+    if (draft_ != nullptr) { draft_->failures = &failures_; }
   }
 
   void operate() {
@@ -67,6 +76,7 @@ class fuzzer {
   std::int64_t emitted = 0;
   std::int64_t thrown = 0;
   std::int64_t finished = 0;
+  std::int64_t reported = 0;  ///< tokens with log-probabilities
 
  private:
   static void fail(const char* what) { throw broken_contract(what); }
@@ -81,6 +91,10 @@ class fuzzer {
     m.options = ask(1 + random_.below(12), mode_ == mode::greedy ? 0.0f : 0.9f);
     m.options.seed = random_.next();
     if (random_.below(2) == 0) { m.options.stop_tokens = {random_.below(vocab)}; }
+    if (mode_ == mode::staged) {
+      m.options = with_some_stages(m.options, vocab, random_);
+      if (random_.below(2) == 0) { m.options.log_probabilities = random_.below(max_reported + 1); }
+    }
     bool refused = false;
     request_id id = 0;
     try {
@@ -144,6 +158,7 @@ class fuzzer {
     expect(count >= 1 && count <= decoder_.draft_length() + 1,
            "a wrong number of tokens in a step");
     expect(std::ssize(e.origins) == count, "a token without an origin");
+    check_reports(e, m);
     for (std::ptrdiff_t i = 0; i < count; ++i) {
       const token t = e.tokens[static_cast<std::size_t>(i)];
       if (mode_ == mode::greedy) {
@@ -151,6 +166,7 @@ class fuzzer {
         target_world.logits(hash_of(m.committed), row);
         expect(t == std::max_element(row, row + vocab) - row, "not the greedy token");
       }
+      check_constraints(t, m);
       const bool last = i + 1 == count;
       expect((e.origins[static_cast<std::size_t>(i)] == origin::accepted) || last,
              "a token after the verified run");
@@ -168,6 +184,35 @@ class fuzzer {
     emitted += count;
   }
 
+  /// What a request has banned is never emitted, nor what its grammar does not allow.
+  static void check_constraints(token t, const model& m) {
+    for (const logit_bias& b : m.options.bias) {
+      expect(b.t != t || b.value >= 0.0f, "a banned token");
+    }
+    if (!m.options.grammar) { return; }
+    toy_grammar::state place;
+    for (const token before : std::span(m.committed).subspan(m.prompt)) {
+      place = toy_grammar::advance(place, before);
+    }
+    expect(toy_grammar::fits(place, t), "a token that the grammar does not allow");
+  }
+
+  void check_reports(const emission& e, const model& m) {
+    const std::int32_t top = m.options.log_probabilities.value_or(-1);
+    const std::size_t stride = static_cast<std::size_t>(top + 1);
+    expect(e.log_probabilities.size() == e.tokens.size() * stride, "a wrong number of reports");
+    for (std::size_t i = 0; i < e.log_probabilities.size(); i += stride) {
+      const auto report = e.log_probabilities.subspan(i, stride);
+      expect(report[0].t == e.tokens[i / stride], "a report about another token");
+      expect(report[0].log_probability > -700.0f && report[0].log_probability < 1e-5f,
+             "an emitted token without a probability");
+      for (std::size_t r = 2; r < stride; ++r) {
+        expect(report[r].log_probability <= report[r - 1].log_probability, "ranks out of order");
+      }
+      ++reported;
+    }
+  }
+
   void forget(request_id id) {
     *std::ranges::find(slots_, id) = 0;
     ids_.erase(id);
@@ -177,10 +222,11 @@ class fuzzer {
   /// nothing of slots that are free.
   void check_caches() {
     target_.cache().check();
-    draft_.cache().check();
+    if (draft_ != nullptr) { draft_->cache().check(); }
+    const text nothing;
     for (std::int32_t slot = 0; slot < max_batch; ++slot) {
       const text& cached = target_.cache().tokens(slot);
-      const text& drafted = draft_.cache().tokens(slot);
+      const text& drafted = draft_ != nullptr ? draft_->cache().tokens(slot) : nothing;
       const request_id id = slots_[static_cast<std::size_t>(slot)];
       if (id == 0) {
         expect(cached.empty() && drafted.empty(), "a free slot holds tokens");
@@ -198,7 +244,7 @@ class fuzzer {
 
   Decoder& decoder_;
   toy_target<float>& target_;
-  toy_draft<float>& draft_;
+  toy_draft<float>* draft_;
   mode mode_;
   dice random_;
   failure_plan failures_;
@@ -206,26 +252,43 @@ class fuzzer {
   std::array<request_id, max_batch> slots_{};  ///< 0: free
 };
 
-template <class Selector, class S, class V>
-void fuzz(Selector selector, S, V, mode m, std::uint64_t seed) {
+template <class Drafter, class Selector, class S, class V>
+void fuzz_with(Drafter drafter, toy_draft<float>* draft, Selector selector, S, V, mode m,
+               std::uint64_t seed) {
   toy_target<float> target{target_world};
-  toy_draft<float> draft{draft_world, selector.layout()};
   decoder d{target,
-            drafter::autoregressive{draft, tree::chain<max_gamma>{}},
+            std::move(drafter),
             std::move(selector),
             S{},
             V{},
-            decoder_options{
-                .max_batch = max_batch, .chunk = chunk, .draft_length = 99, .token_text = {}}};
+            decoder_options{.max_batch = max_batch,
+                            .chunk = chunk,
+                            .draft_length = 99,
+                            .max_log_probabilities = max_reported,
+                            .token_text = {}}};
   fuzzer f{d, target, draft, m, seed};
   for (std::int64_t i = full_run() ? 1'000'000 : 100'000; i > 0; --i) { f.operate(); }
   CHECK(f.emitted > 10'000);
-  CHECK(f.thrown > 1'000);
+  CHECK(f.thrown > 500);
   CHECK(f.finished > 1'000);
-  const statistics<max_gamma + 1>& s = d.stats();
+  CHECK((f.reported > 10'000) == (m == mode::staged));
+  const auto& s = d.stats();
   CHECK(s.emitted == f.emitted);
   CHECK(s.accepted <= s.drafted);
   CHECK(s.accepted > 0);
+}
+
+template <class Selector, class S, class V>
+void fuzz(Selector selector, S sampler, V rule, mode m, std::uint64_t seed) {
+  toy_draft<float> draft{draft_world, selector.layout()};
+  fuzz_with(drafter::autoregressive{draft, tree::chain<max_gamma>{}}, &draft, std::move(selector),
+            sampler, rule, m, seed);
+}
+
+template <child_law Children, class S, class V>
+void fuzz_tree(S sampler, V rule, mode m, std::uint64_t seed) {
+  fuzz_with(tree_drafter<Children, 6>{draft_world, {-1, 0, 0, 1, 0, 3}}, nullptr,
+            toy_selector{shuffled_layout(vocab, vocab)}, sampler, rule, m, seed);
 }
 
 TEST_CASE("random operations, sampled text") {
@@ -236,6 +299,21 @@ TEST_CASE("random operations, greedy text, by both verifiers") {
   fuzz(selector::full{vocab}, sampler::greedy{}, verifier::greedy{}, mode::greedy, 2);
   fuzz(toy_selector{shuffled_layout(vocab, vocab)}, plain_sampler{}, verifier::rejection{},
        mode::greedy, 3);
+}
+
+TEST_CASE("random operations, requests with stages and log-probabilities") {
+  fuzz(selector::full{vocab}, every_stage{}, verifier::rejection{}, mode::staged, 4);
+  fuzz(toy_selector{shuffled_layout(vocab, vocab)}, every_stage{}, verifier::block{}, mode::staged,
+       5);
+  fuzz(selector::full{vocab}, every_stage{}, verifier::coupled{}, mode::staged, 6);
+}
+
+TEST_CASE("random operations over trees") {
+  using enum child_law;
+  fuzz_tree<independent>(plain_sampler{}, verifier::rejection{}, mode::sampled, 7);
+  fuzz_tree<without_replacement>(every_stage{}, verifier::rejection{}, mode::staged, 8);
+  fuzz_tree<ranked>(every_stage{}, verifier::point_mass{}, mode::staged, 9);
+  fuzz_tree<ranked>(plain_sampler{}, verifier::point_mass{}, mode::greedy, 10);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include <hunch/executor/executor.hpp>
 #include <hunch/given_uniforms.hpp>
@@ -225,7 +224,7 @@ struct greedy_body {
     template <Team T>
     HUNCH_HOST_DEVICE prediction operator()(T&, std::int32_t c) const {
       const std::int64_t x = target_predict[walk.trees.retrieve_index[walk.at(c)]];
-      const bool valid = x >= 0 && x <= std::numeric_limits<token>::max();
+      const bool valid = x >= 0 && x < std::int64_t(1) << 31;
       return {static_cast<token>(x), valid ? status::ok : status::invalid_token};
     }
   };

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include <hunch/config.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/interop/chain.hpp>
 #include <hunch/team/team.hpp>
@@ -25,7 +26,7 @@ enum class tree_mask_mode {
 };
 
 /// Bytes of a row of a packed mask, or 0 if so many nodes do not fit.
-constexpr std::int32_t packed_mask_bytes(std::int32_t nodes) {
+HUNCH_HOST_DEVICE constexpr std::int32_t packed_mask_bytes(std::int32_t nodes) {
   return nodes <= 8 ? 1 : nodes <= 16 ? 2 : nodes <= 32 ? 4 : 0;
 }
 

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
 #include <hunch/executor/executor.hpp>
 #include <hunch/interop/chain.hpp>
+#include <hunch/kernel/arithmetic.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/verifier/greedy.hpp>
@@ -106,9 +106,11 @@ struct logits_body {
     const bool inside = r.begin >= 0 && r.begin < end && end <= args.num_logits &&
                         end - r.begin <= args.num_speculative_steps + 1 && r.state >= 0 &&
                         r.state < args.max_num_reqs;
+    using keys = kernel::order<float>;
+    constexpr std::int32_t none = keys::highest;
     // Finite and not negative; a NaN is neither.
     if (!inside || !(args.temperature[r.state] >= 0.0f &&
-                     args.temperature[r.state] <= std::numeric_limits<float>::max())) {
+                     keys::of(args.temperature[r.state]) < keys::plus_infinity)) {
       out.status = status::invalid_parameter;
       return r;
     }
@@ -117,8 +119,7 @@ struct logits_body {
     r.length = team.reduce(
         end - r.begin - 1, end - r.begin - 1,
         [=](std::int64_t i) {
-          return drafted[i] == no_token ? static_cast<std::int32_t>(i)
-                                        : std::numeric_limits<std::int32_t>::max();
+          return drafted[i] == no_token ? static_cast<std::int32_t>(i) : none;
         },
         [](std::int32_t a, std::int32_t b) { return a < b ? a : b; });
     if (!ids_below(team, drafted, r.length, args.vocab)) { out.status = status::invalid_token; }

@@ -82,11 +82,12 @@ HUNCH_HOST_DEVICE std::int32_t argmax(T& team, const law<Real>& l) {
       [](std::int32_t a, std::int32_t b) { return a < b ? a : b; });
 }
 
-/// Restricts a law to its most probable element: temperature 0.
+/// Restricts a law to its most probable element: temperature 0. Its norm is set.
 template <class Real, Team T>
 HUNCH_HOST_DEVICE void keep_argmax(T& team, law<Real>& l) {
   l.last_kept = argmax(team, l);
   l.threshold = l.maximum;
+  l.norm = Real(1);
 }
 
 /// Cuts `l` at a value of which it has `ties` elements: everything above stays, and the first

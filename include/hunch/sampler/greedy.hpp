@@ -17,10 +17,7 @@ struct greedy {
   HUNCH_HOST_DEVICE law<Real> operator()(T& team, row_view<Real> row, const sampling_parameters&,
                                          const row_history&) const {
     law<Real> l = kernel::whole_row(team, row_view<const Real>{row.data, row.size});
-    if (l.status == status::ok) {
-      kernel::keep_argmax(team, l);
-      l.norm = Real(1);
-    }
+    if (l.status == status::ok) { kernel::keep_argmax(team, l); }
     return l;
   }
 

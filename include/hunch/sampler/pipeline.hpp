@@ -117,7 +117,7 @@ struct pipeline : private Stages... {
     law<Real> l = kernel::whole_row(team, logits, nothing_left);
     if (l.status == status::ok) {
       (apply<Stages>(team, l, parameters), ...);
-      kernel::normalise(team, l);
+      if (!is_complete(l)) { kernel::normalise(team, l); }
     }
     return l;
   }
@@ -130,6 +130,11 @@ struct pipeline : private Stages... {
   }
 
  private:
+  /// Whether a stage has made `l` a point mass: nothing is left to scale or to restrict.
+  template <class Real>
+  HUNCH_HOST_DEVICE static bool is_complete(const law<Real>& l) {
+    return l.norm > Real(0);
+  }
   template <class Stage>
   HUNCH_HOST_DEVICE static bool only_scales(const sampling_parameters& parameters) {
     if constexpr (LawStage<Stage>) { return Stage::only_scales(parameters); }

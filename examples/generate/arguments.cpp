@@ -35,6 +35,12 @@ T number_at_least(const std::string& flag, std::string_view text, T least) {
   return value;
 }
 
+float finite(const std::string& flag, std::string_view text) {
+  const float value = number<float>(flag, text);
+  if (!std::isfinite(value)) { throw usage_error(flag + " must be finite"); }
+  return value;
+}
+
 template <class Enum>
 Enum one_of(const std::string& flag, const std::string& text,
             std::initializer_list<std::pair<const char*, Enum>> values) {
@@ -90,9 +96,12 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
           "--verifier greedy keeps only greedy text exact: add --temperature 0, or "
           "use --verifier rejection");
     }
-    refuse("--top-k", "--verifier greedy");
-    refuse("--top-p", "--verifier greedy");
+    for (const char* flag : {"--top-k", "--top-p", "--min-p", "--repetition-penalty",
+                             "--presence-penalty", "--frequency-penalty", "--pattern"}) {
+      refuse(flag, "--verifier greedy");
+    }
   }
+  if (!a.pattern.empty()) { refuse("--ignore-end", "--pattern"); }
   if (given.count("--model") != 0 && given.count("--draft") == 0 && !a.plain &&
       a.drafter == drafter_kind::model) {
     throw usage_error(
@@ -142,9 +151,11 @@ arguments parse(const std::vector<std::string>& words) {
     } else if (flag == "--frequency") {
       a.frequency_file = value();
     } else if (flag == "--verifier") {
-      a.verifier = one_of<verifier_kind>(
-          flag, value(),
-          {{"rejection", verifier_kind::rejection}, {"greedy", verifier_kind::greedy}});
+      a.verifier = one_of<verifier_kind>(flag, value(),
+                                         {{"rejection", verifier_kind::rejection},
+                                          {"block", verifier_kind::block},
+                                          {"coupled", verifier_kind::coupled},
+                                          {"greedy", verifier_kind::greedy}});
     } else if (flag == "--draft-length") {
       const std::string& text = value();
       if (text != "auto") {
@@ -169,6 +180,18 @@ arguments parse(const std::vector<std::string>& words) {
     } else if (flag == "--top-p") {
       a.top_p = number_at_least<float>(flag, value(), 0.0f);
       if (!(a.top_p > 0.0f && a.top_p <= 1.0f)) { throw usage_error(flag + " is in (0, 1]"); }
+    } else if (flag == "--min-p") {
+      a.min_p = number_at_least<float>(flag, value(), 0.0f);
+      if (!(a.min_p <= 1.0f)) { throw usage_error(flag + " is in [0, 1]"); }
+    } else if (flag == "--repetition-penalty") {
+      a.repetition_penalty = finite(flag, value());
+      if (!(a.repetition_penalty > 0.0f)) { throw usage_error(flag + " must be above 0"); }
+    } else if (flag == "--presence-penalty") {
+      a.presence_penalty = finite(flag, value());
+    } else if (flag == "--frequency-penalty") {
+      a.frequency_penalty = finite(flag, value());
+    } else if (flag == "--pattern") {
+      a.pattern = value();
     } else if (flag == "--seed") {
       a.seed = number<std::uint64_t>(flag, value());
     } else if (flag == "--rounds") {
@@ -209,6 +232,8 @@ Policies
   --frequency FILE      safetensors with the tokens in order of frequency, as 'ranking'
                         (default: the shipped one)
   --verifier NAME       rejection: speculative sampling (default)
+                        block: the draft judged as a whole
+                        coupled: the text of plain decoding with the same seed, bit for bit
                         greedy: greedy match, with --temperature 0 only
   --draft-length N      tokens drafted per step, 1 to 8, or auto: chosen from measured costs and
                         acceptance (default)
@@ -223,6 +248,10 @@ Text
   --temperature T       0 is greedy (default 1)
   --top-k K             keep the K most probable tokens; 0 is off (default)
   --top-p P             keep the most probable tokens that hold the share P; 1 is off (default)
+  --min-p P             keep tokens of at least P times the largest probability; 0 is off (default)
+  --repetition-penalty R, --presence-penalty A, --frequency-penalty A
+                        for tokens that occurred (defaults 1, 0, 0: off)
+  --pattern REGEX       the text matches this regular expression as a whole
   --seed S              the same seed gives the same text (default 1)
 
 Report

@@ -16,7 +16,7 @@ struct usage_error : std::runtime_error {
 
 enum class drafter_kind { none, model };
 enum class selector_kind { full, frequency };
-enum class verifier_kind { rejection, greedy };
+enum class verifier_kind { rejection, block, coupled, greedy };
 enum class color_mode { automatic, always, never };
 
 /// What the command line asks for.
@@ -35,6 +35,11 @@ struct arguments {
   float temperature = 1.0f;
   std::int32_t top_k = 0;
   float top_p = 1.0f;
+  float min_p = 0.0f;
+  float repetition_penalty = 1.0f;
+  float presence_penalty = 0.0f;
+  float frequency_penalty = 0.0f;
+  std::string pattern;  ///< regular expression that the text follows; empty: none
   std::uint64_t seed = 1;
   bool ignore_end = false;   ///< go on after the end-of-text token
   bool plain = false;        ///< plain decoding only

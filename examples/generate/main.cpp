@@ -9,12 +9,14 @@
 #include <fstream>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <engine/checkpoint.hpp>
 #include <engine/model.hpp>
 #include <engine/tokenizer.hpp>
+#include <grammar/regular_grammar.hpp>
 #include <hunch/hunch.hpp>
 
 #include "generate/arguments.hpp"
@@ -36,8 +38,10 @@ hunch::vocab_layout load_ranking(const std::string& path, std::int32_t vocab_siz
   return hunch::vocab_layout::permuted(ranking, vocab_size);
 }
 
-using text_sampler = hunch::sampler::pipeline<hunch::sampler::temperature, hunch::sampler::top_k,
-                                              hunch::sampler::top_p>;
+using text_sampler =
+    hunch::sampler::pipeline<hunch::sampler::penalties, hunch::sampler::allowed_tokens,
+                             hunch::sampler::temperature, hunch::sampler::top_k,
+                             hunch::sampler::top_p, hunch::sampler::min_p>;
 
 class program {
  public:
@@ -56,7 +60,16 @@ class program {
     request_.temperature = a.temperature;
     request_.top_k = a.top_k;
     request_.top_p = a.top_p;
+    request_.min_p = a.min_p;
+    request_.repetition_penalty = a.repetition_penalty;
+    request_.presence_penalty = a.presence_penalty;
+    request_.frequency_penalty = a.frequency_penalty;
     request_.seed = a.seed;
+    if (!a.pattern.empty()) {
+      request_.grammar = grammar::regular_grammar(
+          a.pattern, target_.vocab_size(),
+          [this](hunch::token t) -> std::string_view { return text_.bytes(t); }, text_.eos());
+    }
     if (!a.ignore_end && text_.eos() != hunch::no_token) { request_.stop_tokens = {text_.eos()}; }
     const auto room = static_cast<std::int32_t>(prompts_[0].size()) + a.max_new_tokens;
     if (room > target_.context()) {
@@ -69,16 +82,18 @@ class program {
   void run() {
     using namespace hunch;
     if (args_.plain || args_.drafter == drafter_kind::none) {
-      decoder plain{target_,        drafter::none{},       selector::full{target_.vocab_size()},
-                    text_sampler{}, verifier::rejection{}, sizes()};
-      return report_plain(plain);
+      return with_verifier([&](auto sampler, auto verifier) {
+        decoder plain{target_, drafter::none{}, selector::full{target_.vocab_size()},
+                      sampler, verifier,        sizes()};
+        report_plain(plain);
+      });
     }
     engine::model draft = engine::model::load(args_.draft, options());
     with_selector([&](auto& selector) {
       draft.set_head_layout(selector.layout());
       with_verifier([&](auto sampler, auto verifier) {
-        decoder plain{target_, drafter::none{},       selector::full{target_.vocab_size()},
-                      sampler, verifier::rejection{}, sizes()};
+        decoder plain{target_, drafter::none{}, selector::full{target_.vocab_size()},
+                      sampler, verifier,        sizes()};
         decoder speculative{
             target_,  drafter::autoregressive{draft, tree::chain<max_draft_length>{}},
             selector, sampler,
@@ -121,10 +136,15 @@ class program {
 
   template <class Use>
   void with_verifier(Use&& use) {
-    if (args_.verifier == verifier_kind::greedy) {
-      use(hunch::sampler::greedy{}, hunch::verifier::greedy{});
-    } else {
-      use(text_sampler{}, hunch::verifier::rejection{});
+    switch (args_.verifier) {
+      case verifier_kind::rejection:
+        return use(text_sampler{}, hunch::verifier::rejection{});
+      case verifier_kind::block:
+        return use(text_sampler{}, hunch::verifier::block{});
+      case verifier_kind::coupled:
+        return use(text_sampler{}, hunch::verifier::coupled{});
+      case verifier_kind::greedy:
+        return use(hunch::sampler::greedy{}, hunch::verifier::greedy{});
     }
   }
 
@@ -185,7 +205,9 @@ class program {
         part.acceptance_by_position.push_back(stats.acceptance_at(i));
       }
     }
-    if (args_.temperature == 0.0f) { part.identical_to_plain = both.identical; }
+    if (args_.temperature == 0.0f || args_.verifier == verifier_kind::coupled) {
+      part.identical_to_plain = both.identical;
+    }
     r.speculative = part;
     finish(r);
   }

@@ -144,6 +144,13 @@ TEST_CASE("expected accepted tokens of every rule, on two candidates and on chai
   row("chain of two, rejection", [&](const auto& draft) {
     return accepted<child_law::independent>(p, draft, chain, verifier::rejection{});
   });
+  row("chain of two, block verification", [&](const auto& draft) {
+    toy_world target{4};
+    toy_world drafted{4};
+    target.fixed = p.data();
+    drafted.fixed = draft.data();
+    return accepted_of_two(target, drafted, verifier::block{});
+  });
   row("chain of two, point mass", [&](const auto& draft) {
     return accepted<child_law::independent>(p, draft, chain, verifier::point_mass{});
   });

@@ -13,8 +13,13 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/verifier/block.hpp>
+#include <hunch/verifier/coupled.hpp>
+#include <hunch/verifier/point_mass.hpp>
 #include "../exact/exact.hpp"
 #include "../exact/selectors.hpp"
+#include "../support/stages.hpp"
+#include "../support/tree_drafter.hpp"
 #include "allocations.hpp"
 
 namespace hunch::test {
@@ -52,6 +57,16 @@ struct quiet_draft : toy_draft<> {
   }
 };
 
+/// A tree drafter whose drafting does not count; what the decoder does with the tree does.
+template <child_law Children>
+struct quiet_tree : tree_drafter<Children> {
+  template <class... Rest>
+  void propose(Rest&&... rest) {
+    const allocations::pause here;
+    tree_drafter<Children>::propose(rest...);
+  }
+};
+
 std::vector<request> some_requests() {
   std::vector<request> requests{{{1, 2, 3, 0, 4, 1, 1, 2}, ask(14)}, {{2}, ask(9, 0.8f), 1}};
   requests[0].options.seed = 5;
@@ -60,7 +75,19 @@ std::vector<request> some_requests() {
   return requests;
 }
 
-const decoder_options small_batch{.max_batch = 2, .chunk = 3, .draft_length = 99, .token_text = {}};
+/// The same with every stage, and with log-probabilities.
+std::vector<request> staged_requests() {
+  std::vector<request> requests = some_requests();
+  for (request& r : requests) {
+    const generation_options plain = r.options;
+    r.options = with_every_stage(plain, vocab);
+    r.options.log_probabilities = 2;
+  }
+  return requests;
+}
+
+const decoder_options small_batch{
+    .max_batch = 2, .chunk = 3, .draft_length = 99, .max_log_probabilities = 2, .token_text = {}};
 
 /// The texts of the requests; every step that throws is repeated.
 template <class Decoder>
@@ -100,10 +127,10 @@ std::vector<text> run_with_retries(Decoder& d, toy_target<>& target, toy_draft<>
   return texts;
 }
 
-template <class Selector, class S, class V>
-void throw_everywhere(const Selector& selector, S, V, float temperature) {
-  std::vector<request> requests = some_requests();
-  for (request& r : requests) { r.options.temperature = temperature; }
+/// \param make the drafter, given a draft model.
+template <class Make, class Selector, class S, class V>
+void throw_everywhere(Make&& make, const Selector& selector, S, V,
+                      const std::vector<request>& requests) {
   std::vector<text> expected;
   std::int64_t calls = 1;
   for (std::int64_t at = -1; at < calls; ++at) {
@@ -113,16 +140,14 @@ void throw_everywhere(const Selector& selector, S, V, float temperature) {
     failure_plan plan{0, at};
     target.failures = draft.failures = &plan;
     Selector own = selector;
-    decoder d{
-        target,     drafter::autoregressive{draft, tree::chain<3>{}}, std::move(own), S{}, V{},
-        small_batch};
+    decoder d{target, make(draft), std::move(own), S{}, V{}, small_batch};
     std::int64_t thrown = 0;
     const auto texts = run_with_retries(d, target, draft, requests, thrown);
     if (at < 0) {
       expected = texts;
       calls = plan.calls;
       CHECK(thrown == 0);
-      CHECK(calls > 20);
+      CHECK(calls > 6);
     } else {
       CHECK(thrown == 1);
       CHECK(texts == expected);
@@ -130,13 +155,41 @@ void throw_everywhere(const Selector& selector, S, V, float temperature) {
   }
 }
 
+const auto chain_of = [](toy_draft<>& draft) {
+  return drafter::autoregressive{draft, tree::chain<3>{}};
+};
+template <child_law Children>
+const auto tree_of = [](toy_draft<>&) {
+  return tree_drafter<Children>{draft_world, {-1, 0, 0, 1, 1}};
+};
+
+std::vector<request> at_temperature(float temperature) {
+  std::vector<request> requests = some_requests();
+  for (request& r : requests) { r.options.temperature = temperature; }
+  return requests;
+}
+
 TEST_CASE("a model that throws at any call") {
-  throw_everywhere(selector::full{vocab}, plain_sampler{}, verifier::rejection{}, 1.0f);
-  throw_everywhere(selector::frequency{shuffled_layout(vocab, vocab), 2}, plain_sampler{},
-                   verifier::rejection{}, 1.0f);
-  throw_everywhere(toy_selector{shuffled_layout(vocab, 4)}, plain_sampler{}, verifier::rejection{},
-                   0.7f);
-  throw_everywhere(selector::full{vocab}, sampler::greedy{}, verifier::greedy{}, 0.0f);
+  const auto sampled = at_temperature(1.0f);
+  throw_everywhere(chain_of, selector::full{vocab}, plain_sampler{}, verifier::rejection{},
+                   sampled);
+  throw_everywhere(chain_of, selector::frequency{shuffled_layout(vocab, vocab), 2}, plain_sampler{},
+                   verifier::rejection{}, sampled);
+  throw_everywhere(chain_of, toy_selector{shuffled_layout(vocab, 4)}, plain_sampler{},
+                   verifier::rejection{}, at_temperature(0.7f));
+  throw_everywhere(chain_of, selector::full{vocab}, sampler::greedy{}, verifier::greedy{},
+                   at_temperature(0.0f));
+}
+
+TEST_CASE("a model that throws at any call, with stages, other rules and trees") {
+  const selector::full all{vocab};
+  const auto staged = staged_requests();
+  using enum child_law;
+  throw_everywhere(chain_of, all, every_stage{}, verifier::rejection{}, staged);
+  throw_everywhere(chain_of, all, every_stage{}, verifier::block{}, staged);
+  throw_everywhere(chain_of, all, every_stage{}, verifier::coupled{}, staged);
+  throw_everywhere(tree_of<without_replacement>, all, every_stage{}, verifier::rejection{}, staged);
+  throw_everywhere(tree_of<ranked>, all, every_stage{}, verifier::point_mass{}, staged);
 }
 
 TEST_CASE("a cancel after a failed step, and before its repetition") {
@@ -198,21 +251,16 @@ TEST_CASE("the text of a token that throws") {
   CHECK(runs > 12);
 }
 
-TEST_CASE("a step allocates nothing") {
+template <class Drafter, class Selector, class S, class V>
+void allocates_nothing(Drafter drafter, Selector selector, S, V,
+                       const std::vector<request>& requests) {
   quiet_target target{target_world};
-  quiet_draft draft{draft_world, shuffled_layout(vocab, vocab)};
   const auto text_of = [](token t) {
     return std::string_view("abcde").substr(static_cast<std::size_t>(t), 1);
   };
-  decoder d{target,
-            drafter::autoregressive{draft, tree::chain<3>{}},
-            toy_selector{shuffled_layout(vocab, vocab)},
-            full_sampler{},
-            verifier::rejection{},
-            decoder_options{.max_batch = 2, .chunk = 3, .draft_length = 99, .token_text = text_of}};
-  std::vector<request> requests = some_requests();
-  requests[0].options.top_p = 0.9f;
-  requests[0].options.stop_strings = {"aaaaaaaa"};
+  decoder_options options = small_batch;
+  options.token_text = text_of;
+  decoder d{target, std::move(drafter), std::move(selector), S{}, V{}, options};
   for (const request& r : requests) { d.add(r.prompt, r.options); }
   std::int64_t steps = 0;
   for (; d.running() > 0; ++steps) {
@@ -225,25 +273,53 @@ TEST_CASE("a step allocates nothing") {
   CHECK(allocations::during([&] { d.add(requests[0].prompt, requests[0].options); }) > 0);
 }
 
+TEST_CASE("a step allocates nothing") {
+  const auto order = shuffled_layout(vocab, vocab);
+  quiet_draft draft{draft_world, order};
+  const toy_selector some{order};
+  using chain = drafter::autoregressive<quiet_draft&, tree::chain<3>>;
+  std::vector<request> requests = some_requests();
+  requests[0].options.top_p = 0.9f;
+  requests[0].options.stop_strings = {"aaaaaaaa"};
+  allocates_nothing(chain{draft}, some, full_sampler{}, verifier::rejection{}, requests);
+  const auto staged = staged_requests();
+  allocates_nothing(chain{draft}, some, every_stage{}, verifier::rejection{}, staged);
+  allocates_nothing(chain{draft}, some, every_stage{}, verifier::block{}, staged);
+  allocates_nothing(chain{draft}, some, every_stage{}, verifier::coupled{}, staged);
+  const auto drafts = [](auto tree) {
+    tree.world = draft_world;
+    tree.shape = {-1, 0, 0, 1, 1};
+    return tree;
+  };
+  using enum child_law;
+  allocates_nothing(drafts(quiet_tree<without_replacement>{}), some, every_stage{},
+                    verifier::rejection{}, staged);
+  allocates_nothing(drafts(quiet_tree<ranked>{}), some, every_stage{}, verifier::point_mass{},
+                    staged);
+}
+
 TEST_CASE("an add that runs out of memory leaves no trace") {
   quiet_target target{target_world};
   quiet_draft draft{draft_world};
-  auto d = chain_decoder<3>(target, draft, {}, {}, small_batch);
-  std::vector<request> requests = some_requests();
-  requests[1].options.stop_tokens = {1, 2};
-  std::int64_t failures = 0;
-  for (std::int64_t at = 0;; ++at) {
-    try {
-      allocations::during([&] { d.add(requests[1].prompt, requests[1].options); }, at);
-      break;
-    } catch (const std::bad_alloc&) {
-      ++failures;
-      CHECK(d.running() == 0);
-      CHECK(d.step().empty());
+  const auto check = [&](request r, std::int64_t least) {
+    auto d = chain_decoder<3>(target, draft, every_stage{}, {}, small_batch);
+    r.options.stop_tokens = {1, 2};
+    std::int64_t failures = 0;
+    for (std::int64_t at = 0;; ++at) {
+      try {
+        allocations::during([&] { d.add(r.prompt, r.options); }, at);
+        break;
+      } catch (const std::bad_alloc&) {
+        ++failures;
+        CHECK(d.running() == 0);
+        CHECK(d.step().empty());
+      }
     }
-  }
-  CHECK(failures >= 2);
-  CHECK(d.running() == 1);
+    CHECK(failures >= least);
+    CHECK(d.running() == 1);
+  };
+  check(some_requests()[1], 2);
+  check(staged_requests()[1], 6);  // biases, counts, a walk through the grammar
 }
 
 TEST_CASE("a construction that runs out of memory leaves models that can be used") {

@@ -54,7 +54,7 @@ struct row_history {
   const shortlist* list = nullptr;   ///< of a draft row; nullptr: element i is token i
   const token* committed = nullptr;  ///< [length], the last is the root
   std::int32_t length = 0;
-  token_counts counts;                        ///< of the committed tokens, if the sampler asks
+  token_counts counts = {};                   ///< of the committed tokens, if the sampler asks
   const token* tree_tokens = nullptr;         ///< [nodes] of the draft tree
   const std::int32_t* tree_parent = nullptr;  ///< [nodes]; node 0 is the root
   std::int32_t node = 0;                      ///< of this row

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,11 @@ BAD_FLAGS = [
     (["--top-k", "-3"], "--top-k: -3 is less than 0"),
     (["--top-p", "0"], "--top-p is in (0, 1]"),
     (["--top-p", "1.5"], "--top-p is in (0, 1]"),
+    (["--min-p", "1.5"], "--min-p is in [0, 1]"),
+    (["--repetition-penalty", "0"], "--repetition-penalty must be above 0"),
+    (["--presence-penalty", "nan"], "--presence-penalty must be finite"),
+    (["--frequency-penalty", "inf"], "--frequency-penalty must be finite"),
+    (["--pattern", "a", "--ignore-end"], "--ignore-end has no meaning with --pattern"),
     (["--draft-length", "0"], "--draft-length: 0 is less than 1"),
     (["--draft-length", "9"], "--draft-length: at most 8"),
     (["--draft-length", "some"], "not a number"),
@@ -36,9 +42,10 @@ BAD_FLAGS = [
     (["--selector", "full:10"], "only frequency takes a number of rows"),
     (["--selector", "frequency:0"], "0 is less than 1"),
     (["--selector", "frequency:99999999"], "the vocabulary has"),
-    (["--verifier", "hope"], "it takes rejection, greedy"),
+    (["--verifier", "hope"], "it takes rejection, block, coupled, greedy"),
     (["--verifier", "greedy"], "keeps only greedy text exact"),
     (["--verifier", "greedy", "--temperature", "0", "--top-k", "4"], "--top-k has no meaning"),
+    (["--verifier", "greedy", "--temperature", "0", "--pattern", "a"], "--pattern has no meaning"),
     (["--prompt", "a", "--prompt-file", "b"], "--prompt-file"),
     (["--prompt-file", "/no/such/file"], "cannot read '/no/such/file'"),
     (["--plain", "--draft-length", "3"], "--draft-length has no meaning with --plain"),
@@ -108,6 +115,9 @@ class BrokenModels(unittest.TestCase):
         (folder / "config.json").write_text(json.dumps(config))
         self.refused(["--draft", str(folder), *SHORT], "31999")
 
+    def test_pattern_that_is_wrong(self):
+        self.refused(["--pattern", "(a", *SHORT], "regular expression", "')' is missing")
+
     def test_json_that_cannot_be_written(self):
         self.refused([*SHORT, "--plain", "--json", "/no/such/folder/x.json"], "/no/such/folder")
 
@@ -127,7 +137,7 @@ class Output(unittest.TestCase):
                     self.assertIn(flag, text)
 
     def test_greedy_text_is_identical(self):
-        for verifier in ("rejection", "greedy"):
+        for verifier in ("rejection", "block", "coupled", "greedy"):
             for length in ("1", "5", "auto"):
                 report, _ = self.report("--temperature", "0", "--verifier", verifier,
                                         "--draft-length", length, "--ignore-end")
@@ -149,6 +159,24 @@ class Output(unittest.TestCase):
         self.assertEqual(first["text"], batch["text"])
         self.assertNotEqual(first["text"], other["text"])
         self.assertIsNone(first["identical_to_plain"])
+
+    def test_coupled_text_is_that_of_plain_decoding(self):
+        flags = ("--verifier", "coupled", "--temperature", "0.9", "--top-p", "0.95")
+        texts = {self.report(*flags, "--draft-length", length)[0]["text"] for length in "16"}
+        report, _ = self.report(*flags, "--selector", "full")
+        plain, _ = self.report(*flags, "--plain")
+        self.assertIs(report["identical_to_plain"], True)
+        self.assertEqual(texts | {report["text"]}, {plain["text"]})
+
+    def test_text_follows_the_pattern(self):
+        pattern = " ?(in|on) [a-z]{2,12}( [a-z]+){3}\\.( [0-9]+,)+ end"
+        for verifier in ("rejection", "block", "coupled"):
+            report, _ = self.report("--pattern", pattern, "--verifier", verifier,
+                                    "--draft-length", "4", "--max-new-tokens", "60",
+                                    "--presence-penalty", "1")
+            whole = re.fullmatch(pattern, report["text"])
+            self.assertTrue(whole or report["tokens"] == 60, report["text"])
+            self.assertRegex(report["text"], "^ ?(in|on) ")
 
     def test_fields(self):
         report, _ = self.report("--draft-length", "2", "--selector", "frequency:4000")

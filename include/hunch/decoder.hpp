@@ -407,21 +407,26 @@ class decoder {
     planned& plan = plan_[static_cast<std::size_t>(k)];
     if (plan.verdict < 0) { return; }
     const verdict& v = verdicts_.data()[plan.verdict];
-    if (plan.status == status::ok) { plan.status = v.status; }
-    if (plan.status != status::ok) {
-      plan.finish = finish_reason::error;
-      return;
-    }
     running_request& r = slots_[static_cast<std::size_t>(plan.slot)];
     const draft_tree<real> tree = drafts_.tree(k);
     r.staged_tail = r.tail;
-    while (plan.finish == finish_reason::none && plan.emitted <= v.accepted) {
+    const std::int32_t decided =
+        plan.status == status::ok ? v.accepted + (v.status == status::ok ? 1 : 0) : 0;
+    while (plan.finish == finish_reason::none && plan.emitted < decided) {
       const bool drafted = plan.emitted < v.accepted;
       const token t = drafted ? tree.tokens[v.path[plan.emitted]] : v.next;
       tokens_[node_index(k, plan.emitted)] = t;
       origins_[node_index(k, plan.emitted)] = drafted ? origin::accepted : v.next_origin;
       ++plan.emitted;
       plan.finish = r.ends_with(t, plan.emitted, options_.token_text);
+    }
+    // An error behind the end of the text is none: plain decoding does not look there, and a
+    // grammar allows nothing there.
+    if (plan.finish != finish_reason::none) { return; }
+    if (plan.status == status::ok) { plan.status = v.status; }
+    if (plan.status != status::ok) {
+      plan.finish = finish_reason::error;
+      plan.emitted = 0;
     }
   }
 

@@ -82,20 +82,28 @@ class any_grammar {
    public:
     walk(std::shared_ptr<const G> grammar, std::int32_t max_nodes)
         : grammar_(std::move(grammar)),
-          states_(static_cast<std::size_t>(max_nodes), grammar_->start()) {}
+          places_(static_cast<std::size_t>(max_nodes), place{grammar_->start()}) {}
 
-    void plant(std::uint32_t* words) noexcept override { grammar_->allowed(states_[0], words); }
+    void plant(std::uint32_t* words) noexcept override {
+      grammar_->allowed(places_[0].state, words);
+    }
     void grow(std::int32_t node, std::int32_t parent, token t,
               std::uint32_t* words) noexcept override {
-      auto& state = states_[static_cast<std::size_t>(node)];
-      state = grammar_->advance(states_[static_cast<std::size_t>(parent)], t);
+      auto& state = places_[static_cast<std::size_t>(node)].state;
+      state = grammar_->advance(places_[static_cast<std::size_t>(parent)].state, t);
       grammar_->allowed(state, words);
     }
-    void commit(token t) noexcept override { states_[0] = grammar_->advance(states_[0], t); }
+    void commit(token t) noexcept override {
+      places_[0].state = grammar_->advance(places_[0].state, t);
+    }
 
    private:
+    struct place {
+      typename G::state state;  // a state may be a bool, of which a vector would have no references
+    };
+
     std::shared_ptr<const G> grammar_;
-    std::vector<typename G::state> states_;  ///< [max_nodes]; 0: the committed text
+    std::vector<place> places_;  ///< [max_nodes]; 0: the committed text
   };
 
   std::function<std::unique_ptr<grammar_walk>(std::int32_t)> begin_;

@@ -17,6 +17,19 @@
 namespace hunch::test {
 namespace {
 
+/// The last token ends the text, and behind it nothing is allowed.
+struct ending_grammar {
+  std::int32_t vocab;
+
+  using state = bool;  // whether the text has ended
+  static state start() { return false; }
+  state advance(state ended, token t) const noexcept { return ended || t == vocab - 1; }
+  void allowed(state ended, std::uint32_t* words) const noexcept {
+    for (std::int32_t w = 0; w < allowed_words(vocab); ++w) { words[w] = ended ? 0 : ~0u; }
+  }
+};
+static_assert(Grammar<ending_grammar>);
+
 struct named_options {
   const char* name;
   generation_options options;
@@ -45,6 +58,10 @@ std::vector<named_options> all_options(std::int32_t vocab, std::int32_t length) 
   add("ban", ban);
   add("grammar", grammar);
   add("min-p", min_p);
+  add("end of text", [&](generation_options& o) {
+    o.grammar = ending_grammar{vocab};
+    o.stop_tokens = {vocab - 1};
+  });
   add("all", [&](generation_options& o) { o = with_every_stage(o, vocab); });
   return out;
 }

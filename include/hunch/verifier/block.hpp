@@ -13,7 +13,7 @@ namespace hunch::verifier {
 /// With w the capped product of the ratios p / q along the draft, position i is accepted with
 /// probability Z / (Z + 1 - w), Z = sum (w p - q)+ of the next position, and the longest accepted
 /// prefix wins; then the residual is norm((w p - q)+). The decision about a position looks at the
-/// draft behind it, and so every row up to the last is read.
+/// draft behind it, and so the row of every drafted token is read.
 struct block {
   static constexpr bool lossless = true;
   static constexpr bool needs_draft_law = true;
@@ -32,28 +32,26 @@ struct block {
     std::int32_t c = 0;
     for (;;) {
       const std::int32_t child = view.tree.next_child(c, c);
-      const bool last = child < 0;
+      if (child < 0) {
+        // The row behind the draft takes no part in this; behind an end of text it has no law.
+        if (c == 0 || random.bernoulli(view.at(c, purpose::accept), w, 1.0)) { kept = c; }
+        break;
+      }
       const auto p = view.target(team, c);
       if (p.status != status::ok) { return kernel::fail(out, p.status, c); }
+      const auto& q = view.drafts.laws[c];
+      if (q.status != status::ok) { return kernel::fail(out, status::invalid_draft, child); }
       if (c > 0) {
-        double numerator = w;
-        double denominator = 1.0;
-        if (!last) {
-          const auto& q = view.drafts.laws[c];
-          if (q.status != status::ok) { return kernel::fail(out, status::invalid_draft, child); }
-          numerator =
-              rest(p, view, c, w, [&](const auto& weight) { return team.sum(p.size(), weight); });
-          denominator = numerator + (1.0 - w);
-        }
+        const double excess =
+            rest(p, view, c, w, [&](const auto& weight) { return team.sum(p.size(), weight); });
+        const double all = excess + (1.0 - w);
         // 0 / 0 is w = 1 and p = q: nothing left to correct.
-        if (!(denominator > 0.0) ||
-            random.bernoulli(view.at(c, purpose::accept), numerator, denominator)) {
+        if (!(all > 0.0) || random.bernoulli(view.at(c, purpose::accept), excess, all)) {
           kept = c;
           w_kept = w;
         }
       }
-      if (last) { break; }
-      const auto q_x = static_cast<double>(view.drafts.laws[c].prob(view.tree.drawn_at[child]));
+      const auto q_x = static_cast<double>(q.prob(view.tree.drawn_at[child]));
       if (!(q_x > 0.0)) { return kernel::fail(out, status::invalid_draft, child); }
       const double ratio = w * (static_cast<double>(p.prob(view.tree.tokens[child])) / q_x);
       w = ratio < 1.0 ? ratio : 1.0;
@@ -76,6 +74,7 @@ struct block {
   HUNCH_HOST_DEVICE static void finish(T& team, const View& view, const Random& random,
                                        std::int32_t c, bool whole, double w, verdict& out) {
     const auto p = view.target(team, c);
+    if (p.status != status::ok) { return kernel::fail(out, p.status, c); }
     if (whole) {
       out.next_origin = kernel::undrafted(out);
       return kernel::emit(team, view.at(c, purpose::bonus), p, random, out);

@@ -2,7 +2,7 @@
 #pragma once
 
 /// \file
-/// Everything that needs no CUDA compiler.
+/// Everything that needs no CUDA compiler, but for the adapters in hunch/interop.
 
 #include <hunch/concepts.hpp>
 #include <hunch/decoder.hpp>
@@ -11,6 +11,7 @@
 #include <hunch/drafter/none.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/generation.hpp>
+#include <hunch/given_uniforms.hpp>
 #include <hunch/grammar.hpp>
 #include <hunch/law.hpp>
 #include <hunch/planner.hpp>

@@ -149,7 +149,7 @@ template <Team T, class Real>
 HUNCH_HOST_DEVICE bool is_law(T& team, row_view<const Real> row) {
   const double sum = team.sum(row.size, [=](std::int64_t i) {
     const Real v = row[i];
-    return v >= Real(0) && v <= Real(2) ? v : Real(-1e30);  // more than all others can mend
+    return v >= Real(0) && v <= Real(2) ? v : Real(-1e30);  // more than others make up for
   });
   return sum >= 1.0 - mass_tolerance && sum <= 1.0 + mass_tolerance;
 }

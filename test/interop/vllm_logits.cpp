@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The adapter for ragged chains on logits: against a scalar reference with the same random words,
+// and its exact law.
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <hunch/interop/vllm_logits.hpp>
+#include <hunch/verifier/block.hpp>
+#include "support.hpp"
+
+namespace hunch::test {
+namespace {
+
+namespace adapter = interop::vllm;
+
+struct outputs {
+  std::vector<std::int64_t> tokens;
+  std::vector<std::int32_t> counts;
+  std::vector<status> statuses;
+
+  friend bool operator==(const outputs&, const outputs&) = default;
+};
+
+struct requests {
+  std::int32_t vocab = 0, draft_vocab = 0, steps = 0, states = 0;
+  std::vector<double> target, draft;
+  std::vector<std::int32_t> sampled, cu{0}, mapping;
+  std::vector<std::int64_t> pos, seed;
+  std::vector<float> temperature;
+  bool has_draft = true, scaled = true;
+
+  std::int32_t batch() const { return static_cast<std::int32_t>(mapping.size()); }
+  std::int64_t draft_row(std::int32_t b, std::int32_t step) const {
+    return static_cast<std::int64_t>(mapping[static_cast<std::size_t>(b)]) * steps + step;
+  }
+};
+
+std::vector<double> softmax(const std::vector<double>& logits, double temperature) {
+  const double top = *std::ranges::max_element(logits);
+  std::vector<double> p;
+  double sum = 0.0;
+  for (const double x : logits) {
+    p.push_back(std::exp((x - top) / temperature));
+    sum += p.back();
+  }
+  for (double& x : p) { x /= sum; }
+  return p;
+}
+
+std::vector<double> some_logits(dice& random, std::int32_t n) {
+  std::vector<double> row;
+  for (std::int32_t v = 0; v < n; ++v) {
+    const bool banned = v > 0 && random.below(4) == 0;
+    row.push_back(banned ? -std::numeric_limits<double>::infinity() : 5.0 * random.unit());
+  }
+  return row;
+}
+
+/// The temperature that the laws of a request are made with; 0: greedy.
+double scale_of(const requests& c, std::int32_t b) {
+  const double t = c.temperature[static_cast<std::size_t>(c.mapping[static_cast<std::size_t>(b)])];
+  return t == 0.0 || !c.scaled ? t : 1.0;
+}
+
+requests some_requests(dice& random, std::int32_t batch, std::int32_t vocab) {
+  requests c;
+  c.vocab = vocab;
+  c.draft_vocab = random.below(3) > 0 ? vocab : 1 + random.below(vocab);
+  c.steps = 5;
+  c.states = batch + random.below(3);
+  c.has_draft = random.below(3) > 0;
+  c.scaled = random.below(2) == 0;
+  for (std::int32_t s = 0; s < c.states; ++s) {
+    c.seed.push_back(static_cast<std::int64_t>(random.next() >> 1));
+    c.temperature.push_back(random.below(4) == 0 ? 0.0f
+                                                 : 0.25f + static_cast<float>(random.unit()));
+  }
+  for (std::int32_t i = 0; i < c.states * c.steps; ++i) {
+    append(c.draft, some_logits(random, c.draft_vocab));
+  }
+  std::vector<std::int32_t> order(static_cast<std::size_t>(c.states));
+  std::iota(order.begin(), order.end(), 0);
+  for (std::int32_t b = 0; b < batch; ++b) {
+    std::swap(order[static_cast<std::size_t>(b)],
+              order[static_cast<std::size_t>(b + random.below(c.states - b))]);
+    c.mapping.push_back(order[static_cast<std::size_t>(b)]);
+    const std::int32_t length = random.below(6);
+    const std::int32_t at = random.below(1000);
+    for (std::int32_t i = 0; i <= length; ++i) {
+      c.pos.push_back(at + i);
+      if (i == 0) {
+        c.sampled.push_back(random.below(vocab));
+      } else {
+        const auto q = row_of(c.draft, c.draft_row(b, i - 1), c.draft_vocab);
+        const double t = scale_of(c, b);
+        c.sampled.push_back(picked(softmax(q, t == 0.0 ? 1.0 : t), random.unit()));
+        if (random.below(8) == 0) { c.sampled.back() = -1; }
+      }
+      append(c.target, some_logits(random, vocab));
+      if (i < length && random.below(2) == 0 && c.draft_vocab == vocab) {
+        // Here target and draft agree.
+        const auto q = row_of(c.draft, c.draft_row(b, i), vocab);
+        std::ranges::copy(q, c.target.end() - vocab);
+      }
+    }
+    c.cu.push_back(static_cast<std::int32_t>(c.sampled.size()));
+  }
+  return c;
+}
+
+template <class E, class Real = double>
+outputs run(const requests& c, E executor) {
+  const std::vector<Real> target(c.target.begin(), c.target.end());
+  const std::vector<Real> draft(c.draft.begin(), c.draft.end());
+  outputs out;
+  out.tokens.assign(static_cast<std::size_t>(c.batch() * (c.steps + 1)), -7);
+  out.counts.assign(static_cast<std::size_t>(c.batch()), -7);
+  out.statuses.assign(static_cast<std::size_t>(c.batch()), status::cache_full);
+  adapter::logits_arguments<Real> args;
+  args.num_reqs = c.batch();
+  args.max_num_reqs = c.states;
+  args.num_logits = static_cast<std::int32_t>(c.sampled.size());
+  args.num_speculative_steps = c.steps;
+  args.vocab = c.vocab;
+  args.draft_vocab = c.draft_vocab;
+  args.target_logits = target.data();
+  args.draft_logits = c.has_draft ? draft.data() : nullptr;
+  args.draft_sampled = c.sampled.data();
+  args.cu_num_logits = c.cu.data();
+  args.pos = c.pos.data();
+  args.idx_mapping = c.mapping.data();
+  args.temperature = c.temperature.data();
+  args.seed = c.seed.data();
+  args.target_is_scaled = args.draft_is_scaled = c.scaled;
+  args.sampled = out.tokens.data();
+  args.num_sampled = out.counts.data();
+  args.status = out.statuses.data();
+  adapter::rejection_sample(executor, args);
+  return out;
+}
+
+outputs reference(const requests& c) {
+  outputs out;
+  for (std::int32_t b = 0; b < c.batch(); ++b) {
+    const std::int32_t begin = c.cu[static_cast<std::size_t>(b)];
+    const std::int32_t last = c.cu[static_cast<std::size_t>(b) + 1] - 1;
+    const double t = scale_of(c, b);
+    const auto state = static_cast<std::size_t>(c.mapping[static_cast<std::size_t>(b)]);
+    const auto u = [&](std::int32_t node, purpose what) {
+      return kernel::uniform(
+          philox{}({static_cast<std::uint64_t>(c.seed[state]),
+                    static_cast<std::uint32_t>(c.pos[static_cast<std::size_t>(begin)]) + 1,
+                    static_cast<std::uint32_t>(node), 0, what}));
+    };
+    std::vector<std::int64_t> row;
+    bool done = false;
+    for (std::int32_t i = 0; !done; ++i) {
+      const auto logits = row_of(c.target, begin + i, c.vocab);
+      const token x = begin + i < last ? c.sampled[static_cast<std::size_t>(begin + i + 1)] : -1;
+      token next = no_token;
+      if (t == 0.0) {
+        next = static_cast<token>(std::ranges::max_element(logits) - logits.begin());
+        done = next != x;
+      } else {
+        const auto p = softmax(logits, t);
+        std::vector<double> q(p.size(), 0.0);
+        if (x >= 0 && !c.has_draft) { q[static_cast<std::size_t>(x)] = 1.0; }
+        if (x >= 0 && c.has_draft) {
+          std::ranges::copy(softmax(row_of(c.draft, c.draft_row(b, i), c.draft_vocab), t),
+                            q.begin());
+        }
+        if (x < 0) {
+          next = picked(p, u(i, purpose::bonus));
+          done = true;
+        } else if (u(i, purpose::accept) * q[static_cast<std::size_t>(x)] <
+                   p[static_cast<std::size_t>(x)]) {
+          next = x;
+        } else {
+          next = picked(residual(p, q), u(i, purpose::residual));
+          done = true;
+        }
+      }
+      row.push_back(next);
+    }
+    out.counts.push_back(static_cast<std::int32_t>(row.size()));
+    out.statuses.push_back(status::ok);
+    row.resize(static_cast<std::size_t>(c.steps) + 1, -1);
+    append(out.tokens, row);
+  }
+  return out;
+}
+
+TEST_CASE("vllm: logits and random words give the tokens of a scalar reference") {
+  dice random{1};
+  int differences = 0;
+  int total = 0;
+  for (const std::int32_t vocab : vocab_sizes) {
+    for (int round = 0; round < 25; ++round) {
+      CAPTURE(vocab);
+      CAPTURE(round);
+      const requests c = some_requests(random, 1 + round % 5, vocab);
+      const outputs expected = reference(c);
+      CHECK(run(c, executor::host{}) == expected);
+      const outputs in_float = run<executor::host, float>(c, {});
+      if (round % 3 == 0) { CHECK(run<three_ranks, float>(c, {}) == in_float); }
+      for (std::int64_t b = 0; b < c.batch(); ++b) {
+        differences += row_of(in_float.tokens, b, 6) != row_of(expected.tokens, b, 6) ? 1 : 0;
+        ++total;
+      }
+    }
+  }
+  // Floats round the laws, so that a word near a boundary picks its neighbour.
+  CHECK(differences * 100 <= total);
+}
+
+enum class what_is_given { logits, nothing };
+
+/// \param padded the drafts from this one on are -1.
+template <class Real, class V>
+double gap_of(const law_world& target, const law_world& draft, const law_world& claimed,
+              std::int32_t length, what_is_given given, V verifier, std::int32_t padded = 99) {
+  return exact_gap(target, static_cast<std::size_t>(length) + 1, [&](const forking_source& source) {
+    const auto log_of_row = [](std::vector<double> row) {
+      for (double& x : row) { x = std::log(x); }
+      return row;
+    };
+    std::vector<Real> p_rows, q_rows;
+    text drafted;
+    std::vector<std::int32_t> read{0};
+    for (std::int32_t i = 0; i < length; ++i) {
+      append_as(p_rows, log_of_row(target.after(drafted)));
+      append_as(q_rows, log_of_row(claimed.after(drafted)));
+      if (i < padded) {
+        drafted.push_back(drawn(source, static_cast<std::uint32_t>(i), draft.after(drafted)));
+      }
+      read.push_back(i < padded ? drafted.back() : -1);
+    }
+    append_as(p_rows, log_of_row(target.after(drafted)));
+    const std::vector<std::int32_t> cu{0, length + 1};
+    const std::vector<std::int64_t> pos(static_cast<std::size_t>(length) + 1, 4);
+    const std::int32_t mapping = 0;
+    const float temperature = 0.7f;
+    const std::int64_t seed = 0;
+    std::vector<std::int64_t> out(static_cast<std::size_t>(length) + 1);
+    std::int32_t count = 0;
+    status result = status::cache_full;
+    adapter::logits_arguments<Real> args;
+    args.num_reqs = args.max_num_reqs = 1;
+    args.num_logits = length + 1;
+    args.num_speculative_steps = length;
+    args.vocab = target.vocab;
+    args.target_logits = p_rows.data();
+    args.draft_logits = q_rows.data();
+    args.draft_sampled = read.data();
+    args.cu_num_logits = cu.data();
+    args.pos = pos.data();
+    args.idx_mapping = &mapping;
+    args.temperature = &temperature;
+    args.seed = &seed;
+    args.sampled = out.data();
+    args.num_sampled = &count;
+    args.status = &result;
+    executor::host host;
+    if (given == what_is_given::logits) {
+      host.launch(1, adapter::logits_body<Real, V, forking_source, true>{args, verifier, source});
+    } else {
+      host.launch(1, adapter::logits_body<Real, V, forking_source, false>{args, verifier, source});
+    }
+    REQUIRE(result == status::ok);
+    const text emitted = emitted_of(out);
+    REQUIRE(std::ssize(emitted) == count);
+    return emitted;
+  });
+}
+
+TEST_CASE("vllm: the law emitted from logits is the target's") {
+  const verifier::rejection chain;
+  const verifier::block block;
+  for (const bool sparse : {false, true}) {
+    for (const auto& [vocab, length] : {std::pair{2, 3}, {3, 2}, {4, 1}, {3, 0}}) {
+      const law_world p{vocab, 11, sparse};
+      const law_world q{vocab, 12};
+      for (const auto given : {what_is_given::logits, what_is_given::nothing}) {
+        CHECK(gap_of<double>(p, q, q, length, given, chain) <= 1e-12);
+        CHECK(gap_of<double>(p, q, q, length, given, block) <= 1e-12);
+        CHECK(gap_of<float>(p, q, q, length, given, chain) <= 1e-6);
+        CHECK(gap_of<double>(p, q, q, length, given, chain, 1) <= 1e-12);
+        CHECK(gap_of<double>(p, q, q, length, given, block, 0) <= 1e-12);
+      }
+      if (length > 0) {
+        const law_world other{vocab, 13};
+        CHECK(gap_of<double>(p, q, other, length, what_is_given::logits, chain) > 1e-3);
+        CHECK(gap_of<double>(p, q, other, length, what_is_given::logits, block) > 1e-3);
+      }
+    }
+  }
+}
+
+TEST_CASE("vllm: correcting for a draft law where nothing was drafted is seen to be biased") {
+  const law_world p{3, 11};
+  const law_world q{3, 12};
+  CHECK(exact_gap(p, 1, [&](const forking_source& source) {
+          return text{drawn(source, 0, residual(p.after({}), q.after({})))};
+        }) > 1e-3);
+}
+
+TEST_CASE("vllm: a bad request gets -1 and its status, the others are as without it") {
+  dice random{4};
+  requests good = some_requests(random, 3, 20);
+  while (good.cu[2] - good.cu[1] < 3 || !good.has_draft || good.draft_vocab != 20 ||
+         good.sampled[static_cast<std::size_t>(good.cu[1]) + 1] < 0) {
+    good = some_requests(random, 3, 20);
+  }
+  good.temperature.assign(good.temperature.size(), 1.0f);
+  const auto state = static_cast<std::size_t>(good.mapping[1]);
+  const outputs expected = run(good, executor::host{});
+  const auto check = [&](status wanted, auto&& damage) {
+    requests c = good;
+    damage(c);
+    const outputs out = run(c, executor::host{});
+    CHECK(out.statuses[1] == wanted);
+    CHECK(out.counts[1] == 0);
+    CHECK(row_of(out.tokens, 1, 6) == std::vector<std::int64_t>(6, -1));
+    CHECK(row_of(out.tokens, 0, 6) == row_of(expected.tokens, 0, 6));
+    CHECK(row_of(out.tokens, 2, 6) == row_of(expected.tokens, 2, 6));
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double inf = std::numeric_limits<double>::infinity();
+  const auto fill = [](std::vector<double>& rows, std::int64_t row, double value) {
+    std::fill_n(rows.begin() + row * 20, 20, value);
+  };
+  const auto drafted = static_cast<std::size_t>(good.cu[1]) + 1;
+  check(status::invalid_token, [&](requests& c) { c.sampled[drafted] = 20; });
+  check(status::invalid_token, [&](requests& c) { c.sampled[drafted] = -2; });
+  check(status::invalid_logits, [&](requests& c) { fill(c.target, c.cu[1], nan); });
+  check(status::invalid_logits, [&](requests& c) { fill(c.target, c.cu[1], inf); });
+  check(status::invalid_logits, [&](requests& c) { fill(c.target, c.cu[1], -inf); });
+  check(status::invalid_draft, [&](requests& c) { fill(c.draft, c.draft_row(1, 0), nan); });
+  check(status::invalid_draft, [&](requests& c) {
+    c.draft[static_cast<std::size_t>(c.draft_row(1, 0) * 20 + c.sampled[drafted])] = -inf;
+  });
+  for (const float t : {-1.0f, std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    check(status::invalid_parameter, [&](requests& c) { c.temperature[state] = t; });
+  }
+  check(status::invalid_parameter, [&](requests& c) { c.mapping[1] = -1; });
+  check(status::invalid_parameter, [&](requests& c) { c.mapping[1] = c.states; });
+  check(status::invalid_logits, [&](requests& c) {
+    c.temperature[state] = 0.0f;
+    fill(c.target, c.cu[1], nan);
+  });
+  for (const std::int32_t end : {-5, 1 << 30}) {
+    requests c = good;
+    c.cu[2] = end;
+    const outputs out = run(c, executor::host{});
+    CHECK(out.statuses[0] == status::ok);
+    CHECK(out.statuses[1] == status::invalid_parameter);
+    CHECK(out.statuses[2] == status::invalid_parameter);
+  }
+}
+
+}  // namespace
+}  // namespace hunch::test

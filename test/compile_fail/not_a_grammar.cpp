@@ -16,6 +16,4 @@ struct stuck {
   static void allowed(state, std::uint32_t*) noexcept {}
 };
 
-void compose() {
-  any_grammar g(stuck{});
-}
+void compose() { any_grammar g(stuck{}); }

@@ -112,6 +112,10 @@ struct weights_of {
   }
 };
 
+// Compilers before P1816, clang up to 16 among them, do not deduce this for an aggregate.
+template <Law L>
+weights_of(L) -> weights_of<L>;
+
 /// A law that somebody has written out as probabilities, for engines that hand these over. They
 /// are taken as they are; `norm` is 1 over their sum where that is not 1.
 template <class Real = float>

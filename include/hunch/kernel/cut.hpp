@@ -37,9 +37,7 @@ struct element_count {
   HUNCH_HOST_DEVICE static double at_least(T& team, const law<Real>& l, Real least) {
     return static_cast<double>(team.reduce(
         l.size(), std::int32_t(0),
-        [=](std::int64_t i) {
-          return static_cast<std::int32_t>(l.keeps(i) & (l.logits[i] >= least));
-        },
+        [=](std::int64_t i) { return int(l.keeps(i)) & int(l.logits[i] >= least); },
         [](std::int32_t a, std::int32_t b) { return a + b; }));
   }
 };
@@ -150,7 +148,7 @@ HUNCH_HOST_DEVICE cut<Real> find_cut(T& team, const law<Real>& l, double wanted,
   constexpr Real lowest = -std::numeric_limits<Real>::infinity();
   const auto inside = [=](std::int64_t i) {
     const Real x = l.logits[i];
-    return l.keeps(i) & (x >= b.low) & (x < b.high) & (x > lowest);
+    return (int(l.keeps(i)) & int(x >= b.low) & int(x < b.high) & int(x > lowest)) != 0;
   };
   const std::int64_t* const list = team.scratch().list;
   const std::int32_t count = team.compact(

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include <hunch/kernel/excess.hpp>
@@ -94,6 +95,9 @@ struct rejection {
         return child;
       }
       taken += left / draftable;
+      // Where removed siblings leave so little of q that the multiple is no number any more.
+      constexpr double most = std::numeric_limits<real>::max() / real(4);
+      taken = taken < most ? taken : most;
       if (!replaces) { removed.add(at, static_cast<real>(taken)); }
       child = view.tree.next_child(c, child);
     }

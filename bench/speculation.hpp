@@ -61,7 +61,7 @@ inline void measure_speculation(report& out, const std::filesystem::path& models
   selector::frequency frequent{
       vocab_layout::permuted(
           engine::checkpoint::open(models / "frequency.safetensors").integers("ranking"), vocab),
-      vocab / 4};
+      vocab / 6};
   draft.set_head_layout(frequent.layout());
 
   const sampler::pipeline law{sampler::temperature{}};

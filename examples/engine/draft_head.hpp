@@ -14,7 +14,8 @@
 namespace engine {
 
 /// A head that is asked for parts of itself: row-major, in the order of a `hunch::vocab_layout`,
-/// so that what a shortlist names is contiguous.
+/// so that what a shortlist names is contiguous. Integers with a scale per row stay bytes, for this
+/// is read once per drafted token, and no step reads it twice.
 class draft_head {
  public:
   /// Copies the rows of `head` in the order of `layout`.
@@ -30,11 +31,12 @@ class draft_head {
 
  private:
   std::uint64_t fingerprint_;
-  bool bf16_;
+  enum class stored { f32, bf16, i8 } stored_;
   int rows_;
   int width_;  ///< inputs, padded with zero weights to a multiple of 16
   aligned_buffer<float> f32_weights_;
   aligned_buffer<hunch::bfloat16> bf16_weights_;
+  aligned_buffer<std::int8_t> i8_weights_;
   std::vector<float> scale_;  ///< [rows] or empty
 };
 

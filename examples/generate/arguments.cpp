@@ -228,7 +228,7 @@ Policies
                         none: nothing is drafted
   --selector NAME       full: the draft head covers the whole vocabulary
                         frequency[:ROWS]: the ROWS most frequent tokens (FR-Spec; default, a
-                        quarter of the vocabulary)
+                        sixth of the vocabulary)
   --frequency FILE      safetensors with the tokens in order of frequency, as 'ranking'
                         (default: the shipped one)
   --verifier NAME       rejection: speculative sampling (default)

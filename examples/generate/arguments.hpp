@@ -25,7 +25,7 @@ struct arguments {
   std::string draft;  ///< of the draft model
   drafter_kind drafter = drafter_kind::model;
   selector_kind selector = selector_kind::frequency;
-  std::int32_t shortlist_rows = 0;  ///< of selector frequency; 0: a quarter of the vocabulary
+  std::int32_t shortlist_rows = 0;  ///< of selector frequency; 0: a sixth of the vocabulary
   std::string frequency_file;       ///< safetensors with the tokens in order of frequency
   verifier_kind verifier = verifier_kind::rejection;
   std::optional<std::int32_t> draft_length;  ///< nothing: the planner chooses

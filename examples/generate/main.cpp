@@ -125,7 +125,7 @@ class program {
       hunch::selector::full selector{vocab};
       return use(selector);
     }
-    const std::int32_t rows = args_.shortlist_rows > 0 ? args_.shortlist_rows : vocab / 4;
+    const std::int32_t rows = args_.shortlist_rows > 0 ? args_.shortlist_rows : vocab / 6;
     if (rows > vocab) {
       throw usage_error("--selector frequency:" + std::to_string(rows) + ": the vocabulary has " +
                         std::to_string(vocab) + " tokens");

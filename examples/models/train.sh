@@ -13,7 +13,7 @@ mkdir -p "$WORK"
 
 [ -d "$WORK/corpus/train" ] || python corpus.py --work "$WORK"
 [ -f "$WORK/tokenizer.model" ] || python tokenizer.py --work "$WORK"
-python train_target.py --work "$WORK" --minutes "${1:-86}" --per-domain "$PER_DOMAIN"
+python train_target.py --work "$WORK" --minutes "${1:-175}" --per-domain "$PER_DOMAIN"
 python export.py --work "$WORK" --model target --out target
 for stage in text distil; do
   python train_draft.py --work "$WORK" --minutes "${2:-40}" --stage $stage --per-domain "$PER_DOMAIN"

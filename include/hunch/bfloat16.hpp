@@ -17,6 +17,9 @@ HUNCH_HOST_DEVICE HUNCH_INLINE constexpr float to_float(bfloat16 x) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(x.bits) << 16);
 }
 HUNCH_HOST_DEVICE HUNCH_INLINE constexpr float to_float(float x) { return x; }
+HUNCH_HOST_DEVICE HUNCH_INLINE constexpr float to_float(std::int8_t x) {
+  return static_cast<float>(x);
+}
 
 /// The nearest bfloat16, ties to even. Not for NaN.
 HUNCH_HOST_DEVICE HUNCH_INLINE constexpr bfloat16 to_bfloat16(float x) {

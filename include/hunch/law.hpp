@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
 #include <hunch/config.hpp>
@@ -46,11 +45,11 @@ struct law {
   using real = Real;
 
   row_view<const Real> logits;
-  Real scale = Real(1);                                               ///< log2(e) / temperature
-  Real maximum = Real(0);                                             ///< the largest kept logit
-  Real norm = Real(0);                                                ///< 1 / sum of weights
-  Real threshold = -std::numeric_limits<Real>::infinity();            ///< keep what is above
-  std::int32_t last_kept = std::numeric_limits<std::int32_t>::max();  ///< and ties up to this id
+  Real scale = Real(1);                      ///< log2(e) / temperature
+  Real maximum = Real(0);                    ///< the largest kept logit
+  Real norm = Real(0);                       ///< 1 / sum of weights
+  Real threshold = -kernel::infinity<Real>;  ///< keep what is above
+  std::int32_t last_kept = kernel::last_id;  ///< and ties up to this id
   hunch::status status = hunch::status::ok;
 
   HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t size() const { return logits.size; }
@@ -90,7 +89,7 @@ struct whole_law : law<Real> {
 
   /// Whether `l` is such a law. (A logit of -inf has no weight either way.)
   HUNCH_HOST_DEVICE static bool fits(const law<Real>& l) {
-    return l.threshold == -std::numeric_limits<Real>::infinity();
+    return l.threshold == -kernel::infinity<Real>;
   }
 
   HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(std::int64_t i) const {

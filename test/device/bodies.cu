@@ -63,7 +63,8 @@ void launch(const Body& body) {
 
 template <class Real, class S, class V>
 void verify() {
-  using view = hunch::verify_view<hunch::sampled_laws<Real, S>, hunch::stored_drafts<hunch::law<Real>>>;
+  using view =
+      hunch::verify_view<hunch::sampled_laws<Real, S>, hunch::stored_drafts<hunch::law<Real>>>;
   launch(hunch::kernel::verify_sequences<view, V, source>{});
 }
 
@@ -93,4 +94,5 @@ void instantiate_bodies() {
   launch(kernel::report_log_probabilities<float>{});
   launch(head_row<float>{});
   launch(head_row<bfloat16>{});
+  launch(head_row<std::int8_t>{});
 }

@@ -215,7 +215,7 @@ TEST_CASE("one step of rejection in float is exact to 1e-6") {
     const sampler::pipeline sampler{sampler::temperature{}};
     const law<float> p = sampler(team, row_view<float>{p_row.data(), n}, {}, {});
     const law<float> q = sampler(team, row_view<float>{q_row.data(), n}, {}, {});
-    const kernel::excess<law<float>, law<float>, true> residual{p, q, {}};
+    const kernel::excess<law<float>, law<float>, kernel::list_kind::everything> residual{p, q, {}};
     double drawn = 0.0;
     double wanted = 0.0;
     double rest = 0.0;

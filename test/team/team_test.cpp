@@ -468,8 +468,12 @@ TEST_CASE("the draft head over ranges") {
                 expected);
         }
       };
+      std::vector<std::int8_t> bytes(weights.size());
+      std::ranges::transform(weights, bytes.begin(),
+                             [](float x) { return static_cast<std::int8_t>(12.0f * x - 40.0f); });
       check(weights.data());
       check(halves.data());
+      check(bytes.data());
     }
   }
 }

@@ -13,6 +13,14 @@
 
 namespace hunch::kernel {
 
+// Device code may not call the constexpr functions of std::numeric_limits, but use their values.
+template <class Real>
+inline constexpr Real infinity = std::numeric_limits<Real>::infinity();
+template <class Real>
+inline constexpr Real largest = std::numeric_limits<Real>::max();
+/// An id that is not below any other: everything is kept.
+inline constexpr std::int32_t last_id = std::numeric_limits<std::int32_t>::max();
+
 /// std::bit_cast, which device code may not call.
 template <class To, class From>
 HUNCH_HOST_DEVICE HUNCH_INLINE constexpr To bit_cast(const From& from) {

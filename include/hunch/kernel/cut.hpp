@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include <hunch/kernel/arithmetic.hpp>
 #include <hunch/law.hpp>
@@ -89,7 +88,7 @@ HUNCH_HOST_DEVICE inline double log_odds(double measure, double total) {
 /// Narrows [-inf, above the maximum) until at most about `list_capacity` elements can be in it.
 template <class Measure, Team T, class Real>
 HUNCH_HOST_DEVICE bracket<Real> narrow(T& team, const law<Real>& l, double wanted, double total) {
-  constexpr Real lowest = -std::numeric_limits<Real>::infinity();
+  constexpr Real lowest = -infinity<Real>;
   using keys = order<Real>;
   bracket<Real> b{lowest, keys::value(keys::of(l.maximum) + 1), total, 0.0};
   if (l.size() <= team::list_capacity) { return b; }
@@ -145,7 +144,7 @@ HUNCH_HOST_DEVICE cut<Real> find_cut(T& team, const law<Real>& l, double wanted,
   using keys = order<Real>;
   using key = typename keys::key;
   const detail::bracket<Real> b = detail::narrow<Measure>(team, l, wanted, total);
-  constexpr Real lowest = -std::numeric_limits<Real>::infinity();
+  constexpr Real lowest = -infinity<Real>;
   const auto inside = [=](std::int64_t i) {
     const Real x = l.logits[i];
     return (int(l.keeps(i)) & int(x >= b.low) & int(x < b.high) & int(x > lowest)) != 0;

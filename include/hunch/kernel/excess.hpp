@@ -58,6 +58,9 @@ struct remainder {
   }
 };
 
+/// What a draft law ranges over: every token in order, one range of a permuted head, or any ranges.
+enum class list_kind { everything, one_range, ranges };
+
 /// The weight (a p(v) - b q(v))+ of every token v of the target's vocabulary: what a rejected draft
 /// leaves of the target's law. q ranges over the positions of a shortlist and is 0 outside.
 ///
@@ -65,9 +68,9 @@ struct remainder {
 /// ((p - b q)+ - c q)+ = (p - (b + c) q)+: the residual after any number of rejected siblings has
 /// one more scalar, and nothing is written. Positions that q has lost keep the multiple that was
 /// taken before.
-/// \tparam Everything whether position i is token i for the whole vocabulary.
+/// \tparam Over what q ranges over.
 /// \tparam Most the most positions that q may have lost.
-template <Law P, Law Q, bool Everything, std::int32_t Most = 0>
+template <Law P, Law Q, list_kind Over, std::int32_t Most = 0>
 struct excess {
   using real = typename P::real;
 
@@ -77,24 +80,44 @@ struct excess {
   real a = real(1);
   real b = real(1);
   const removed_positions<real>* removed = nullptr;
+  std::int32_t first = 0;  ///< row of the only range
 
   HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t v) const {
-    // As wide as v: a narrower index would make the loads of a loop a gather.
-    const std::int64_t at = Everything ? v : std::int64_t(list.position_of(static_cast<token>(v)));
-    return of(v, at);
+    if constexpr (Over == list_kind::everything) {
+      return rest(
+          v, q.weight(v),
+          taken_at(v));  // as wide as v: a narrower index would make the loads of a loop a gather
+    } else if constexpr (Over == list_kind::one_range) {
+      const std::int32_t at = list.token_row[v] - first;
+      const bool inside = (at >= 0) & (at < list.size);
+      // An index made by a mask: a choice between two loads would keep the loop from vectorising.
+      const std::int32_t loaded = at & -static_cast<std::int32_t>(inside);
+      return rest(v, q.weight(loaded), inside ? taken_at(at) : real(0));
+    } else {
+      return of(v, list.position_of(static_cast<token>(v)));
+    }
   }
 
   /// The same for a token whose position is known; -1: it has none.
   HUNCH_HOST_DEVICE HUNCH_INLINE real of(std::int64_t v, std::int64_t at) const {
+    const bool inside = at >= 0;
+    return rest(v, q.weight(inside ? at : 0), inside ? taken_at(at) : real(0));
+  }
+
+ private:
+  /// The multiple of q's weight that is taken at a position.
+  HUNCH_HOST_DEVICE HUNCH_INLINE real taken_at(std::int64_t at) const {
     real taken = product(b, q.norm);
     for (std::int32_t r = 0; r < Most; ++r) {
-      taken = removed->position[r] == static_cast<std::int32_t>(at) && at >= 0
+      taken = removed->position[r] == static_cast<std::int32_t>(at)
                   ? product(removed->taken[r], q.norm)
                   : taken;
     }
-    const real drafted = Everything || at >= 0 ? q.weight(at) : real(0);
-    const real rest = product(p.weight(v), product(a, p.norm)) - product(drafted, taken);
-    return rest > real(0) ? rest : real(0);
+    return taken;
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE real rest(std::int64_t v, real drafted, real taken) const {
+    const real left = product(p.weight(v), product(a, p.norm)) - product(drafted, taken);
+    return left > real(0) ? left : real(0);
   }
 };
 
@@ -106,8 +129,14 @@ HUNCH_HOST_DEVICE auto with_fitting_excess(const P& p, const Q& q, const shortli
                                            const removed_positions<typename P::real>* removed,
                                            Use&& use) {
   const auto call = [&]<std::int32_t Most>(std::integral_constant<std::int32_t, Most>) {
-    return list.is_everything(p.size()) ? use(excess<P, Q, true, Most>{p, q, list, a, b, removed})
-                                        : use(excess<P, Q, false, Most>{p, q, list, a, b, removed});
+    if (list.is_everything(p.size())) {
+      return use(excess<P, Q, list_kind::everything, Most>{p, q, list, a, b, removed});
+    }
+    if (list.range_count == 1 && list.token_row != nullptr) {
+      return use(excess<P, Q, list_kind::one_range, Most>{p, q, list, a, b, removed,
+                                                          list.ranges[0].begin});
+    }
+    return use(excess<P, Q, list_kind::ranges, Most>{p, q, list, a, b, removed});
   };
   if (removed == nullptr) { return call(std::integral_constant<std::int32_t, 0>{}); }
   return removed->count <= few_siblings

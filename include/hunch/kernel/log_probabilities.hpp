@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include <hunch/kernel/arithmetic.hpp>
 #include <hunch/law.hpp>
@@ -14,7 +13,7 @@ namespace hunch {
 /// A token with the natural logarithm of its probability.
 struct token_log_probability {
   token t = no_token;
-  float log_probability = -std::numeric_limits<float>::infinity();
+  float log_probability = -kernel::infinity<float>;
 };
 
 namespace kernel {
@@ -22,9 +21,7 @@ namespace kernel {
 /// The natural logarithm of the probability of element i; -inf if it has none.
 template <class Real>
 HUNCH_HOST_DEVICE float log_probability(const law<Real>& l, std::int64_t i) {
-  if (!l.keeps(i) || !(l.logits[i] > -std::numeric_limits<Real>::infinity())) {
-    return -std::numeric_limits<float>::infinity();
-  }
+  if (!l.keeps(i) || !(l.logits[i] > -kernel::infinity<Real>)) { return -kernel::infinity<float>; }
   const double log2_weight =
       product(static_cast<double>(l.logits[i] - l.maximum), static_cast<double>(l.scale));
   return static_cast<float>(product(log2_weight, 0.69314718055994530942) +
@@ -64,12 +61,11 @@ struct report_log_probabilities {
     ranked last{keys::highest, -1};
     for (std::int32_t r = 0; r < task.top; ++r) {
       const ranked next = team.reduce(
-          l.logits.size, ranked{keys::minus_infinity, std::numeric_limits<std::int32_t>::max()},
+          l.logits.size, ranked{keys::minus_infinity, kernel::last_id},
           [=](std::int64_t i) {
             const ranked mine{keys::of(l.logits[i]), static_cast<std::int32_t>(i)};
-            return l.keeps(i) && before(last, mine)
-                       ? mine
-                       : ranked{keys::minus_infinity, std::numeric_limits<std::int32_t>::max()};
+            return l.keeps(i) && before(last, mine) ? mine
+                                                    : ranked{keys::minus_infinity, kernel::last_id};
           },
           [=](const ranked& a, const ranked& b) { return before(a, b) ? a : b; });
       const bool found = next.logit > keys::minus_infinity;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include <hunch/kernel/arithmetic.hpp>
 #include <hunch/kernel/restrict.hpp>
@@ -34,7 +33,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE double exponential_time(std::uint64_t word) {
 
 /// The candidates of a race; the smaller time is ahead, the lower token on ties.
 struct racer {
-  double time = std::numeric_limits<double>::infinity();
+  double time = infinity<double>;
   token who = no_token;
 
   HUNCH_HOST_DEVICE friend racer ahead(const racer& a, const racer& b) {
@@ -134,7 +133,7 @@ HUNCH_HOST_DEVICE token race(T& team, const law<Real>& l, const Tokens& tokens,
     rest = team.reduce_where(l.size(), racer{}, gate, keep, contender, better);
   } else {
     const double earliest = team.reduce(
-        tokens.tiles(), std::numeric_limits<double>::infinity(),
+        tokens.tiles(), infinity<double>,
         [=](std::int64_t tile) { return noise.start(static_cast<std::int32_t>(tile)).time; },
         [](double a, double b) { return a < b ? a : b; });
     const Real least = cut(earliest);

@@ -13,7 +13,7 @@
 namespace hunch::kernel {
 
 /// The weights of a draft head, [rows, width] row-major in the order of its `vocab_layout`; a view.
-/// \tparam Weight float or bfloat16.
+/// \tparam Weight float, bfloat16 or std::int8_t.
 template <class Weight>
 struct head_weights {
   const Weight* data = nullptr;
@@ -34,9 +34,9 @@ namespace detail {
 
 inline constexpr std::int32_t gemv_lanes = 16;
 
-/// A step is one element per lane, or one pair of bfloat16: lane l of step s adds the elements
-/// (s * 16 + l) * e, ... of e = 1 or 2 elements, in order, and the lanes fold by halves. So a logit
-/// depends neither on the other rows of the shortlist nor on the batch.
+/// A step is four bytes per lane: lane l of step s adds the elements (s * 16 + l) * e, ... of e =
+/// 1, 2 or 4 elements, in order, and the lanes fold by halves. So a logit depends neither on the
+/// other rows of the shortlist nor on the batch.
 template <class Weight>
 inline constexpr std::int32_t elements_per_lane = 4 / static_cast<std::int32_t>(sizeof(Weight));
 template <class Weight>
@@ -48,6 +48,7 @@ inline constexpr std::int32_t step_elements = gemv_lanes* elements_per_lane<Weig
 // loops over arrays of lanes are left in memory by some compilers, ten times slower.
 using lane_floats = float __attribute__((vector_size(64)));
 using lane_words = std::uint32_t __attribute__((vector_size(64)));
+using lane_integers = std::int32_t __attribute__((vector_size(64)));
 using eight_floats = float __attribute__((vector_size(32)));
 
 // Vectors go in and out by reference: by value their calling convention would depend on the
@@ -89,6 +90,36 @@ HUNCH_INLINE void add_step(const bfloat16* w, std::int64_t width, const float* h
     lane[r] += values * even;
     load_vector(&high, values);
     lane[r] += values * odd;
+  }
+}
+
+/// out = elements J, J + 4, ... of 64 floats.
+template <int J>
+HUNCH_INLINE void every_fourth(const lane_floats (&in)[4], lane_floats& out) {
+  constexpr int K = 16 + J;
+  const lane_floats low = __builtin_shufflevector(in[0], in[1], J, J + 4, J + 8, J + 12, K, K + 4,
+                                                  K + 8, K + 12, 0, 0, 0, 0, 0, 0, 0, 0);
+  const lane_floats high = __builtin_shufflevector(in[2], in[3], J, J + 4, J + 8, J + 12, K, K + 4,
+                                                   K + 8, K + 12, 0, 0, 0, 0, 0, 0, 0, 0);
+  out = __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+}
+
+/// Four bytes in a word are four integers after shifts, as vectors of words for the same reason.
+HUNCH_INLINE void add_step(const std::int8_t* w, std::int64_t width, const float* hidden,
+                           lane_floats (&lane)[gemv_rows]) {
+  lane_floats in[4], h[4];
+  for (int i = 0; i < 4; ++i) { load_vector(hidden + i * gemv_lanes, in[i]); }
+  every_fourth<0>(in, h[0]);
+  every_fourth<1>(in, h[1]);
+  every_fourth<2>(in, h[2]);
+  every_fourth<3>(in, h[3]);
+  lane_integers words;
+  for (std::int32_t r = 0; r < gemv_rows; ++r) {
+    load_vector(w + r * width, words);
+    lane[r] += __builtin_convertvector((words << 24) >> 24, lane_floats) * h[0];
+    lane[r] += __builtin_convertvector((words << 16) >> 24, lane_floats) * h[1];
+    lane[r] += __builtin_convertvector((words << 8) >> 24, lane_floats) * h[2];
+    lane[r] += __builtin_convertvector(words >> 24, lane_floats) * h[3];
   }
 }
 

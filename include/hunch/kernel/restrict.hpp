@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include <hunch/kernel/cut.hpp>
 #include <hunch/law.hpp>
@@ -97,7 +96,7 @@ HUNCH_HOST_DEVICE void cut_at(T& team, law<Real>& l, Real value, std::int32_t ke
                               std::int32_t ties) {
   const law<Real> before = l;
   l.threshold = value;
-  l.last_kept = std::numeric_limits<std::int32_t>::max();
+  l.last_kept = last_id;
   if (kept >= ties && before.threshold < value) { return; }
   std::int32_t low = 0;
   std::int32_t high = before.size() - 1;
@@ -121,7 +120,7 @@ HUNCH_HOST_DEVICE void cut_at(T& team, law<Real>& l, Real value, std::int32_t ke
 /// Keeps the k most probable elements (all, if fewer are kept); k >= 1.
 template <class Real, Team T>
 HUNCH_HOST_DEVICE void keep_top_k(T& team, law<Real>& l, std::int32_t k) {
-  constexpr Real lowest = std::numeric_limits<Real>::lowest();
+  constexpr Real lowest = -largest<Real>;
   const double total = element_count::at_least(team, l, lowest);
   if (total <= static_cast<double>(k)) { return; }
   const cut<Real> c = find_cut<element_count>(team, l, static_cast<double>(k), total);
@@ -132,7 +131,7 @@ HUNCH_HOST_DEVICE void keep_top_k(T& team, law<Real>& l, std::int32_t k) {
 /// that is kept so far; 0 < p < 1. (Holtzman et al. 2020, arXiv:1904.09751)
 template <class Real, Team T>
 HUNCH_HOST_DEVICE void keep_top_p(T& team, law<Real>& l, Real p) {
-  constexpr Real lowest = std::numeric_limits<Real>::lowest();
+  constexpr Real lowest = -largest<Real>;
   const double total = element_weight::at_least(team, l, lowest);
   const double wanted = static_cast<double>(p) * total;
   const cut<Real> c = find_cut<element_weight>(team, l, wanted, total);
@@ -152,7 +151,7 @@ HUNCH_HOST_DEVICE void keep_min_p(T&, law<Real>& l, Real least) {
   const Real cut = l.maximum + static_cast<Real>(log2_least / static_cast<double>(l.scale));
   if (cut > l.threshold) {
     l.threshold = cut;
-    l.last_kept = std::numeric_limits<std::int32_t>::max();
+    l.last_kept = last_id;
   }
 }
 

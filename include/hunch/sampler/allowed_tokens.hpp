@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include <hunch/sampler/pipeline.hpp>
 
@@ -20,7 +19,7 @@ struct allowed_tokens {
   HUNCH_HOST_DEVICE void edit(T& team, row_view<Real> row, const sampling_parameters&,
                               const row_history& history) const {
     if (history.allowed == nullptr) { return; }
-    constexpr Real never = -std::numeric_limits<Real>::infinity();
+    constexpr Real never = -kernel::infinity<Real>;
     const std::uint32_t* const words = history.allowed;
     if (history.list == nullptr) {
       // A word at a time: the shifts of a word's 32 elements are constants.

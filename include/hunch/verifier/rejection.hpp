@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
 #include <hunch/kernel/excess.hpp>
@@ -96,7 +95,7 @@ struct rejection {
       }
       taken += left / draftable;
       // Where removed siblings leave so little of q that the multiple is no number any more.
-      constexpr double most = std::numeric_limits<real>::max() / real(4);
+      constexpr double most = kernel::largest<real> / real(4);
       taken = taken < most ? taken : most;
       if (!replaces) { removed.add(at, static_cast<real>(taken)); }
       child = view.tree.next_child(c, child);

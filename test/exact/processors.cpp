@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include <hunch/verifier/block.hpp>
@@ -68,7 +69,9 @@ std::vector<named_options> all_options(std::int32_t vocab, std::int32_t length) 
 
 TEST_CASE("chains") {
   std::int64_t tapes = 0;
-  for (const auto& [name, options] : all_options(4, 4)) {
+  for (const auto& named : all_options(4, 4)) {
+    const std::string name = named.name;
+    const generation_options& options = named.options;
     CAPTURE(name);
     exact_case c{{4, 91, flavour::smooth}, {4, 92, flavour::smooth}, {{{1, 2, 1}, options}}};
     tapes += exact_plain(c, every_stage{}, verifier::rejection{}).tapes;
@@ -83,7 +86,9 @@ TEST_CASE("chains") {
 
 TEST_CASE("trees") {
   std::int64_t tapes = 0;
-  for (const auto& [name, options] : all_options(4, 4)) {
+  for (const auto& named : all_options(4, 4)) {
+    const std::string name = named.name;
+    const generation_options& options = named.options;
     for (const auto& shape : {std::vector<std::int32_t>{-1, 0, 0, 1, 1}, {-1, 0, 1, 0, 3}}) {
       CAPTURE(name);
       const tree_case c{
@@ -123,7 +128,9 @@ std::int64_t check_log_probabilities(const std::vector<named_options>& all, V ve
   constexpr std::int32_t vocab = 12;
   const toy_world world{vocab, 99, flavour::smooth};
   std::int64_t tokens = 0;
-  for (const auto& [name, options] : all) {
+  for (const auto& named : all) {
+    const std::string name = named.name;
+    const generation_options& options = named.options;
     CAPTURE(name);
     toy_target<> target{world};
     toy_draft<> draft{{vocab, 100, flavour::smooth}};

@@ -38,7 +38,9 @@ TEST_CASE("trees of every shape") {
   std::int64_t tapes = 0;
   const std::vector<std::pair<std::int32_t, std::int32_t>> sizes{{3, 1}, {3, 2}, {3, 3},
                                                                  {3, 5}, {2, 4}, {4, 3}};
-  for (const auto& [vocab, length] : sizes) {
+  for (const auto& size : sizes) {
+    const std::int32_t vocab = size.first;
+    const std::int32_t length = size.second;
     const tree_case c = tree_of(flavour::smooth, flavour::smooth, vocab, length);
     CAPTURE(vocab);
     CAPTURE(length);

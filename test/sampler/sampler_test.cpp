@@ -93,15 +93,17 @@ TEST_CASE("long rows, whose cut is found by narrowing") {
     for (std::uint64_t seed = 0; seed < 8; ++seed) {  // every fourth row has three distinct logits
       const std::vector<double> row = row_of(n, seed);
       for (const float t : {1.0f, 0.2f, 30.0f}) {
-        for (const auto& [k, p] : {std::pair{0, 0.9f},
-                                   {0, 0.5f},
-                                   {0, 0.9999f},
-                                   {0, 1e-3f},
-                                   {1, 1.0f},
-                                   {50, 1.0f},
-                                   {n / 2, 1.0f},
-                                   {n - 1, 1.0f},
-                                   {n / 3, 0.7f}}) {
+        for (const auto& cuts : {std::pair{0, 0.9f},
+                                 {0, 0.5f},
+                                 {0, 0.9999f},
+                                 {0, 1e-3f},
+                                 {1, 1.0f},
+                                 {50, 1.0f},
+                                 {n / 2, 1.0f},
+                                 {n - 1, 1.0f},
+                                 {n / 3, 0.7f}}) {
+          const std::int32_t k = cuts.first;
+          const float p = cuts.second;
           for (const float least : {0.0f, 0.2f}) {
             const sampling_parameters with{t, k, p, least};
             CAPTURE(n);

@@ -54,6 +54,12 @@ struct exact_case {
   std::string (*bytes)(token) = nullptr;
 };
 
+/// One request of a prompt of two tokens, over laws of these kinds.
+inline exact_case case_of(flavour target, flavour draft, std::int32_t vocab, std::int32_t length,
+                          float temperature = 1.0f) {
+  return {{vocab, 11, target}, {vocab, 12, draft}, {{{0, vocab - 1}, ask(length, temperature)}}};
+}
+
 /// A decoder of two models, by reference, that drafts chains of up to Length tokens over the full
 /// vocabulary.
 template <std::int32_t Length, class Target, class Draft, class S = plain_sampler,

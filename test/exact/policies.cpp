@@ -10,11 +10,6 @@
 namespace hunch::test {
 namespace {
 
-exact_case case_of(flavour target, flavour draft, std::int32_t vocab, std::int32_t length,
-                   float temperature = 1.0f) {
-  return {{vocab, 11, target}, {vocab, 12, draft}, {{{0, vocab - 1}, ask(length, temperature)}}};
-}
-
 TEST_CASE("a chain draft is exact for every pair of kinds of law") {
   std::int64_t tapes = 0;
   for (const flavour p : all_flavours) {

@@ -15,11 +15,6 @@
 namespace hunch::test {
 namespace {
 
-exact_case case_of(flavour target, flavour draft, std::int32_t vocab, std::int32_t length,
-                   float temperature = 1.0f) {
-  return {{vocab, 13, target}, {vocab, 14, draft}, {{{0, vocab - 1}, ask(length, temperature)}}};
-}
-
 TEST_CASE("block verification is exact for every pair of kinds of law") {
   std::int64_t tapes = 0;
   for (const flavour p : all_flavours) {

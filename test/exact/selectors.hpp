@@ -22,27 +22,29 @@ inline vocab_layout shuffled_layout(std::int32_t vocab, std::int32_t rows) {
   return vocab_layout::permuted(order, vocab);
 }
 
-inline constexpr std::int64_t selector_count = 8;
-
-/// One exactness case over every kind of shortlist: the whole head in order, permuted and trimmed;
+/// Calls use(selector) with every kind of shortlist: the whole head in order, permuted and trimmed;
 /// a prefix of one row, of some and of all; several ranges that change with depth and context, of a
 /// whole and of a trimmed head. Shortlists that miss what the target likes best are among them.
-/// Returns the number of tapes.
+template <class Use>
+void for_each_selector(std::int32_t vocab, Use&& use) {
+  use(selector::full{vocab});
+  use(selector::full{shuffled_layout(vocab, vocab)});
+  use(selector::full{shuffled_layout(vocab, 2)});
+  use(selector::frequency{shuffled_layout(vocab, vocab), 1});
+  use(selector::frequency{shuffled_layout(vocab, vocab), 2});
+  use(selector::frequency{shuffled_layout(vocab, vocab), vocab});
+  use(toy_selector{shuffled_layout(vocab, vocab)});
+  use(toy_selector{shuffled_layout(vocab, vocab - 1)});
+}
+inline constexpr std::int64_t selector_count = 8;
+
+/// One exactness case over every kind of shortlist. Returns the number of tapes.
 template <class S, class V>
 std::int64_t over_selectors(const exact_case& c, S sampler, V verifier) {
-  const std::int32_t vocab = c.target.vocab;
   std::int64_t tapes = 0;
-  const auto run = [&](const auto& selector) {
+  for_each_selector(c.target.vocab, [&](const auto& selector) {
     tapes += exact_chain<3>(c, selector, sampler, verifier).tapes;
-  };
-  run(selector::full{vocab});
-  run(selector::full{shuffled_layout(vocab, vocab)});
-  run(selector::full{shuffled_layout(vocab, 2)});
-  run(selector::frequency{shuffled_layout(vocab, vocab), 1});
-  run(selector::frequency{shuffled_layout(vocab, vocab), 2});
-  run(selector::frequency{shuffled_layout(vocab, vocab), vocab});
-  run(toy_selector{shuffled_layout(vocab, vocab)});
-  run(toy_selector{shuffled_layout(vocab, vocab - 1)});
+  });
   return tapes;
 }
 

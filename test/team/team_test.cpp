@@ -201,6 +201,98 @@ TEST_CASE("draws from groups of several tiles") {
   }
 }
 
+TEST_CASE("laws and draws of rows whose groups are several tiles") {
+  const std::int32_t n = 64 * 4096 + 5000;
+  for (const row_kind kind : kinds) {
+    std::vector<float> row = row_of(n, kind, 8);
+    // The largest logits rise from tile to tile: every tile is scaled to the next.
+    for (std::int32_t i = 0; i < n; ++i) {
+      row[static_cast<std::size_t>(i)] += static_cast<float>(i) / 20000.0f;
+    }
+    const auto seen_by = [&](auto& team) {
+      bits out;
+      const law<float> p =
+          sampler::pipeline<sampler::temperature>{}(team, row_view<float>{row.data(), n}, {}, {});
+      note(out, p);
+      out.push_back(static_cast<std::uint64_t>(random_source<>{}.categorical(
+          team, {5}, n, [&](std::int64_t i) { return p.weight(i); })));
+      return std::pair{out, p};
+    };
+    team::serial serial;
+    const auto [expected, p] = seen_by(serial);
+    double mass = 0.0;
+    for (std::int32_t i = 0; i < n; ++i) { mass += static_cast<double>(p.prob(i)); }
+    CHECK(std::abs(mass - 1.0) < 1e-5);
+    for (const std::int32_t ranks : rule_rank_counts) {
+      std::vector<bits> seen(static_cast<std::size_t>(ranks));
+      team::simulated::launch(ranks, 1, [&](team::simulated& team, std::int32_t) {
+        seen[static_cast<std::size_t>(team.rank())] = seen_by(team).first;
+      });
+      for (const bits& b : seen) { CHECK(b == expected); }
+    }
+  }
+}
+
+TEST_CASE("what was summed last is forgotten at the next sum, and is asked for by its row") {
+  const std::int32_t n = 5000;
+  std::vector<float> first = row_of(n, row_kind::smooth, 1);
+  std::vector<float> second = row_of(n, row_kind::sparse, 2);
+  const sampler::pipeline<sampler::temperature> sampler;
+  const auto law_of = [&](auto& team, std::vector<float>& row) {
+    return sampler(team, row_view<float>{row.data(), n}, {}, {});
+  };
+  const auto draw_from = [&](auto& team, const law<float>& p) {
+    return kernel::draw(team, n, weights_of<law<float>>{p}, mix(7));
+  };
+  team::serial fresh;
+  team::serial team;
+  const law<float> p = law_of(team, first);
+  const law<float> q = law_of(team, second);
+  CHECK(team.last_sum().row == second.data());
+  // The sums in the scratch are q's: p must not be drawn from with them.
+  CHECK(draw_from(team, p) == draw_from(fresh, p));
+  CHECK(draw_from(team, q) == draw_from(fresh, q));
+  team.sum(3, [](std::int64_t) { return 1.0f; });
+  CHECK(team.last_sum() == team::summed{});
+  CHECK(draw_from(team, q) == draw_from(fresh, q));
+}
+
+TEST_CASE("a list holds what is kept, once, and no more than there is room for") {
+  for (const std::int32_t n : sizes) {
+    const auto row = row_of(n, row_kind::sparse, 3);
+    const auto keep = [&](std::int64_t i) { return row[static_cast<std::size_t>(i)] > 0.6f; };
+    std::vector<std::int64_t> expected;
+    for (std::int32_t i = 0; i < n; ++i) {
+      if (keep(i)) { expected.push_back(3 * i); }
+    }
+    const auto count = static_cast<std::int32_t>(expected.size());
+    for (const std::int32_t capacity : {count, count / 2, 0}) {
+      const auto check = [&](std::int32_t found, std::vector<std::int64_t> list) {
+        CHECK(found == count);
+        CHECK(list.back() == -1);  // nothing behind the end
+        list.pop_back();
+        std::ranges::sort(list);
+        CHECK(std::ranges::adjacent_find(list) == list.end());
+        CHECK(std::ranges::includes(expected, list));
+      };
+      const auto times_three = [](std::int64_t i) { return 3 * i; };
+      std::vector<std::int64_t> list(static_cast<std::size_t>(capacity) + 1, -1);
+      team::serial serial;
+      const std::int32_t kept = serial.compact(n, keep, times_three, list.data(), capacity);
+      check(kept, list);
+      for (const std::int32_t ranks : rule_rank_counts) {
+        std::ranges::fill(list, -1);
+        std::vector<std::int32_t> found(static_cast<std::size_t>(ranks));
+        team::simulated::launch(ranks, 1, [&](team::simulated& team, std::int32_t) {
+          found[static_cast<std::size_t>(team.rank())] =
+              team.compact(n, keep, times_three, list.data(), capacity);
+        });
+        for (const std::int32_t f : found) { check(f, list); }
+      }
+    }
+  }
+}
+
 /// An executor of simulated teams.
 struct simulated_host {
   std::int32_t ranks;

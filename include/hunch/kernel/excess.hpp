@@ -84,9 +84,8 @@ struct excess {
 
   HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t v) const {
     if constexpr (Over == list_kind::everything) {
-      return rest(
-          v, q.weight(v),
-          taken_at(v));  // as wide as v: a narrower index would make the loads of a loop a gather
+      // An index as wide as v: a narrower one would make the loads of a loop a gather.
+      return rest(v, q.weight(v), taken_at(v));
     } else if constexpr (Over == list_kind::one_range) {
       const std::int32_t at = list.token_row[v] - first;
       const bool inside = (at >= 0) & (at < list.size);

@@ -52,9 +52,8 @@ struct any_action {
 ///    order and as far as there is room, and returns how many there are, on all ranks.
 /// 7. `t.broadcast(v, from)` is rank `from`'s v on all ranks.
 /// 8. `t.scratch()` is shared by the ranks.
-/// 9. `t.last_sum()` is a `team::summed` of this rank's own: `sum` clears it, and whoever knows
-/// what
-///    was summed may set it.
+/// 9. `t.last_sum()` is a `team::summed` of this rank's own: `sum` and `soft_sum` clear it, and
+///    whoever knows what was summed may set it.
 ///
 /// Not required: a size that is a power of two, or more than one rank. A body may branch only on
 /// collective results and on its arguments; else ranks would wait for each other for ever.

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: logits must be float or double on this executor
+
+#include "models.hpp"
+
+using namespace hunch;
+using namespace compile_fail;
+
+template <class Real>
+struct evaluation_in {
+  hunch::status status(std::int32_t) const { return hunch::status::ok; }
+  row_view<Real> logits(std::int32_t) const { return {}; }
+};
+template <class Real>
+struct target_of : target {
+  evaluation_in<Real> evaluate(const rows&) { return {}; }
+};
+
+void compose() {
+#ifdef WRONG
+  using model = target_of<bfloat16>;
+#else
+  using model = target_of<double>;
+#endif
+  decoder d{model{}, hunch::drafter::none{}, selector::full{4}, sampled{}, verifier::rejection{}};
+}

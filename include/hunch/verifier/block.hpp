@@ -83,9 +83,7 @@ struct block {
     out.next = static_cast<token>(rest(p, view, c, w, [&](const auto& weight) {
       return random.categorical(team, view.at(c, purpose::residual), p.size(), weight);
     }));
-    if (out.next >= 0) { return; }
-    out.empty_residual = true;  // p = q but for rounding
-    kernel::emit(team, view.at(c, purpose::bonus), p, random, out);
+    if (out.next < 0) { kernel::emit_for_no_residual(team, view, c, p, random, out); }
   }
 };
 

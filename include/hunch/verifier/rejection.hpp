@@ -69,7 +69,7 @@ struct rejection {
         out.next = static_cast<token>(rest([&](const auto& weight) {
           return random.categorical(team, view.at(c, purpose::residual), p.size(), weight);
         }));
-        if (out.next < 0) { draw_from_target(team, view, random, c, p, out); }
+        if (out.next < 0) { kernel::emit_for_no_residual(team, view, c, p, random, out); }
         return -1;
       }
       const token x = view.tree.tokens[child];
@@ -81,7 +81,7 @@ struct rejection {
       if (sibling > 0) {
         left = rest(sum);
         if (!(left > 0.0)) {
-          draw_from_target(team, view, random, c, p, out);
+          kernel::emit_for_no_residual(team, view, c, p, random, out);
           return -1;
         }
         if (!replaces) { draftable = mass_left(team, q, removed); }
@@ -100,15 +100,6 @@ struct rejection {
       if (!replaces) { removed.add(at, static_cast<real>(taken)); }
       child = view.tree.next_child(c, child);
     }
-  }
-
-  /// After rounding nothing of the residual is left, because p = q: a draw from p, counted.
-  template <Team T, class View, class Random, class P>
-  HUNCH_HOST_DEVICE static void draw_from_target(T& team, const View& view, const Random& random,
-                                                 std::int32_t c, const P& p, verdict& out) {
-    out.empty_residual = true;
-    out.next_origin = origin::corrected;
-    kernel::emit(team, view.at(c, purpose::bonus), p, random, out);
   }
 
   /// q's mass without the removed positions, summed: 1 minus the removed ones would lose digits.

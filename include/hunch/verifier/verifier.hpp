@@ -35,8 +35,7 @@ struct stored_drafts {
 ///         for the nodes that it needs, so that a law that nobody needs is never made.
 /// \tparam Drafts gives laws[node] and lists[node] of what was drawn there.
 /// \tparam Tree has the members of `drafted_tokens` that the rule reads; another type where an
-/// engine
-///         stores its trees in another form.
+///         engine stores its trees in another form.
 template <class Target, class Drafts, class Tree = drafted_tokens>
 struct verify_view {
   Tree tree;
@@ -129,6 +128,16 @@ template <Team T, Law P, class Random>
 HUNCH_HOST_DEVICE void emit(T& team, const address& where, const P& p, const Random& random,
                             verdict& out) {
   out.next = static_cast<token>(random.categorical(team, where, p.size(), weights_of<P>{p}));
+}
+
+/// The token after node c where nothing is left of the residual after rounding, because p = q: a
+/// draw from p, which is counted.
+template <Team T, class View, Law P, class Random>
+HUNCH_HOST_DEVICE void emit_for_no_residual(T& team, const View& view, std::int32_t c, const P& p,
+                                            const Random& random, verdict& out) {
+  out.empty_residual = true;
+  out.next_origin = origin::corrected;
+  emit(team, view.at(c, purpose::bonus), p, random, out);
 }
 
 }  // namespace kernel

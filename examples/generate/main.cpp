@@ -201,7 +201,7 @@ class program {
         static_cast<double>(stats.drafted) / static_cast<double>(stats.steps);
     part.target_passes = stats.target_passes;
     for (std::int32_t i = 0; i < max_draft_length; ++i) {
-      if (stats.proposed_at[static_cast<std::size_t>(i)] > 0) {
+      if (stats.proposed_at[i] > 0) {
         part.acceptance_by_position.push_back(stats.acceptance_at(i));
       }
     }

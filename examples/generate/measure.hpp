@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <iterator>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -199,7 +200,7 @@ double predicted_gain(const costs& cost, const Statistics& stats) {
   double tokens = 0.0;
   double time = 0.0;
   std::int64_t longer = stats.steps;
-  for (std::size_t length = 0; length < stats.proposed_at.size(); ++length) {
+  for (std::size_t length = 0; length < std::size(stats.proposed_at); ++length) {
     const std::int64_t beyond = stats.proposed_at[length];
     const auto n = static_cast<std::int32_t>(length);
     const double expected =

@@ -95,11 +95,12 @@ using model_logit = logit_type<evaluation_of<M>>;
 /// Not required: the target's hidden size, tokenizer code, or cache layout.
 template <class M, class Real = float>
 concept DraftModel = requires(M& m, const rows& r, const kept_rows& kept, const head_rows<Real>& h,
-                              decltype(m.forward(r))& hidden, std::int32_t i) {
+                              std::int32_t i) {
   { m.vocab_size() } -> std::convertible_to<std::int32_t>;
   { m.head_fingerprint() } -> std::same_as<std::uint64_t>;
-  { hidden.status(i) } -> std::same_as<status>;
-  m.head(hidden, h);
+  // std::declval and not a parameter: nvcc 13 knows no parameter that depends on another.
+  { std::declval<decltype(m.forward(r))&>().status(i) } -> std::same_as<status>;
+  m.head(std::declval<decltype(m.forward(r))&>(), h);
   { m.commit(kept) }
   noexcept;
 };

@@ -80,6 +80,62 @@ struct draft_capacity {
   bool grammars = false;  ///< whether sets of allowed tokens are kept
 };
 
+/// The draft trees of one step, as bodies see them: a trivially copyable view of a `draft_batch`.
+template <class Real>
+struct draft_trees {
+  draft_capacity capacity;
+  std::int32_t words = 0;  ///< of a set of allowed tokens
+  std::int32_t* counts = nullptr;
+  token* tokens = nullptr;
+  std::int32_t* parents = nullptr;
+  std::int32_t* drawn_at = nullptr;
+  law<Real>* laws = nullptr;
+  shortlist* lists = nullptr;
+  row_range* all_ranges = nullptr;
+  Real* all_logits = nullptr;
+  std::uint32_t* all_allowed = nullptr;
+
+  /// The tree of sequence k.
+  HUNCH_HOST_DEVICE draft_tree<Real> tree(std::int32_t k) const {
+    const std::int64_t first = index(k, 0);
+    return {{counts[k], tokens + first, parents + first, drawn_at + first},
+            laws + first,
+            lists + first};
+  }
+  HUNCH_HOST_DEVICE std::int32_t& count(std::int32_t k) const { return counts[k]; }
+
+  /// Room for the ranges of the shortlist of node `node` of sequence k.
+  HUNCH_HOST_DEVICE row_range* ranges(std::int32_t k, std::int32_t node) const {
+    return all_ranges + index(k, node) * capacity.max_ranges;
+  }
+  /// Room for the draft logits of node `node` < max_nodes - 1 of sequence k.
+  HUNCH_HOST_DEVICE Real* logits(std::int32_t k, std::int32_t node) const {
+    return all_logits + (static_cast<std::int64_t>(k) * (capacity.max_nodes - 1) + node) *
+                            static_cast<std::int64_t>(capacity.max_rows);
+  }
+  /// The tokens that may come after node `node` of sequence k.
+  HUNCH_HOST_DEVICE std::uint32_t* allowed(std::int32_t k, std::int32_t node) const {
+    return all_allowed + index(k, node) * words;
+  }
+
+  /// Makes tree k a lone root.
+  HUNCH_HOST_DEVICE void plant(std::int32_t k, token root) const {
+    counts[k] = 1;
+    tokens[index(k, 0)] = root;
+    parents[index(k, 0)] = -1;
+  }
+  /// Adds node `node` = count(k), whose token is in place, to tree k as a child of `parent`.
+  HUNCH_HOST_DEVICE void grow(std::int32_t k, std::int32_t node, std::int32_t parent) const {
+    counts[k] = node + 1;
+    parents[index(k, node)] = parent;
+  }
+
+ private:
+  HUNCH_HOST_DEVICE std::int64_t index(std::int32_t k, std::int32_t node) const {
+    return static_cast<std::int64_t>(k) * capacity.max_nodes + node;
+  }
+};
+
 /// The draft trees of one step: storage for `max_batch` sequences, made by the decoder and filled
 /// by the drafter. The logits of draft rows are stored with the draft, because its laws are views
 /// of them; so are the sets of tokens that a grammar allows after each node.
@@ -104,51 +160,33 @@ class draft_batch {
                               static_cast<std::size_t>(capacity.max_rows)),
         allowed_(executor, nodes() * static_cast<std::size_t>(words_)) {}
 
-  /// The tree of sequence k of this step.
-  draft_tree<Real> tree(std::int32_t k) const {
-    const std::int64_t first = index(k, 0);
-    return {{count_.data()[k], tokens_.data() + first, parent_.data() + first,
-             drawn_at_.data() + first},
-            laws_.data() + first,
-            lists_.data() + first};
+  draft_trees<Real> view() const {
+    return {capacity_,      words_,           count_.data(),  tokens_.data(),
+            parent_.data(), drawn_at_.data(), laws_.data(),   lists_.data(),
+            ranges_.data(), logits_.data(),   allowed_.data()};
   }
 
+  /// The tree of sequence k of this step.
+  draft_tree<Real> tree(std::int32_t k) const { return view().tree(k); }
   std::int32_t& count(std::int32_t k) const { return count_.data()[k]; }
   std::int32_t max_nodes() const { return capacity_.max_nodes; }
-
-  /// Room for the ranges of the shortlist of node `node` of sequence k.
-  row_range* ranges(std::int32_t k, std::int32_t node) const {
-    return ranges_.data() + index(k, node) * capacity_.max_ranges;
-  }
-  /// Room for the draft logits of node `node` < max_nodes - 1 of sequence k.
-  Real* logits(std::int32_t k, std::int32_t node) const {
-    return logits_.data() + (static_cast<std::int64_t>(k) * (capacity_.max_nodes - 1) + node) *
-                                static_cast<std::int64_t>(capacity_.max_rows);
-  }
-  /// The tokens that may come after node `node` of sequence k.
-  std::uint32_t* allowed(std::int32_t k, std::int32_t node) const {
-    return allowed_.data() + index(k, node) * words_;
-  }
+  row_range* ranges(std::int32_t k, std::int32_t node) const { return view().ranges(k, node); }
+  Real* logits(std::int32_t k, std::int32_t node) const { return view().logits(k, node); }
 
   /// Makes tree k a lone root.
   void plant(std::int32_t k, const draft_context& context) const {
-    const draft_tree<Real> t = tree(k);
-    count(k) = 1;
-    t.tokens[0] = context.committed[context.length - 1];
-    t.parent[0] = -1;
-    if (context.grammar != nullptr) { context.grammar->plant(allowed(k, 0)); }
+    view().plant(k, context.committed[context.length - 1]);
+    if (context.grammar != nullptr) { context.grammar->plant(view().allowed(k, 0)); }
   }
 
   /// Adds node `node` = count(k), whose token is in place, to tree k as a child of `parent`.
   void grow(std::int32_t k, const draft_context& context, std::int32_t node,
             std::int32_t parent) const {
-    const draft_tree<Real> t = tree(k);
-    count(k) = node + 1;
-    t.parent[node] = parent;
+    view().grow(k, node, parent);
     // A grammar knows no other tokens; the decoder refuses such a tree.
-    const bool valid = t.tokens[node] >= 0 && t.tokens[node] < capacity_.vocab_size;
-    if (context.grammar != nullptr && valid) {
-      context.grammar->grow(node, parent, t.tokens[node], allowed(k, node));
+    const token t = tree(k).tokens[node];
+    if (context.grammar != nullptr && t >= 0 && t < capacity_.vocab_size) {
+      context.grammar->grow(node, parent, t, view().allowed(k, node));
     }
   }
 
@@ -160,13 +198,10 @@ class draft_batch {
     return {list,           context.committed,
             context.length, context.counts,
             t.tokens,       t.parent,
-            node,           context.grammar != nullptr ? allowed(k, node) : nullptr};
+            node,           context.grammar != nullptr ? view().allowed(k, node) : nullptr};
   }
 
  private:
-  std::int64_t index(std::int32_t k, std::int32_t node) const {
-    return static_cast<std::int64_t>(k) * capacity_.max_nodes + node;
-  }
   std::size_t nodes() const {
     return static_cast<std::size_t>(capacity_.max_batch) *
            static_cast<std::size_t>(capacity_.max_nodes);
@@ -176,7 +211,7 @@ class draft_batch {
   using buffer = typename Executor::template buffer<T>;
 
   draft_capacity capacity_;
-  std::int32_t words_;  ///< of a set of allowed tokens
+  std::int32_t words_;
   buffer<std::int32_t> count_;
   buffer<token> tokens_;
   buffer<std::int32_t> parent_;

@@ -16,6 +16,9 @@ namespace hunch {
 /// The parent of a row that directly follows the cached tokens of its sequence.
 inline constexpr std::int32_t end_of_cache = -1;
 
+/// The sequence of a row that is not there: padding, where the number of rows is fixed.
+inline constexpr std::int32_t no_sequence = -1;
+
 /// A view of `size` values of type T: one row of logits, contiguous.
 template <class T>
 struct row_view {
@@ -36,6 +39,10 @@ struct row_view {
 /// - Staged rows are provisional. Staged id 0 opens a new step of its sequence and discards what
 ///   was staged for it before; hence an abandoned step needs no rollback.
 /// - `commit` moves the kept rows into the cache, in the order given.
+///
+/// Rows of a `resident_decoder` may be padding: their sequence is `no_sequence`, their other values
+/// mean nothing, and a model skips them. So are kept rows and released slots there, and head rows
+/// of index -1.
 struct rows {
   std::int32_t size = 0;
   const std::int32_t* sequence = nullptr;  ///< slot of the sequence, in [0, max batch)

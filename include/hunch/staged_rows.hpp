@@ -8,6 +8,33 @@
 
 namespace hunch {
 
+/// The arrays of `rows`, to be written. A trivially copyable view.
+struct row_arrays {
+  std::int32_t* sequence = nullptr;
+  std::int32_t* id = nullptr;
+  std::int32_t* parent = nullptr;
+  std::int32_t* position = nullptr;
+  token* tokens = nullptr;
+  std::uint8_t* wanted = nullptr;
+
+  HUNCH_HOST_DEVICE void set(std::int32_t at, std::int32_t of, std::int32_t staged_id,
+                             std::int32_t staged_parent, std::int32_t absolute, token t,
+                             bool is_wanted) const {
+    sequence[at] = of;
+    id[at] = staged_id;
+    parent[at] = staged_parent;
+    position[at] = absolute;
+    tokens[at] = t;
+    wanted[at] = is_wanted ? 1 : 0;
+  }
+  HUNCH_HOST_DEVICE void pad(std::int32_t at) const { sequence[at] = no_sequence; }
+
+  /// The first `size` of them, to be read.
+  rows view(std::int32_t size) const {
+    return {size, sequence, id, parent, position, tokens, wanted};
+  }
+};
+
 /// The arrays behind `rows`, with a capacity fixed at construction.
 template <class Executor>
 class staged_rows {
@@ -26,19 +53,15 @@ class staged_rows {
   /// Appends a row and returns its index.
   std::int32_t push(std::int32_t sequence, std::int32_t id, std::int32_t parent,
                     std::int32_t position, token t, bool wanted) {
-    sequence_.data()[size_] = sequence;
-    id_.data()[size_] = id;
-    parent_.data()[size_] = parent;
-    position_.data()[size_] = position;
-    tokens_.data()[size_] = t;
-    wanted_.data()[size_] = wanted ? 1 : 0;
+    arrays().set(size_, sequence, id, parent, position, t, wanted);
     return size_++;
   }
 
-  rows view() const {
-    return {size_,          sequence_.data(), id_.data(), parent_.data(), position_.data(),
-            tokens_.data(), wanted_.data()};
+  row_arrays arrays() const {
+    return {sequence_.data(), id_.data(),     parent_.data(),
+            position_.data(), tokens_.data(), wanted_.data()};
   }
+  rows view() const { return arrays().view(size_); }
 
  private:
   template <class T>
@@ -53,6 +76,24 @@ class staged_rows {
   buffer<std::uint8_t> wanted_;
 };
 
+/// The arrays of `kept_rows`, to be written. A trivially copyable view.
+struct kept_arrays {
+  std::int32_t* sequence = nullptr;
+  std::int32_t* id = nullptr;
+  std::int32_t* released = nullptr;
+
+  HUNCH_HOST_DEVICE void set(std::int32_t at, std::int32_t of, std::int32_t staged_id) const {
+    sequence[at] = of;
+    id[at] = staged_id;
+  }
+  HUNCH_HOST_DEVICE void pad(std::int32_t at) const { sequence[at] = no_sequence; }
+
+  /// The first of them, to be read.
+  kept_rows view(std::int32_t size, std::int32_t release_count) const {
+    return {size, sequence, id, release_count, released};
+  }
+};
+
 /// The arrays behind `kept_rows`, with a capacity fixed at construction.
 template <class Executor>
 class kept_list {
@@ -64,15 +105,11 @@ class kept_list {
 
   void clear() { size_ = released_count_ = 0; }
 
-  void keep(std::int32_t sequence, std::int32_t id) {
-    sequence_.data()[size_] = sequence;
-    id_.data()[size_++] = id;
-  }
+  void keep(std::int32_t sequence, std::int32_t id) { arrays().set(size_++, sequence, id); }
   void release(std::int32_t sequence) { released_.data()[released_count_++] = sequence; }
 
-  kept_rows view() const {
-    return {size_, sequence_.data(), id_.data(), released_count_, released_.data()};
-  }
+  kept_arrays arrays() const { return {sequence_.data(), id_.data(), released_.data()}; }
+  kept_rows view() const { return arrays().view(size_, released_count_); }
 
  private:
   template <class T>

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -28,20 +27,18 @@ struct statistics {
   double draft_seconds = 0.0;
   double target_seconds = 0.0;
   double verify_seconds = 0.0;
-  std::array<std::int64_t, static_cast<std::size_t>(MaxNodes)>
-      proposed_at{};  ///< steps that drafted depth i + 1
-  std::array<std::int64_t, static_cast<std::size_t>(MaxNodes)>
-      accepted_at{};  ///< steps that accepted depth i + 1
-  std::array<std::int64_t, static_cast<std::size_t>(MaxNodes)>
-      histogram{};  ///< steps by accepted nodes
+  std::int64_t proposed_at[MaxNodes] = {};  ///< steps that drafted depth i + 1
+  std::int64_t accepted_at[MaxNodes] = {};  ///< steps that accepted depth i + 1
+  std::int64_t histogram[MaxNodes] = {};    ///< steps by accepted nodes
 
   /// Counts one verification of one sequence.
   /// \param lists shortlists of the nodes that were drafted from, or nullptr.
-  void count(const drafted_tokens& tree, const shortlist* lists, const verdict& v,
-             std::int32_t emitted_tokens) {
+  HUNCH_HOST_DEVICE void count(const drafted_tokens& tree, const shortlist* lists, const verdict& v,
+                               std::int32_t emitted_tokens) {
     std::int32_t deepest = 0;
     for (std::int32_t node = 1; node < tree.count; ++node) {
-      deepest = std::max(deepest, tree.depth(node));
+      const std::int32_t depth = tree.depth(node);
+      deepest = depth > deepest ? depth : deepest;
       const std::int32_t parent = tree.parent[node];
       if (lists != nullptr && tree.next_child(parent, parent) == node) {
         ++shortlists;
@@ -53,9 +50,31 @@ struct statistics {
     accepted += v.accepted;
     emitted += emitted_tokens;
     empty_residuals += v.empty_residual ? 1 : 0;
-    for (std::int32_t i = 0; i < deepest; ++i) { ++proposed_at[static_cast<std::size_t>(i)]; }
-    for (std::int32_t i = 0; i < v.accepted; ++i) { ++accepted_at[static_cast<std::size_t>(i)]; }
-    ++histogram[static_cast<std::size_t>(v.accepted)];
+    for (std::int32_t i = 0; i < deepest; ++i) { ++proposed_at[i]; }
+    for (std::int32_t i = 0; i < v.accepted; ++i) { ++accepted_at[i]; }
+    ++histogram[v.accepted];
+  }
+
+  /// Adds the counters of another run of the same steps, or of other sequences.
+  statistics& operator+=(const statistics& o) {
+    steps += o.steps;
+    drafted += o.drafted;
+    accepted += o.accepted;
+    emitted += o.emitted;
+    target_passes += o.target_passes;
+    target_rows += o.target_rows;
+    shortlists += o.shortlists;
+    shortlist_rows += o.shortlist_rows;
+    empty_residuals += o.empty_residuals;
+    draft_seconds += o.draft_seconds;
+    target_seconds += o.target_seconds;
+    verify_seconds += o.verify_seconds;
+    for (std::int32_t i = 0; i < MaxNodes; ++i) {
+      proposed_at[i] += o.proposed_at[i];
+      accepted_at[i] += o.accepted_at[i];
+      histogram[i] += o.histogram[i];
+    }
+    return *this;
   }
 
   /// Tokens per step: 1 + accepted / steps.
@@ -64,16 +83,13 @@ struct statistics {
   double average_shortlist_rows() const { return ratio(shortlist_rows, shortlists); }
 
   /// The share of steps that proposed a token at depth i + 1 and accepted it.
-  double acceptance_at(std::int32_t i) const {
-    return ratio(accepted_at[static_cast<std::size_t>(i)],
-                 proposed_at[static_cast<std::size_t>(i)]);
-  }
+  double acceptance_at(std::int32_t i) const { return ratio(accepted_at[i], proposed_at[i]); }
 
   /// The probability that a draft token is accepted, given that the ones before it were: the alpha
   /// of the i.i.d. model, estimated from accepted tokens and the drafts that were put to the test.
   double acceptance_probability() const {
     std::int64_t tested = 0;
-    for (std::size_t i = 0; i < accepted_at.size(); ++i) {
+    for (std::int32_t i = 0; i < MaxNodes; ++i) {
       tested += i == 0 ? proposed_at[0] : std::min(accepted_at[i - 1], proposed_at[i]);
     }
     return ratio(accepted, tested);

@@ -9,6 +9,8 @@
 #include <hunch/kernel/range_gemv.hpp>
 #include <hunch/kernel/verify_rows.hpp>
 #include <hunch/random.hpp>
+#include <hunch/resident/drafting.hpp>
+#include <hunch/resident/step.hpp>
 #include <hunch/sampler/allowed_tokens.hpp>
 #include <hunch/sampler/bias.hpp>
 #include <hunch/sampler/greedy.hpp>
@@ -72,18 +74,32 @@ using written = hunch::probabilities<float>;
 using probability_view =
     hunch::verify_view<hunch::stored_laws<written>, hunch::stored_drafts<written>>;
 
+/// The bodies of a resident step with this sampler and rule.
+template <class S, class V>
+void resident_step() {
+  using namespace hunch;
+  constexpr int nodes = 6;
+  using draw = child_draw<source, V::shares_noise>;
+  using chooser = selector::prefix_chooser;
+  launch(resident::plant_root<float>{});
+  launch(resident::begin_chain<float, chooser>{});
+  launch(resident::grow_chain<float, chooser, S, draw>{});
+  launch(resident::place_rows<float, S, nodes>{});
+  launch(resident::make_laws<float, S, nodes>{});
+  launch(resident::settle<float, S, V, source, nodes>{});
+  launch(resident::go_on{});
+}
+
 }  // namespace
 
 void instantiate_bodies() {
   using namespace hunch;
   launch(kernel::make_laws<float, stages>{});
   launch(kernel::make_laws<float, sampler::greedy>{});
-  launch(kernel::make_laws<double, stages>{});
   launch(kernel::draw_children<float, stages, child_draw<source, false>>{});
   launch(kernel::draw_children<float, stages, child_draw<source, true>>{});
   launch(kernel::draw_children<float, sampler::greedy, child_draw<source, false>>{});
   verify<float, stages, verifier::rejection>();
-  verify<double, stages, verifier::rejection>();
   verify<float, sampler::greedy, verifier::greedy>();
   verify<float, stages, verifier::point_mass>();
   verify<float, stages, verifier::coupled>();
@@ -92,6 +108,8 @@ void instantiate_bodies() {
   verify<float, stages, verifier::top_k>();
   launch(kernel::verify_sequences<probability_view, verifier::rejection, source>{});
   launch(kernel::report_log_probabilities<float>{});
+  resident_step<stages, verifier::rejection>();
+  resident_step<sampler::greedy, verifier::greedy>();
   launch(head_row<float>{});
   launch(head_row<bfloat16>{});
   launch(head_row<std::int8_t>{});

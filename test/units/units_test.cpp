@@ -2,6 +2,7 @@
 
 // The planner on the formulas and published numbers, and the small parts by themselves.
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -187,8 +188,8 @@ TEST_CASE("statistics by the field's names") {
   s.steps = 3;
   s.drafted = 9;
   s.accepted = 4;
-  s.proposed_at = {3, 3, 3, 0};
-  s.accepted_at = {2, 1, 1, 0};
+  std::ranges::copy(std::vector{3, 3, 3, 0}, s.proposed_at);
+  std::ranges::copy(std::vector{2, 1, 1, 0}, s.accepted_at);
   s.shortlists = 9;
   s.shortlist_rows = 90;
   CHECK(s.mean_acceptance_length() == doctest::Approx(1.0 + 4.0 / 3.0));

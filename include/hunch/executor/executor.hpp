@@ -37,4 +37,41 @@ concept Executor = requires(E& e, std::int32_t count) {
   e.synchronize();
 };
 
+/// An executor on which a whole loop can live, apart from the host; see `resident_decoder`.
+///
+/// 1. `typename E::resident<T>` is a buffer in the memory that bodies and models are fastest with.
+///    The host need not reach it. Its bytes begin as 0.
+/// 2. `e.upload(to, from, n)` and `e.download(to, from, n)` copy n values between the host's memory
+///    and a resident buffer, in order with launches; the host's memory is free again afterwards.
+/// 3. `e.repeat(shape, step, again)` runs step(), and again as long as `*again`, in resident
+///    memory, is not 0 behind it. It need not wait for it, and may call step() once to record what
+///    it launches; steps of the same `shape` launch the same.
+///
+/// Not required: that resident memory and buffers differ, or that anything is recorded.
+template <class E>
+concept ResidentExecutor = Executor<E> &&
+    requires(E& e, float* to, const float* from, void (*step)(), const std::int32_t* again) {
+  typename E::template resident<float>;
+  requires std::constructible_from<typename E::template resident<float>, E&, std::size_t>;
+  e.upload(to, from, std::size_t(1));
+  e.download(to, from, std::size_t(1));
+  e.repeat(std::uint64_t(0), step, again);
+};
+
+/// An executor whose buffers are resident: for storage that is written against `Executor`.
+template <ResidentExecutor E>
+class resident_memory {
+ public:
+  explicit resident_memory(E& executor) : executor_(&executor) {}
+
+  template <class T>
+  struct buffer : E::template resident<T> {
+    buffer(resident_memory& memory, std::size_t n)
+        : E::template resident<T>(*memory.executor_, n) {}
+  };
+
+ private:
+  E* executor_;
+};
+
 }  // namespace hunch

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -36,8 +37,25 @@ class host {
   }
 
   void synchronize() {}
+
+  // A loop that lives on this executor lives on the calling thread.
+  template <class T>
+  using resident = buffer<T>;
+
+  template <class T>
+  void upload(T* to, const T* from, std::size_t n) {
+    std::copy_n(from, n, to);
+  }
+  template <class T>
+  void download(T* to, const T* from, std::size_t n) {
+    std::copy_n(from, n, to);
+  }
+  template <class Step>
+  void repeat(std::uint64_t, Step&& step, const std::int32_t* again) {
+    do { step(); } while (*again != 0);
+  }
 };
 
-static_assert(Executor<host>);
+static_assert(ResidentExecutor<host>);
 
 }  // namespace hunch::executor

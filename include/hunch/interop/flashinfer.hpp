@@ -125,7 +125,8 @@ void chain_speculative_sampling(E& executor, const chain_arguments<Real>& args) 
     const random_source<bits> random{bits{args.uniform_samples, {args.length}}};
     executor.launch(args.batch, chain_body<Real, random_source<bits>>{args, random});
   } else {
-    executor.launch(args.batch, chain_body<Real, random_source<>>{args, {}});
+    const random_source<> random;
+    executor.launch(args.batch, chain_body<Real, random_source<>>{args, random});
   }
 }
 

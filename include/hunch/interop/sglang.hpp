@@ -180,7 +180,8 @@ void tree_speculative_sampling_target_only(E& executor, const target_only_argume
         {args.uniform_samples, args.uniform_samples_for_final_sampling, args.trees.nodes}};
     executor.launch(args.trees.batch, target_only_body<Real, source>{args, random});
   } else {
-    executor.launch(args.trees.batch, target_only_body<Real, random_source<>>{args, {}});
+    const random_source<> random;
+    executor.launch(args.trees.batch, target_only_body<Real, random_source<>>{args, random});
   }
 }
 

@@ -18,43 +18,18 @@ inline constexpr std::int32_t max_siblings = 64;
 template <class Real>
 struct removed_positions {
   std::int32_t count = 0;
-  std::int32_t position[max_siblings];  ///< -1 where there is none
+  std::int32_t position[max_siblings];
   Real taken[max_siblings];
-
-  HUNCH_HOST_DEVICE removed_positions() {
-    for (std::int32_t r = 0; r < max_siblings; ++r) {
-      position[r] = -1;
-      taken[r] = Real(0);
-    }
-  }
 
   HUNCH_HOST_DEVICE void add(std::int32_t at, Real multiple) {
     position[count] = at;
     taken[count++] = multiple;
   }
-  HUNCH_HOST_DEVICE bool hold(std::int32_t at) const {
-    bool found = false;
-    for (std::int32_t r = 0; r < count; ++r) { found |= position[r] == at; }
-    return found;
-  }
-};
-
-/// Removed positions that a loop over tokens compares with: a constant, so that it vectorises.
-inline constexpr std::int32_t few_siblings = 4;
-
-/// q's weights without the positions that it has lost.
-template <Law Q, std::int32_t Most>
-struct remainder {
-  Q q;
-  const removed_positions<typename Q::real>* removed;
-
-  HUNCH_HOST_DEVICE HUNCH_INLINE typename Q::real operator()(std::int64_t i) const {
-    bool gone = false;
-    for (std::int32_t r = 0; r < Most; ++r) {
-      gone |= removed->position[r] == static_cast<std::int32_t>(i);
+  HUNCH_HOST_DEVICE bool hold(std::int64_t at) const {
+    for (std::int32_t r = 0; r < count; ++r) {
+      if (position[r] == at) { return true; }
     }
-    const typename Q::real left = q.weight(i);
-    return gone ? typename Q::real(0) : left;
+    return false;
   }
 };
 
@@ -68,9 +43,9 @@ enum class list_kind { everything, one_range, ranges };
 /// ((p - b q)+ - c q)+ = (p - (b + c) q)+: the residual after any number of rejected siblings has
 /// one more scalar, and nothing is written. Positions that q has lost keep the multiple that was
 /// taken before.
+/// A `team::Patched` function.
 /// \tparam Over what q ranges over.
-/// \tparam Most the most positions that q may have lost.
-template <Law P, Law Q, list_kind Over, std::int32_t Most = 0>
+template <Law P, Law Q, list_kind Over>
 struct excess {
   using real = typename P::real;
 
@@ -79,46 +54,102 @@ struct excess {
   shortlist list;
   real a = real(1);
   real b = real(1);
-  const removed_positions<real>* removed = nullptr;
-  std::int32_t first = 0;  ///< row of the only range
+  const removed_positions<real>* removed = nullptr;  ///< nullptr: none
+  std::int32_t first = 0;                            ///< row of the only range
 
   HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t v) const {
-    if constexpr (Over == list_kind::everything) {
-      // An index as wide as v: a narrower one would make the loads of a loop a gather.
-      return rest(v, q.weight(v), taken_at(v));
-    } else if constexpr (Over == list_kind::one_range) {
-      const std::int32_t at = list.token_row[v] - first;
-      const bool inside = (at >= 0) & (at < list.size);
-      // An index made by a mask: a choice between two loads would keep the loop from vectorising.
-      const std::int32_t loaded = at & -static_cast<std::int32_t>(inside);
-      return rest(v, q.weight(loaded), inside ? taken_at(at) : real(0));
-    } else {
-      return of(v, list.position_of(static_cast<token>(v)));
-    }
+    return removed == nullptr ? plain(v) : of(v, list.position_of(static_cast<token>(v)));
   }
 
   /// The same for a token whose position is known; -1: it has none.
-  HUNCH_HOST_DEVICE HUNCH_INLINE real of(std::int64_t v, std::int64_t at) const {
-    const bool inside = at >= 0;
-    return rest(v, q.weight(inside ? at : 0), inside ? taken_at(at) : real(0));
+  HUNCH_HOST_DEVICE real of(std::int64_t v, std::int64_t at) const {
+    if (at < 0) { return rest(v, real(0), real(0)); }
+    real taken = b;
+    for (std::int32_t r = 0; removed != nullptr && r < removed->count; ++r) {
+      taken = removed->position[r] == at ? removed->taken[r] : taken;
+    }
+    return rest(v, q.weight(at), product(taken, q.norm));
+  }
+
+  /// q's weight at a position, 0 where it has lost it or has none.
+  HUNCH_HOST_DEVICE real remainder(std::int64_t at) const {
+    return at < 0 || (removed != nullptr && removed->hold(at)) ? real(0) : q.weight(at);
+  }
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE real plain(std::int64_t v) const { return plain_terms(v).first; }
+
+  /// The weight of v without exceptions, and q's.
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::two_terms<real> plain_terms(std::int64_t v) const {
+    const real taken = product(b, q.norm);
+    if constexpr (Over == list_kind::everything) {
+      // An index as wide as v: a narrower one would make the loads of a loop a gather.
+      const real drafted = q.weight(v);
+      return {rest(v, drafted, taken), drafted};
+    } else {
+      std::int32_t at = 0;
+      bool inside = false;
+      if constexpr (Over == list_kind::one_range) {
+        at = list.token_row[v] - first;
+        inside = (at >= 0) & (at < list.size);
+      } else {
+        at = list.position_of(static_cast<token>(v));
+        inside = at >= 0;
+      }
+      // An index made by a mask: a choice between two loads would keep the loop from vectorising.
+      const std::int32_t loaded = at & -static_cast<std::int32_t>(inside);
+      const real drafted = q.weight(loaded);
+      return {rest(v, drafted, inside ? taken : real(0)), inside ? drafted : real(0)};
+    }
+  }
+  HUNCH_HOST_DEVICE bool is_plain(std::int64_t begin, std::int64_t end) const {
+    bool plain = true;
+    for_each_exception(begin, end, [&](token) { plain = false; });
+    return plain;
+  }
+  HUNCH_HOST_DEVICE void patch(std::int64_t begin, std::int64_t end, real* terms) const {
+    for_each_exception(begin, end, [&](token v) { terms[v - begin] = (*this)(v); });
+  }
+
+  /// Calls use(v) for the tokens v in [begin, end) that q has lost.
+  template <class Use>
+  HUNCH_HOST_DEVICE void for_each_exception(std::int64_t begin, std::int64_t end, Use&& use) const {
+    for (std::int32_t r = 0; removed != nullptr && r < removed->count; ++r) {
+      const token v = list.token_at(removed->position[r]);
+      if (v >= begin && v < end) { use(v); }
+    }
   }
 
  private:
-  /// The multiple of q's weight that is taken at a position.
-  HUNCH_HOST_DEVICE HUNCH_INLINE real taken_at(std::int64_t at) const {
-    real taken = product(b, q.norm);
-    for (std::int32_t r = 0; r < Most; ++r) {
-      taken = removed->position[r] == static_cast<std::int32_t>(at)
-                  ? product(removed->taken[r], q.norm)
-                  : taken;
-    }
-    return taken;
-  }
   HUNCH_HOST_DEVICE HUNCH_INLINE real rest(std::int64_t v, real drafted, real taken) const {
     const real left = product(p.weight(v), product(a, p.norm)) - product(drafted, taken);
     return left > real(0) ? left : real(0);
   }
 };
+
+/// An excess, and the weight of q itself where it has not been lost: what a rejected sibling leaves
+/// of both laws, in one pass over them.
+template <class Excess>
+struct excess_and_remainder {
+  using terms = team::two_terms<typename Excess::real>;
+
+  Excess excess;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE terms operator()(std::int64_t v) const {
+    const std::int32_t at = excess.list.position_of(static_cast<token>(v));
+    return {excess.of(v, at), excess.remainder(at)};
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE terms plain(std::int64_t v) const { return excess.plain_terms(v); }
+  HUNCH_HOST_DEVICE bool is_plain(std::int64_t begin, std::int64_t end) const {
+    return excess.is_plain(begin, end);
+  }
+  HUNCH_HOST_DEVICE void patch(std::int64_t begin, std::int64_t end, terms* to) const {
+    excess.for_each_exception(begin, end, [&](token v) { to[v - begin] = (*this)(v); });
+  }
+};
+
+// For compilers that do not deduce this for an aggregate; see `weights_of`.
+template <class Excess>
+excess_and_remainder(Excess) -> excess_and_remainder<Excess>;
 
 namespace detail {
 
@@ -127,20 +158,13 @@ HUNCH_HOST_DEVICE auto with_fitting_excess(const P& p, const Q& q, const shortli
                                            typename P::real a, typename P::real b,
                                            const removed_positions<typename P::real>* removed,
                                            Use&& use) {
-  const auto call = [&]<std::int32_t Most>(std::integral_constant<std::int32_t, Most>) {
-    if (list.is_everything(p.size())) {
-      return use(excess<P, Q, list_kind::everything, Most>{p, q, list, a, b, removed});
-    }
-    if (list.range_count == 1 && list.token_row != nullptr) {
-      return use(excess<P, Q, list_kind::one_range, Most>{p, q, list, a, b, removed,
-                                                          list.ranges[0].begin});
-    }
-    return use(excess<P, Q, list_kind::ranges, Most>{p, q, list, a, b, removed});
-  };
-  if (removed == nullptr) { return call(std::integral_constant<std::int32_t, 0>{}); }
-  return removed->count <= few_siblings
-             ? call(std::integral_constant<std::int32_t, few_siblings>{})
-             : call(std::integral_constant<std::int32_t, max_siblings>{});
+  if (list.is_everything(p.size())) {
+    return use(excess<P, Q, list_kind::everything>{p, q, list, a, b, removed});
+  }
+  if (list.range_count == 1 && list.token_row != nullptr) {
+    return use(excess<P, Q, list_kind::one_range>{p, q, list, a, b, removed, list.ranges[0].begin});
+  }
+  return use(excess<P, Q, list_kind::ranges>{p, q, list, a, b, removed});
 }
 
 }  // namespace detail

@@ -20,10 +20,11 @@ struct target_row {
 
 /// The target's laws of one sequence, each made when it is first asked for and kept: a sampler may
 /// edit a row only once, and rows that no rule asks for are never read.
-template <class Real, class S>
+/// \tparam Rows gives the `target_row` of node c as rows[c].
+template <class Real, class S, class Rows = const target_row<Real>*>
 struct sampled_laws {
-  const target_row<Real>* rows = nullptr;  ///< [nodes]
-  law<Real>* made = nullptr;               ///< [nodes]; begins with `unmade` elements
+  Rows rows = {};             ///< [nodes]
+  law<Real>* made = nullptr;  ///< [nodes]; begins with `unmade` elements
   S sampler;
 
   /// A law that has not been made.

@@ -35,11 +35,9 @@ class frequency {
   static constexpr std::int32_t max_ranges() { return 1; }
   std::int32_t max_rows() const { return rows_; }
 
+  prefix_chooser chooser() const { return {rows_}; }
   void select(const selector_contexts& contexts, const selector_lists& lists) const {
-    for (std::int32_t i = 0; i < contexts.size; ++i) {
-      lists.ranges[i][0] = {0, rows_};
-      lists.counts[i] = 1;
-    }
+    choose_each(chooser(), contexts, lists);
   }
 
  private:
@@ -47,7 +45,7 @@ class frequency {
   std::int32_t rows_;
 };
 
-static_assert(VocabSelector<frequency>);
+static_assert(ResidentSelector<frequency>);
 
 /// The layout that stores the tokens of `vocab_size` in the order of their number in `corpus`,
 /// the lower id first on ties; tokens in `keep` (end of text, byte tokens) come before all others.

@@ -19,17 +19,15 @@ class full {
   static constexpr std::int32_t max_ranges() { return 1; }
   std::int32_t max_rows() const { return layout_.head_rows(); }
 
+  prefix_chooser chooser() const { return {layout_.head_rows()}; }
   void select(const selector_contexts& contexts, const selector_lists& lists) const {
-    for (std::int32_t i = 0; i < contexts.size; ++i) {
-      lists.ranges[i][0] = {0, layout_.head_rows()};
-      lists.counts[i] = 1;
-    }
+    choose_each(chooser(), contexts, lists);
   }
 
  private:
   vocab_layout layout_;
 };
 
-static_assert(VocabSelector<full>);
+static_assert(ResidentSelector<full>);
 
 }  // namespace hunch::selector

@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <type_traits>
 
 #include <hunch/types.hpp>
 #include <hunch/vocab_layout.hpp>
@@ -41,4 +42,36 @@ concept VocabSelector = requires(S& s, const selector_contexts& contexts,
   s.select(contexts, lists);
 };
 
+/// A selector whose choice is a function of the token and the depth alone, which bodies can call.
+///
+/// 1. `s.chooser()` is a trivially copyable function object: chooser(t, depth, ranges) writes the
+///    ranges of the shortlist for the node of token t at `depth` and returns their number.
+template <class S>
+concept ResidentSelector = VocabSelector<S> && requires(const S& s, row_range* ranges) {
+  { s.chooser()(token(0), std::int32_t(0), ranges) } -> std::same_as<std::int32_t>;
+  requires std::is_trivially_copyable_v<decltype(s.chooser())>;
+};
+
+namespace selector {
+
+/// Chooses the first rows of the head.
+struct prefix_chooser {
+  std::int32_t rows = 0;
+
+  HUNCH_HOST_DEVICE std::int32_t operator()(token, std::int32_t, row_range* ranges) const {
+    ranges[0] = {0, rows};
+    return 1;
+  }
+};
+
+/// Chooses for each context on its own.
+template <class Chooser>
+void choose_each(const Chooser& chooser, const selector_contexts& contexts,
+                 const selector_lists& lists) {
+  for (std::int32_t i = 0; i < contexts.size; ++i) {
+    lists.counts[i] = chooser(contexts.tokens[i], contexts.depth, lists.ranges[i]);
+  }
+}
+
+}  // namespace selector
 }  // namespace hunch

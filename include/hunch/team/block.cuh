@@ -84,6 +84,32 @@ class block {
     return total;
   }
 
+  template <class F>
+  __device__ two_sums sum_both(std::int64_t n, F&& f) {
+    __syncthreads();  // the sums of the last call have been read
+    last_sum_ = {};
+    const std::int32_t groups = groups_of(n);
+    for (std::int32_t g = rank() / 32; g < groups; g += Threads / 32) {
+      two_sums group{0.0, 0.0};
+      tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t) {
+        const two_sums tile = warp_tile_both(begin, n, f);
+        group.first += tile.first;
+        group.second += tile.second;
+      });
+      if (rank() % 32 == 0) {
+        shared_->scratch.groups[g] = group.first;
+        shared_->scratch.lanes[g] = group.second;
+      }
+    }
+    __syncthreads();
+    two_sums total{0.0, 0.0};
+    for (std::int32_t g = 0; g < groups; ++g) {
+      total.first += shared_->scratch.groups[g];
+      total.second += shared_->scratch.lanes[g];
+    }
+    return total;
+  }
+
   template <class Terms>
   __device__ auto soft_sum(std::int64_t n, const Terms& terms) {
     using key = decltype(terms.lowest);
@@ -168,19 +194,41 @@ class block {
   __device__ summed& last_sum() { return last_sum_; }
 
  private:
+  /// Calls use(j, f(i)) for the elements i of this thread in a tile: of lane j of its four.
+  template <class F, class Use>
+  __device__ static void warp_terms(std::int64_t begin, std::int64_t n, F&& f, Use&& use) {
+    const std::int64_t end = begin + tile_elements < n ? begin + tile_elements : n;
+    const std::int64_t mine = 4 * (static_cast<std::int64_t>(threadIdx.x) % 32);
+    for (std::int64_t base = begin; base < end; base += lane_count) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        if (base + mine + j < end) { use(j, f(base + mine + j)); }
+      }
+    }
+  }
+
   /// `tile_sum` by one warp, in the same order of additions; the result is in its first thread.
   template <class F>
   __device__ static auto warp_tile(std::int64_t begin, std::int64_t n, F&& f) {
     using real = decltype(f(begin));
-    const std::int64_t end = begin + tile_elements < n ? begin + tile_elements : n;
-    const std::int64_t mine = 4 * (static_cast<std::int64_t>(threadIdx.x) % 32);
     real lane[4] = {};
-    for (std::int64_t base = begin; base < end; base += lane_count) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        if (base + mine + j < end) { lane[j] += f(base + mine + j); }
-      }
-    }
+    warp_terms(begin, n, f, [&](int j, real term) { lane[j] += term; });
+    return warp_fold(lane);
+  }
+  template <class F>
+  __device__ static two_sums warp_tile_both(std::int64_t begin, std::int64_t n, F&& f) {
+    using real = decltype(f(begin).first);
+    real first[4] = {};
+    real second[4] = {};
+    warp_terms(begin, n, f, [&](int j, two_terms<real> term) {
+      first[j] += term.first;
+      second[j] += term.second;
+    });
+    return {static_cast<double>(warp_fold(first)), static_cast<double>(warp_fold(second))};
+  }
+
+  template <class Real>
+  __device__ static Real warp_fold(Real (&lane)[4]) {
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) {
 #pragma unroll

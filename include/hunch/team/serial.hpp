@@ -65,6 +65,17 @@ class serial {
     return total;
   }
 
+  template <class F>
+  HUNCH_INLINE two_sums sum_both(std::int64_t n, F&& f) {
+    two_sums total{0.0, 0.0};
+    for (std::int32_t g = 0; g < groups_of(n); ++g) {
+      const two_sums group = group_sum_both(n, g, f);
+      total.first += group.first;
+      total.second += group.second;
+    }
+    return total;
+  }
+
   template <class Terms>
   HUNCH_INLINE auto soft_sum(std::int64_t n, const Terms& terms) {
     using key = decltype(terms.lowest);

@@ -104,6 +104,25 @@ class simulated {
     return total;
   }
 
+  template <class F>
+  two_sums sum_both(std::int64_t n, F&& f) {
+    sync();  // the sums of the last call have been read
+    last_sum_ = {};
+    const std::int32_t groups = groups_of(n);
+    for (std::int32_t g = rank_; g < groups; g += size()) {
+      const two_sums group = group_sum_both(n, g, f);
+      scratch().groups[g] = group.first;
+      scratch().lanes[g] = group.second;
+    }
+    sync();
+    two_sums total{0.0, 0.0};
+    for (std::int32_t g = 0; g < groups; ++g) {
+      total.first += scratch().groups[g];
+      total.second += scratch().lanes[g];
+    }
+    return total;
+  }
+
   template <class Terms>
   auto soft_sum(std::int64_t n, const Terms& terms) {
     using key = decltype(terms.lowest);

@@ -14,6 +14,9 @@ namespace detail {
 struct any_term {
   HUNCH_HOST_DEVICE float operator()(std::int64_t) const { return 0.0f; }
 };
+struct any_terms {
+  HUNCH_HOST_DEVICE team::two_terms<float> operator()(std::int64_t) const { return {0.0f, 0.0f}; }
+};
 struct any_count {
   HUNCH_HOST_DEVICE int operator()(std::int64_t) const { return 0; }
 };
@@ -44,8 +47,10 @@ struct any_action {
 ///    keep(i, gate(i / team::gate_elements)): for an f that is costly and rarely called.
 /// 4. `t.sum(n, f)` adds f(0), ..., f(n - 1) in the canonical order (see canonical.hpp), the same
 ///    bits on every team; the result is on all ranks, its group sums in `t.scratch().groups`.
-///    `t.soft_sum(n, terms)` is the largest key and the sum of the weights relative to it, tile by
-///    tile, so that the row is read once (see `team::soft_terms`); with group sums like `sum`.
+///    `t.sum_both(n, f)` adds both members of f(i), `team::two_terms`, in one pass; without group
+///    sums. `t.soft_sum(n, terms)` is the largest key and the sum of the weights relative to it,
+///    tile by tile, so that the row is read once (see `team::soft_terms`); with group sums like
+///    `sum`.
 /// 5. `t.lanes(begin, end, f)` sets `t.scratch().lanes` to the sums of the 128 lanes of the tile
 ///    [begin, end), in double, each in order.
 /// 6. `t.compact(n, keep, f, list, capacity)` writes f(i) for the i with keep(i) to `list`, in any
@@ -69,6 +74,7 @@ concept Team = requires(T& t, std::int64_t n, double v) {
                    detail::any_op{})
     } -> std::same_as<int>;
   { t.sum(n, detail::any_term{}) } -> std::same_as<double>;
+  { t.sum_both(n, detail::any_terms{}) } -> std::same_as<team::two_sums>;
   t.lanes(n, n, detail::any_term{});
   { t.compact(n, detail::any_count{}, detail::any_term{}, &v, 0) } -> std::same_as<std::int32_t>;
   { t.broadcast(v, 0) } -> std::same_as<double>;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include <hunch/kernel/excess.hpp>
 #include <hunch/verifier/verifier.hpp>
@@ -58,12 +57,10 @@ struct rejection {
     double left = 1.0;       // what that left of p's mass
     double draftable = 1.0;  // what removed positions left of q's mass
     for (std::int32_t sibling = 0;; ++sibling) {
-      // The last removed position has lost as much as all others: alone it is no exception.
       const auto rest = [&](auto&& use) {
         return kernel::with_excess(p, q, view.drafts.lists[c], real(1), static_cast<real>(taken),
-                                   removed.count > 1 ? &removed : nullptr, use);
+                                   removed.count > 0 ? &removed : nullptr, use);
       };
-      const auto sum = [&](const auto& weight) { return team.sum(p.size(), weight); };
       if (child < 0) {
         out.next_origin = origin::corrected;
         out.next = static_cast<token>(rest([&](const auto& weight) {
@@ -79,12 +76,20 @@ struct rejection {
         return kernel::fail(out, status::invalid_draft, child), -1;
       }
       if (sibling > 0) {
-        left = rest(sum);
+        if (replaces) {
+          left = rest([&](const auto& weight) { return team.sum(p.size(), weight); });
+        } else {
+          // Of q what it has not lost, summed: 1 minus the lost would lose digits.
+          const team::two_sums of_both = rest([&](const auto& weight) {
+            return team.sum_both(p.size(), kernel::excess_and_remainder{weight});
+          });
+          left = of_both.first;
+          draftable = static_cast<double>(q.norm) * of_both.second;
+        }
         if (!(left > 0.0)) {
           kernel::emit_for_no_residual(team, view, c, p, random, out);
           return -1;
         }
-        if (!replaces) { draftable = mass_left(team, q, removed); }
       }
       const double p_x =
           sibling == 0 ? static_cast<double>(p.prob(x))
@@ -100,25 +105,6 @@ struct rejection {
       if (!replaces) { removed.add(at, static_cast<real>(taken)); }
       child = view.tree.next_child(c, child);
     }
-  }
-
-  /// q's mass without the removed positions, summed: 1 minus the removed ones would lose digits.
-  template <Team T, Law Q>
-  HUNCH_HOST_DEVICE static double mass_left(
-      T& team, const Q& q, const kernel::removed_positions<typename Q::real>& removed) {
-    if constexpr (std::is_same_v<Q, law<typename Q::real>>) {
-      if (whole_law<typename Q::real>::fits(q)) {
-        return mass_left(team, whole_law<typename Q::real>{q}, removed);
-      }
-    }
-    const auto sum = [&]<std::int32_t Most>(std::integral_constant<std::int32_t, Most>) {
-      return static_cast<double>(q.norm) *
-             team.sum(q.size(), kernel::remainder<Q, Most>{q, &removed});
-    };
-    if (removed.count == 1) { return sum(std::integral_constant<std::int32_t, 1>{}); }
-    return removed.count <= kernel::few_siblings
-               ? sum(std::integral_constant<std::int32_t, kernel::few_siblings>{})
-               : sum(std::integral_constant<std::int32_t, kernel::max_siblings>{});
   }
 };
 

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <hunch/concepts.hpp>
+#include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/none.hpp>
+#include <hunch/kernel/draw_children.hpp>
+#include <hunch/resident/sequences.hpp>
+#include <hunch/resident/step.hpp>
+#include <hunch/staged_rows.hpp>
+
+/// \file
+/// How drafters propose inside a resident step: only launches and calls of models, the same ones in
+/// every step, and no look at what came out.
+
+namespace hunch::resident {
+
+/// The tables of a vocabulary layout where bodies reach them.
+struct layout_tables {
+  const token* row_token = nullptr;
+  const std::int32_t* token_row = nullptr;
+  std::int32_t vocab_size = 0;
+
+  HUNCH_HOST_DEVICE shortlist list(const row_range* ranges, std::int32_t count) const {
+    std::int32_t size = 0;
+    for (std::int32_t r = 0; r < count; ++r) { size += ranges[r].end - ranges[r].begin; }
+    return {ranges, count, size, row_token, token_row, vocab_size};
+  }
+};
+
+/// The drafting of D in a resident loop. Specialised for the drafters that can:
+///
+/// 1. `drafting(drafter, executor, max_batch)`; `keeping()` is what the end of a step needs.
+/// 2. `d.propose(slots, all, trees, tables, length, selector, sampler, draw, executor)` plants the
+///    trees of the slots [0, slots) and grows them by at most `length` levels.
+/// 3. `d.commit(slots)` makes final what the end of the step kept; `d.release(slot)` between steps.
+/// 4. `d.read(rows)` and `d.keep(kept)` read pieces of prompts, between steps.
+template <class D, class Real, class Executor>
+class drafting;
+
+/// Makes the tree of slot `slot` a lone root, or empty.
+template <class Real>
+struct plant_root {
+  sequences all;
+  draft_trees<Real> trees;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    if (team.rank() != 0) { return; }
+    const sequence& s = all.of[slot];
+    trees.count(slot) = 0;
+    if (s.runs()) { trees.plant(slot, all.text(slot)[s.length - 1]); }
+  }
+};
+
+template <class Real, class Executor>
+class drafting<drafter::none, Real, Executor> {
+ public:
+  drafting(drafter::none&, Executor&, std::int32_t) {}
+
+  draft_keeping keeping() const { return {}; }
+
+  template <class Selector, class S, class Draw>
+  void propose(std::int32_t slots, const sequences& all, const draft_trees<Real>& trees,
+               const layout_tables&, std::int32_t, const Selector&, const S&, const Draw&,
+               Executor& executor) {
+    executor.launch(slots, plant_root<Real>{all, trees});
+  }
+
+  void commit(std::int32_t) noexcept {}
+  void release(std::int32_t) noexcept {}
+  void read(const rows&) {}
+  void keep(const kept_rows&) noexcept {}
+};
+
+/// The arrays of a chain that is drafted level by level. A trivially copyable view.
+template <class Real>
+struct chain_arrays {
+  row_arrays first;                ///< [max_batch, 2] committed tokens that the model has not read
+  row_arrays later;                ///< [max_batch] one drafted node each
+  std::int32_t* head_row;          ///< [max_batch] hidden row whose logits are wanted; -1: none
+  shortlist* lists;                ///< [max_batch] over which rows of the head
+  row_view<Real>* logits;          ///< [max_batch] and where to
+  kernel::draft_row<Real>* tasks;  ///< [max_batch]
+  draft_progress* progress;        ///< [max_batch]
+};
+
+/// What the bodies of a chain share.
+template <class Real, class Chooser>
+struct chain_step {
+  sequences all;
+  draft_trees<Real> trees;
+  layout_tables tables;
+  chain_arrays<Real> of;
+  Chooser chooser;
+  std::int32_t length;  ///< draft at most so many tokens
+
+  /// Tokens that slot `slot` drafts in this step: the last token of a text is never drafted.
+  HUNCH_HOST_DEVICE std::int32_t limit(const sequence& s) const {
+    return s.remaining - 1 < length ? s.remaining - 1 : length;
+  }
+
+  /// Where the logits, the law and the child of node `node` go.
+  HUNCH_HOST_DEVICE void ask(std::int32_t slot, std::int32_t node, std::int32_t hidden_row) const {
+    const sequence& s = all.of[slot];
+    const draft_tree<Real> tree = trees.tree(slot);
+    row_range* const ranges = trees.ranges(slot, node);
+    tree.lists[node] = tables.list(ranges, chooser(tree.tokens[node], node, ranges));
+    const row_view<Real> logits{trees.logits(slot, node), tree.lists[node].size};
+    of.head_row[slot] = hidden_row;
+    of.lists[slot] = tree.lists[node];
+    of.logits[slot] = logits;
+    of.tasks[slot] = {logits,
+                      tree.lists[node],
+                      s.parameters,
+                      {tree.lists + node, all.text(slot), s.length, all.counts(slot), tree.tokens,
+                       tree.parent, node, nullptr},
+                      address{s.seed, static_cast<std::uint32_t>(s.length),
+                              static_cast<std::uint32_t>(node), 0, purpose::draft},
+                      static_cast<std::uint32_t>(s.length + node),
+                      tree.laws + node,
+                      tree.drawn_at + node + 1,
+                      tree.tokens + node + 1};
+  }
+};
+
+/// Plants the tree of slot `slot` and places the rows of the model's first pass: what it has not
+/// read of the text, one token, or two after a draft that was accepted whole.
+template <class Real, class Chooser>
+struct begin_chain {
+  chain_step<Real, Chooser> step;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    if (team.rank() != 0) { return; }
+    const sequence& s = step.all.of[slot];
+    step.of.first.pad(2 * slot);
+    step.of.first.pad(2 * slot + 1);
+    step.of.head_row[slot] = -1;
+    step.of.progress[slot] = {};
+    step.trees.count(slot) = 0;
+    if (!s.runs()) { return; }
+    const token* const text = step.all.text(slot);
+    step.trees.plant(slot, text[s.length - 1]);
+    const std::int32_t unread = s.length - s.draft_cached;
+    if (step.limit(s) < 1) { return; }
+    for (std::int32_t i = 0; i < unread; ++i) {
+      step.of.first.set(2 * slot + i, slot, i, i == 0 ? end_of_cache : i - 1, s.draft_cached + i,
+                        text[s.draft_cached + i], i + 1 == unread);
+    }
+    step.of.progress[slot].read = unread;
+    step.ask(slot, 0, 2 * slot + unread - 1);
+  }
+};
+
+/// Draws node `node` + 1 of the chain of slot `slot` and places it as the row of the next pass, if
+/// the chain goes on.
+template <class Real, class Chooser, class S, class Draw>
+struct grow_chain {
+  chain_step<Real, Chooser> step;
+  std::int32_t node;
+  S sampler;
+  Draw draw;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    const bool asked = step.of.head_row[slot] >= 0;
+    team.sync();  // every rank has seen whether a child is asked for
+    if (team.rank() == 0) {
+      step.of.later.pad(slot);
+      step.of.head_row[slot] = -1;
+    }
+    if (!asked) { return; }
+    kernel::draw_children<Real, S, Draw>{step.of.tasks, sampler, draw}(team, slot);
+    if (team.rank() != 0) { return; }
+    const sequence& s = step.all.of[slot];
+    const draft_tree<Real> tree = step.trees.tree(slot);
+    const std::int32_t child = node + 1;
+    if (tree.tokens[child] == no_token) { return; }  // a row without a law: draft no further
+    step.trees.grow(slot, child, node);
+    if (child >= step.limit(s)) { return; }
+    const std::int32_t before = step.of.progress[slot].read - 1 + node;
+    step.of.later.set(slot, slot, before + 1, before, s.length - 1 + child, tree.tokens[child],
+                      true);
+    step.of.progress[slot].nodes = child;
+    step.ask(slot, child, slot);
+  }
+};
+
+template <class Model, class Tree, class Real, class Executor>
+class drafting<drafter::autoregressive<Model, Tree>, Real, Executor> {
+  static constexpr std::int32_t stride = Tree::max_depth + 2;  ///< kept rows of a slot
+
+ public:
+  drafting(drafter::autoregressive<Model, Tree>& drafter, Executor& executor,
+           std::int32_t max_batch)
+      : drafter_(&drafter),
+        memory_(executor),
+        first_(memory_, 2 * max_batch),
+        later_(memory_, max_batch),
+        kept_(memory_, stride * max_batch, max_batch),
+        head_row_(memory_, size(max_batch)),
+        lists_(memory_, size(max_batch)),
+        logits_(memory_, size(max_batch)),
+        tasks_(memory_, size(max_batch)),
+        progress_(memory_, size(max_batch)) {}
+
+  draft_keeping keeping() const { return {progress_.data(), kept_.arrays(), stride}; }
+
+  template <class Selector, class S, class Draw>
+  void propose(std::int32_t slots, const sequences& all, const draft_trees<Real>& trees,
+               const layout_tables& tables, std::int32_t length, const Selector& selector,
+               const S& sampler, const Draw& draw, Executor& executor) {
+    static_assert(ResidentSelector<Selector>,
+                  "hunch: a resident loop needs a selector that bodies can call, such as "
+                  "selector::full or selector::frequency");
+    using chooser = decltype(selector.chooser());
+    const chain_step<Real, chooser> step{all, trees, tables, arrays(), selector.chooser(), length};
+    executor.launch(slots, begin_chain<Real, chooser>{step});
+    rows next = first_.arrays().view(2 * slots);
+    for (std::int32_t node = 0; node < length; ++node) {
+      auto hidden = drafter_->model().forward(next);
+      drafter_->model().head(
+          hidden, head_rows<Real>{slots, head_row_.data(), lists_.data(), logits_.data()});
+      executor.launch(slots, grow_chain<Real, chooser, S, Draw>{step, node, sampler, draw});
+      next = later_.arrays().view(slots);
+    }
+  }
+
+  void commit(std::int32_t slots) noexcept {
+    drafter_->model().commit(kept_.arrays().view(stride * slots, slots));
+  }
+  void read(const rows& piece) { drafter_->model().forward(piece); }
+  void keep(const kept_rows& kept) noexcept { drafter_->model().commit(kept); }
+
+ private:
+  using memory = resident_memory<Executor>;
+  template <class T>
+  using buffer = typename memory::template buffer<T>;
+
+  static std::size_t size(std::int32_t n) { return static_cast<std::size_t>(n); }
+  chain_arrays<Real> arrays() const {
+    return {first_.arrays(), later_.arrays(), head_row_.data(), lists_.data(),
+            logits_.data(),  tasks_.data(),   progress_.data()};
+  }
+
+  drafter::autoregressive<Model, Tree>* drafter_;
+  memory memory_;
+  staged_rows<memory> first_;
+  staged_rows<memory> later_;
+  kept_list<memory> kept_;
+  buffer<std::int32_t> head_row_;
+  buffer<shortlist> lists_;
+  buffer<row_view<Real>> logits_;
+  buffer<kernel::draft_row<Real>> tasks_;
+  buffer<draft_progress> progress_;
+};
+
+}  // namespace hunch::resident

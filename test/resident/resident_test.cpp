@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The loop that does not wait for the host writes the same texts as the one that does, bit for bit,
+// and has the same law.
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <hunch/resident_decoder.hpp>
+#include <hunch/team/simulated.hpp>
+#include <hunch/verifier/block.hpp>
+#include <hunch/verifier/coupled.hpp>
+#include <hunch/verifier/point_mass.hpp>
+#include "../exact/exact.hpp"
+#include "../exact/selectors.hpp"
+#include "../support/resident_models.hpp"
+#include "../support/stages.hpp"
+
+namespace hunch::test {
+namespace {
+
+constexpr std::int32_t vocab = 40;
+constexpr toy_world target_world{vocab, 91, flavour::smooth};
+constexpr toy_world draft_world{vocab, 92, flavour::smooth};
+constexpr std::int32_t length = 4;  // of drafts
+
+#if defined(__SANITIZE_THREAD__)
+constexpr std::int32_t request_count = 3;
+constexpr std::int32_t rank_count = 32;
+#else
+constexpr std::int32_t request_count = 12;
+constexpr std::int32_t rank_count = 5;
+#endif
+
+/// A host whose bodies are run by several threads each.
+struct team_host : executor::host {
+  template <class T>
+  struct buffer : executor::host::buffer<T> {
+    buffer(team_host& h, std::size_t n) : executor::host::buffer<T>(h, n) {}
+  };
+  template <class T>
+  using resident = buffer<T>;
+  template <class Body>
+  void launch(std::int32_t count, const Body& body) {
+    team::simulated::launch(rank_count, count, body);
+  }
+};
+static_assert(ResidentExecutor<team_host>);
+
+enum class kind { sampled, greedy, staged };
+
+std::vector<request> requests_of(kind what) {
+  std::vector<request> requests;
+  for (std::int32_t n = 0; n < request_count; ++n) {
+    request r{{}, ask(1 + 5 * n % 23, what == kind::greedy || n % 4 == 3 ? 0.0f : 0.8f)};
+    for (std::int32_t t = 0; t <= 3 * n % 11; ++t) { r.prompt.push_back((7 * n + 3 * t) % vocab); }
+    r.options.seed = static_cast<std::uint64_t>(500 + n);
+    if (n % 3 == 0) { r.options.stop_tokens = {3, 11, 20}; }
+    if (what == kind::staged) {
+      r.options.top_k = n % 2 == 0 ? 10 : 0;
+      r.options.top_p = 0.9f;
+      r.options.min_p = n % 2 == 0 ? 0.0f : 0.01f;
+      r.options.repetition_penalty = 1.3f;
+      r.options.frequency_penalty = n % 2 == 0 ? 0.4f : 0.0f;
+      r.options.presence_penalty = 0.2f;
+      if (n % 2 == 1) { r.options.bias = {{5, 1.5f}, {6, -2.0f}}; }
+    }
+    requests.push_back(r);
+  }
+  return requests;
+}
+
+/// The texts of requests in a decoder that is stepped, and how each of them ended.
+struct outcome {
+  std::vector<text> texts;
+  std::vector<finish_reason> ends;
+  friend bool operator==(const outcome&, const outcome&) = default;
+};
+
+template <class Drafter, class Selector, class S, class V>
+outcome stepped(Drafter drafter, Selector selector, S sampler, V verifier,
+                const std::vector<request>& requests) {
+  toy_target<float> target{target_world};
+  decoder d{
+      target,
+      std::move(drafter),
+      std::move(selector),
+      sampler,
+      verifier,
+      decoder_options{.max_batch = static_cast<std::int32_t>(requests.size()), .token_text = {}}};
+  outcome out{std::vector<text>(requests.size()),
+              std::vector<finish_reason>(requests.size(), finish_reason::none)};
+  std::map<request_id, std::size_t> of;
+  for (std::size_t r = 0; r < requests.size(); ++r) {
+    of[d.add(requests[r].prompt, requests[r].options)] = r;
+  }
+  while (d.running() > 0) {
+    for (const emission& e : d.step()) {
+      text& t = out.texts[of.at(e.id)];
+      t.insert(t.end(), e.tokens.begin(), e.tokens.end());
+      out.ends[of.at(e.id)] = e.finish;
+    }
+  }
+  return out;
+}
+
+/// The same in a resident loop, `batch` requests at a time, in runs of up to `steps` steps.
+template <class E, class Drafter, class Selector, class S, class V>
+outcome resident(E executor, Drafter drafter, Selector selector, S sampler, V verifier,
+                 const std::vector<request>& requests, std::int32_t batch, std::int64_t steps,
+                 std::int32_t eager_rows, statistics<length + 1>* counters = nullptr) {
+  toy_target<float> toy{target_world};
+  resident_target<float> target{toy, batch * (length + 1)};
+  resident_decoder d{target,
+                     std::move(drafter),
+                     std::move(selector),
+                     sampler,
+                     verifier,
+                     resident_options{.max_batch = batch,
+                                      .max_length = 64,
+                                      .chunk = 3,
+                                      .ring = 2 * length,
+                                      .eager_rows = eager_rows},
+                     random_source<>{},
+                     executor};
+  outcome out{std::vector<text>(requests.size()),
+              std::vector<finish_reason>(requests.size(), finish_reason::none)};
+  std::map<request_id, std::size_t> of;
+  std::size_t added = 0;
+  while (added < requests.size() || d.running() > 0) {
+    while (added < requests.size() && d.running() < batch) {
+      of[d.add(requests[added].prompt, requests[added].options)] = added;
+      ++added;
+    }
+    d.run(steps);
+    d.poll([&](const resident::ring_entry& e) {
+      CHECK(out.ends[of.at(e.id)] == finish_reason::none);
+      if (e.t != no_token) { out.texts[of.at(e.id)].push_back(e.t); }
+      out.ends[of.at(e.id)] = e.finish;
+    });
+  }
+  if constexpr (Drafter::max_nodes == length + 1) {
+    if (counters != nullptr) { *counters = d.stats(); }
+  }
+  toy.cache().check();
+  return out;
+}
+
+using chain = tree::chain<length>;
+
+template <class E, class S, class V>
+void same_texts(E executor, S sampler, V verifier, kind what,
+                const std::vector<std::int32_t>& batches = {1, 3, request_count}) {
+  const std::vector<request> requests = requests_of(what);
+  const auto check = [&](const auto& selector) {
+    toy_draft<float> draft{draft_world, selector.layout()};
+    const outcome expected =
+        stepped(drafter::autoregressive{draft, chain{}}, selector, sampler, verifier, requests);
+    for (const std::int32_t batch : batches) {
+      for (const std::int32_t eager_rows : {0, 1000}) {
+        CAPTURE(batch);
+        CAPTURE(eager_rows);
+        toy_draft<float> toy{draft_world, selector.layout()};
+        resident_draft<float> model{toy};
+        CHECK(resident(executor, drafter::autoregressive{model, chain{}}, selector, sampler,
+                       verifier, requests, batch, batch == 3 ? 2 : 1000, eager_rows) == expected);
+        toy.cache().check();
+      }
+    }
+  };
+  check(selector::full{vocab});
+  check(selector::frequency{shuffled_layout(vocab, 30), 20});
+}
+
+TEST_CASE("the texts of a loop that waits, by every rule") {
+  executor::host host;
+  same_texts(host, plain_sampler{}, verifier::rejection{}, kind::sampled);
+#if !defined(__SANITIZE_THREAD__)
+  same_texts(host, plain_sampler{}, verifier::block{}, kind::sampled);
+  same_texts(host, plain_sampler{}, verifier::point_mass{}, kind::sampled);
+  same_texts(host, plain_sampler{}, verifier::coupled{}, kind::sampled);
+  same_texts(host, sampler::greedy{}, verifier::greedy{}, kind::greedy);
+  same_texts(host, every_stage{}, verifier::rejection{}, kind::staged);
+#endif
+}
+
+TEST_CASE("the same bodies on teams of threads") {
+  same_texts(team_host{}, every_stage{}, verifier::rejection{}, kind::staged, {3});
+#if !defined(__SANITIZE_THREAD__)
+  same_texts(team_host{}, plain_sampler{}, verifier::coupled{}, kind::sampled, {3});
+#endif
+}
+
+TEST_CASE("plain decoding") {
+  const std::vector<request> requests = requests_of(kind::staged);
+  const selector::full all{vocab};
+  const outcome expected =
+      stepped(drafter::none{}, all, every_stage{}, verifier::rejection{}, requests);
+  CHECK(resident(executor::host{}, drafter::none{}, all, every_stage{}, verifier::rejection{},
+                 requests, 2, 5, 0) == expected);
+  // The comparison can fail: another seed is another text.
+  std::vector<request> others = requests;
+  for (request& r : others) { r.options.seed += 1; }
+  CHECK(resident(executor::host{}, drafter::none{}, all, every_stage{}, verifier::rejection{},
+                 others, 2, 5, 0) != expected);
+}
+
+TEST_CASE("drafts are used, and counted as the other loop counts them") {
+  const std::vector<request> requests = requests_of(kind::sampled);
+  const selector::full all{vocab};
+  toy_draft<float> same{target_world};
+  resident_draft<float> model{same};
+  statistics<length + 1> counters;
+  resident(executor::host{}, drafter::autoregressive{model, chain{}}, all, plain_sampler{},
+           verifier::rejection{}, requests, 4, 1000, 0, &counters);
+  toy_draft<float> again{target_world};
+  toy_target<float> target{target_world};
+  decoder d{target,
+            drafter::autoregressive{again, chain{}},
+            all,
+            plain_sampler{},
+            verifier::rejection{},
+            decoder_options{}};
+  for (const request& r : requests) {
+    for (const token t : d.generate(r.prompt, r.options)) { CHECK(t >= 0); }
+  }
+  CHECK(counters.accepted == counters.drafted);
+  CHECK(counters.steps == d.stats().steps);
+  CHECK(counters.drafted == d.stats().drafted);
+  CHECK(counters.emitted == d.stats().emitted);
+  CHECK(counters.shortlist_rows == d.stats().shortlist_rows);
+  CHECK(std::ranges::equal(counters.histogram, d.stats().histogram));
+  CHECK(counters.target_passes > 0);
+}
+
+/// Makes a resident decoder step, as enumerations want it.
+template <class Decoder>
+struct stepping {
+  static constexpr bool lossless = Decoder::lossless;
+  Decoder* d;
+  std::vector<text> texts;
+  std::vector<emission> emissions;
+
+  request_id add(const text& prompt, const generation_options& options) {
+    return d->add(prompt, options);
+  }
+  const std::vector<emission>& step() {
+    d->run(1);
+    std::map<request_id, text> of;
+    std::map<request_id, finish_reason> ends;
+    d->poll([&](const resident::ring_entry& e) {
+      of[e.id].push_back(e.t);
+      ends[e.id] = e.finish;
+    });
+    texts.clear();
+    emissions.clear();
+    texts.reserve(of.size());
+    for (auto& [id, tokens] : of) {
+      texts.push_back(std::move(tokens));
+      emissions.push_back({id, texts.back(), {}, ends[id], status::ok, 0, {}});
+    }
+    return emissions;
+  }
+};
+
+TEST_CASE("the exact law") {
+  const auto gap = [](auto verifier, std::int32_t draft_salt) {
+    const toy_world p{3, 31, flavour::smooth};
+    const toy_world q{3, static_cast<std::uint64_t>(draft_salt), flavour::sharp};
+    forking_source source;
+    toy_target<> toy{p};
+    toy_draft<> small{q};
+    resident_target<double> target{toy, 2 * 4};
+    resident_draft<double> draft{small};
+    resident_decoder d{target,
+                       drafter::autoregressive{draft, tree::chain<3>{}},
+                       selector::full{3},
+                       plain_sampler{},
+                       verifier,
+                       resident_options{.max_batch = 2, .max_length = 16},
+                       source};
+    stepping<decltype(d)> steps{&d, {}, {}};
+    std::vector<request> requests{{{2, 1}, ask(4)}};
+    requests[0].options.stop_tokens = {1};
+    double largest = 0.0;
+    for (const bool two : {false, true}) {
+      if (two) { requests = {{{1}, ask(2)}, {{0, 2}, ask(2, 0.7f), 1}}; }
+      if (two) { requests[1].options.seed = 9; }
+      const enumeration found = enumerate(steps, source, requests);
+      CHECK(std::abs(found.total - 1.0) <= law_tolerance);
+      largest = std::max(largest, distance(found.law, joint_law(p, requests)));
+    }
+    return largest;
+  };
+  CHECK(gap(verifier::rejection{}, 32) <= law_tolerance);
+  CHECK(gap(verifier::block{}, 33) <= law_tolerance);
+  CHECK(gap(verifier::point_mass{}, 34) <= law_tolerance);
+}
+
+TEST_CASE("requests join and leave, and caches are clean") {
+  toy_target<float> toy{target_world};
+  toy_draft<float> small{draft_world};
+  resident_target<float> target{toy, 2 * (length + 1)};
+  resident_draft<float> draft{small};
+  resident_decoder d{target,
+                     drafter::autoregressive{draft, chain{}},
+                     selector::full{vocab},
+                     plain_sampler{},
+                     verifier::rejection{},
+                     resident_options{.max_batch = 2, .max_length = 64}};
+  const text prompt{1, 2, 3};
+  generation_options o = ask(30);
+  o.seed = 4;
+  const std::vector<token> expected = d.generate(prompt, o);
+  CHECK(expected.size() == 30);
+  const request_id first = d.add(prompt, ask(40));
+  d.run(3);
+  const request_id second = d.add(text{5}, ask(40));
+  CHECK_THROWS_AS(d.add(prompt, o), std::length_error);
+  d.run(2);
+  CHECK(d.cancel(first));
+  CHECK_FALSE(d.cancel(first));
+  CHECK(d.running() == 1);
+  CHECK(toy.cache().tokens(0).empty());
+  CHECK(d.generate(prompt, o) == expected);  // in the slot of the first, beside the second
+  CHECK_FALSE(d.cancel(second));             // which has ended by now
+  CHECK(d.running() == 0);
+  CHECK(toy.cache().tokens(1).empty());
+  CHECK(small.cache().tokens(1).empty());
+  d.run();  // nothing to do
+  toy.cache().check();
+  small.cache().check();
+}
+
+TEST_CASE("an error of a row ends its request, and no other") {
+  toy_target<double> toy{{5, 93, flavour::smooth}};
+  toy.edit = [](std::uint64_t seen, std::int32_t, double* row) {
+    if (seen % 7 == 0) { row[0] = std::numeric_limits<double>::quiet_NaN(); }
+  };
+  resident_target<double> target{toy, 2};
+  resident_decoder d{
+      target,          drafter::none{},       selector::full{5},
+      plain_sampler{}, verifier::rejection{}, resident_options{.max_batch = 2, .max_length = 400}};
+  std::map<request_id, std::pair<std::size_t, status>> seen;
+  for (std::uint64_t seed = 0; seed < 2; ++seed) {
+    generation_options o = ask(300);
+    o.seed = seed;
+    seen[d.add(text{1}, o)] = {};
+  }
+  while (d.running() > 0) {
+    d.run();
+    d.poll([&](const resident::ring_entry& e) {
+      seen[e.id].first += e.t != no_token ? 1 : 0;
+      if (e.finish == finish_reason::error) { seen[e.id].second = e.status; }
+    });
+  }
+  for (const auto& [id, found] : seen) {
+    CHECK(found.first < 300);
+    CHECK(found.second == status::invalid_logits);
+  }
+  CHECK_THROWS_WITH_AS(d.generate(text{1}, ask(300)), "hunch::resident_decoder: invalid_logits",
+                       std::runtime_error);
+}
+
+TEST_CASE("a prompt that the model refuses leaves no trace") {
+  failure_plan plan;
+  toy_target<float> toy{target_world};
+  toy.failures = &plan;
+  resident_target<float> target{toy, 1};
+  resident_decoder d{
+      target,          drafter::none{},       selector::full{vocab},
+      plain_sampler{}, verifier::rejection{}, resident_options{.max_length = 32, .chunk = 2}};
+  plan.fail_at = 1;
+  CHECK_THROWS_AS(d.add(text{1, 2, 3, 4, 5}, ask(4)), planned_failure);
+  CHECK(d.running() == 0);
+  CHECK(toy.cache().tokens(0).empty());
+  plan.fail_at = -1;
+  CHECK(d.generate(text{1, 2, 3, 4, 5}, ask(4)).size() == 4);
+}
+
+TEST_CASE("what needs the host in every step is refused, and so is what does not fit") {
+  toy_target<float> toy{target_world};
+  resident_target<float> target{toy, 1};
+  const auto make = [&](resident_options options) {
+    resident_decoder d{target,        drafter::none{},       selector::full{vocab},
+                       every_stage{}, verifier::rejection{}, options};
+  };
+  CHECK_THROWS_AS(make({.max_batch = 0}), std::invalid_argument);
+  CHECK_THROWS_AS(make({.max_length = 1}), std::invalid_argument);
+  CHECK_THROWS_AS(make({.chunk = 0}), std::invalid_argument);
+  CHECK_THROWS_AS(make({.draft_length = 0}), std::invalid_argument);
+  CHECK_THROWS_AS(make({.max_bias = -1}), std::invalid_argument);
+  CHECK_THROWS_AS(make({.ring = 0}), std::invalid_argument);
+  resident_decoder d{
+      target,        drafter::none{},       selector::full{vocab},
+      every_stage{}, verifier::rejection{}, resident_options{.max_length = 20, .max_bias = 1}};
+  const auto refused = [&](auto change) {
+    generation_options o = ask(4);
+    change(o);
+    CHECK_THROWS_AS(d.add(text{1, 2}, o), std::invalid_argument);
+  };
+  refused([](auto& o) { o.stop_strings = {"a"}; });
+  refused([](auto& o) { o.log_probabilities = 1; });
+  refused([](auto& o) { o.grammar = toy_grammar{{vocab}}; });
+  refused([](auto& o) { o.stop_tokens.assign(9, 1); });
+  refused([](auto& o) { o.bias = {{1, 1.0f}, {2, 1.0f}}; });
+  refused([](auto& o) { o.max_new_tokens = 19; });
+  refused([](auto& o) { o.temperature = -1.0f; });
+  CHECK_THROWS_AS(d.add(text{vocab}, ask(4)), std::invalid_argument);
+  CHECK_THROWS_AS(d.add(text{}, ask(4)), std::invalid_argument);
+  CHECK(d.generate(text{1, 2}, ask(18)).size() == 18);
+}
+
+}  // namespace
+}  // namespace hunch::test

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <hunch/rows.hpp>
+#include "toy_model.hpp"
+
+namespace hunch::test {
+
+/// The rows of a pass without the padding, for models that check that there is none.
+class compact_rows {
+ public:
+  /// Where each given row went, -1 for padding.
+  std::vector<std::int32_t> to;
+
+  rows of(const rows& padded) {
+    to.assign(static_cast<std::size_t>(padded.size), -1);
+    std::int32_t size = 0;
+    for (auto* v : {&sequence_, &id_, &parent_, &position_, &tokens_}) { v->clear(); }
+    wanted_.clear();
+    for (std::int32_t i = 0; i < padded.size; ++i) {
+      if (padded.sequence[i] == no_sequence) { continue; }
+      to[static_cast<std::size_t>(i)] = size++;
+      sequence_.push_back(padded.sequence[i]);
+      id_.push_back(padded.id[i]);
+      parent_.push_back(padded.parent[i]);
+      position_.push_back(padded.position[i]);
+      tokens_.push_back(padded.tokens[i]);
+      wanted_.push_back(padded.wanted[i]);
+    }
+    return {size,           sequence_.data(), id_.data(), parent_.data(), position_.data(),
+            tokens_.data(), wanted_.data()};
+  }
+
+ private:
+  std::vector<std::int32_t> sequence_, id_, parent_, position_;
+  std::vector<token> tokens_;
+  std::vector<std::uint8_t> wanted_;
+};
+
+/// Calls commit(kept) without the padding. Allocates; it is a test.
+template <class Commit>
+void without_padding(const kept_rows& padded, Commit&& commit) noexcept {
+  std::vector<std::int32_t> sequence, id, released;
+  for (std::int32_t i = 0; i < padded.size; ++i) {
+    if (padded.sequence[i] == no_sequence) { continue; }
+    sequence.push_back(padded.sequence[i]);
+    id.push_back(padded.id[i]);
+  }
+  for (std::int32_t i = 0; i < padded.release_count; ++i) {
+    if (padded.released[i] != no_sequence) { released.push_back(padded.released[i]); }
+  }
+  commit(kept_rows{static_cast<std::int32_t>(sequence.size()), sequence.data(), id.data(),
+                   static_cast<std::int32_t>(released.size()), released.data()});
+}
+
+/// A toy target for resident loops: padded rows, logits at fixed places.
+template <class Real>
+class resident_target {
+ public:
+  /// \param max_rows of a step.
+  resident_target(toy_target<Real>& target, std::int32_t max_rows)
+      : target_(&target),
+        logits_(static_cast<std::size_t>(max_rows) *
+                static_cast<std::size_t>(target.vocab_size())) {}
+
+  struct evaluation {
+    resident_target* of;
+    hunch::status status(std::int32_t) const { return hunch::status::ok; }
+    row_view<Real> logits(std::int32_t i) const {
+      const std::int32_t vocab = of->vocab_size();
+      return {of->logits_.data() + static_cast<std::ptrdiff_t>(i) * vocab, vocab};
+    }
+  };
+
+  std::int32_t vocab_size() const { return target_->vocab_size(); }
+
+  evaluation evaluate(const rows& padded) {
+    const rows r = compact_.of(padded);
+    auto of_target = target_->evaluate(r);
+    for (std::int32_t i = 0; i < padded.size; ++i) {
+      const std::int32_t at = compact_.to[static_cast<std::size_t>(i)];
+      if (at < 0 || r.wanted[at] == 0) { continue; }
+      require(of_target.status(at) == hunch::status::ok, "a row without room in a resident loop");
+      const row_view<Real> row = of_target.logits(at);
+      std::copy_n(row.data, row.size, evaluation{this}.logits(i).data);
+    }
+    return {this};
+  }
+
+  void commit(const kept_rows& padded) noexcept {
+    without_padding(padded, [&](const kept_rows& kept) { target_->commit(kept); });
+  }
+
+ private:
+  toy_target<Real>* target_;
+  std::vector<Real> logits_;
+  compact_rows compact_;
+};
+
+/// A toy draft model for resident loops.
+template <class Real>
+class resident_draft {
+ public:
+  explicit resident_draft(toy_draft<Real>& draft) : draft_(&draft) {}
+
+  struct hidden_states {
+    hunch::status status(std::int32_t) const { return hunch::status::ok; }
+  };
+
+  std::int32_t vocab_size() const { return draft_->vocab_size(); }
+  std::uint64_t head_fingerprint() const { return draft_->head_fingerprint(); }
+
+  hidden_states forward(const rows& padded) {
+    const rows r = compact_.of(padded);
+    is_empty_ = r.size == 0;
+    if (!is_empty_) { draft_->forward(r); }
+    return {};
+  }
+
+  void head(const hidden_states&, const head_rows<Real>& h) {
+    std::vector<std::int32_t> row;
+    std::vector<shortlist> lists;
+    std::vector<row_view<Real>> logits;
+    for (std::int32_t i = 0; i < h.size; ++i) {
+      if (h.row[i] < 0) { continue; }
+      row.push_back(compact_.to[static_cast<std::size_t>(h.row[i])]);
+      require(row.back() >= 0, "the head of a row of padding");
+      lists.push_back(h.lists[i]);
+      logits.push_back(h.logits[i]);
+    }
+    if (row.empty()) { return; }
+    draft_->head(typename toy_draft<Real>::hidden_states(*draft_),
+                 {static_cast<std::int32_t>(row.size()), row.data(), lists.data(), logits.data()});
+  }
+
+  void commit(const kept_rows& padded) noexcept {
+    without_padding(padded, [&](const kept_rows& kept) { draft_->commit(kept); });
+  }
+
+ private:
+  toy_draft<Real>* draft_;
+  compact_rows compact_;
+  bool is_empty_ = false;
+};
+
+}  // namespace hunch::test

@@ -115,7 +115,10 @@ class resident_decoder {
 
   /// Ends the loop and drops the caches of what still runs.
   ~resident_decoder() {
-    for (const request_id id : slots_) { cancel(id); }
+    try {
+      for (const request_id id : slots_) { cancel(id); }
+    } catch (...) {  // an executor that has failed: what it ran is lost, and so are the caches
+    }
   }
 
   /// Adds a request: waits for the loop to end, reads the prompt up to its last token, and lets the
@@ -144,7 +147,7 @@ class resident_decoder {
   }
 
   /// Ends a request; waits for the loop to end. False if it is not running.
-  bool cancel(request_id id) noexcept {
+  bool cancel(request_id id) {
     const auto found = std::ranges::find(slots_, id);
     if (id == 0 || found == slots_.end()) { return false; }
     wait();
@@ -178,7 +181,7 @@ class resident_decoder {
   void stop() { resident::release(&signals_.data()->stop, 1); }
 
   /// Asks the loop to end and waits for it.
-  void wait() noexcept {
+  void wait() {
     stop();
     executor_.synchronize();
   }
@@ -361,7 +364,7 @@ class resident_decoder {
   }
 
   /// Drops the caches of a slot.
-  void release(std::int32_t slot) noexcept {
+  void release(std::int32_t slot) {
     piece_kept_.clear();
     piece_kept_.release(slot);
     target_.commit(piece_kept_.view());

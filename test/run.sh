@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Set-up, build and all tests. With --full, then: a second compiler with warnings as errors,
-# sanitizers, fuzzing and soak runs.
+# sanitizers, fuzzing, soak runs, and the torch operators.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
@@ -52,6 +52,8 @@ ctest --preset sanitize -j "$jobs" -LE full -R "^($(IFS='|'; echo "${sanitized[*
 echo "== long runs"
 cmake --build --preset strict -j "$jobs" --target test_race_interop -- --no-print-directory
 ctest --preset strict -j "$jobs" -L full
+echo "== torch operators"
+./examples/torch_op/build.sh
 if [ -d test/fuzz ]; then
   echo "== fuzzing"
   cmake --preset fuzz >/dev/null

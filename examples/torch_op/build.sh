@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds the operators, tests them, and runs verify.py.
+#
+#   ./build.sh                          installs torch into .cache/torch_op first, if it is not there
+#   PYTHON=path/to/python ./build.sh    uses the torch that this Python has
+#
+# The package index has no build of torch without CUDA for x86-64, and that with CUDA brings CUDA's
+# libraries along: 3 GB to download, 5.5 GB on disk.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+. "$root/examples/packages.sh"
+
+need_packages g++ cmake make python3 $(thrust_package)
+if [ -z "${PYTHON:-}" ]; then
+  venv=$root/.cache/torch_op
+  PYTHON=$venv/bin/python
+  if ! cmp -s "$here/requirements.txt" "$venv/installed.txt"; then
+    python3 -c 'import ensurepip' 2>/dev/null || need_packages python3-venv
+    python3 -m venv --clear "$venv"
+    echo "installing torch: 3 GB, a few minutes"
+    # What is kept is the environment; a second copy of it in pip's cache would only take room.
+    if ! "$venv/bin/pip" install --quiet --no-cache-dir --no-compile --retries 2 -r "$here/requirements.txt"; then
+      echo "torch_op: pip could not install torch; is there a network, and room for 5.5 GB?" >&2
+      echo "If another Python has torch: PYTHON=path/to/python $0" >&2
+      exit 1
+    fi
+    cp "$here/requirements.txt" "$venv/installed.txt"
+  fi
+fi
+if [ -z "${CUDACXX:-}" ] && ! command -v nvcc >/dev/null && [ -x /usr/local/cuda/bin/nvcc ]; then
+  export CUDACXX=/usr/local/cuda/bin/nvcc
+fi
+
+cmake -S "$here" -B "$root/build-torch" -DPython3_EXECUTABLE="$PYTHON" \
+  -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
+cmake --build "$root/build-torch" -j "$(nproc)" -- --no-print-directory
+"$PYTHON" -B "$here/test_ops.py"
+"$PYTHON" -B "$here/verify.py"

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads the operators into torch.ops.hunch, and tells torch.compile the shapes of their results.
+
+The library is build-torch/libhunch_torch.so, where build.sh puts it, or what HUNCH_TORCH_LIBRARY names.
+"""
+import os
+from pathlib import Path
+
+import torch
+
+STATUS = ("ok", "invalid_logits", "empty_support", "invalid_draft", "invalid_token", "invalid_parameter", "cache_full")
+BUILT = Path(__file__).resolve().parents[2] / "build-torch" / "libhunch_torch.so"
+
+torch.ops.load_library(os.environ.get("HUNCH_TORCH_LIBRARY", BUILT))
+
+
+def int32s(like, *shape):
+    return like.new_empty(shape, dtype=torch.int32)
+
+
+def int64s(like, *shape):
+    return like.new_empty(shape, dtype=torch.int64)
+
+
+def statuses(like, batch):
+    return like.new_empty((batch,), dtype=torch.uint8)
+
+
+@torch.library.register_fake("hunch::chain_speculative_sampling")
+def _(draft_probs, draft_token_ids, target_probs, *, seeds=None, lengths=None, uniform_samples=None):
+    batch, length, _ = draft_probs.shape
+    return (int32s(draft_probs, batch, length + 1), int32s(draft_probs, batch), int32s(draft_probs, batch),
+            statuses(draft_probs, batch))
+
+
+@torch.library.register_fake("hunch::rejection_sample")
+def _(target_logits, draft_logits, draft_sampled, cu_num_logits, pos, idx_mapping, temperature, seed,
+      num_speculative_steps, *, block_verification=False, target_is_scaled=True, draft_is_scaled=True):
+    requests = idx_mapping.shape[0]
+    return (int64s(target_logits, requests, num_speculative_steps + 1), int32s(target_logits, requests),
+            statuses(target_logits, requests))
+
+
+def verified_trees(candidates, levels):
+    batch, nodes = candidates.shape
+    return (int32s(candidates, batch * nodes), int32s(candidates, batch, levels), int32s(candidates, batch),
+            statuses(candidates, batch))
+
+
+@torch.library.register_fake("hunch::tree_speculative_sampling_target_only")
+def _(candidates, retrieve_index, retrieve_next_token, retrieve_next_sibling, target_probs, levels, *, seeds=None,
+      lengths=None, uniform_samples=None, uniform_samples_for_final_sampling=None, threshold_single=1.0,
+      threshold_acc=1.0):
+    return verified_trees(candidates, levels)
+
+
+@torch.library.register_fake("hunch::verify_tree_greedy")
+def _(candidates, retrieve_index, retrieve_next_token, retrieve_next_sibling, target_predict, levels):
+    return verified_trees(candidates, levels)
+
+
+@torch.library.register_fake("hunch::build_tree")
+def _(parent_list, selected_index, verified_seq_len, topk):
+    batch, nodes = selected_index.shape[0], selected_index.shape[1] + 1
+    return (parent_list.new_empty((batch, nodes, nodes), dtype=torch.bool),
+            *(int64s(parent_list, batch, nodes) for _ in range(4)), statuses(parent_list, batch))

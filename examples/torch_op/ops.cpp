@@ -36,7 +36,7 @@ struct torch_threads : hunch::executor::host {
   }
 };
 
-void launch(const at::Device& device, const operation& what) {
+void launch([[maybe_unused]] const at::Device& device, const operation& what) {
 #if defined(HUNCH_TORCH_CUDA)
   if (device.is_cuda()) {
     const c10::cuda::CUDAGuard guard(device);

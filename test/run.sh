@@ -56,7 +56,8 @@ cmake --build --preset sanitize -j "$jobs" --target hunch_test_engine \
   test_faults test_input test_state test_units -- --no-print-directory
 ctest --preset sanitize -j "$jobs" -LE full -R "^($(IFS='|'; echo "${sanitized[*]}"))$"
 echo "== long runs"
-cmake --build --preset strict -j "$jobs" --target test_race_interop -- --no-print-directory
+cmake --preset strict >/dev/null
+cmake --build --preset strict -j "$jobs" --target all test_race_interop -- --no-print-directory
 ctest --preset strict -j "$jobs" -L full
 if [ -d test/fuzz ]; then
   echo "== fuzzing"

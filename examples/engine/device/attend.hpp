@@ -18,7 +18,8 @@ namespace engine::device {
 inline constexpr std::int32_t mix_positions = 64;
 
 /// Floats that the attention of one row and head needs beside its inputs.
-constexpr std::int64_t attention_scratch(std::int32_t max_length, std::int32_t head_dim) {
+HUNCH_HOST_DEVICE constexpr std::int64_t attention_scratch(std::int32_t max_length,
+                                                           std::int32_t head_dim) {
   const std::int64_t blocks = (max_length + mix_positions - 1) / mix_positions;
   return max_length + blocks * head_dim;
 }

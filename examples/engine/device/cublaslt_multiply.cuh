@@ -49,7 +49,7 @@ class cublaslt_multiply {
     auto& plan = plans_[{w.outputs, w.width}];
     if (!plan.empty()) { return; }
     const std::int32_t typical = max_rows_ < typical_rows ? max_rows_ : typical_rows;
-    const cublasLtMatmulAlgo_t common = best(w, typical);
+    const chosen common = best(w, typical);
     for (std::int32_t rows = 1; rows <= max_rows_; ++rows) {
       plan.push_back(fits(w, rows, common) ? common : best(w, rows));
     }
@@ -60,9 +60,9 @@ class cublaslt_multiply {
     shape of(w, rows);
     const float one = 1.0f;
     const float beta = mode == into::add ? 1.0f : 0.0f;
-    const auto& algorithm = plans_.at({w.outputs, w.width})[static_cast<std::size_t>(rows) - 1];
+    const chosen& how = plans_.at({w.outputs, w.width})[static_cast<std::size_t>(rows) - 1];
     check(cublasLtMatmul(handle_.get(), description_.get(), &one, w.data, &of.weights, x,
-                         &of.inputs, &beta, y, &of.products, y, &of.products, &algorithm,
+                         &of.inputs, &beta, y, &of.products, y, &of.products, &how.algorithm,
                          workspace_.data(), workspace_bytes, executor_.stream()),
           "cublasLtMatmul");
   }
@@ -95,19 +95,24 @@ class cublaslt_multiply {
     cublasLtMatrixLayoutOpaque_t weights, inputs, products;
   };
 
+  /// A type with a name, which nvcc 13 wants of the elements of a vector.
+  struct chosen {
+    cublasLtMatmulAlgo_t algorithm;
+  };
+
   /// Whether the algorithm multiplies so many rows.
-  bool fits(const matrix& w, std::int32_t rows, const cublasLtMatmulAlgo_t& algorithm) {
+  bool fits(const matrix& w, std::int32_t rows, const chosen& how) {
     shape of(w, rows);
     cublasLtMatmulHeuristicResult_t found{};
     const cublasStatus_t status =
         cublasLtMatmulAlgoCheck(handle_.get(), description_.get(), &of.weights, &of.inputs,
-                                &of.products, &of.products, &algorithm, &found);
+                                &of.products, &of.products, &how.algorithm, &found);
     return status == CUBLAS_STATUS_SUCCESS && found.state == CUBLAS_STATUS_SUCCESS &&
            found.workspaceSize <= workspace_bytes;
   }
 
   /// The algorithm that cuBLASLt takes for the fastest.
-  cublasLtMatmulAlgo_t best(const matrix& w, std::int32_t rows) {
+  chosen best(const matrix& w, std::int32_t rows) {
     shape of(w, rows);
     cublasLtMatmulPreferenceOpaque_t preference;
     check(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
@@ -130,7 +135,7 @@ class cublaslt_multiply {
       throw std::runtime_error("engine::device::cublaslt_multiply: no algorithm for [" +
                                std::to_string(w.outputs) + ", " + std::to_string(w.width) + "]");
     }
-    return found.algo;
+    return {found.algo};
   }
 
   struct destroy {
@@ -146,7 +151,7 @@ class cublaslt_multiply {
   std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, destroy> handle_;
   std::unique_ptr<std::remove_pointer_t<cublasLtMatmulDesc_t>, destroy> description_;
   /// By outputs and width, one algorithm per number of rows.
-  std::map<std::pair<std::int32_t, std::int32_t>, std::vector<cublasLtMatmulAlgo_t>> plans_;
+  std::map<std::pair<std::int32_t, std::int32_t>, std::vector<chosen>> plans_;
 };
 
 }  // namespace engine::device

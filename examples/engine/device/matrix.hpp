@@ -12,7 +12,7 @@ namespace engine::device {
 /// of a dot product, and the alignment that tensor cores want.
 inline constexpr std::int32_t width_unit = 32;
 
-constexpr std::int32_t padded(std::int32_t size) {
+HUNCH_HOST_DEVICE constexpr std::int32_t padded(std::int32_t size) {
   return (size + width_unit - 1) / width_unit * width_unit;
 }
 

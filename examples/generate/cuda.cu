@@ -42,17 +42,20 @@ struct cuda_platform {
     return true;
   }
 
+  /// Without a draft there is nothing to judge, so that block verification needs no plain decoding
+  /// of its own.
   template <class Use>
   static void with_policies(const arguments& a, Use&& use) {
+    using namespace hunch::verifier;
     switch (a.verifier) {
       case verifier_kind::rejection:
-        return use(text_sampler{}, hunch::verifier::rejection{});
+        return use(text_sampler{}, rejection{}, rejection{});
       case verifier_kind::block:
-        return use(text_sampler{}, hunch::verifier::block{});
+        return use(text_sampler{}, block{}, rejection{});
       case verifier_kind::coupled:
-        return use(text_sampler{}, hunch::verifier::coupled{});
+        return use(text_sampler{}, coupled{}, coupled{});
       case verifier_kind::greedy:
-        return use(hunch::sampler::greedy{}, hunch::verifier::greedy{});
+        return use(hunch::sampler::greedy{}, greedy{}, greedy{});
     }
   }
 };

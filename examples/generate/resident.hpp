@@ -61,7 +61,8 @@ run run_resident(Decoder& decoder, const std::vector<std::vector<hunch::token>>&
 }
 
 /// \tparam Platform says where: `executor`, `multiply`, `ended(executor)` as in `run_resident`, and
-///         `with_policies(args, use)`, which calls use(sampler, verifier) with what is asked for.
+///         `with_policies(args, use)`, which calls use(sampler, verifier, the verifier of plain
+///         decoding) with what is asked for.
 template <class Platform>
 class resident_program {
   using executor = typename Platform::executor;
@@ -79,8 +80,8 @@ class resident_program {
     using namespace hunch;
     const arguments& a = session_.args();
     if (a.plain || a.drafter == drafter_kind::none) {
-      return Platform::with_policies(a, [&](auto sampler, auto verifier) {
-        auto plain = decoder_of(drafter::none{}, everything(), sampler, verifier, 1);
+      return Platform::with_policies(a, [&](auto sampler, auto, auto of_plain) {
+        auto plain = decoder_of(drafter::none{}, everything(), sampler, of_plain, 1);
         warm_up(plain);
         session_.begin_text();
         session_.report_plain(run_on(plain, session_.request, session_.stream()));
@@ -89,8 +90,8 @@ class resident_program {
     model draft = model::load(a.draft, sizes(0), executor_);
     const selector::frequency shortlist = chosen();
     draft.set_head_layout(shortlist.layout());
-    Platform::with_policies(a, [&](auto sampler, auto verifier) {
-      auto plain = decoder_of(drafter::none{}, everything(), sampler, verifier, 1);
+    Platform::with_policies(a, [&](auto sampler, auto verifier, auto of_plain) {
+      auto plain = decoder_of(drafter::none{}, everything(), sampler, of_plain, 1);
       const auto speculative = [&](std::int32_t length) {
         return decoder_of(drafter::autoregressive{draft, tree::chain<max_draft_length>{}},
                           shortlist, sampler, verifier, length);

@@ -115,7 +115,7 @@ class device_model {
   evaluation evaluate(const hunch::rows& rows) {
     run_layers(rows, options_.max_outputs);
     const std::int32_t outputs = std::min(rows.size, options_.max_outputs);
-    normalise(rows.size, space_.plan().wanted, weights_.final_norm(), space_.normed);
+    normalise(rows.size, space_.plan().wanted, weights_.final_norm(), space_.normed.data());
     if (outputs > 0) {
       multiply_(weights_.head(), space_.normed.data(), outputs, space_.logits.data(),
                 into::overwrite, space_.plan().wanted);
@@ -126,7 +126,7 @@ class device_model {
   /// The same without the head.
   hidden_states forward(const hunch::rows& rows) {
     run_layers(rows, options_.max_rows);
-    normalise(rows.size, space_.plan().wanted, weights_.final_norm(), space_.hidden);
+    normalise(rows.size, space_.plan().wanted, weights_.final_norm(), space_.hidden.data());
     return hidden_states(*this);
   }
 
@@ -195,7 +195,7 @@ class device_model {
   void run_layer(std::int32_t l, std::int32_t rows) {
     const auto& layer = weights_.layers()[static_cast<std::size_t>(l)];
     const device::pass_plan plan = space_.plan();
-    normalise(rows, plan.computed, layer.attention_norm.data(), space_.normed);
+    normalise(rows, plan.computed, layer.attention_norm.data(), space_.normed.data());
     multiply(weights_.queries_etc(layer), space_.normed, rows, space_.projections, into::overwrite);
     executor_.launch(
         rows,
@@ -212,7 +212,7 @@ class device_model {
     }
     multiply(weights_.output(layer), space_.mixed, rows, space_.residual, into::add);
 
-    normalise(rows, plan.computed, layer.mlp_norm.data(), space_.normed);
+    normalise(rows, plan.computed, layer.mlp_norm.data(), space_.normed.data());
     multiply(weights_.gates_and_ups(layer), space_.normed, rows, space_.gates, into::overwrite);
     executor_.launch(
         rows, device::gate_rows<input>{plan.computed, space_.gates.data(), shape_.intermediate,
@@ -221,10 +221,10 @@ class device_model {
   }
 
   template <class Out>
-  void normalise(std::int32_t rows, const std::uint8_t* asked, const float* weight, Out& out) {
-    executor_.launch(rows, device::normalise_rows{asked, space_.residual.data(), shape_.hidden,
-                                                  weight, shape_.norm_epsilon, out.data(),
-                                                  device::padded(shape_.hidden)});
+  void normalise(std::int32_t rows, const std::uint8_t* asked, const float* weight, Out* out) {
+    executor_.launch(
+        rows, device::normalise_rows<Out>{asked, space_.residual.data(), shape_.hidden, weight,
+                                          shape_.norm_epsilon, out, device::padded(shape_.hidden)});
   }
 
   void multiply(const device::matrix& w, const resident<input>& x, std::int32_t rows,

@@ -354,3 +354,39 @@ TEST_CASE("device model: teams of threads compute the same bits") {
   };
   CHECK(all(test::team_host<3>{}) == all(hunch::executor::host{}));
 }
+
+namespace {
+
+/// A host that fails when it is told to.
+struct failing_host : hunch::executor::host {
+  template <class T>
+  struct buffer : hunch::executor::host::buffer<T> {
+    buffer(failing_host& h, std::size_t n) : hunch::executor::host::buffer<T>(h, n) {}
+  };
+  template <class T>
+  using resident = buffer<T>;
+  template <class Body>
+  void launch(std::int32_t count, const Body& body) {
+    if (*fails) { throw std::runtime_error("out of order"); }
+    hunch::executor::host::launch(count, body);
+  }
+  bool* fails;
+};
+
+}  // namespace
+
+TEST_CASE("device model: an error of the executor in a commit is thrown by the next pass") {
+  const fixture with;
+  bool fails = false;
+  failing_host executor;
+  executor.fails = &fails;
+  engine::device_model m(with.shape, with.weights, {.max_rows = 8, .max_staged = 8}, executor);
+  test::row_batch rows;
+  rows.add_chain(0, 0, with.part(0, 2));
+  m.evaluate(rows.view());
+  fails = true;
+  test::keep(m, 0, {0, 1});
+  fails = false;
+  CHECK_THROWS_WITH_AS(m.evaluate(rows.view()), "out of order", std::runtime_error);
+  CHECK(test::copy(m.evaluate(rows.view()).logits(1)) == with.after(2));
+}

@@ -163,7 +163,8 @@ class device_model {
   }
 
   /// Appends the kept rows to the caches and drops those of released slots. Ids that are not
-  /// staged, and rows without room, are passed over.
+  /// staged, and rows without room, are passed over. An error of the executor is thrown by the next
+  /// pass.
   void commit(const hunch::kept_rows& kept) noexcept {
     try {
       const device::slot_table table = space_.table();

@@ -29,7 +29,7 @@
 
 namespace {
 
-using cuda = hunch::executor::cuda;
+using gpu = hunch::executor::cuda;
 using host = hunch::executor::host;
 
 int checks = 0;
@@ -50,7 +50,7 @@ using logits = std::vector<std::vector<float>>;
 template <class Executor, class Multiply>
 class walk {
  public:
-  walk(const engine::config& c, const engine::checkpoint& weights, Executor executor = {})
+  walk(const engine::config& c, const engine::checkpoint& weights, Executor executor = Executor())
       : executor_(executor),
         model_(c, weights, {.max_batch = 2, .max_rows = 40, .max_staged = 40}, executor_),
         rows_(executor_, 40),
@@ -124,7 +124,7 @@ void same_logits(const char* name, const engine::config& c) {
   }
   const engine::checkpoint weights = test::random_checkpoint(c, engine::dtype::bf16);
   const logits expected = walk<host, engine::device::team_multiply<host>>(c, weights).tree(7);
-  walk<cuda, Multiply> device(c, weights);
+  walk<gpu, Multiply> device(c, weights);
   const logits got = device.tree(7);
   const double found = difference(got, expected);
   std::printf("%s%g of the largest logit\n", what.c_str(), found);
@@ -142,9 +142,9 @@ void same_texts() {
     ++checks;
     return;
   }
-  using model = engine::device_model<cuda, engine::device::cublaslt_multiply>;
+  using model = engine::device_model<gpu, engine::device::cublaslt_multiply>;
   const engine::config c = test::small_config();
-  cuda executor;
+  gpu executor;
   const engine::device_options sizes{.max_batch = 3, .max_rows = 64, .max_staged = 64};
   model target(c, test::random_checkpoint(c, engine::dtype::bf16), sizes, executor);
   model draft(c, test::random_checkpoint(c, engine::dtype::i8), sizes, executor);
@@ -179,7 +179,7 @@ int main() {
   int devices = 0;
   has_device = cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
   for (const engine::config& c : {test::tiny_config(), test::small_config()}) {
-    same_logits<engine::device::team_multiply<cuda>>("products by teams", c);
+    same_logits<engine::device::team_multiply<gpu>>("products by teams", c);
     same_logits<engine::device::cublaslt_multiply>("products by cuBLASLt", c);
   }
   same_texts();

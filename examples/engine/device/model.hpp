@@ -72,7 +72,7 @@ class device_model {
   /// \throws std::runtime_error naming the tensor of `source` that does not fit `shape`;
   ///         std::invalid_argument for options out of range.
   device_model(const config& shape, const checkpoint& source, const device_options& options = {},
-               Executor executor = {})
+               Executor executor = Executor())
       : shape_((shape.check(), shape)),
         options_(options.checked(shape)),
         executor_(std::move(executor)),
@@ -94,7 +94,7 @@ class device_model {
 
   /// Reads `config.json` and the safetensors files of a Hugging Face directory.
   static device_model load(const std::filesystem::path& directory,
-                           const device_options& options = {}, Executor executor = {}) {
+                           const device_options& options = {}, Executor executor = Executor()) {
     return {read_config(directory / "config.json"), checkpoint::open(directory), options,
             std::move(executor)};
   }

@@ -51,11 +51,10 @@ struct attend_rows {
     const std::int64_t run = cache.run(row.slot, layer, head / (heads / cache.kv_heads));
     const hunch::bfloat16* const keys = cache.keys + run;
     const hunch::bfloat16* const values = cache.values + run;
-    const std::int32_t* const path =
-        plan.paths + static_cast<std::int64_t>(at) * cache.max_staged - row.cached;
+    const std::int32_t* const path = plan.paths + static_cast<std::int64_t>(at) * cache.max_staged;
     const auto cell = [&](std::int64_t place) {
       const auto j = static_cast<std::int32_t>(place);
-      return j < row.cached ? cache.cached(j) : cache.staged(path[j]);
+      return j < row.cached ? cache.cached(j) : cache.staged(path[j - row.cached]);
     };
     const float* const query =
         projections + static_cast<std::int64_t>(at) * (heads + 2 * cache.kv_heads) * head_dim +

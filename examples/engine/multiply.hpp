@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include <engine/into.hpp>
 #include <engine/packed_matrix.hpp>
 
 /// \file
@@ -27,9 +28,6 @@ void store_activations(arithmetic kind, f32x16 values, std::byte* row, int first
 
 /// Writes `padded` activations, a multiple of 16.
 void store_activations(arithmetic kind, const float* values, int padded, std::byte* row);
-
-/// What becomes of a product.
-enum class into { overwrite, add };
 
 /// y[r][o] (+)= sum over k of w[o][k] x[r][k], times the scale of o, for the rows r in [0, rows)
 /// and the outputs o of blocks [first_block, last_block). Rows of y are `y_stride` floats apart

@@ -17,9 +17,13 @@ class rope {
   /// out[i] = in[i] at `position`, rotated and multiplied by `scale`; [head_dim] both.
   void rotate(const float* in, int position, float scale, float* out) const;
 
+  /// [context, head_dim / 2] of each position and pair.
+  const std::vector<float>& cosine() const { return cosine_; }
+  const std::vector<float>& sine() const { return sine_; }
+
  private:
   int half_;
-  std::vector<float> cosine_;  ///< [context, head_dim / 2]
+  std::vector<float> cosine_;
   std::vector<float> sine_;
 };
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include <engine/model.hpp>
 #include <hunch/rows.hpp>
 
 /// \file
@@ -54,8 +53,9 @@ class row_batch {
   std::vector<std::uint8_t> wanted_;
 };
 
-/// Keeps the given staged ids of one slot.
-inline void keep(model& m, int slot, const std::vector<std::int32_t>& ids) {
+/// Keeps the given staged ids of one slot. \tparam Model `model`, or one like it.
+template <class Model>
+void keep(Model& m, int slot, const std::vector<std::int32_t>& ids) {
   const std::vector<std::int32_t> sequence(ids.size(), slot);
   hunch::kept_rows kept;
   kept.size = static_cast<std::int32_t>(ids.size());
@@ -64,7 +64,8 @@ inline void keep(model& m, int slot, const std::vector<std::int32_t>& ids) {
   m.commit(kept);
 }
 
-inline void release(model& m, std::int32_t slot) {
+template <class Model>
+void release(Model& m, std::int32_t slot) {
   hunch::kept_rows kept;
   kept.release_count = 1;
   kept.released = &slot;
@@ -72,7 +73,8 @@ inline void release(model& m, std::int32_t slot) {
 }
 
 /// Reads tokens into the cache of a slot, in pieces of `piece` rows.
-inline void read(model& m, int slot, const std::vector<hunch::token>& tokens, int piece) {
+template <class Model>
+void read(Model& m, int slot, const std::vector<hunch::token>& tokens, int piece) {
   for (std::size_t begin = 0; begin < tokens.size(); begin += static_cast<std::size_t>(piece)) {
     const std::size_t end = std::min(tokens.size(), begin + static_cast<std::size_t>(piece));
     const std::vector<hunch::token> part(tokens.begin() + static_cast<std::ptrdiff_t>(begin),

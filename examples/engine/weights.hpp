@@ -2,32 +2,15 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <string>
 #include <vector>
 
 #include <engine/aligned_buffer.hpp>
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
 #include <engine/packed_matrix.hpp>
+#include <engine/tensors.hpp>
 
 namespace engine {
-
-/// A tensor that the checkpoint of a model holds: a matrix [rows, columns], or a vector.
-struct tensor_shape {
-  std::string name;
-  std::vector<std::int64_t> shape;
-
-  bool is_vector() const { return shape.size() == 1; }
-  std::size_t size() const {
-    std::size_t n = 1;
-    for (const std::int64_t extent : shape) { n *= static_cast<std::size_t>(extent); }
-    return n;
-  }
-};
-
-/// The tensors of a model's checkpoint, by their names in a Hugging Face one.
-std::vector<tensor_shape> tensors_of(const config& shape);
 
 /// One transformer layer. Norms are padded with zeros to a multiple of 16.
 struct layer_weights {

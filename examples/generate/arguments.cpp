@@ -102,6 +102,14 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
     }
   }
   if (!a.pattern.empty()) { refuse("--ignore-end", "--pattern"); }
+  if (a.device == device_kind::cuda) {
+    refuse("--threads", "--device cuda");
+    if (!a.pattern.empty()) {
+      throw usage_error(
+          "--pattern asks the host in every step, which --device cuda does not wait for: use "
+          "--device host");
+    }
+  }
   if (given.count("--model") != 0 && given.count("--draft") == 0 && !a.plain &&
       a.drafter == drafter_kind::model) {
     throw usage_error(
@@ -143,6 +151,9 @@ arguments parse(const std::vector<std::string>& words) {
       a.model = value();
     } else if (flag == "--draft") {
       a.draft = value();
+    } else if (flag == "--device") {
+      a.device = one_of<device_kind>(flag, value(),
+                                     {{"host", device_kind::host}, {"cuda", device_kind::cuda}});
     } else if (flag == "--drafter") {
       a.drafter = one_of<drafter_kind>(
           flag, value(), {{"model", drafter_kind::model}, {"none", drafter_kind::none}});
@@ -222,6 +233,8 @@ Models (Hugging Face directories: config.json, *.safetensors, tokenizer.model)
   --model DIR           the target model: its law is what the text keeps
                         (default: the shipped target)
   --draft DIR           the draft model, of the same vocabulary (default: the shipped draft)
+  --device NAME         host: the processors (default)
+                        cuda: a CUDA device, where the whole loop stays; without --pattern
 
 Policies
   --drafter NAME        model: a smaller model drafts (default)
@@ -256,7 +269,7 @@ Text
 
 Report
   --rounds N            plain and speculative runs, taken in turn; medians are reported (default 3)
-  --threads N           (default: half of the processors)
+  --threads N           of --device host (default: half of the processors)
   --json FILE           writes the report as JSON too
   --color WHEN          auto, always or never; auto honours NO_COLOR and non-terminals
   --help                this text

@@ -17,12 +17,14 @@ struct usage_error : std::runtime_error {
 enum class drafter_kind { none, model };
 enum class selector_kind { full, frequency };
 enum class verifier_kind { rejection, block, coupled, greedy };
+enum class device_kind { host, cuda };
 enum class color_mode { automatic, always, never };
 
 /// What the command line asks for.
 struct arguments {
   std::string model;  ///< Hugging Face directory of the target
   std::string draft;  ///< of the draft model
+  device_kind device = device_kind::host;
   drafter_kind drafter = drafter_kind::model;
   selector_kind selector = selector_kind::frequency;
   std::int32_t shortlist_rows = 0;  ///< of selector frequency; 0: a sixth of the vocabulary

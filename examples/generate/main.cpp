@@ -6,8 +6,6 @@
 
 #include <cstdio>
 #include <exception>
-#include <fstream>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,23 +18,13 @@
 #include <hunch/hunch.hpp>
 
 #include "generate/arguments.hpp"
+#include "generate/cuda.hpp"
 #include "generate/measure.hpp"
-#include "generate/report.hpp"
-#include "generate/terminal.hpp"
+#include "generate/session.hpp"
 
 namespace generate {
 
 namespace {
-
-/// The tokens of a vocabulary in order of frequency, from a safetensors file.
-hunch::vocab_layout load_ranking(const std::string& path, std::int32_t vocab_size) {
-  const std::vector<std::int32_t> ranking = engine::checkpoint::open(path).integers("ranking");
-  if (static_cast<std::int32_t>(ranking.size()) != vocab_size) {
-    throw std::runtime_error(path + ": 'ranking' has " + std::to_string(ranking.size()) +
-                             " tokens, the target's vocabulary " + std::to_string(vocab_size));
-  }
-  return hunch::vocab_layout::permuted(ranking, vocab_size);
-}
 
 using text_sampler =
     hunch::sampler::pipeline<hunch::sampler::penalties, hunch::sampler::allowed_tokens,
@@ -48,34 +36,12 @@ class program {
   explicit program(const arguments& a)
       : args_(a),
         target_(engine::model::load(a.model, options())),
-        text_(a.model),
-        terminal_(a.color) {
-    if (text_.vocab_size() > target_.vocab_size()) {
-      throw std::runtime_error(a.model + ": the tokenizer has " +
-                               std::to_string(text_.vocab_size()) + " tokens, the model " +
-                               std::to_string(target_.vocab_size()));
-    }
-    prompts_ = {text_.encode(a.prompt)};
-    request_.max_new_tokens = a.max_new_tokens;
-    request_.temperature = a.temperature;
-    request_.top_k = a.top_k;
-    request_.top_p = a.top_p;
-    request_.min_p = a.min_p;
-    request_.repetition_penalty = a.repetition_penalty;
-    request_.presence_penalty = a.presence_penalty;
-    request_.frequency_penalty = a.frequency_penalty;
-    request_.seed = a.seed;
+        session_(a, target_.vocab_size(), target_.context()) {
     if (!a.pattern.empty()) {
-      request_.grammar = grammar::regular_grammar(
+      session_.request.grammar = grammar::regular_grammar(
           a.pattern, target_.vocab_size(),
-          [this](hunch::token t) -> std::string_view { return text_.bytes(t); }, text_.eos());
-    }
-    if (!a.ignore_end && text_.eos() != hunch::no_token) { request_.stop_tokens = {text_.eos()}; }
-    const auto room = static_cast<std::int32_t>(prompts_[0].size()) + a.max_new_tokens;
-    if (room > target_.context()) {
-      throw usage_error("the prompt's " + std::to_string(prompts_[0].size()) + " tokens and " +
-                        std::to_string(a.max_new_tokens) + " new ones exceed the context of " +
-                        std::to_string(target_.context()));
+          [this](hunch::token t) -> std::string_view { return session_.text().bytes(t); },
+          session_.text().eos());
     }
   }
 
@@ -125,12 +91,8 @@ class program {
       hunch::selector::full selector{vocab};
       return use(selector);
     }
-    const std::int32_t rows = args_.shortlist_rows > 0 ? args_.shortlist_rows : vocab / 6;
-    if (rows > vocab) {
-      throw usage_error("--selector frequency:" + std::to_string(rows) + ": the vocabulary has " +
-                        std::to_string(vocab) + " tokens");
-    }
-    hunch::selector::frequency selector{load_ranking(args_.frequency_file, vocab), rows};
+    hunch::selector::frequency selector{load_ranking(args_.frequency_file, vocab),
+                                        session_.shortlist_rows(vocab)};
     use(selector);
   }
 
@@ -148,89 +110,58 @@ class program {
     }
   }
 
-  /// Streams the text of the first request.
-  auto stream() {
-    return [this](std::size_t request, hunch::token t, hunch::origin from) {
-      if (request == 0) { terminal_.write(text_.bytes(t), from); }
-    };
-  }
-
-  void begin_text() {
-    terminal_.legend();
-    std::printf("%s", args_.prompt.c_str());
-    std::fflush(stdout);
-  }
-
   template <class Plain>
   void report_plain(Plain& plain) {
-    begin_text();
-    const generate::run one = run_requests(
-        plain, prompts_, request_, args_.batch, [](auto&) {}, stream());
-    report r;
-    take_text(r, one);
-    r.plain_rate = static_cast<double>(one.timed) / one.time;
-    finish(r);
+    session_.begin_text();
+    session_.report_plain(run_requests(
+        plain, session_.prompts(), session_.request, args_.batch, [](auto&) {}, session_.stream()));
   }
 
   template <class Plain, class Speculative>
   void report_both(Plain& plain, Speculative& speculative) {
     if (args_.draft_length) { speculative.draft_length(*args_.draft_length); }
-    const costs cost = calibrate(target_, plain, speculative, prompts_, request_, args_.batch);
+    const costs cost =
+        calibrate(target_, plain, speculative, session_.prompts(), session_.request, args_.batch);
     automatic_length automatic(cost);
     if (!args_.draft_length) { automatic.choose(speculative); }
 
-    begin_text();
+    session_.begin_text();
+    const auto run_on = [&](auto& decoder, const auto& options, auto&& on_step, auto&& on_token) {
+      return run_requests(decoder, session_.prompts(), options, args_.batch, on_step, on_token);
+    };
     const comparison both = compare(
-        plain, speculative, prompts_, request_, args_.batch, args_.rounds,
-        [&](Speculative& decoder) {
-          if (!args_.draft_length) { automatic(decoder); }
+        [&](const auto& options, auto&& on_token) {
+          return run_on(
+              plain, options, [](auto&) {}, on_token);
         },
-        stream());
-
-    const auto& stats = speculative.stats();
-    report r;
-    take_text(r, both.first);
-    r.plain_rate = both.plain_rate;
-    report::speculative_part part;
-    part.rate = both.rate;
-    part.predicted_speedup = predicted_gain(cost, stats);
-    part.mean_acceptance_length = stats.mean_acceptance_length();
-    part.draft_acceptance_rate = stats.draft_acceptance_rate();
-    part.average_shortlist_rows = stats.average_shortlist_rows();
-    part.average_draft_length =
-        static_cast<double>(stats.drafted) / static_cast<double>(stats.steps);
-    part.target_passes = stats.target_passes;
-    for (std::int32_t i = 0; i < max_draft_length; ++i) {
-      if (stats.proposed_at[i] > 0) {
-        part.acceptance_by_position.push_back(stats.acceptance_at(i));
-      }
-    }
-    if (args_.temperature == 0.0f || args_.verifier == verifier_kind::coupled) {
-      part.identical_to_plain = both.identical;
-    }
-    r.speculative = part;
-    finish(r);
-  }
-
-  void take_text(report& r, const generate::run& one) const {
-    for (const hunch::token t : one.tokens[0]) { r.text += text_.bytes(t); }
-    r.tokens = static_cast<std::int64_t>(one.tokens[0].size());
-    r.repetition_4gram = repeated_4grams(one.tokens[0]);
-  }
-
-  void finish(const report& r) {
-    terminal_.finish();
-    print_table(r);
-    if (!args_.json.empty()) { write_json(r, args_.json); }
+        [&](const auto& options, auto&& on_token) {
+          return run_on(
+              speculative, options,
+              [&](Speculative& decoder) {
+                if (!args_.draft_length) { automatic(decoder); }
+              },
+              on_token);
+        },
+        session_.request, args_.batch, args_.rounds, session_.stream());
+    session_.report_both(both, speculative.stats(), predicted_gain(cost, speculative.stats()));
   }
 
   arguments args_;
   engine::model target_;
-  engine::tokenizer text_;
-  terminal terminal_;
-  std::vector<std::vector<hunch::token>> prompts_;
-  hunch::generation_options request_;
+  session session_;
 };
+
+}  // namespace
+
+#if !defined(HUNCH_GENERATE_CUDA)
+void run_on_cuda(const arguments&) {
+  throw usage_error(
+      "--device cuda: this program was built without a CUDA compiler; install a CUDA toolkit, set "
+      "CUDACXX to the path of its nvcc, and configure and build again in an empty folder");
+}
+#endif
+
+namespace {
 
 int start(const std::vector<std::string>& words) {
   try {
@@ -239,7 +170,11 @@ int start(const std::vector<std::string>& words) {
       std::fputs(help_text().c_str(), stdout);
       return 0;
     }
-    program(a).run();
+    if (a.device == device_kind::cuda) {
+      run_on_cuda(a);
+    } else {
+      program(a).run();
+    }
     return 0;
   } catch (const usage_error& e) {
     std::fprintf(stderr, "generate: %s\n", e.what());

@@ -233,20 +233,18 @@ struct comparison {
   run first;              ///< the first speculative run
 };
 
-/// Runs both decoders in turn, `rounds` times, with other seeds in each round, so that noise and
-/// luck hit both alike. `control(decoder)` is called after each speculative step.
-template <class Plain, class Speculative, class Control, class OnToken>
-comparison compare(Plain& plain, Speculative& speculative,
-                   const std::vector<std::vector<hunch::token>>& prompts,
-                   hunch::generation_options options, std::int32_t batch, std::int32_t rounds,
-                   Control&& control, OnToken&& on_token) {
+/// Takes plain and speculative runs in turn, `rounds` times, with other seeds in each round, so
+/// that noise and luck hit both alike. plain(options, on_token) and speculative(options, on_token)
+/// are runs of `batch` requests.
+template <class Plain, class Speculative, class OnToken>
+comparison compare(Plain&& plain, Speculative&& speculative, hunch::generation_options options,
+                   std::int32_t batch, std::int32_t rounds, OnToken&& on_token) {
   const auto nothing = [](auto&&...) {};
   comparison out;
   run fast, slow;
   for (std::int32_t round = 0; round < rounds; ++round) {
-    run s = round == 0 ? run_requests(speculative, prompts, options, batch, control, on_token)
-                       : run_requests(speculative, prompts, options, batch, control, nothing);
-    const run p = run_requests(plain, prompts, options, batch, nothing, nothing);
+    run s = round == 0 ? speculative(options, on_token) : speculative(options, nothing);
+    const run p = plain(options, nothing);
     out.identical = out.identical && s.tokens == p.tokens;
     fast.time += s.time;
     fast.timed += s.timed;

@@ -10,7 +10,8 @@ import sys
 import unittest
 from pathlib import Path
 
-PROGRAM, MODELS, WORK = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]) / "cli"
+PROGRAM, RESIDENT = sys.argv[1:3]
+MODELS, WORK = Path(sys.argv[3]), Path(sys.argv[4]) / "cli"
 
 BAD_FLAGS = [
     (["--bogus"], "unknown flag '--bogus'"),
@@ -37,6 +38,9 @@ BAD_FLAGS = [
     (["--draft-length", "0"], "--draft-length: 0 is less than 1"),
     (["--draft-length", "9"], "--draft-length: at most 8"),
     (["--draft-length", "some"], "not a number"),
+    (["--device", "abacus"], "it takes host, cuda"),
+    (["--device", "cuda", "--threads", "2"], "--threads has no meaning with --device cuda"),
+    (["--device", "cuda", "--pattern", "a"], "--pattern asks the host in every step"),
     (["--drafter", "medium"], "it takes model, none"),
     (["--selector", "best"], "it takes full, frequency"),
     (["--selector", "full:10"], "only frequency takes a number of rows"),
@@ -63,8 +67,8 @@ BAD_FLAGS = [
 SHORT = ["--max-new-tokens", "24", "--rounds", "1", "--prompt", "The name of the file"]
 
 
-def generate(*flags, **environment):
-    return subprocess.run([PROGRAM, *flags], capture_output=True, text=True, errors="replace",
+def generate(*flags, program=PROGRAM, **environment):
+    return subprocess.run([program, *flags], capture_output=True, text=True, errors="replace",
                           env={**os.environ, **environment}, timeout=120)
 
 
@@ -123,9 +127,9 @@ class BrokenModels(unittest.TestCase):
 
 
 class Output(unittest.TestCase):
-    def report(self, *flags):
+    def report(self, *flags, program=PROGRAM):
         file = WORK / "report.json"
-        done = generate(*SHORT, "--json", str(file), *flags)
+        done = generate(*SHORT, "--json", str(file), *flags, program=program)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(file.read_text()), done.stdout
 
@@ -187,6 +191,25 @@ class Output(unittest.TestCase):
         self.assertGreater(report["speculative"]["tokens_per_second"], 0)
         self.assertEqual(report["average_shortlist_rows"], 4000)
         self.assertEqual(len(report["acceptance_by_position"]), 2)
+
+    def test_loops_that_do_not_wait_for_the_host(self):
+        for flags in (["--temperature", "0"], ["--temperature", "0.9", "--batch", "3"],
+                      ["--selector", "full", "--draft-length", "2"]):
+            report, _ = self.report(*flags, "--verifier", "coupled", program=RESIDENT)
+            self.assertIs(report["identical_to_plain"], True)
+            self.assertGreater(report["mean_acceptance_length"], 1.0)
+            self.assertEqual(report["tokens"], 24)
+        plain, _ = self.report("--plain", "--verifier", "coupled", program=RESIDENT)
+        self.assertEqual(plain["text"], report["text"])
+
+    def test_device(self):
+        done = generate("--device", "cuda", "--verifier", "coupled", *SHORT)
+        if done.returncode == 0:
+            self.assertIn("speed-up, measured", done.stdout)
+            return
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(done.stderr.count("\n"), 1)
+        self.assertIn("CUDA driver" if done.returncode == 1 else "CUDACXX", done.stderr)
 
     def test_colors(self):
         self.assertIn("\033[", self.report("--color", "always")[1])

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <engine/device/model.hpp>
 #include <engine/model.hpp>
 
 #include "counted_new.hpp"
@@ -11,38 +12,55 @@
 
 /// Nothing is allocated in a steady step.
 
+namespace {
+
+/// Steps with draft trees, of which the first `warm_up` may allocate.
+template <class Model>
+void check_steps(Model& m, int warm_up) {
+  const std::vector<std::int32_t> sequence{0, 0, 1};
+  const std::vector<std::int32_t> id{0, 2, 0};
+  const hunch::kept_rows kept{3, sequence.data(), id.data(), 0, nullptr};
+  const hunch::row_range range{0, 100};
+  const auto layout = hunch::vocab_layout::identity(m.vocab_size());
+  const auto list = layout.list(&range, 1);
+  std::vector<float> out(100);
+  const hunch::row_view<float> logits{out.data(), 100};
+  const std::int32_t row = 0;
+
+  for (int step = 0; step < 20; ++step) {
+    const int at = m.length(0);
+    test::row_batch rows;
+    rows.add(0, 0, hunch::end_of_cache, at, 1)
+        .add(0, 1, 0, at + 1, 2)
+        .add(0, 2, 0, at + 1, 3)
+        .add(0, 3, 1, at + 2, 4)
+        .add(1, 0, hunch::end_of_cache, m.length(1), 5);
+    const hunch::rows view = rows.view();
+    const long before_pass = test::allocation_count();
+    m.evaluate(view);
+    m.head(m.forward(view), {1, &row, &list, &logits});
+    const long before_commit = test::allocation_count();
+    m.commit(kept);
+    CHECK(test::allocation_count() == before_commit);
+    if (step >= warm_up) { CHECK(before_commit == before_pass); }
+  }
+}
+
+}  // namespace
+
 TEST_CASE("a steady step allocates nothing, and commit never does") {
   const engine::config c = test::small_config();
   for (const int threads : {1, 2}) {
     CAPTURE(threads);
     engine::model m(c, test::random_checkpoint(c, engine::dtype::i8),
                     {.threads = threads, .max_batch = 2});
-    const std::vector<std::int32_t> sequence{0, 0, 1};
-    const std::vector<std::int32_t> id{0, 2, 0};
-    const hunch::kept_rows kept{3, sequence.data(), id.data(), 0, nullptr};
-    const hunch::row_range range{0, 100};
-    const auto layout = hunch::vocab_layout::identity(c.vocab_size);
-    const auto list = layout.list(&range, 1);
-    std::vector<float> out(100);
-    const hunch::row_view<float> logits{out.data(), 100};
-    const std::int32_t row = 0;
-
-    for (int step = 0; step < 20; ++step) {
-      const int at = m.length(0);
-      test::row_batch rows;
-      rows.add(0, 0, hunch::end_of_cache, at, 1)
-          .add(0, 1, 0, at + 1, 2)
-          .add(0, 2, 0, at + 1, 3)
-          .add(0, 3, 1, at + 2, 4)
-          .add(1, 0, hunch::end_of_cache, m.length(1), 5);
-      const hunch::rows view = rows.view();
-      const long before_pass = test::allocation_count();
-      m.evaluate(view);
-      m.head(m.forward(view), {1, &row, &list, &logits});
-      const long before_commit = test::allocation_count();
-      m.commit(kept);
-      CHECK(test::allocation_count() == before_commit);
-      if (step > 0) { CHECK(before_commit == before_pass); }
-    }
+    check_steps(m, 1);
   }
+}
+
+TEST_CASE("device model: no step allocates") {
+  const engine::config c = test::small_config();
+  engine::device_model<hunch::executor::host> m(c, test::random_checkpoint(c, engine::dtype::i8),
+                                                {.max_batch = 2, .max_rows = 8, .max_staged = 8});
+  check_steps(m, 0);
 }

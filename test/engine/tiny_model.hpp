@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +15,7 @@
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
 #include <engine/row_batch.hpp>
-#include <engine/weights.hpp>
+#include <engine/tensors.hpp>
 
 /// \file
 /// Small random models and texts for the tests.

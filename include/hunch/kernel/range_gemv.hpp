@@ -6,6 +6,7 @@
 
 #include <hunch/bfloat16.hpp>
 #include <hunch/config.hpp>
+#include <hunch/kernel/arithmetic.hpp>
 #include <hunch/rows.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/vocab_layout.hpp>
@@ -185,6 +186,48 @@ HUNCH_HOST_DEVICE HUNCH_INLINE float dot_one(const Weight* w, std::int64_t width
   return lane[0];
 }
 
+/// Lane `l` of that product.
+template <class Weight>
+HUNCH_HOST_DEVICE HUNCH_INLINE float dot_lane(const Weight* w, std::int64_t width,
+                                              const float* hidden, std::int32_t l) {
+  float lane = 0.0f;
+  for (std::int64_t k = l * elements_per_lane<Weight>; k < width; k += step_elements<Weight>) {
+    for (std::int64_t i = k; i < k + elements_per_lane<Weight>; ++i) {
+      if (i < width) { lane += to_float(w[i]) * hidden[i]; }
+    }
+  }
+  return lane;
+}
+
+/// The logits of `count` adjacent head rows by a team of several ranks: a rank per lane, so that
+/// neighbours read what lies side by side.
+template <class Weight, Team T>
+HUNCH_HOST_DEVICE void share_logits(T& team, const head_weights<Weight>& head, std::int32_t first,
+                                    std::int32_t count, const float* hidden, float* out) {
+  constexpr std::int32_t most = team::list_capacity / gemv_lanes;
+  std::int64_t* const lanes = team.scratch().list;
+  team.sync();  // what was in the list has been read
+  for (std::int32_t begin = 0; begin < count; begin += most) {
+    const std::int32_t rows = count - begin < most ? count - begin : most;
+    team.for_each(rows * gemv_lanes, [=](std::int64_t i) {
+      const auto row = first + begin + static_cast<std::int32_t>(i / gemv_lanes);
+      const auto l = static_cast<std::int32_t>(i % gemv_lanes);
+      lanes[i] = bit_cast<std::int32_t>(dot_lane(head.row(row), head.width, hidden, l));
+    });
+    team.for_each(rows, [=](std::int64_t r) {
+      float lane[gemv_lanes];
+      for (std::int32_t l = 0; l < gemv_lanes; ++l) {
+        lane[l] = bit_cast<float>(static_cast<std::int32_t>(lanes[r * gemv_lanes + l]));
+      }
+      for (std::int32_t half = gemv_lanes / 2; half > 0; half /= 2) {
+        for (std::int32_t l = 0; l < half; ++l) { lane[l] += lane[l + half]; }
+      }
+      const std::int64_t at = begin + r;
+      out[at] = head.row_scale == nullptr ? lane[0] : lane[0] * head.row_scale[first + at];
+    });
+  }
+}
+
 /// The logits of `count` <= 8 adjacent head rows.
 template <class Weight>
 HUNCH_HOST_DEVICE HUNCH_INLINE void logits_of(const head_weights<Weight>& head, std::int32_t first,
@@ -214,6 +257,11 @@ HUNCH_HOST_DEVICE void range_gemv(T& team, const head_weights<Weight>& head, con
   for (std::int32_t g = 0; g < list.range_count; ++g) {
     const row_range range = list.ranges[g];
     const std::int32_t length = range.end - range.begin;
+    if (team.size() > 1) {
+      detail::share_logits(team, head, range.begin, length, hidden, logits.data + before);
+      before += length;
+      continue;
+    }
     const std::int32_t blocks = (length + gemv_rows - 1) / gemv_rows;
     team.for_each(blocks, [=](std::int64_t b) {
       const auto offset = static_cast<std::int32_t>(b) * gemv_rows;

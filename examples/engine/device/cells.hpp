@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <hunch/bfloat16.hpp>
+#include <hunch/config.hpp>
+
+namespace engine::device {
+
+/// Keys and values. Per slot, layer and key-value head there is one run of cells: those of the
+/// cached positions, then those of staged rows, by id. A trivially copyable view.
+struct cells {
+  hunch::bfloat16* keys = nullptr;    ///< [max_batch, layers, kv_heads, length + staged, head_dim]
+  hunch::bfloat16* values = nullptr;  ///< likewise
+  std::int32_t layers = 0;
+  std::int32_t kv_heads = 0;
+  std::int32_t head_dim = 0;
+  std::int32_t max_length = 0;
+  std::int32_t max_staged = 0;
+
+  /// The first element of a run.
+  HUNCH_HOST_DEVICE std::int64_t run(std::int32_t slot, std::int32_t layer,
+                                     std::int32_t head) const {
+    return ((static_cast<std::int64_t>(slot) * layers + layer) * kv_heads + head) *
+           (max_length + max_staged) * head_dim;
+  }
+  /// The first element of a cell in its run.
+  HUNCH_HOST_DEVICE std::int64_t cached(std::int32_t position) const {
+    return static_cast<std::int64_t>(position) * head_dim;
+  }
+  HUNCH_HOST_DEVICE std::int64_t staged(std::int32_t id) const { return cached(max_length + id); }
+};
+
+}  // namespace engine::device

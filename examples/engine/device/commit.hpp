@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <engine/device/cells.hpp>
+#include <engine/device/slots.hpp>
+#include <hunch/rows.hpp>
+#include <hunch/team/team.hpp>
+
+/// \file
+/// What a commit does, in this order: kept rows move, then slots are longer by them, then released
+/// slots are empty. Padding, ids that are not staged and rows without room are passed over.
+
+namespace engine::device {
+
+/// Copies kept row `index` to its place in the cache.
+struct move_kept {
+  hunch::kept_rows kept;
+  slot_table table;
+  cells cache;
+
+  template <hunch::Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    const std::int32_t slot = kept.sequence[index];
+    if (!table.has_slot(slot) || table.find(slot, kept.id[index]) == nullptr) { return; }
+    const std::int32_t before = team.reduce(
+        index, std::int32_t(0),
+        [&](std::int64_t i) {
+          return kept.sequence[i] == slot && table.find(slot, kept.id[i]) != nullptr ? 1 : 0;
+        },
+        [](std::int32_t a, std::int32_t b) { return a + b; });
+    const std::int32_t position = table.slots[slot].length + before;
+    if (position >= table.max_length) { return; }
+    const std::int64_t from = cache.staged(kept.id[index]);
+    const std::int64_t to = cache.cached(position);
+    team.for_each(static_cast<std::int64_t>(cache.layers) * cache.kv_heads * cache.head_dim,
+                  [&](std::int64_t i) {
+                    const auto head = static_cast<std::int32_t>(i / cache.head_dim);
+                    const std::int64_t run = cache.run(slot, 0, head) + i % cache.head_dim;
+                    cache.keys[run + to] = cache.keys[run + from];
+                    cache.values[run + to] = cache.values[run + from];
+                  });
+  }
+};
+
+/// Makes the slot whose first kept row is `index` longer; what is still staged there is void.
+struct lengthen_slots {
+  hunch::kept_rows kept;
+  slot_table table;
+
+  template <hunch::Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    if (team.rank() != 0) { return; }
+    const std::int32_t slot = kept.sequence[index];
+    if (!table.has_slot(slot)) { return; }
+    if (index > 0 && kept.sequence[index - 1] == slot) { return; }
+    std::int32_t& length = table.slots[slot].length;
+    for (std::int32_t i = index; i < kept.size && kept.sequence[i] == slot; ++i) {
+      if (table.find(slot, kept.id[i]) != nullptr && length < table.max_length) { ++length; }
+    }
+    table.discard(slot);
+  }
+};
+
+/// Empties released slot `index`.
+struct release_slots {
+  const std::int32_t* released;
+  slot_table table;
+
+  template <hunch::Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    const std::int32_t slot = released[index];
+    if (team.rank() != 0 || !table.has_slot(slot)) { return; }
+    table.slots[slot].length = 0;
+    table.discard(slot);
+  }
+};
+
+}  // namespace engine::device

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cublasLt.h>
+
+#include <engine/device/matrix.hpp>
+#include <engine/into.hpp>
+#include <hunch/bfloat16.hpp>
+#include <hunch/executor/cuda.cuh>
+
+namespace engine::device {
+
+/// Matrix products by cuBLASLt, bfloat16 in and float out; a policy of products like
+/// `team_multiply`. All rows are multiplied, whether they are asked for or not.
+///
+/// How a shape is multiplied is chosen in `prepare` and never afterwards, so that products can be
+/// recorded. One algorithm that does not split the inner dimension serves every number of rows that
+/// it can: so a row's result does not depend on how many rows there are.
+class cublaslt_multiply {
+ public:
+  using input = hunch::bfloat16;
+
+  cublaslt_multiply(hunch::executor::cuda& executor, std::int32_t max_rows)
+      : executor_(executor), max_rows_(max_rows), workspace_(executor_, workspace_bytes) {
+    cublasLtHandle_t handle = nullptr;
+    check(cublasLtCreate(&handle), "cublasLtCreate");
+    handle_.reset(handle);
+    cublasLtMatmulDesc_t description = nullptr;
+    check(cublasLtMatmulDescCreate(&description, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+          "cublasLtMatmulDescCreate");
+    description_.reset(description);
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+    check(cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
+                                         sizeof transposed),
+          "cublasLtMatmulDescSetAttribute");
+  }
+
+  void prepare(const matrix& w, into) {
+    auto& plan = plans_[{w.outputs, w.width}];
+    if (!plan.empty()) { return; }
+    const std::int32_t typical = max_rows_ < typical_rows ? max_rows_ : typical_rows;
+    const chosen common = best(w, typical);
+    for (std::int32_t rows = 1; rows <= max_rows_; ++rows) {
+      plan.push_back(fits(w, rows, common) ? common : best(w, rows));
+    }
+  }
+
+  void operator()(const matrix& w, const hunch::bfloat16* x, std::int32_t rows, float* y, into mode,
+                  const std::uint8_t*) {
+    shape of(w, rows);
+    const float one = 1.0f;
+    const float beta = mode == into::add ? 1.0f : 0.0f;
+    const chosen& how = plans_.at({w.outputs, w.width})[static_cast<std::size_t>(rows) - 1];
+    check(cublasLtMatmul(handle_.get(), description_.get(), &one, w.data, &of.weights, x,
+                         &of.inputs, &beta, y, &of.products, y, &of.products, &how.algorithm,
+                         workspace_.data(), workspace_bytes, executor_.stream()),
+          "cublasLtMatmul");
+  }
+
+ private:
+  static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
+  /// Rows for which an algorithm is chosen: a draft of a request or of a few.
+  static constexpr std::int32_t typical_rows = 16;
+
+  static void check(cublasStatus_t status, const char* what) {
+    if (status != CUBLAS_STATUS_SUCCESS) {
+      throw std::runtime_error(std::string("engine::device::cublaslt_multiply: ") + what + ": " +
+                               cublasLtGetStatusString(status));
+    }
+  }
+
+  /// The matrices of a product. Row-major y = x w^T is column-major y^T = w x^T.
+  struct shape {
+    shape(const matrix& w, std::int32_t rows) {
+      check(cublasLtMatrixLayoutInit(&weights, CUDA_R_16BF, static_cast<std::uint64_t>(w.width),
+                                     static_cast<std::uint64_t>(w.outputs), w.width),
+            "cublasLtMatrixLayoutInit");
+      check(cublasLtMatrixLayoutInit(&inputs, CUDA_R_16BF, static_cast<std::uint64_t>(w.width),
+                                     static_cast<std::uint64_t>(rows), w.width),
+            "cublasLtMatrixLayoutInit");
+      check(cublasLtMatrixLayoutInit(&products, CUDA_R_32F, static_cast<std::uint64_t>(w.outputs),
+                                     static_cast<std::uint64_t>(rows), w.outputs),
+            "cublasLtMatrixLayoutInit");
+    }
+    cublasLtMatrixLayoutOpaque_t weights, inputs, products;
+  };
+
+  /// A type with a name, which nvcc 13 wants of the elements of a vector.
+  struct chosen {
+    cublasLtMatmulAlgo_t algorithm;
+  };
+
+  /// Whether the algorithm multiplies so many rows.
+  bool fits(const matrix& w, std::int32_t rows, const chosen& how) {
+    shape of(w, rows);
+    cublasLtMatmulHeuristicResult_t found{};
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoCheck(handle_.get(), description_.get(), &of.weights, &of.inputs,
+                                &of.products, &of.products, &how.algorithm, &found);
+    return status == CUBLAS_STATUS_SUCCESS && found.state == CUBLAS_STATUS_SUCCESS &&
+           found.workspaceSize <= workspace_bytes;
+  }
+
+  /// The algorithm that cuBLASLt takes for the fastest.
+  chosen best(const matrix& w, std::int32_t rows) {
+    shape of(w, rows);
+    cublasLtMatmulPreferenceOpaque_t preference;
+    check(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
+    const std::uint64_t workspace = workspace_bytes;
+    const std::uint32_t whole_sums = CUBLASLT_REDUCTION_SCHEME_NONE;
+    check(cublasLtMatmulPreferenceSetAttribute(
+              &preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace),
+          "cublasLtMatmulPreferenceSetAttribute");
+    check(cublasLtMatmulPreferenceSetAttribute(&preference,
+                                               CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                               &whole_sums, sizeof whole_sums),
+          "cublasLtMatmulPreferenceSetAttribute");
+    cublasLtMatmulHeuristicResult_t found{};
+    int count = 0;
+    check(
+        cublasLtMatmulAlgoGetHeuristic(handle_.get(), description_.get(), &of.weights, &of.inputs,
+                                       &of.products, &of.products, &preference, 1, &found, &count),
+        "cublasLtMatmulAlgoGetHeuristic");
+    if (count == 0) {
+      throw std::runtime_error("engine::device::cublaslt_multiply: no algorithm for [" +
+                               std::to_string(w.outputs) + ", " + std::to_string(w.width) + "]");
+    }
+    return {found.algo};
+  }
+
+  struct destroy {
+    void operator()(cublasLtHandle_t handle) const { cublasLtDestroy(handle); }
+    void operator()(cublasLtMatmulDesc_t description) const {
+      cublasLtMatmulDescDestroy(description);
+    }
+  };
+
+  hunch::executor::cuda executor_;
+  std::int32_t max_rows_;
+  hunch::executor::cuda::resident<std::byte> workspace_;
+  std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, destroy> handle_;
+  std::unique_ptr<std::remove_pointer_t<cublasLtMatmulDesc_t>, destroy> description_;
+  /// By outputs and width, one algorithm per number of rows.
+  std::map<std::pair<std::int32_t, std::int32_t>, std::vector<chosen>> plans_;
+};
+
+}  // namespace engine::device

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include <engine/device/matrix.hpp>
+#include <engine/device/staging.hpp>
+#include <hunch/bfloat16.hpp>
+#include <hunch/kernel/arithmetic.hpp>
+#include <hunch/team/team.hpp>
+
+/// \file
+/// What happens to rows between matrix products; one body per row.
+
+namespace engine::device {
+
+/// log2(e): exponentials are powers of two here.
+inline constexpr float log2_e = 1.44269504f;
+
+/// residual[i] = the embedding of the token of row i.
+struct embed_rows {
+  const planned_row* rows;
+  const hunch::bfloat16* embedding;  ///< [vocab_size, width]
+  std::int32_t width;
+  std::int32_t size;
+  float* residual;  ///< [rows, size]
+
+  template <hunch::Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    const planned_row row = rows[index];
+    if (row.slot == hunch::no_sequence) { return; }
+    const hunch::bfloat16* const from = embedding + static_cast<std::int64_t>(row.token) * width;
+    float* const to = residual + static_cast<std::int64_t>(index) * size;
+    team.for_each(size, [=](std::int64_t i) { to[i] = hunch::to_float(from[i]); });
+  }
+};
+
+/// out[i] = from[i] / rms(from[i]) * weight (Zhang and Sennrich, 2019), for the rows that `asked`
+/// says.
+template <class Input>
+struct normalise_rows {
+  const std::uint8_t* asked;
+  const float* from;  ///< [rows, size]
+  std::int32_t size;
+  const float* weight;  ///< [size]
+  float epsilon;
+  Input* out;  ///< [rows, width]
+  std::int32_t width;
+
+  template <hunch::Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    if (asked[index] == 0) { return; }
+    const float* const x = from + static_cast<std::int64_t>(index) * size;
+    const float* const w = weight;
+    Input* const to = out + static_cast<std::int64_t>(index) * width;
+    const double squares =
+        team.sum(size, [=](std::int64_t i) { return hunch::kernel::product(x[i], x[i]); });
+    const float mean = static_cast<float>(squares / size);
+    const float scale = 1.0f / std::sqrt(mean + epsilon);
+    team.for_each(size, [=](std::int64_t i) { put(to[i], x[i] * scale * w[i]); });
+  }
+};
+
+/// out[i] = silu(gate) * up for the gates and ups of row i.
+template <class Input>
+struct gate_rows {
+  const std::uint8_t* asked;
+  const float* gates;  ///< [rows, 2 size] the gates, then the ups
+  std::int32_t size;
+  Input* out;  ///< [rows, width]
+  std::int32_t width;
+
+  template <hunch::Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    if (asked[index] == 0) { return; }
+    const float* const gate = gates + static_cast<std::int64_t>(index) * 2 * size;
+    const float* const up = gate + size;
+    Input* const to = out + static_cast<std::int64_t>(index) * width;
+    team.for_each(size, [=](std::int64_t i) {
+      const float g = gate[i];
+      const float e = hunch::kernel::exp2_product(g < 0.0f ? g : -g, log2_e);
+      put(to[i], (g < 0.0f ? e : 1.0f) / (1.0f + e) * g * up[i]);
+    });
+  }
+};
+
+}  // namespace engine::device

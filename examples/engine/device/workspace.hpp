@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include <engine/config.hpp>
+#include <engine/device/attend.hpp>
+#include <engine/device/cells.hpp>
+#include <engine/device/matrix.hpp>
+#include <engine/device/slots.hpp>
+#include <engine/device/staging.hpp>
+#include <hunch/executor/executor.hpp>
+
+namespace engine {
+
+/// Capacities of a `device_model`; nothing grows afterwards.
+struct device_options {
+  std::int32_t max_batch = 1;     ///< slots: sequences that are cached at the same time
+  std::int32_t max_length = 0;    ///< cached positions per slot; 0: the config's, at most 4096
+  std::int32_t max_rows = 256;    ///< rows of a pass
+  std::int32_t max_staged = 256;  ///< staged ids of a slot
+  /// Rows of a pass that may have logits: the first so many. -1: all of them; 0: none, for a model
+  /// that only drafts.
+  std::int32_t max_outputs = -1;
+
+  /// With the defaults filled in. \throws std::invalid_argument naming what is out of range.
+  device_options checked(const config& shape) const {
+    const auto refuse = [](const std::string& why) {
+      throw std::invalid_argument("engine::device_model: " + why);
+    };
+    device_options o = *this;
+    if (o.max_batch < 1) { refuse("max_batch must be at least 1"); }
+    if (o.max_rows < 1) { refuse("max_rows must be at least 1"); }
+    if (o.max_staged < 1) { refuse("max_staged must be at least 1"); }
+    if (o.max_length < 0) { refuse("max_length must not be negative"); }
+    if (o.max_length > shape.context) {
+      refuse("a length of " + std::to_string(o.max_length) + " is more than the model's " +
+             std::to_string(shape.context));
+    }
+    if (o.max_length == 0) { o.max_length = std::min(shape.context, 4096); }
+    if (o.max_outputs < 0 || o.max_outputs > o.max_rows) { o.max_outputs = o.max_rows; }
+    return o;
+  }
+};
+
+namespace device {
+
+/// Rows whose attention is computed in one launch: what bounds its scratch memory.
+inline constexpr std::int32_t attended_rows = 64;
+
+/// The caches of a model and the arrays of its passes, in an executor's memory.
+template <hunch::ResidentExecutor Executor, class Input>
+class workspace {
+  template <class T>
+  using resident = typename Executor::template resident<T>;
+
+ public:
+  workspace(Executor& executor, const config& c, const device_options& o)
+      : options_(o),
+        layers_(c.layers),
+        kv_heads_(c.kv_heads),
+        head_dim_(c.head_dim),
+        slots_(executor, size(o.max_batch)),
+        staged_(executor, size(o.max_batch) * size(o.max_staged)),
+        keys_(executor, elements(o, c)),
+        values_(executor, elements(o, c)),
+        rows_(executor, size(o.max_rows)),
+        paths_(executor, size(o.max_rows) * size(o.max_staged)),
+        computed_(executor, size(o.max_rows)),
+        wanted_(executor, size(o.max_rows)),
+        statuses_(executor, size(o.max_rows)),
+        residual(executor, floats(o, c.hidden)),
+        projections(executor, floats(o, (c.heads + 2 * c.kv_heads) * c.head_dim)),
+        gates(executor, floats(o, 2 * c.intermediate)),
+        hidden(executor, floats(o, padded(c.hidden))),
+        logits(executor, size(o.max_outputs) * size(c.vocab_size)),
+        scratch(executor, size(std::min(o.max_rows, attended_rows)) * size(c.heads) *
+                              size(attention_scratch(o.max_length, c.head_dim))),
+        normed(executor, floats(o, padded(c.hidden))),
+        mixed(executor, floats(o, padded(c.heads * c.head_dim))),
+        products(executor, floats(o, padded(c.intermediate))) {}
+
+  slot_table table() const {
+    return {options_.max_batch, options_.max_length, options_.max_staged, slots_.data(),
+            staged_.data()};
+  }
+  cells cache() const {
+    return {keys_.data(),        values_.data(),     layers_, kv_heads_, head_dim_,
+            options_.max_length, options_.max_staged};
+  }
+  pass_plan plan() const {
+    return {rows_.data(), paths_.data(), computed_.data(), wanted_.data(), statuses_.data()};
+  }
+
+ private:
+  static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
+  /// Of keys, and of values.
+  static std::size_t elements(const device_options& o, const config& c) {
+    const cells all{nullptr, nullptr, c.layers, c.kv_heads, c.head_dim, o.max_length, o.max_staged};
+    return size(all.run(o.max_batch, 0, 0));
+  }
+  static std::size_t floats(const device_options& o, std::int32_t width) {
+    return size(o.max_rows) * size(width);
+  }
+
+  device_options options_;
+  std::int32_t layers_;
+  std::int32_t kv_heads_;
+  std::int32_t head_dim_;
+  resident<slot_state> slots_;
+  resident<staged_row> staged_;
+  resident<hunch::bfloat16> keys_;
+  resident<hunch::bfloat16> values_;
+  resident<planned_row> rows_;
+  resident<std::int32_t> paths_;
+  resident<std::uint8_t> computed_;
+  resident<std::uint8_t> wanted_;
+  typename Executor::template buffer<hunch::status> statuses_;
+
+ public:
+  resident<float> residual;     ///< [rows, hidden]
+  resident<float> projections;  ///< [rows, (heads + 2 kv_heads) head_dim]
+  resident<float> gates;        ///< [rows, 2 intermediate]
+  resident<float> hidden;       ///< [rows, hidden padded] behind the last norm, for shortlists
+  resident<float> logits;       ///< [max_outputs, vocab_size]
+  resident<float> scratch;      ///< [attended_rows, heads, attention_scratch]
+  resident<Input> normed;       ///< [rows, hidden padded]
+  resident<Input> mixed;        ///< [rows, heads head_dim padded]
+  resident<Input> products;     ///< [rows, intermediate padded]
+};
+
+}  // namespace device
+}  // namespace engine

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <engine/checkpoint.hpp>
+#include <engine/tokenizer.hpp>
+#include <hunch/generation.hpp>
+#include <hunch/vocab_layout.hpp>
+
+#include "generate/arguments.hpp"
+#include "generate/measure.hpp"
+#include "generate/report.hpp"
+#include "generate/terminal.hpp"
+
+namespace generate {
+
+/// The tokens of a vocabulary in order of frequency, from a safetensors file.
+inline hunch::vocab_layout load_ranking(const std::string& path, std::int32_t vocab_size) {
+  const std::vector<std::int32_t> ranking = engine::checkpoint::open(path).integers("ranking");
+  if (static_cast<std::int32_t>(ranking.size()) != vocab_size) {
+    throw std::runtime_error(path + ": 'ranking' has " + std::to_string(ranking.size()) +
+                             " tokens, the target's vocabulary " + std::to_string(vocab_size));
+  }
+  return hunch::vocab_layout::permuted(ranking, vocab_size);
+}
+
+/// What does not depend on where the models run: the request, the text as it comes, the report.
+class session {
+ public:
+  /// Of models with a vocabulary of `vocab_size` tokens and room for `context` of them.
+  session(const arguments& a, std::int32_t vocab_size, std::int32_t context)
+      : args_(a), text_(a.model), terminal_(a.color) {
+    if (text_.vocab_size() > vocab_size) {
+      throw std::runtime_error(a.model + ": the tokenizer has " +
+                               std::to_string(text_.vocab_size()) + " tokens, the model " +
+                               std::to_string(vocab_size));
+    }
+    prompts_ = {text_.encode(a.prompt)};
+    request.max_new_tokens = a.max_new_tokens;
+    request.temperature = a.temperature;
+    request.top_k = a.top_k;
+    request.top_p = a.top_p;
+    request.min_p = a.min_p;
+    request.repetition_penalty = a.repetition_penalty;
+    request.presence_penalty = a.presence_penalty;
+    request.frequency_penalty = a.frequency_penalty;
+    request.seed = a.seed;
+    if (!a.ignore_end && text_.eos() != hunch::no_token) { request.stop_tokens = {text_.eos()}; }
+    if (length() > context) {
+      throw usage_error("the prompt's " + std::to_string(prompts_[0].size()) + " tokens and " +
+                        std::to_string(a.max_new_tokens) + " new ones exceed the context of " +
+                        std::to_string(context));
+    }
+  }
+
+  hunch::generation_options request;
+
+  const arguments& args() const { return args_; }
+  const engine::tokenizer& text() const { return text_; }
+  const std::vector<std::vector<hunch::token>>& prompts() const { return prompts_; }
+  /// Tokens of a request, prompt and emitted.
+  std::int32_t length() const {
+    return static_cast<std::int32_t>(prompts_[0].size()) + args_.max_new_tokens;
+  }
+
+  /// How many of the most frequent tokens the shortlist has.
+  std::int32_t shortlist_rows(std::int32_t vocab_size) const {
+    const std::int32_t rows = args_.shortlist_rows > 0 ? args_.shortlist_rows : vocab_size / 6;
+    if (rows > vocab_size) {
+      throw usage_error("--selector frequency:" + std::to_string(rows) + ": the vocabulary has " +
+                        std::to_string(vocab_size) + " tokens");
+    }
+    return rows;
+  }
+
+  void begin_text() {
+    terminal_.legend();
+    std::printf("%s", args_.prompt.c_str());
+    std::fflush(stdout);
+  }
+  /// Streams the text of the first request.
+  auto stream() {
+    return [this](std::size_t request_index, hunch::token t, hunch::origin from) {
+      if (request_index == 0) { terminal_.write(text_.bytes(t), from); }
+    };
+  }
+
+  void report_plain(const run& one) {
+    report r;
+    take_text(r, one);
+    r.plain_rate = static_cast<double>(one.timed) / one.time;
+    finish(r);
+  }
+
+  /// \param stats of the speculative decoder.
+  template <class Statistics>
+  void report_both(const comparison& both, const Statistics& stats, double predicted) {
+    report r;
+    take_text(r, both.first);
+    r.plain_rate = both.plain_rate;
+    report::speculative_part part;
+    part.rate = both.rate;
+    part.predicted_speedup = predicted;
+    part.mean_acceptance_length = stats.mean_acceptance_length();
+    part.draft_acceptance_rate = stats.draft_acceptance_rate();
+    part.average_shortlist_rows = stats.average_shortlist_rows();
+    part.average_draft_length =
+        static_cast<double>(stats.drafted) / static_cast<double>(stats.steps);
+    part.target_passes = stats.target_passes;
+    for (std::int32_t i = 0; i < max_draft_length; ++i) {
+      if (stats.proposed_at[i] > 0) {
+        part.acceptance_by_position.push_back(stats.acceptance_at(i));
+      }
+    }
+    if (args_.temperature == 0.0f || args_.verifier == verifier_kind::coupled) {
+      part.identical_to_plain = both.identical;
+    }
+    r.speculative = part;
+    finish(r);
+  }
+
+ private:
+  void take_text(report& r, const run& one) const {
+    for (const hunch::token t : one.tokens[0]) { r.text += text_.bytes(t); }
+    r.tokens = static_cast<std::int64_t>(one.tokens[0].size());
+    r.repetition_4gram = repeated_4grams(one.tokens[0]);
+  }
+
+  void finish(const report& r) {
+    terminal_.finish();
+    print_table(r);
+    if (!args_.json.empty()) { write_json(r, args_.json); }
+  }
+
+  arguments args_;
+  engine::tokenizer text_;
+  terminal terminal_;
+  std::vector<std::vector<hunch::token>> prompts_;
+};
+
+}  // namespace generate

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// On a GPU: the engine's model on an executor says there what it says on the host, up to rounding,
+// with either policy of products; a row says the same, bit for bit, alone and among others; and a
+// loop on the device writes the text of plain decoding. Without a GPU nothing is run, and the
+// program says so.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <engine/device/cublaslt_multiply.cuh>
+#include <engine/device/model.hpp>
+#include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/none.hpp>
+#include <hunch/executor/cuda.cuh>
+#include <hunch/executor/host.hpp>
+#include <hunch/resident_decoder.hpp>
+#include <hunch/sampler/pipeline.hpp>
+#include <hunch/sampler/temperature.hpp>
+#include <hunch/selector/full.hpp>
+#include <hunch/staged_rows.hpp>
+#include <hunch/tree/chain.hpp>
+#include <hunch/verifier/coupled.hpp>
+#include "../engine/tiny_model.hpp"
+
+namespace {
+
+using gpu = hunch::executor::cuda;
+using host = hunch::executor::host;
+
+int checks = 0;
+int failures = 0;
+bool has_device = false;
+
+void check(bool passed, const std::string& what) {
+  ++checks;
+  if (!passed) {
+    ++failures;
+    std::printf("FAILED: %s\n", what.c_str());
+  }
+}
+
+using logits = std::vector<std::vector<float>>;
+
+/// A prompt, a commit of a path that is not contiguous, and a draft tree.
+template <class Executor, class Multiply>
+class walk {
+ public:
+  walk(const engine::config& c, const engine::checkpoint& weights, Executor executor = Executor())
+      : executor_(executor),
+        model_(c, weights, {.max_batch = 2, .max_rows = 40, .max_staged = 40}, executor_),
+        rows_(executor_, 40),
+        kept_(executor_, 40, 2) {
+    const std::vector<hunch::token> text = test::some_tokens(30, c.vocab_size);
+    rows_.clear();
+    for (std::int32_t i = 0; i < 30; ++i) {
+      rows_.push(1, i, i - 1, i, text[static_cast<std::size_t>(i)], false);
+    }
+    model_.evaluate(rows_.view());
+    kept_.clear();
+    for (std::int32_t i = 0; i < 30; ++i) { kept_.keep(1, i); }
+    model_.commit(kept_.view());
+    tree(7);
+    kept_.clear();
+    for (const std::int32_t id : {0, 2, 4}) { kept_.keep(1, id); }
+    model_.commit(kept_.view());
+    executor_.synchronize();
+  }
+
+  /// The first `count` rows of a tree.
+  logits tree(std::int32_t count) {
+    constexpr std::int32_t parent[] = {-1, 0, 0, 1, 2, 4, 4};
+    constexpr std::int32_t depth[] = {0, 1, 1, 2, 2, 3, 3};
+    executor_.synchronize();
+    const std::int32_t length = model_.length(1);
+    rows_.clear();
+    for (std::int32_t i = 0; i < count; ++i) {
+      rows_.push(1, i, parent[i], length + depth[i], 3 + 5 * i, true);
+    }
+    auto evaluation = model_.evaluate(rows_.view());
+    logits out;
+    for (std::int32_t i = 0; i < count; ++i) {
+      const auto row = evaluation.logits(i);
+      out.emplace_back(static_cast<std::size_t>(row.size));
+      executor_.download(out.back().data(), row.data, out.back().size());
+    }
+    return out;
+  }
+
+ private:
+  Executor executor_;
+  engine::device_model<Executor, Multiply> model_;
+  hunch::staged_rows<Executor> rows_;
+  hunch::kept_list<Executor> kept_;
+};
+
+/// The largest difference, relative to the spread of the logits.
+double difference(const logits& a, const logits& b) {
+  double worst = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    double spread = 0.0;
+    double most = 0.0;
+    for (std::size_t v = 0; v < a[i].size(); ++v) {
+      spread = std::max(spread, std::fabs(static_cast<double>(b[i][v])));
+      const double d = std::fabs(static_cast<double>(a[i][v]) - static_cast<double>(b[i][v]));
+      most = std::isnan(d) ? 1e9 : std::max(most, d);
+    }
+    worst = std::max(worst, most / spread);
+  }
+  return worst;
+}
+
+template <class Multiply>
+void same_logits(const char* name, const engine::config& c) {
+  constexpr double tolerance = 3e-2;  // sums in another order round inputs of products otherwise
+  const std::string what = std::string(name) + ", width " + std::to_string(c.hidden) + ": ";
+  if (!has_device) {
+    ++checks;
+    return;
+  }
+  const engine::checkpoint weights = test::random_checkpoint(c, engine::dtype::bf16);
+  const logits expected = walk<host, engine::device::team_multiply<host>>(c, weights).tree(7);
+  walk<gpu, Multiply> device(c, weights);
+  const logits got = device.tree(7);
+  const double found = difference(got, expected);
+  std::printf("%s%g of the largest logit\n", what.c_str(), found);
+  check(found < tolerance, what + "the logits of the host");
+  for (std::int32_t count = 1; count < 7; ++count) {
+    const logits fewer = device.tree(count);
+    check(std::equal(fewer.begin(), fewer.end(), got.begin()),
+          what + std::to_string(count) + " of the rows");
+  }
+}
+
+/// Decodes with a draft model that is often right, and without.
+void same_texts() {
+  if (!has_device) {
+    ++checks;
+    return;
+  }
+  using model = engine::device_model<gpu, engine::device::cublaslt_multiply>;
+  const engine::config c = test::small_config();
+  gpu executor;
+  const engine::device_options sizes{.max_batch = 3, .max_rows = 64, .max_staged = 64};
+  model target(c, test::random_checkpoint(c, engine::dtype::bf16), sizes, executor);
+  model draft(c, test::random_checkpoint(c, engine::dtype::i8), sizes, executor);
+  const auto texts = [&](auto drafter) {
+    hunch::resident_decoder d{
+        target,
+        std::move(drafter),
+        hunch::selector::full{c.vocab_size},
+        hunch::sampler::pipeline{hunch::sampler::temperature{}},
+        hunch::verifier::coupled{},
+        hunch::resident_options{.max_batch = 3, .max_length = 200, .chunk = 16},
+        hunch::random_source{},
+        executor};
+    std::vector<std::vector<hunch::token>> out;
+    for (std::int32_t n = 0; n < 6; ++n) {
+      out.push_back(d.generate(test::some_tokens(5 + 9 * n, c.vocab_size),
+                               {.max_new_tokens = 100,
+                                .temperature = n < 2 ? 0.0f : 1.0f,
+                                .seed = static_cast<std::uint64_t>(n)}));
+    }
+    std::printf("mean acceptance length %g\n", d.stats().mean_acceptance_length());
+    return out;
+  };
+  check(texts(hunch::drafter::autoregressive{draft, hunch::tree::chain<5>{}}) ==
+            texts(hunch::drafter::none{}),
+        "the text of plain decoding");
+}
+
+}  // namespace
+
+int main() {
+  int devices = 0;
+  has_device = cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
+  for (const engine::config& c : {test::tiny_config(), test::small_config()}) {
+    same_logits<engine::device::team_multiply<gpu>>("products by teams", c);
+    same_logits<engine::device::cublaslt_multiply>("products by cuBLASLt", c);
+  }
+  same_texts();
+  if (!has_device) {
+    std::printf("######## NO CUDA DEVICE: %d checks of the engine were NOT RUN ########\n", checks);
+    return 0;
+  }
+  std::printf("%d engine checks on the device, %d failed\n", checks, failures);
+  return failures == 0 ? 0 : 1;
+}

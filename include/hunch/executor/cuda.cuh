@@ -56,10 +56,10 @@ inline void check(cudaError_t code, const char* what) {
   if (code != cudaSuccess) { throw cuda_error(code, what); }
 }
 
-// Room for two blocks on a multiprocessor, and with that for registers enough that every thread has
-// several loads in flight.
+// One block of a multiprocessor's registers is enough of a demand: a thread that has several loads
+// in flight, or the state of a verification rule in registers, needs more than a share of two.
 template <class Body>
-__global__ void __launch_bounds__(cuda_threads, 2) run_body(const __grid_constant__ Body body) {
+__global__ void __launch_bounds__(cuda_threads, 1) run_body(const __grid_constant__ Body body) {
   __shared__ typename team::block<cuda_threads>::storage storage;
   team::block<cuda_threads> team(storage);
   body(team, static_cast<std::int32_t>(blockIdx.x));

@@ -26,6 +26,7 @@ struct removed_positions {
     taken[count++] = multiple;
   }
   HUNCH_HOST_DEVICE bool hold(std::int64_t at) const {
+    HUNCH_ROLLED
     for (std::int32_t r = 0; r < count; ++r) {
       if (position[r] == at) { return true; }
     }
@@ -48,8 +49,9 @@ enum class list_kind { everything, one_range, ranges };
 template <Law P, Law Q, list_kind Over>
 struct excess {
   using real = typename P::real;
-  static constexpr bool is_vectorised =
-      VectorisedLaw<P> && (Over != list_kind::everything || VectorisedLaw<Q>);
+  /// Over ranges, the search for a position takes longer than any load.
+  static constexpr bool is_vectorised = VectorisedLaw<P> && Over != list_kind::ranges &&
+                                        (Over == list_kind::one_range || VectorisedLaw<Q>);
 
   P p;
   Q q;
@@ -67,6 +69,7 @@ struct excess {
   HUNCH_HOST_DEVICE real of(std::int64_t v, std::int64_t at) const {
     if (at < 0) { return rest(v, real(0), real(0)); }
     real taken = b;
+    HUNCH_ROLLED
     for (std::int32_t r = 0; removed != nullptr && r < removed->count; ++r) {
       taken = removed->position[r] == at ? removed->taken[r] : taken;
     }
@@ -129,6 +132,7 @@ struct excess {
   /// Calls use(v) for the tokens v in [begin, end) that q has lost.
   template <class Use>
   HUNCH_HOST_DEVICE void for_each_exception(std::int64_t begin, std::int64_t end, Use&& use) const {
+    HUNCH_ROLLED
     for (std::int32_t r = 0; removed != nullptr && r < removed->count; ++r) {
       const token v = list.token_at(removed->position[r]);
       if (v >= begin && v < end) { use(v); }
@@ -224,10 +228,13 @@ HUNCH_HOST_DEVICE auto with_excess(const law<Real>& p, const law<Real>& q, const
                                    std::type_identity_t<Real> a, std::type_identity_t<Real> b,
                                    const removed_positions<std::type_identity_t<Real>>* removed,
                                    Use&& use) {
+  // On a device, which waits for memory, the test of what is kept costs nothing but compile time.
+#if !defined(__CUDA_ARCH__)
   if (whole_law<Real>::fits(p) && whole_law<Real>::fits(q)) {
     return detail::with_fitting_excess(whole_law<Real>{p}, whole_law<Real>{q}, list, a, b, removed,
                                        use);
   }
+#endif
   return detail::with_fitting_excess(p, q, list, a, b, removed, use);
 }
 

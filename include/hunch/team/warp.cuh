@@ -39,9 +39,9 @@ __device__ HUNCH_INLINE void for_terms(std::int64_t begin, std::int64_t end, con
 #pragma unroll
         for (int k = 0; k < loads; ++k) { use_four(f.four(begin + at + k * lane_count), use); }
       }
-      for (; at + 4 <= count; at += lane_count) { use_four(f.four(begin + at), use); }
     }
   }
+#pragma unroll 1
   for (; at < count; at += lane_count) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {

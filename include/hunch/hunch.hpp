@@ -16,6 +16,7 @@
 #include <hunch/law.hpp>
 #include <hunch/planner.hpp>
 #include <hunch/random.hpp>
+#include <hunch/resident_decoder.hpp>
 #include <hunch/rows.hpp>
 #include <hunch/sampler/allowed_tokens.hpp>
 #include <hunch/sampler/bias.hpp>

@@ -397,22 +397,38 @@ class resident_decoder {
   /// One step over the first `slots` slots: launches and calls of the models, always the same.
   void step(std::int32_t slots) {
     const arrays_type of = arrays();
+    propose(slots, of);
+    executor_.launch(slots, resident::place_rows<real, sampler_type, max_nodes>{of});
+    evaluate(slots, of);
+    verify(slots, of);
+    const profiler_range<E> range("hunch: commit");
+    drafting_.commit(slots);
+    target_.commit(of.kept.view(slots * max_nodes, slots));
+    executor_.launch(1, resident::go_on{of.all, slots, of.out, signals_.data(), steps_left_.data(),
+                                        again_.data(), max_nodes});
+  }
+
+  void propose(std::int32_t slots, const arrays_type& of) {
+    const profiler_range<E> range("hunch: propose");
     using draw_type = child_draw<Random, verifier_type::shares_noise>;
     drafting_.propose(slots, of.all, of.trees, tables(), options_.draft_length, selector_, sampler_,
                       draw_type{random_}, executor_);
-    executor_.launch(slots, resident::place_rows<real, sampler_type, max_nodes>{of});
+  }
+
+  void evaluate(std::int32_t slots, const arrays_type& of) {
+    const profiler_range<E> range("hunch: evaluate");
     auto evaluation = target_.evaluate(of.rows.view(slots * max_nodes));
     note_logits(slots, evaluation);
+  }
+
+  void verify(std::int32_t slots, const arrays_type& of) {
+    const profiler_range<E> range("hunch: verify");
     if (slots * max_nodes <= options_.eager_rows) {
       executor_.launch(slots * max_nodes,
                        resident::make_laws<real, sampler_type, max_nodes>{of, sampler_});
     }
     executor_.launch(slots, resident::settle<real, sampler_type, verifier_type, Random, max_nodes>{
                                 of, drafter_type::children, sampler_, verifier_, random_});
-    drafting_.commit(slots);
-    target_.commit(of.kept.view(slots * max_nodes, slots));
-    executor_.launch(1, resident::go_on{of.all, slots, of.out, signals_.data(), steps_left_.data(),
-                                        again_.data(), max_nodes});
   }
 
   /// Where the logits of each row lie, which must be the same in every step.

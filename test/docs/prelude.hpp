@@ -50,7 +50,9 @@ class Llama {
   /// Two models that agree more or less.
   static Llama load(std::string_view name) { return Llama(name == "draft" ? 1.0f : 0.0f); }
 
-  explicit Llama(float noise) : noise_(noise) {}
+  explicit Llama(float noise) : noise_(noise) {
+    logits_.reserve(std::size_t{512} * Tokenizer::vocab_size);  // rows of a pass, always in place
+  }
 
   class pass {
    public:
@@ -74,6 +76,7 @@ class Llama {
   pass evaluate(const hunch::rows& rows) {
     logits_.resize(static_cast<std::size_t>(rows.size) * Tokenizer::vocab_size);
     for (std::int32_t i = 0; i < rows.size; ++i) {
+      if (rows.sequence[i] == hunch::no_sequence) { continue; }  // padding
       for (std::int32_t v = 0; v < Tokenizer::vocab_size; ++v) {
         pass(*this).logits(i)[v] = logit(rows.tokens[i], v);
       }
@@ -85,6 +88,7 @@ class Llama {
 
   void head(const pass& hidden, const hunch::head_rows<float>& rows) {
     for (std::int32_t i = 0; i < rows.size; ++i) {
+      if (rows.row[i] < 0) { continue; }  // padding
       for (std::int32_t at = 0; at < rows.lists[i].size; ++at) {
         rows.logits[i][at] = hidden.logits(rows.row[i])[rows.lists[i].token_at(at)];
       }

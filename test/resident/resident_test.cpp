@@ -18,6 +18,7 @@
 #include "../exact/exact.hpp"
 #include "../exact/selectors.hpp"
 #include "../support/resident_models.hpp"
+#include "../support/resident_runs.hpp"
 #include "../support/stages.hpp"
 
 namespace hunch::test {
@@ -197,6 +198,32 @@ TEST_CASE("the same bodies on teams of threads") {
 #if !defined(__SANITIZE_THREAD__)
   same_texts(team_host<3, 2>{}, plain_sampler{}, verifier::coupled{}, kind::sampled, {3});
 #endif
+}
+
+TEST_CASE("models that live on the executor") {
+  // What device tests compare with; here with the loop that waits.
+  const auto check = [](auto sampler, auto verifier, run_kind what) {
+    const std::vector<run_request> requests = run_requests_of(what, 6);
+    executor::host host;
+    hash_model<executor::host> target(host, run_vocab, 1, 6, 300);
+    hash_model<executor::host> draft(host, run_vocab, 2, 6, 300);
+    selector::frequency selector{run_layout(), run_shortlist};
+    draft.head_layout(selector.layout());
+    decoder d{target,   drafter::autoregressive{draft, tree::chain<run_length>{}},
+              selector, sampler,
+              verifier, decoder_options{.token_text = {}}};
+    std::vector<std::vector<token>> expected;
+    for (const run_request& r : requests) {
+      expected.emplace_back();
+      for (const token t : d.generate(r.prompt, r.options)) { expected.back().push_back(t); }
+    }
+    CHECK(d.stats().draft_acceptance_rate() > 0.1);
+    CHECK(d.stats().draft_acceptance_rate() < 0.9);
+    CHECK(resident_texts(host, sampler, verifier, requests, 4, 1000, 0) == expected);
+    CHECK(resident_texts(host, sampler, verifier, requests, 1, 2, 1000) == expected);
+  };
+  check(plain_sampler{}, verifier::rejection{}, run_kind::sampled);
+  check(sampler::greedy{}, verifier::greedy{}, run_kind::greedy);
 }
 
 TEST_CASE("plain decoding") {

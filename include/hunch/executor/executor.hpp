@@ -65,6 +65,29 @@ concept ResidentExecutor = Executor<E> &&
   e.repeat(std::uint64_t(0), step, again);
 };
 
+namespace detail {
+
+struct no_range {
+  explicit constexpr no_range(const char*) {}
+  constexpr ~no_range() {}
+};
+template <class E>
+struct range_of {
+  using type = no_range;
+};
+template <class E>
+requires requires { typename E::range; }
+struct range_of<E> {
+  using type = typename E::range;
+};
+
+}  // namespace detail
+
+/// A named range of what the host does, from its construction to the end of its scope, for
+/// profilers; nothing where the executor has no `range`.
+template <class E>
+using profiler_range = typename detail::range_of<E>::type;
+
 /// An executor whose buffers are resident: for storage that is written against `Executor`.
 template <ResidentExecutor E>
 class resident_memory {

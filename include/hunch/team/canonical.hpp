@@ -298,20 +298,28 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto top_of(std::int64_t begin, std::int64_t end,
 /// Bytes that a loop over a row fetches ahead: across the pages at which hardware stops to do so.
 inline constexpr std::size_t fetch_ahead = 4096;
 
+/// Asks for what lies behind `count` elements, in time.
+template <class Element>
+HUNCH_HOST_DEVICE HUNCH_INLINE void fetch(const Element* elements, std::size_t count) {
+#if !defined(__CUDA_ARCH__)
+  const auto* const ahead = reinterpret_cast<const char*>(elements) + fetch_ahead;
+  for (std::size_t line = 0; line < count * sizeof(Element); line += 64) {
+    __builtin_prefetch(ahead + line);
+  }
+#endif
+}
+
 /// `soft_tile` of the full tile at `begin` and the largest key of the full tile behind it, in one
 /// loop: the next tile comes from memory while this one is computed.
 template <class Key, class Terms>
-HUNCH_INLINE double soft_tile_and_next_top(std::int64_t begin, Key top, Key& next_top,
-                                           const Terms& terms) {
+HUNCH_HOST_DEVICE HUNCH_INLINE double soft_tile_and_next_top(std::int64_t begin, Key top,
+                                                             Key& next_top, const Terms& terms) {
   using real = decltype(terms.weight(*terms.elements, top));
   real lane[lane_count] = {};
   Key tops[lane_count];
   for (Key& k : tops) { k = terms.lowest; }
   for (std::int64_t base = begin; base < begin + tile_elements; base += lane_count) {
-    const auto* const ahead = reinterpret_cast<const char*>(terms.elements + base + tile_elements);
-    for (std::size_t line = 0; line < lane_count * sizeof(*terms.elements); line += 64) {
-      __builtin_prefetch(ahead + fetch_ahead + line);
-    }
+    fetch(terms.elements + base + tile_elements, lane_count);
     for (std::int32_t l = 0; l < lane_count; ++l) {
       lane[l] += terms.weight(terms.elements[base + l], top);
     }

@@ -9,20 +9,21 @@
 
 namespace hunch::team {
 
-/// A team of one: the calling thread. Its loops are what the compiler vectorises.
+/// A team of one: the calling thread. Its loops are what the compiler vectorises. (It runs on a
+/// device too, which lets one body serve both in a file that nvcc compiles.)
 class serial {
  public:
-  static constexpr std::int32_t size() { return 1; }
-  static constexpr std::int32_t rank() { return 0; }
-  static constexpr void sync() {}
+  HUNCH_HOST_DEVICE static constexpr std::int32_t size() { return 1; }
+  HUNCH_HOST_DEVICE static constexpr std::int32_t rank() { return 0; }
+  HUNCH_HOST_DEVICE static constexpr void sync() {}
 
   template <class F>
-  HUNCH_INLINE void for_each(std::int64_t n, F&& f) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE void for_each(std::int64_t n, F&& f) {
     for (std::int64_t i = 0; i < n; ++i) { f(i); }
   }
 
   template <class T, class F, class Op>
-  HUNCH_INLINE T reduce(std::int64_t n, T identity, F&& f, Op&& op) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE T reduce(std::int64_t n, T identity, F&& f, Op&& op) {
     // Independent lanes: compilers vectorise this loop where they refuse a running maximum.
     constexpr std::int64_t lanes = 64;
     const std::int64_t whole = n / lanes * lanes;
@@ -40,8 +41,8 @@ class serial {
   }
 
   template <class T, class Gate, class Keep, class F, class Op>
-  HUNCH_INLINE T reduce_where(std::int64_t n, T identity, Gate&& gate, Keep&& keep, F&& f,
-                              Op&& op) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE T reduce_where(std::int64_t n, T identity, Gate&& gate,
+                                                Keep&& keep, F&& f, Op&& op) {
     T result = identity;
     for (std::int64_t base = 0; base < n; base += gate_elements) {
       const auto value = gate(base / gate_elements);
@@ -54,7 +55,7 @@ class serial {
   }
 
   template <class F>
-  HUNCH_INLINE double sum(std::int64_t n, F&& f) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE double sum(std::int64_t n, F&& f) {
     last_sum_ = {};
     const std::int32_t groups = groups_of(n);
     double total = 0.0;
@@ -66,7 +67,7 @@ class serial {
   }
 
   template <class F>
-  HUNCH_INLINE two_sums sum_both(std::int64_t n, F&& f) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE two_sums sum_both(std::int64_t n, F&& f) {
     two_sums total{0.0, 0.0};
     for (std::int32_t g = 0; g < groups_of(n); ++g) {
       const two_sums group = group_sum_both(n, g, f);
@@ -77,7 +78,7 @@ class serial {
   }
 
   template <class Terms>
-  HUNCH_INLINE auto soft_sum(std::int64_t n, const Terms& terms) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE auto soft_sum(std::int64_t n, const Terms& terms) {
     using key = decltype(terms.lowest);
     last_sum_ = {};
     const std::int64_t per_group = tiles_per_group(n);
@@ -112,12 +113,13 @@ class serial {
   }
 
   template <class F>
-  HUNCH_INLINE void lanes(std::int64_t begin, std::int64_t end, F&& f) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE void lanes(std::int64_t begin, std::int64_t end, F&& f) {
     tile_lanes(begin, end, scratch_.lanes, f);
   }
 
   template <class F>
-  HUNCH_INLINE void tiles(std::int64_t n, std::int64_t first, std::int32_t count, F&& f) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE void tiles(std::int64_t n, std::int64_t first, std::int32_t count,
+                                            F&& f) {
     for (std::int32_t k = 0; k < count; ++k) {
       const std::int64_t begin = (first + k) * tile_elements;
       const std::int64_t end = begin + tile_elements < n ? begin + tile_elements : n;
@@ -126,7 +128,8 @@ class serial {
   }
 
   template <class Keep, class F>
-  HUNCH_INLINE std::int32_t compact(std::int64_t n, Keep&& keep, F&& f, std::int32_t capacity) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t compact(std::int64_t n, Keep&& keep, F&& f,
+                                                      std::int32_t capacity) {
     std::int32_t count = 0;
     visit_where(0, n, keep, [&](std::int64_t i) {
       if (count < capacity) { scratch_.list[count] = static_cast<std::int64_t>(f(i)); }
@@ -136,19 +139,19 @@ class serial {
   }
 
   template <class T>
-  static T broadcast(T value, std::int32_t) {
+  HUNCH_HOST_DEVICE static T broadcast(T value, std::int32_t) {
     return value;
   }
 
-  const shared_scratch& scratch() const { return scratch_; }
-  summed& last_sum() { return last_sum_; }
+  HUNCH_HOST_DEVICE const shared_scratch& scratch() const { return scratch_; }
+  HUNCH_HOST_DEVICE summed& last_sum() { return last_sum_; }
 
  private:
   /// visit(i) for the i in [begin, end) with keep(i): first the question about many at once, in a
   /// loop that vectorises.
   template <class Keep, class Visit>
-  static HUNCH_INLINE void visit_where(std::int64_t begin, std::int64_t end, Keep&& keep,
-                                       Visit&& visit) {
+  HUNCH_HOST_DEVICE static HUNCH_INLINE void visit_where(std::int64_t begin, std::int64_t end,
+                                                         Keep&& keep, Visit&& visit) {
     constexpr std::int64_t block = 32;
     std::int64_t first = begin;
     for (; first + block <= end; first += block) {

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <hunch/executor/executor.hpp>
+#include <hunch/rows.hpp>
+#include <hunch/team/team.hpp>
+#include <hunch/types.hpp>
+#include <hunch/vocab_layout.hpp>
+
+/// \file
+/// Models on any executor whose logits are a hash of everything that the row has read: its cache is
+/// the hash of the cached tokens, so that any error of a row, a position or a commit changes the
+/// text. Rows may be padding, logits lie at fixed places, nothing asks the host.
+
+namespace hunch::test {
+
+/// The arrays of a hash model. A trivially copyable view.
+struct hash_state {
+  std::int32_t vocab = 0;
+  std::int32_t max_staged = 0;
+  std::uint64_t salt = 0;
+  std::uint64_t* cached = nullptr;  ///< [max_batch] hash of the tokens in the cache
+  std::int32_t* length = nullptr;   ///< [max_batch] their number
+  std::uint64_t* staged = nullptr;  ///< [max_batch, max_staged]
+  std::uint64_t* rows = nullptr;    ///< [max_rows] of the present pass
+
+  HUNCH_HOST_DEVICE static std::uint64_t mixed(std::uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+  }
+  HUNCH_HOST_DEVICE static std::uint64_t extended(std::uint64_t text, token t,
+                                                  std::int32_t position) {
+    return mixed(text * 31 + static_cast<std::uint64_t>(t) * 7 +
+                 static_cast<std::uint64_t>(position) + 1);
+  }
+  /// In steps, so that rows have ties; models differ by less than the best tokens of a row do.
+  HUNCH_HOST_DEVICE float logit(std::uint64_t text, std::int32_t v) const {
+    const std::uint64_t h = mixed(text ^ (static_cast<std::uint64_t>(v) * 0x9e3779b97f4a7c15u));
+    const std::uint64_t level = h >> 52;
+    return static_cast<float>(level * level >> 12) / 128.0f +
+           static_cast<float>(mixed(h + salt) >> 61) / 32.0f;
+  }
+};
+
+/// Stages the rows of sequence `slot`, each behind its parent.
+struct hash_stage {
+  hash_state of;
+  rows r;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    if (team.rank() != 0) { return; }
+    std::uint64_t* const staged = of.staged + static_cast<std::int64_t>(slot) * of.max_staged;
+    for (std::int32_t i = 0; i < r.size; ++i) {
+      if (r.sequence[i] != slot) { continue; }
+      const std::uint64_t before =
+          r.parent[i] == end_of_cache ? of.cached[slot] : staged[r.parent[i]];
+      staged[r.id[i]] = hash_state::extended(before, r.tokens[i], r.position[i]);
+      of.rows[i] = staged[r.id[i]];
+    }
+  }
+};
+
+/// Moves what is kept of sequence `slot` into its cache, or drops it.
+struct hash_commit {
+  hash_state of;
+  kept_rows kept;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    if (team.rank() != 0) { return; }
+    for (std::int32_t i = 0; i < kept.size; ++i) {
+      if (kept.sequence[i] != slot) { continue; }
+      of.cached[slot] = of.staged[static_cast<std::int64_t>(slot) * of.max_staged + kept.id[i]];
+      ++of.length[slot];
+    }
+    for (std::int32_t i = 0; i < kept.release_count; ++i) {
+      if (kept.released[i] == slot) {
+        of.cached[slot] = static_cast<std::uint64_t>(of.length[slot] = 0);
+      }
+    }
+  }
+};
+
+/// The logits of row `row` of a target.
+struct hash_logits {
+  hash_state of;
+  rows r;
+  float* logits;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t row) const {
+    if (r.sequence[row] == no_sequence || r.wanted[row] == 0) { return; }
+    team.for_each(of.vocab, [&](std::int64_t v) {
+      logits[static_cast<std::int64_t>(row) * of.vocab + v] =
+          of.logit(of.rows[row], static_cast<std::int32_t>(v));
+    });
+  }
+};
+
+/// The logits of head row `i` over its shortlist.
+struct hash_head {
+  hash_state of;
+  head_rows<float> heads;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t i) const {
+    const std::int32_t row = heads.row[i];
+    if (row < 0) { return; }
+    const shortlist list = heads.lists[i];
+    const row_view<float> out = heads.logits[i];
+    team.for_each(list.size, [&](std::int64_t at) {
+      out[at] = of.logit(of.rows[row], list.token_at(static_cast<std::int32_t>(at)));
+    });
+  }
+};
+
+/// A target model and a draft model.
+template <class E>
+class hash_model {
+ public:
+  /// \param salt models of equal salt are equal.
+  /// \param max_rows of a pass.
+  hash_model(E& executor, std::int32_t vocab, std::uint64_t salt, std::int32_t max_batch,
+             std::int32_t max_rows)
+      : executor_(&executor),
+        vocab_(vocab),
+        max_batch_(max_batch),
+        max_rows_(max_rows),
+        salt_(salt),
+        fingerprint_(vocab_layout::identity(vocab).fingerprint()),
+        cached_(executor, size(max_batch)),
+        length_(executor, size(max_batch)),
+        staged_(executor, size(max_batch) * size(max_rows)),
+        rows_(executor, size(max_rows)),
+        logits_(executor, size(max_rows) * size(vocab)) {}
+
+  struct pass {
+    float* all;
+    std::int32_t vocab;
+    hunch::status status(std::int32_t) const { return hunch::status::ok; }
+    row_view<float> logits(std::int32_t i) const {
+      return {all + static_cast<std::int64_t>(i) * vocab, vocab};
+    }
+  };
+
+  std::int32_t vocab_size() const { return vocab_; }
+  std::uint64_t head_fingerprint() const { return fingerprint_; }
+  void head_layout(const vocab_layout& layout) { fingerprint_ = layout.fingerprint(); }
+
+  pass forward(const rows& r) {
+    executor_->launch(max_batch_, hash_stage{state(), r});
+    return {logits_.data(), vocab_};
+  }
+  pass evaluate(const rows& r) {
+    const pass out = forward(r);
+    executor_->launch(r.size, hash_logits{state(), r, logits_.data()});
+    return out;
+  }
+  void head(const pass&, const head_rows<float>& heads) {
+    executor_->launch(heads.size, hash_head{state(), heads});
+  }
+  void commit(const kept_rows& kept) noexcept {
+    executor_->launch(max_batch_, hash_commit{state(), kept});
+  }
+
+ private:
+  template <class T>
+  using buffer = typename E::template resident<T>;
+
+  static std::size_t size(std::int32_t n) { return static_cast<std::size_t>(n); }
+  hash_state state() const {
+    return {vocab_, max_rows_, salt_, cached_.data(), length_.data(), staged_.data(), rows_.data()};
+  }
+
+  E* executor_;
+  std::int32_t vocab_;
+  std::int32_t max_batch_;
+  std::int32_t max_rows_;
+  std::uint64_t salt_;
+  std::uint64_t fingerprint_;
+  buffer<std::uint64_t> cached_;
+  buffer<std::int32_t> length_;
+  buffer<std::uint64_t> staged_;
+  buffer<std::uint64_t> rows_;
+  buffer<float> logits_;
+};
+
+}  // namespace hunch::test

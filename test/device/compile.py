@@ -59,7 +59,7 @@ def wide_loads_of(ptx):
                 closure(called, seen)
         return seen
 
-    wide = re.compile(r"\bld\.global\.(?:nc\.)?v4\.[fub]32")
+    wide = re.compile(r"\bld\.global\.(?:nc\.)?(?:v4\.[fub]32|v2\.[fub]64)")
     return {kernel_name(k): sum(len(wide.findall(bodies[f])) for f in closure(k, set()))
             for k in kernels}
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Enables CUDA where there is a compiler for it, for the directory that asks; HUNCH_HAS_CUDA says
 # whether. Neither the compiler of the host code nor its sanitizers change what nvcc sees, so one
 # build of several is enough.

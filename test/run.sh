@@ -58,7 +58,7 @@ cmake --build --preset sanitize -j "$jobs" --target hunch_test_engine \
 ctest --preset sanitize -j "$jobs" -LE full -R "^($(IFS='|'; echo "${sanitized[*]}"))$"
 echo "== long runs"
 cmake --preset strict >/dev/null
-cmake --build --preset strict -j "$jobs" --target all test_race_interop test_race_engine -- --no-print-directory
+cmake --build --preset strict -j "$jobs" --target all test_full -- --no-print-directory
 ctest --preset strict -j "$jobs" -L full
 echo "== torch operators"
 ./examples/torch_op/build.sh

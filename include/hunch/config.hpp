@@ -2,7 +2,7 @@
 #pragma once
 
 /// \file
-/// Minimum versions, and the two macros that shared host/device code needs. Every other header
+/// Minimum versions, and the few macros that shared host/device code needs. Every other header
 /// of the library includes this one first, directly or not.
 
 #if !defined(__cplusplus) || __cplusplus < 202002L
@@ -21,6 +21,14 @@
 #define HUNCH_HOST_DEVICE __host__ __device__
 #else
 #define HUNCH_HOST_DEVICE
+#endif
+
+/// In front of a short loop: device code keeps it as it is. Compilers unroll such loops many times
+/// over in every function that they are inlined into.
+#if defined(__CUDA_ARCH__)
+#define HUNCH_ROLLED _Pragma("unroll 1")
+#else
+#define HUNCH_ROLLED
 #endif
 
 /// Kernel bodies call the operations of a `Team` through lambdas; these must be inlined for the

@@ -9,6 +9,7 @@
 #include <hunch/kernel/arithmetic.hpp>
 #include <hunch/rows.hpp>
 #include <hunch/team/canonical.hpp>
+#include <hunch/team/four.hpp>
 #include <hunch/types.hpp>
 
 namespace hunch {
@@ -55,7 +56,10 @@ struct law {
   HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t size() const { return logits.size; }
 
   HUNCH_HOST_DEVICE HUNCH_INLINE bool keeps(std::int64_t i) const {
-    const Real x = logits.data[i];
+    return keeps(logits.data[i], i);
+  }
+  /// The same for an element i whose logit x is known.
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool keeps(Real x, std::int64_t i) const {
     // Without branches, and with an index as wide as the logits, so that loops vectorise.
     const bool tie = (x == threshold) & (static_cast<std::int32_t>(i) <= last_kept);
     return (x > threshold) | tie;
@@ -63,8 +67,20 @@ struct law {
 
   /// Unnormalised, in [0, 1].
   HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(std::int64_t i) const {
-    const Real w = kernel::exp2_product(logits.data[i] - maximum, scale);
-    return keeps(i) ? w : Real(0);
+    return weight_of(logits.data[i], i);
+  }
+  /// The same for an element i whose logit x is known.
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight_of(Real x, std::int64_t i) const {
+    const Real w = kernel::exp2_product(x - maximum, scale);
+    return keeps(x, i) ? w : Real(0);
+  }
+
+  /// What makes its weights a `team::Vectorised` function.
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return team::loads_fours(logits.data); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<Real> four_weights(std::int64_t i) const {
+    const auto x = team::load_four(logits.data + i);
+    return {{weight_of(x[0], i), weight_of(x[1], i + 1), weight_of(x[2], i + 2),
+             weight_of(x[3], i + 3)}};
   }
 
   /// The probability of element i: O(1).
@@ -93,14 +109,28 @@ struct whole_law : law<Real> {
   }
 
   HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(std::int64_t i) const {
-    return kernel::exp2_product(this->logits.data[i] - this->maximum, this->scale);
+    return weight_of(this->logits.data[i]);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight_of(Real x) const {
+    return kernel::exp2_product(x - this->maximum, this->scale);
   }
   HUNCH_HOST_DEVICE HUNCH_INLINE Real prob(std::int64_t i) const {
     return kernel::product(weight(i), this->norm);
   }
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<Real> four_weights(std::int64_t i) const {
+    const auto x = team::load_four(this->logits.data + i);
+    return {{weight_of(x[0]), weight_of(x[1]), weight_of(x[2]), weight_of(x[3])}};
+  }
 };
 
 static_assert(Law<whole_law<float>>);
+
+/// A law whose elements can be asked for four at a time.
+template <class L>
+concept VectorisedLaw = Law<L> && requires(const L& l, std::int64_t i) {
+  { l.is_aligned() } -> std::same_as<bool>;
+  { l.four_weights(i) } -> std::same_as<team::four<typename L::real>>;
+};
 
 /// The weight of element i as a function object that is always inlined: what draws and sums take.
 template <Law L>
@@ -108,6 +138,12 @@ struct weights_of {
   L law;
   HUNCH_HOST_DEVICE HUNCH_INLINE typename L::real operator()(std::int64_t i) const {
     return law.weight(i);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const requires VectorisedLaw<L> {
+    return law.is_aligned();
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE auto four(std::int64_t i) const requires VectorisedLaw<L> {
+    return law.four_weights(i);
   }
 };
 
@@ -128,11 +164,16 @@ struct probabilities {
   HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t size() const { return values.size; }
   /// 0 for a negative number or a NaN: a draw over such a row must not leave the row.
   HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(std::int64_t i) const {
-    const Real w = values.data[i];
-    return w > Real(0) ? w : Real(0);
+    return weight_of(values.data[i]);
   }
+  HUNCH_HOST_DEVICE HUNCH_INLINE static Real weight_of(Real w) { return w > Real(0) ? w : Real(0); }
   HUNCH_HOST_DEVICE HUNCH_INLINE Real prob(std::int64_t i) const {
     return kernel::product(values.data[i], norm);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return team::loads_fours(values.data); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<Real> four_weights(std::int64_t i) const {
+    const auto x = team::load_four(values.data + i);
+    return {{weight_of(x[0]), weight_of(x[1]), weight_of(x[2]), weight_of(x[3])}};
   }
 };
 

@@ -46,6 +46,7 @@ struct shortlist {
   HUNCH_HOST_DEVICE constexpr std::int32_t position_of_row(std::int32_t row) const {
     std::int32_t found = -1;
     std::int32_t before = 0;
+    HUNCH_ROLLED
     for (std::int32_t r = 0; r < range_count; ++r) {
       const row_range range = ranges[r];
       found = (row >= range.begin && row < range.end) ? before + (row - range.begin) : found;
@@ -62,6 +63,7 @@ struct shortlist {
   /// The token at `position`, which must be in [0, size).
   HUNCH_HOST_DEVICE constexpr token token_at(std::int32_t position) const {
     std::int32_t row = -1;
+    HUNCH_ROLLED
     for (std::int32_t r = 0; r < range_count; ++r) {
       const row_range range = ranges[r];
       const std::int32_t length = range.end - range.begin;

@@ -190,7 +190,7 @@ TEST_CASE("sglang: the same uniforms give the tree walk of a scalar reference") 
         CAPTURE(threshold);
         const forest expected = reference(c);
         CHECK(run(c, executor::host{}) == expected);
-        CHECK(run(c, three_ranks{}) == expected);
+        CHECK(run(c, two_blocks{}) == expected);
         for (const std::int32_t n : expected.accepted) { accepted += n; }
       }
     }
@@ -229,7 +229,7 @@ TEST_CASE("sglang: the greedy walk") {
         return f;
       };
       CHECK(run_on(executor::host{}) == expected);
-      CHECK(run_on(three_ranks{}) == expected);
+      CHECK(run_on(two_blocks{}) == expected);
       for (const std::int32_t n : expected.accepted) { accepted += n; }
     }
   }
@@ -443,7 +443,7 @@ TEST_CASE("sglang: without uniforms the words have addresses") {
       return f;
     };
     const forest f = run_on(executor::host{});
-    CHECK(run_on(three_ranks{}) == f);
+    CHECK(run_on(two_blocks{}) == f);
     if (offset == 0) { first = f.predicts; }
     differences += f.predicts != first ? 1 : 0;
   }

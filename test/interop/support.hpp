@@ -28,14 +28,14 @@ using law_of_texts = std::map<text, double>;
 
 inline constexpr std::int32_t vocab_sizes[] = {1, 2, 3, 31, 127, 128, 129, 300};
 
-/// Bodies run by three threads with a barrier each.
-struct three_ranks : executor::host {
+/// Bodies run by a cluster of two blocks of two threads each.
+struct two_blocks : executor::host {
   template <class Body>
   void launch(std::int32_t count, const Body& body) {
-    team::simulated::launch(3, count, body);
+    team::simulated::launch(2, 2, count, body);
   }
 };
-static_assert(Executor<three_ranks>);
+static_assert(Executor<two_blocks>);
 
 /// A law over n tokens: smooth, with many zeros, or with all mass on one token.
 template <class Real = float>

@@ -31,13 +31,16 @@ constexpr std::int32_t length = 4;  // of drafts
 
 #if defined(__SANITIZE_THREAD__)
 constexpr std::int32_t request_count = 3;
-constexpr std::int32_t rank_count = 32;
+constexpr std::int32_t block_count = 4;
+constexpr std::int32_t rank_count = 8;
 #else
 constexpr std::int32_t request_count = 12;
+constexpr std::int32_t block_count = 1;
 constexpr std::int32_t rank_count = 5;
 #endif
 
-/// A host whose bodies are run by several threads each.
+/// A host whose bodies are run by several threads each, in blocks.
+template <std::int32_t Blocks, std::int32_t Ranks>
 struct team_host : executor::host {
   template <class T>
   struct buffer : executor::host::buffer<T> {
@@ -47,10 +50,10 @@ struct team_host : executor::host {
   using resident = buffer<T>;
   template <class Body>
   void launch(std::int32_t count, const Body& body) {
-    team::simulated::launch(rank_count, count, body);
+    team::simulated::launch(Blocks, Ranks, count, body);
   }
 };
-static_assert(ResidentExecutor<team_host>);
+static_assert(ResidentExecutor<team_host<block_count, rank_count>>);
 
 enum class kind { sampled, greedy, staged };
 
@@ -190,9 +193,10 @@ TEST_CASE("the texts of a loop that waits, by every rule") {
 }
 
 TEST_CASE("the same bodies on teams of threads") {
-  same_texts(team_host{}, every_stage{}, verifier::rejection{}, kind::staged, {3});
+  same_texts(team_host<block_count, rank_count>{}, every_stage{}, verifier::rejection{},
+             kind::staged, {3});
 #if !defined(__SANITIZE_THREAD__)
-  same_texts(team_host{}, plain_sampler{}, verifier::coupled{}, kind::sampled, {3});
+  same_texts(team_host<3, 2>{}, plain_sampler{}, verifier::coupled{}, kind::sampled, {3});
 #endif
 }
 

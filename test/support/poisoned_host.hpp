@@ -27,7 +27,8 @@ class poisoned_host : public executor::host {
   template <class Body>
   void launch(std::int32_t count, const Body& body) {
     executor::host::launch(count, [&body](team::serial& team, std::int32_t index) {
-      std::memset(&team.scratch(), 0xff, sizeof(team::shared_scratch));
+      std::memset(const_cast<team::shared_scratch*>(&team.scratch()), 0xff,
+                  sizeof(team::shared_scratch));
       body(team, index);
     });
   }

@@ -25,14 +25,14 @@ class forgetful : public hunch::team::simulated {
       for (std::int64_t i = begin + l; i < end; i += hunch::team::lane_count) {
         sum += static_cast<double>(f(i));
       }
-      scratch().lanes[l] = sum;
+      const_cast<hunch::team::shared_scratch&>(scratch()).lanes[l] = sum;
     }
   }
 };
 
 template <class Team>
 void run(std::int32_t ranks) {
-  hunch::team::simulated::block shared(ranks);
+  hunch::team::simulated::storage shared(1, ranks);
   std::vector<std::thread> threads;
   std::vector<std::int64_t> drawn(static_cast<std::size_t>(ranks));  // keeps the draws alive
   for (std::int32_t rank = 0; rank < ranks; ++rank) {

@@ -41,16 +41,28 @@
 namespace hunch::test {
 namespace {
 
+/// A team of one block of threads, or of a cluster of them.
+struct team_shape {
+  std::int32_t blocks;
+  std::int32_t ranks;  ///< of a block
+  std::size_t size() const { return static_cast<std::size_t>(blocks * ranks); }
+
+  template <class Body>
+  void launch(std::int32_t count, const Body& body) const {
+    team::simulated::launch(blocks, ranks, count, body);
+  }
+};
+
 #if defined(__SANITIZE_THREAD__)
 constexpr std::int32_t sizes[] = {1, 33, 129, 1025, 4097};
-constexpr std::int32_t rank_counts[] = {2, 32};
-constexpr std::int32_t rule_sizes[] = {33, 1025};
-constexpr std::int32_t rule_rank_counts[] = {2, 7};
+constexpr team_shape shapes[] = {{1, 2}, {1, 32}, {3, 4}};
+constexpr std::int32_t rule_sizes[] = {33, 4100};
+constexpr team_shape rule_shapes[] = {{1, 2}, {1, 7}, {2, 3}};
 #else
 constexpr std::int32_t sizes[] = {1, 2, 31, 32, 33, 127, 128, 129, 1023, 1025, 4097, 8193, 32000};
-constexpr std::int32_t rank_counts[] = {1, 2, 3, 7, 32};
+constexpr team_shape shapes[] = {{1, 1}, {1, 2}, {1, 3}, {1, 7}, {1, 32}, {2, 1}, {3, 2}, {8, 4}};
 constexpr std::int32_t rule_sizes[] = {1, 2, 33, 129, 1025, 4097};
-constexpr std::int32_t rule_rank_counts[] = {1, 3, 32};
+constexpr team_shape rule_shapes[] = {{1, 1}, {1, 3}, {1, 32}, {4, 2}};
 #endif
 
 using sampler_type = sampler::pipeline<sampler::temperature, sampler::top_k, sampler::top_p>;
@@ -144,11 +156,12 @@ TEST_CASE("sums, maxima, laws and draws") {
       const auto q = row_of(n, kind, 2);
       team::serial serial;
       const bits expected = operations(serial, p, q);
-      for (const std::int32_t ranks : rank_counts) {
+      for (const team_shape& shape : shapes) {
         CAPTURE(n);
-        CAPTURE(ranks);
-        std::vector<bits> seen(static_cast<std::size_t>(ranks));
-        team::simulated::launch(ranks, 1, [&](team::simulated& team, std::int32_t) {
+        CAPTURE(shape.blocks);
+        CAPTURE(shape.ranks);
+        std::vector<bits> seen(shape.size());
+        shape.launch(1, [&](team::simulated& team, std::int32_t) {
           seen[static_cast<std::size_t>(team.rank())] = operations(team, p, q);
         });
         CHECK(std::ranges::all_of(seen, [&](const bits& b) { return b == expected; }));
@@ -192,9 +205,9 @@ TEST_CASE("draws from groups of several tiles") {
   };
   team::serial serial;
   const auto expected = draws(serial);
-  for (const std::int32_t ranks : rank_counts) {
-    std::vector<std::vector<std::int64_t>> seen(static_cast<std::size_t>(ranks));
-    team::simulated::launch(ranks, 1, [&](team::simulated& team, std::int32_t) {
+  for (const team_shape& shape : shapes) {
+    std::vector<std::vector<std::int64_t>> seen(shape.size());
+    shape.launch(1, [&](team::simulated& team, std::int32_t) {
       seen[static_cast<std::size_t>(team.rank())] = draws(team);
     });
     CHECK(std::ranges::all_of(seen, [&](const auto& drawn) { return drawn == expected; }));
@@ -223,9 +236,9 @@ TEST_CASE("laws and draws of rows whose groups are several tiles") {
     double mass = 0.0;
     for (std::int32_t i = 0; i < n; ++i) { mass += static_cast<double>(p.prob(i)); }
     CHECK(std::abs(mass - 1.0) < 1e-5);
-    for (const std::int32_t ranks : rule_rank_counts) {
-      std::vector<bits> seen(static_cast<std::size_t>(ranks));
-      team::simulated::launch(ranks, 1, [&](team::simulated& team, std::int32_t) {
+    for (const team_shape& shape : rule_shapes) {
+      std::vector<bits> seen(shape.size());
+      shape.launch(1, [&](team::simulated& team, std::int32_t) {
         seen[static_cast<std::size_t>(team.rank())] = seen_by(team).first;
       });
       for (const bits& b : seen) { CHECK(b == expected); }
@@ -266,28 +279,25 @@ TEST_CASE("a list holds what is kept, once, and no more than there is room for")
       if (keep(i)) { expected.push_back(3 * i); }
     }
     const auto count = static_cast<std::int32_t>(expected.size());
-    for (const std::int32_t capacity : {count, count / 2, 0}) {
-      const auto check = [&](std::int32_t found, std::vector<std::int64_t> list) {
-        CHECK(found == count);
-        CHECK(list.back() == -1);  // nothing behind the end
-        list.pop_back();
+    for (const std::int32_t room : {count, count / 2, 0}) {
+      const std::int32_t capacity = std::min(room, team::list_capacity);
+      const auto is_right = [&](auto& team) {
+        const std::int32_t found = team.compact(
+            n, keep, [](std::int64_t i) { return 3 * i; }, capacity);
+        const std::int64_t* const first = team.scratch().list;
+        std::vector<std::int64_t> list(first, first + std::min(found, capacity));
         std::ranges::sort(list);
-        CHECK(std::ranges::adjacent_find(list) == list.end());
-        CHECK(std::ranges::includes(expected, list));
+        return found == count && std::ranges::adjacent_find(list) == list.end() &&
+               std::ranges::includes(expected, list);
       };
-      const auto times_three = [](std::int64_t i) { return 3 * i; };
-      std::vector<std::int64_t> list(static_cast<std::size_t>(capacity) + 1, -1);
       team::serial serial;
-      const std::int32_t kept = serial.compact(n, keep, times_three, list.data(), capacity);
-      check(kept, list);
-      for (const std::int32_t ranks : rule_rank_counts) {
-        std::ranges::fill(list, -1);
-        std::vector<std::int32_t> found(static_cast<std::size_t>(ranks));
-        team::simulated::launch(ranks, 1, [&](team::simulated& team, std::int32_t) {
-          found[static_cast<std::size_t>(team.rank())] =
-              team.compact(n, keep, times_three, list.data(), capacity);
+      CHECK(is_right(serial));
+      for (const team_shape& shape : rule_shapes) {
+        std::vector<char> right(shape.size());
+        shape.launch(1, [&](team::simulated& team, std::int32_t) {
+          right[static_cast<std::size_t>(team.rank())] = is_right(team);
         });
-        for (const std::int32_t f : found) { check(f, list); }
+        CHECK(std::ranges::all_of(right, [](char r) { return r != 0; }));
       }
     }
   }
@@ -295,10 +305,10 @@ TEST_CASE("a list holds what is kept, once, and no more than there is room for")
 
 /// An executor of simulated teams.
 struct simulated_host {
-  std::int32_t ranks;
+  team_shape shape;
   template <class Body>
   void launch(std::int32_t count, const Body& body) {
-    team::simulated::launch(ranks, count, body);
+    shape.launch(count, body);
   }
 };
 
@@ -473,13 +483,15 @@ bits step_bodies(Executor& executor, const step_case& c, S sampler, V verifier) 
 }
 
 template <class S, class V, std::size_t Counts>
-void check_teams(const step_case& c, S sampler, V verifier, const std::int32_t (&counts)[Counts]) {
+void check_teams(const step_case& c, S sampler, V verifier,
+                 const team_shape (&shapes_of_team)[Counts]) {
   executor::host host;
   const bits expected = step_bodies(host, c, sampler, verifier);
-  for (const std::int32_t ranks : counts) {
+  for (const team_shape& shape : shapes_of_team) {
     CAPTURE(c.size);
-    CAPTURE(ranks);
-    simulated_host simulated{ranks};
+    CAPTURE(shape.blocks);
+    CAPTURE(shape.ranks);
+    simulated_host simulated{shape};
     CHECK(step_bodies(simulated, c, sampler, verifier) == expected);
   }
 }
@@ -488,7 +500,7 @@ TEST_CASE("the bodies of a step") {
   for (const std::int32_t n : sizes) {
     for (const row_kind kind : kinds) {
       const auto check = [&](auto sampler, auto verifier, const sampling_parameters& with) {
-        check_teams({n, kind, with}, sampler, verifier, rank_counts);
+        check_teams({n, kind, with}, sampler, verifier, shapes);
       };
       check(sampler_type{}, verifier::rejection{}, {0.9f, 0, 1.0f});
       check(sampler::greedy{}, verifier::greedy{}, {});
@@ -502,7 +514,7 @@ TEST_CASE("the bodies of every rule, and of every stage") {
     for (const row_kind kind : {row_kind::smooth, row_kind::tied}) {
       const auto check = [&](auto sampler, auto rule, child_law children, const auto& shape,
                              const sampling_parameters& with = {}) {
-        check_teams({n, kind, with, children, shape}, sampler, rule, rule_rank_counts);
+        check_teams({n, kind, with, children, shape}, sampler, rule, rule_shapes);
       };
       using enum child_law;
       const std::vector<std::int32_t> chain{-1, 0, 1, 2};
@@ -560,9 +572,8 @@ TEST_CASE("the draft head over ranges") {
           CHECK(std::abs(static_cast<double>(expected[static_cast<std::size_t>(i)]) - sum) <=
                 1e-6 * size);
         }
-        for (const std::int32_t ranks : rank_counts) {
-          CHECK(run([&](auto&& body) { team::simulated::launch(ranks, 1, body); }, data) ==
-                expected);
+        for (const team_shape& shape : shapes) {
+          CHECK(run([&](auto&& body) { shape.launch(1, body); }, data) == expected);
         }
       };
       std::vector<std::int8_t> bytes(weights.size());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -18,6 +19,7 @@
 
 #include <hunch/executor/executor.hpp>
 #include <hunch/team/block.cuh>
+#include <hunch/team/cluster.cuh>
 
 /// \file
 /// Bodies on a CUDA device. Compile with nvcc. Define HUNCH_NO_NVTX to leave out the named ranges
@@ -54,11 +56,38 @@ inline void check(cudaError_t code, const char* what) {
   if (code != cudaSuccess) { throw cuda_error(code, what); }
 }
 
+// One block of a multiprocessor's registers is enough of a demand: a thread that has several loads
+// in flight, or the state of a verification rule in registers, needs more than a share of two.
 template <class Body>
-__global__ void __launch_bounds__(cuda_threads) run_body(const __grid_constant__ Body body) {
+__global__ void __launch_bounds__(cuda_threads, 1) run_body(const __grid_constant__ Body body) {
   __shared__ typename team::block<cuda_threads>::storage storage;
   team::block<cuda_threads> team(storage);
   body(team, static_cast<std::int32_t>(blockIdx.x));
+}
+
+/// The same by a cluster. In code for devices that have none it is empty and not launched.
+template <class Body>
+__global__ void __launch_bounds__(cuda_threads, 1)
+    run_body_by_cluster(const __grid_constant__ Body body) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  __shared__ typename team::cluster<cuda_threads>::storage storage;
+  team::cluster<cuda_threads> team(storage);
+  body(team, static_cast<std::int32_t>(blockIdx.x / team::portable_cluster));
+#endif
+}
+
+/// How `count` bodies are launched by clusters. `attribute` is part of it.
+inline cudaLaunchConfig_t cluster_launch(std::int32_t count, cudaStream_t stream,
+                                         cudaLaunchAttribute& attribute) {
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {team::portable_cluster, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(count) * team::portable_cluster);
+  config.blockDim = dim3(cuda_threads);
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return config;
 }
 
 /// A template so that several files of a program may hold it.
@@ -97,8 +126,9 @@ class capture_guard {
 
 }  // namespace detail
 
-/// Runs bodies on a CUDA stream, one thread block each. Errors of the runtime are thrown as
-/// `cuda_error`; errors of rows are data, as everywhere.
+/// Runs bodies on a CUDA stream, one thread block each, or a cluster of eight where a launch has
+/// few bodies that read rows and the device has clusters: the same bits, sooner. Errors of the
+/// runtime are thrown as `cuda_error`; errors of rows are data, as everywhere.
 ///
 /// `buffer` is pinned host memory that the device reaches, `resident` memory of the device. A loop
 /// is recorded once for every shape that it is given; a batch that grows or shrinks within a shape
@@ -174,6 +204,14 @@ class cuda {
   void launch(std::int32_t count, const Body& body) {
     static_assert(std::is_trivially_copyable_v<Body>, "hunch: a body is copied to the device");
     if (count <= 0) { return; }
+    if constexpr (reads_rows<Body>) {
+      if (count <= shared_->cluster_limit(detail::run_body_by_cluster<Body>)) {
+        cudaLaunchAttribute attribute{};
+        const cudaLaunchConfig_t config = detail::cluster_launch(count, stream(), attribute);
+        return detail::check(cudaLaunchKernelEx(&config, detail::run_body_by_cluster<Body>, body),
+                             "cudaLaunchKernelEx");
+      }
+    }
     detail::run_body<Body><<<static_cast<unsigned>(count), cuda_threads, 0, stream()>>>(body);
     detail::check(cudaGetLastError(), "launch");
   }
@@ -232,6 +270,32 @@ class cuda {
     explicit state(looping l) : how(l) {}
     state(const state&) = delete;
     state& operator=(const state&) = delete;
+    /// Bodies of a launch up to which each gets a cluster; asked once for each kernel. 0 where the
+    /// device has no clusters, or the code was compiled for one that has none.
+    template <class... Arguments>
+    std::int32_t cluster_limit(void (*kernel)(Arguments...)) {
+      const auto key = reinterpret_cast<const void*>(kernel);
+      const auto found = cluster_limits.find(key);
+      if (found != cluster_limits.end()) { return found->second; }
+      cudaFuncAttributes compiled{};
+      detail::check(cudaFuncGetAttributes(&compiled, key), "cudaFuncGetAttributes");
+      std::int32_t limit = 0;
+      if (compiled.ptxVersion >= 90 && compiled.binaryVersion >= 90) {
+        int device = 0;
+        int processors = 0;
+        int at_once = 0;
+        cudaLaunchAttribute attribute{};
+        const cudaLaunchConfig_t config = detail::cluster_launch(1, stream, attribute);
+        detail::check(cudaGetDevice(&device), "cudaGetDevice");
+        detail::check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
+                      "cudaDeviceGetAttribute");
+        detail::check(cudaOccupancyMaxActiveClusters(&at_once, kernel, &config),
+                      "cudaOccupancyMaxActiveClusters");
+        limit = std::min(at_once, processors / team::portable_cluster);
+      }
+      cluster_limits.emplace(key, limit);
+      return limit;
+    }
     ~state() {
       recorded.clear();
       if (owns_stream) { cudaStreamDestroy(stream); }
@@ -240,6 +304,7 @@ class cuda {
     looping how;
     cudaStream_t stream = nullptr;
     bool owns_stream = false;
+    std::map<const void*, std::int32_t> cluster_limits;
     std::map<std::pair<std::uint64_t, const std::int32_t*>, detail::executable> recorded;
   };
 

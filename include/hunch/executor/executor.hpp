@@ -18,6 +18,13 @@ struct any_body {
 
 }  // namespace detail
 
+/// Whether a body says of itself that it reads whole rows, by `static constexpr bool reads_rows =
+/// true`: an executor with threads to spare may give it a larger team.
+template <class Body>
+inline constexpr bool reads_rows = requires {
+  requires Body::reads_rows;
+};
+
 /// Where kernel bodies run and where the arrays of a step live.
 ///
 /// 1. `typename E::buffer<T>`, constructed from (executor, n), owns n values of T in the memory

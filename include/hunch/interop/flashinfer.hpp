@@ -57,6 +57,7 @@ template <class Real, RandomSource Random>
 struct chain_body {
   chain_arguments<Real> args;
   Random random;
+  static constexpr bool reads_rows = true;
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t row) const {

@@ -118,6 +118,7 @@ template <class Real, RandomSource Random>
 struct target_only_body {
   target_only_arguments<Real> args;
   Random random;
+  static constexpr bool reads_rows = true;
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t row) const {

@@ -67,6 +67,7 @@ template <class Real, RandomSource Random, bool HasDraftProbs>
 struct rejection_body {
   rejection_arguments<Real> args;
   Random random;
+  static constexpr bool reads_rows = true;
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t row) const {

@@ -68,6 +68,7 @@ struct logits_body {
   logits_arguments<Real> args;
   V verifier;
   Random random;
+  static constexpr bool reads_rows = true;
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t row) const {

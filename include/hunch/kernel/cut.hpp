@@ -26,6 +26,45 @@ struct cut {
 
 // The tests of elements have no branches (& and not &&), so that their loops vectorise.
 
+/// 1 for the elements of a law that are kept and at least `least`, else 0.
+template <class Real>
+struct counted_at_least {
+  law<Real> l;
+  Real least;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t of(Real x, std::int64_t i) const {
+    return int(l.keeps(x, i)) & int(x >= least);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t operator()(std::int64_t i) const {
+    return of(l.logits.data[i], i);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return l.is_aligned(); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<std::int32_t> four(std::int64_t i) const {
+    const auto x = team::load_four(l.logits.data + i);
+    return {{of(x[0], i), of(x[1], i + 1), of(x[2], i + 2), of(x[3], i + 3)}};
+  }
+};
+
+/// The weights of these elements.
+template <class Real>
+struct weight_at_least {
+  law<Real> l;
+  Real least;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real of(Real x, std::int64_t i) const {
+    const Real w = l.weight_of(x, i);
+    return x >= least ? w : Real(0);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real operator()(std::int64_t i) const {
+    return of(l.logits.data[i], i);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return l.is_aligned(); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<Real> four(std::int64_t i) const {
+    const auto x = team::load_four(l.logits.data + i);
+    return {{of(x[0], i), of(x[1], i + 1), of(x[2], i + 2), of(x[3], i + 3)}};
+  }
+};
+
 /// What is measured of each element: 1, for a number of elements.
 struct element_count {
   template <class Real>
@@ -34,10 +73,9 @@ struct element_count {
   }
   template <Team T, class Real>
   HUNCH_HOST_DEVICE static double at_least(T& team, const law<Real>& l, Real least) {
-    return static_cast<double>(team.reduce(
-        l.size(), std::int32_t(0),
-        [=](std::int64_t i) { return int(l.keeps(i)) & int(l.logits[i] >= least); },
-        [](std::int32_t a, std::int32_t b) { return a + b; }));
+    return static_cast<double>(team.reduce(l.size(), std::int32_t(0),
+                                           counted_at_least<Real>{l, least},
+                                           [](std::int32_t a, std::int32_t b) { return a + b; }));
   }
 };
 
@@ -49,10 +87,7 @@ struct element_weight {
   }
   template <Team T, class Real>
   HUNCH_HOST_DEVICE static double at_least(T& team, const law<Real>& l, Real least) {
-    return team.sum(l.size(), [=](std::int64_t i) {
-      const Real w = l.weight(i);
-      return l.logits[i] >= least ? w : Real(0);
-    });
+    return team.sum(l.size(), weight_at_least<Real>{l, least});
   }
 };
 
@@ -151,8 +186,7 @@ HUNCH_HOST_DEVICE cut<Real> find_cut(T& team, const law<Real>& l, double wanted,
   };
   const std::int64_t* const list = team.scratch().list;
   const std::int32_t count = team.compact(
-      l.size(), inside, [=](std::int64_t i) { return keys::of(l.logits[i]); }, team.scratch().list,
-      team::list_capacity);
+      l.size(), inside, [=](std::int64_t i) { return keys::of(l.logits[i]); }, team::list_capacity);
   const key low = keys::of(b.low);
   const key high = keys::of(b.high);
   if (count <= team::list_capacity) {

@@ -55,21 +55,16 @@ template <Team T, class Weight>
 HUNCH_HOST_DEVICE std::int64_t tile_in_group(T& team, std::int64_t n, std::int64_t first_tile,
                                              double group_weight, const Weight& weight,
                                              double& fraction) {
-  team::shared_scratch& shared = team.scratch();
+  const team::shared_scratch& shared = team.scratch();
   const std::int64_t rest = team::tiles_of(n) - first_tile;
   const std::int64_t per_group = team::tiles_per_group(n);
   const std::int64_t tiles = rest < per_group ? rest : per_group;
   prefix_walk among{fraction * group_weight};
   for (std::int64_t first = 0; first < tiles; first += team::lane_count) {
     const std::int64_t left = tiles - first;
-    const std::int64_t count = left < team::lane_count ? left : team::lane_count;
-    team.for_each(count, [&](std::int64_t k) {
-      const std::int64_t begin = (first_tile + first + k) * team::tile_elements;
-      const std::int64_t end = begin + team::tile_elements < n ? begin + team::tile_elements : n;
-      shared.lanes[k] = static_cast<double>(team::tile_sum(begin, end, weight));
-    });
-    for (std::int64_t k = 0; k < count; ++k) { among.visit(first + k, shared.lanes[k]); }
-    team.sync();
+    const auto count = static_cast<std::int32_t>(left < team::lane_count ? left : team::lane_count);
+    team.tiles(n, first_tile + first, count, weight);
+    for (std::int32_t k = 0; k < count; ++k) { among.visit(first + k, shared.lanes[k]); }
   }
   fraction = among.fraction();
   return first_tile + among.chosen;
@@ -88,7 +83,7 @@ HUNCH_HOST_DEVICE std::int64_t draw(T& team, std::int64_t n, const Weight& of, s
   const Weight weight = of;  // a copy of its own: what it holds stays in registers
   const double total = detail::sum_for_draw(team, n, weight);
   if (!(total > 0.0)) { return -1; }
-  team::shared_scratch& shared = team.scratch();
+  const team::shared_scratch& shared = team.scratch();
 
   detail::prefix_walk group{uniform(word) * total};
   for (std::int32_t g = 0; g < team::groups_of(n); ++g) { group.visit(g, shared.groups[g]); }

@@ -55,6 +55,7 @@ struct draw_children {
   const draft_row<Real>* rows;
   S sampler;
   Draw draw;
+  static constexpr bool reads_rows = true;
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {

@@ -26,6 +26,7 @@ struct removed_positions {
     taken[count++] = multiple;
   }
   HUNCH_HOST_DEVICE bool hold(std::int64_t at) const {
+    HUNCH_ROLLED
     for (std::int32_t r = 0; r < count; ++r) {
       if (position[r] == at) { return true; }
     }
@@ -48,6 +49,9 @@ enum class list_kind { everything, one_range, ranges };
 template <Law P, Law Q, list_kind Over>
 struct excess {
   using real = typename P::real;
+  /// Over ranges, the search for a position takes longer than any load.
+  static constexpr bool is_vectorised = VectorisedLaw<P> && Over != list_kind::ranges &&
+                                        (Over == list_kind::one_range || VectorisedLaw<Q>);
 
   P p;
   Q q;
@@ -65,6 +69,7 @@ struct excess {
   HUNCH_HOST_DEVICE real of(std::int64_t v, std::int64_t at) const {
     if (at < 0) { return rest(v, real(0), real(0)); }
     real taken = b;
+    HUNCH_ROLLED
     for (std::int32_t r = 0; removed != nullptr && r < removed->count; ++r) {
       taken = removed->position[r] == at ? removed->taken[r] : taken;
     }
@@ -80,27 +85,41 @@ struct excess {
 
   /// The weight of v without exceptions, and q's.
   HUNCH_HOST_DEVICE HUNCH_INLINE team::two_terms<real> plain_terms(std::int64_t v) const {
-    const real taken = product(b, q.norm);
     if constexpr (Over == list_kind::everything) {
       // An index as wide as v: a narrower one would make the loads of a loop a gather.
       const real drafted = q.weight(v);
-      return {rest(v, drafted, taken), drafted};
+      return {rest(v, drafted, product(b, q.norm)), drafted};
     } else {
-      std::int32_t at = 0;
-      bool inside = false;
-      if constexpr (Over == list_kind::one_range) {
-        at = list.token_row[v] - first;
-        inside = (at >= 0) & (at < list.size);
-      } else {
-        at = list.position_of(static_cast<token>(v));
-        inside = at >= 0;
-      }
-      // An index made by a mask: a choice between two loads would keep the loop from vectorising.
-      const std::int32_t loaded = at & -static_cast<std::int32_t>(inside);
-      const real drafted = q.weight(loaded);
-      return {rest(v, drafted, inside ? taken : real(0)), inside ? drafted : real(0)};
+      return listed_terms(v, p.weight(v));
     }
   }
+
+  /// Four of them, from 16-byte loads; q's are gathered unless it ranges over everything.
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const requires is_vectorised {
+    if constexpr (Over == list_kind::everything) { return p.is_aligned() && q.is_aligned(); }
+    return p.is_aligned();
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<real> plain_four(std::int64_t v) const requires
+      is_vectorised {
+    const auto t = plain_four_terms(v);
+    return {{t[0].first, t[1].first, t[2].first, t[3].first}};
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<team::two_terms<real>> plain_four_terms(
+      std::int64_t v) const requires is_vectorised {
+    const auto weight = p.four_weights(v);
+    if constexpr (Over == list_kind::everything) {
+      const auto drafted = q.four_weights(v);
+      const real taken = product(b, q.norm);
+      return {{{rest_of(weight[0], drafted[0], taken), drafted[0]},
+               {rest_of(weight[1], drafted[1], taken), drafted[1]},
+               {rest_of(weight[2], drafted[2], taken), drafted[2]},
+               {rest_of(weight[3], drafted[3], taken), drafted[3]}}};
+    } else {
+      return {{listed_terms(v, weight[0]), listed_terms(v + 1, weight[1]),
+               listed_terms(v + 2, weight[2]), listed_terms(v + 3, weight[3])}};
+    }
+  }
+
   HUNCH_HOST_DEVICE bool is_plain(std::int64_t begin, std::int64_t end) const {
     bool plain = true;
     for_each_exception(begin, end, [&](token) { plain = false; });
@@ -113,6 +132,7 @@ struct excess {
   /// Calls use(v) for the tokens v in [begin, end) that q has lost.
   template <class Use>
   HUNCH_HOST_DEVICE void for_each_exception(std::int64_t begin, std::int64_t end, Use&& use) const {
+    HUNCH_ROLLED
     for (std::int32_t r = 0; removed != nullptr && r < removed->count; ++r) {
       const token v = list.token_at(removed->position[r]);
       if (v >= begin && v < end) { use(v); }
@@ -120,8 +140,27 @@ struct excess {
   }
 
  private:
+  /// `plain_terms` of a token v of weight w under p, where q ranges over a list.
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::two_terms<real> listed_terms(std::int64_t v, real w) const {
+    std::int32_t at = 0;
+    bool inside = false;
+    if constexpr (Over == list_kind::one_range) {
+      at = list.token_row[v] - first;
+      inside = (at >= 0) & (at < list.size);
+    } else {
+      at = list.position_of(static_cast<token>(v));
+      inside = at >= 0;
+    }
+    // An index made by a mask: a choice between two loads would keep the loop from vectorising.
+    const std::int32_t loaded = at & -static_cast<std::int32_t>(inside);
+    const real drafted = q.weight(loaded);
+    return {rest_of(w, drafted, inside ? product(b, q.norm) : real(0)), inside ? drafted : real(0)};
+  }
   HUNCH_HOST_DEVICE HUNCH_INLINE real rest(std::int64_t v, real drafted, real taken) const {
-    const real left = product(p.weight(v), product(a, p.norm)) - product(drafted, taken);
+    return rest_of(p.weight(v), drafted, taken);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE real rest_of(real w, real drafted, real taken) const {
+    const real left = product(w, product(a, p.norm)) - product(drafted, taken);
     return left > real(0) ? left : real(0);
   }
 };
@@ -139,6 +178,13 @@ struct excess_and_remainder {
     return {excess.of(v, at), excess.remainder(at)};
   }
   HUNCH_HOST_DEVICE HUNCH_INLINE terms plain(std::int64_t v) const { return excess.plain_terms(v); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const requires Excess::is_vectorised {
+    return excess.is_aligned();
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE auto plain_four(
+      std::int64_t v) const requires Excess::is_vectorised {
+    return excess.plain_four_terms(v);
+  }
   HUNCH_HOST_DEVICE bool is_plain(std::int64_t begin, std::int64_t end) const {
     return excess.is_plain(begin, end);
   }
@@ -182,10 +228,13 @@ HUNCH_HOST_DEVICE auto with_excess(const law<Real>& p, const law<Real>& q, const
                                    std::type_identity_t<Real> a, std::type_identity_t<Real> b,
                                    const removed_positions<std::type_identity_t<Real>>* removed,
                                    Use&& use) {
+  // On a device, which waits for memory, the test of what is kept costs nothing but compile time.
+#if !defined(__CUDA_ARCH__)
   if (whole_law<Real>::fits(p) && whole_law<Real>::fits(q)) {
     return detail::with_fitting_excess(whole_law<Real>{p}, whole_law<Real>{q}, list, a, b, removed,
                                        use);
   }
+#endif
   return detail::with_fitting_excess(p, q, list, a, b, removed, use);
 }
 

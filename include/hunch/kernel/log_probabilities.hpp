@@ -43,6 +43,7 @@ struct log_probability_task {
 template <class Real>
 struct report_log_probabilities {
   const log_probability_task<Real>* tasks;
+  static constexpr bool reads_rows = true;
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {

@@ -176,9 +176,17 @@ inline constexpr bool has_vectors = false;
 template <class Weight>
 HUNCH_HOST_DEVICE HUNCH_INLINE float dot_one(const Weight* w, std::int64_t width,
                                              const float* hidden) {
+  // A lane by a number known to the compiler, so that lanes are registers everywhere.
+  constexpr std::int32_t each = elements_per_lane<Weight>;
   float lane[gemv_lanes] = {};
-  for (std::int64_t k = 0; k < width; ++k) {
-    lane[k / elements_per_lane<Weight> % gemv_lanes] += to_float(w[k]) * hidden[k];
+  std::int64_t k = 0;
+  for (; k + step_elements<Weight> <= width; k += step_elements<Weight>) {
+    for (std::int32_t i = 0; i < step_elements<Weight>; ++i) {
+      lane[i / each] += to_float(w[k + i]) * hidden[k + i];
+    }
+  }
+  for (std::int32_t i = 0; i < step_elements<Weight>; ++i) {
+    if (k + i < width) { lane[i / each] += to_float(w[k + i]) * hidden[k + i]; }
   }
   for (std::int32_t half = gemv_lanes / 2; half > 0; half /= 2) {
     for (std::int32_t l = 0; l < half; ++l) { lane[l] += lane[l + half]; }

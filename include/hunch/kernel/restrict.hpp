@@ -18,6 +18,44 @@ namespace hunch::kernel {
 template <class Real>
 inline constexpr Real scale_at_one = Real(1.4426950408889634074);
 
+/// The key of each element of a row. A `team::Vectorised` function.
+template <class Real>
+struct keys_of {
+  using keys = order<Real>;
+
+  const Real* row;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE typename keys::key operator()(std::int64_t i) const {
+    return keys::of(row[i]);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return team::loads_fours(row); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<typename keys::key> four(std::int64_t i) const {
+    const auto x = team::load_four(row + i);
+    return {{keys::of(x[0]), keys::of(x[1]), keys::of(x[2]), keys::of(x[3])}};
+  }
+};
+
+/// The ids of the elements that are equal to `value`, `none` for all others. Likewise.
+template <class Real>
+struct ids_equal_to {
+  static constexpr std::int32_t none = order<float>::highest;
+
+  const Real* row;
+  Real value;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t of(Real x, std::int64_t i) const {
+    return x == value ? static_cast<std::int32_t>(i) : none;
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t operator()(std::int64_t i) const {
+    return of(row[i], i);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return team::loads_fours(row); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<std::int32_t> four(std::int64_t i) const {
+    const auto x = team::load_four(row + i);
+    return {{of(x[0], i), of(x[1], i + 1), of(x[2], i + 2), of(x[3], i + 3)}};
+  }
+};
+
 /// The law of `row` at temperature 1 without its norm, or a law that only carries an error: a NaN
 /// or a +inf is `invalid_logits`, nothing but -inf is `nothing_left`. Reads the row once.
 template <class Real, Team T>
@@ -27,9 +65,8 @@ HUNCH_HOST_DEVICE law<Real> whole_row(T& team, row_view<const Real> row,
   using key = typename keys::key;
   law<Real> result;
   result.logits = row;
-  const key top = team.reduce(
-      row.size, keys::minus_infinity, [=](std::int64_t i) { return keys::of(row[i]); },
-      [](key a, key b) { return a > b ? a : b; });
+  const key top = team.reduce(row.size, keys::minus_infinity, keys_of<Real>{row.data},
+                              [](key a, key b) { return a > b ? a : b; });
   if (top >= keys::plus_infinity || top <= keys::minus_infinity) {
     result.status = top >= keys::plus_infinity ? status::invalid_logits : nothing_left;
     return result;
@@ -46,10 +83,8 @@ HUNCH_HOST_DEVICE law<Real> unrestricted(T& team, row_view<const Real> row, Real
                                          status nothing_left) {
   using keys = order<Real>;
   using key = typename keys::key;
-  const auto key_of = [=](std::int64_t i) { return keys::of(row[i]); };
-  const auto weight = [=](std::int64_t i, key top) {
-    return exp2_product(row[i] - keys::value(top), scale);
-  };
+  const auto key_of = [](Real x) { return keys::of(x); };
+  const auto weight = [=](Real x, key top) { return exp2_product(x - keys::value(top), scale); };
   const auto rescale = [=](key from, key to) {
     return exp2_product(keys::value(from) - keys::value(to), scale);
   };
@@ -72,13 +107,9 @@ HUNCH_HOST_DEVICE law<Real> unrestricted(T& team, row_view<const Real> row, Real
 /// The lowest id among the elements equal to the maximum of `l`.
 template <class Real, Team T>
 HUNCH_HOST_DEVICE std::int32_t argmax(T& team, const law<Real>& l) {
-  constexpr std::int32_t none = order<float>::highest;
-  return team.reduce(
-      l.logits.size, none,
-      [=](std::int64_t i) {
-        return l.logits[i] == l.maximum ? static_cast<std::int32_t>(i) : none;
-      },
-      [](std::int32_t a, std::int32_t b) { return a < b ? a : b; });
+  return team.reduce(l.logits.size, ids_equal_to<Real>::none,
+                     ids_equal_to<Real>{l.logits.data, l.maximum},
+                     [](std::int32_t a, std::int32_t b) { return a < b ? a : b; });
 }
 
 /// Restricts a law to its most probable element: temperature 0. Its norm is set.

@@ -51,6 +51,7 @@ namespace kernel {
 template <class Real, class S>
 struct make_laws {
   sampled_laws<Real, S> laws;
+  static constexpr bool reads_rows = true;
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
@@ -65,6 +66,7 @@ struct verify_sequences {
   verdict* verdicts;  ///< in: `path`; out: everything else
   V verifier;
   Random random;
+  static constexpr bool reads_rows = true;
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {

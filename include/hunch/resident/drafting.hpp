@@ -165,6 +165,7 @@ struct grow_chain {
   std::int32_t node;
   S sampler;
   Draw draw;
+  static constexpr bool reads_rows = true;
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
@@ -176,6 +177,7 @@ struct grow_chain {
     }
     if (!asked) { return; }
     kernel::draw_children<Real, S, Draw>{step.of.tasks, sampler, draw}(team, slot);
+    team.sync();  // every rank has read its task, which `ask` writes again
     if (team.rank() != 0) { return; }
     const sequence& s = step.all.of[slot];
     const draft_tree<Real> tree = step.trees.tree(slot);

@@ -92,6 +92,7 @@ template <class Real, class S, std::int32_t N>
 struct make_laws {
   step_arrays<Real, N> of;
   S sampler;
+  static constexpr bool reads_rows = true;
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
@@ -110,6 +111,7 @@ struct settle {
   S sampler;
   V verifier;
   Random random;
+  static constexpr bool reads_rows = true;
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {

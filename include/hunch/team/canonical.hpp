@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include <hunch/config.hpp>
+#include <hunch/team/four.hpp>
 
 /// \file
 /// The one order in which this library adds. Rounding is part of the text that a model writes, so
@@ -45,7 +46,7 @@ HUNCH_HOST_DEVICE constexpr std::int32_t groups_of(std::int64_t n) {
 inline constexpr std::int32_t list_capacity = 2048;
 
 /// What the ranks of a team share: the partial sums of the last `sum`, the lanes of a tile, a list.
-/// `groups` is valid until the team's next `sum`.
+/// `groups` is valid until the team's next `sum`. Only the team's operations write it.
 struct shared_scratch {
   double groups[max_groups];
   std::int64_t tops[max_groups];  ///< for `soft_sum`
@@ -89,6 +90,11 @@ template <class F>
 struct plain_part {
   const F& f;
   HUNCH_HOST_DEVICE HUNCH_INLINE auto operator()(std::int64_t i) const { return f.plain(i); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return f.is_aligned(); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE auto four(std::int64_t i) const requires requires {
+    f.plain_four(i);
+  }
+  { return f.plain_four(i); }
 };
 
 /// Calls use(l, f(base + l)) for the `count` lanes of a row of lanes with exceptions.
@@ -244,11 +250,29 @@ struct soft_total {
 /// the factor from one top to a higher one. `lowest` is the key of elements without weight.
 template <class Element, class Key, class KeyOf, class Weight, class Rescale>
 struct soft_terms {
-  const Element* elements;  ///< where they lie, to be fetched ahead
+  const Element* elements;
   Key lowest;
-  KeyOf key;        ///< key(i)
-  Weight weight;    ///< weight(i, top)
+  KeyOf key;        ///< key(element)
+  Weight weight;    ///< weight(element, top)
   Rescale rescale;  ///< rescale(from, to) for from <= to
+};
+
+/// The weights of the elements of such terms, relative to `top`. A `Vectorised` function.
+template <class Terms>
+struct soft_weights {
+  const Terms& terms;
+  decltype(Terms::lowest) top;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE auto operator()(std::int64_t i) const {
+    return terms.weight(terms.elements[i], top);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return loads_fours(terms.elements); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE auto four(std::int64_t i) const {
+    const auto x = load_four(terms.elements + i);
+    return team::four<decltype(terms.weight(x[0], top))>{
+        {terms.weight(x[0], top), terms.weight(x[1], top), terms.weight(x[2], top),
+         terms.weight(x[3], top)}};
+  }
 };
 
 /// The total of the tile [begin, end), whose largest key is known, by a single thread.
@@ -256,8 +280,7 @@ template <class Key, class Terms>
 HUNCH_HOST_DEVICE HUNCH_INLINE double soft_tile(std::int64_t begin, std::int64_t end, Key top,
                                                 const Terms& terms) {
   if (top <= terms.lowest) { return 0.0; }
-  return static_cast<double>(
-      tile_sum(begin, end, [&](std::int64_t i) { return terms.weight(i, top); }));
+  return static_cast<double>(tile_sum(begin, end, soft_weights<Terms>{terms, top}));
 }
 
 /// The largest key of [begin, end), by a single thread.
@@ -266,7 +289,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto top_of(std::int64_t begin, std::int64_t end,
                                            const Terms& terms) {
   auto top = terms.lowest;
   for (std::int64_t i = begin; i < end; ++i) {
-    const auto k = terms.key(i);
+    const auto k = terms.key(terms.elements[i]);
     top = k > top ? k : top;
   }
   return top;
@@ -291,15 +314,17 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void fetch(const Element* elements, std::size_t c
 template <class Key, class Terms>
 HUNCH_HOST_DEVICE HUNCH_INLINE double soft_tile_and_next_top(std::int64_t begin, Key top,
                                                              Key& next_top, const Terms& terms) {
-  using real = decltype(terms.weight(begin, top));
+  using real = decltype(terms.weight(*terms.elements, top));
   real lane[lane_count] = {};
   Key tops[lane_count];
   for (Key& k : tops) { k = terms.lowest; }
   for (std::int64_t base = begin; base < begin + tile_elements; base += lane_count) {
     fetch(terms.elements + base + tile_elements, lane_count);
-    for (std::int32_t l = 0; l < lane_count; ++l) { lane[l] += terms.weight(base + l, top); }
     for (std::int32_t l = 0; l < lane_count; ++l) {
-      const Key k = terms.key(base + tile_elements + l);
+      lane[l] += terms.weight(terms.elements[base + l], top);
+    }
+    for (std::int32_t l = 0; l < lane_count; ++l) {
+      const Key k = terms.key(terms.elements[base + tile_elements + l]);
       tops[l] = k > tops[l] ? k : tops[l];
     }
   }

@@ -117,12 +117,22 @@ class serial {
     tile_lanes(begin, end, scratch_.lanes, f);
   }
 
-  template <class Keep, class F, class T>
-  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t compact(std::int64_t n, Keep&& keep, F&& f, T* list,
+  template <class F>
+  HUNCH_HOST_DEVICE HUNCH_INLINE void tiles(std::int64_t n, std::int64_t first, std::int32_t count,
+                                            F&& f) {
+    for (std::int32_t k = 0; k < count; ++k) {
+      const std::int64_t begin = (first + k) * tile_elements;
+      const std::int64_t end = begin + tile_elements < n ? begin + tile_elements : n;
+      scratch_.lanes[k] = static_cast<double>(tile_sum(begin, end, f));
+    }
+  }
+
+  template <class Keep, class F>
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t compact(std::int64_t n, Keep&& keep, F&& f,
                                                       std::int32_t capacity) {
     std::int32_t count = 0;
     visit_where(0, n, keep, [&](std::int64_t i) {
-      if (count < capacity) { list[count] = static_cast<T>(f(i)); }
+      if (count < capacity) { scratch_.list[count] = static_cast<std::int64_t>(f(i)); }
       ++count;
     });
     return count;
@@ -133,7 +143,7 @@ class serial {
     return value;
   }
 
-  HUNCH_HOST_DEVICE shared_scratch& scratch() { return scratch_; }
+  HUNCH_HOST_DEVICE const shared_scratch& scratch() const { return scratch_; }
   HUNCH_HOST_DEVICE summed& last_sum() { return last_sum_; }
 
  private:

@@ -5,48 +5,201 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <thread>
 #include <type_traits>
 #include <vector>
 
 #include <hunch/team/canonical.hpp>
+#include <hunch/team/cooperative.hpp>
+#include <hunch/team/four.hpp>
 #include <hunch/team/team.hpp>
 
 namespace hunch::team {
 
-/// A team of N host threads and a barrier, for tests: the same bodies run with the same kind of
-/// sharing as on a GPU, so a thread sanitizer reports the races that they would have there.
-class simulated {
+namespace detail {
+
+/// A function whose values come from its fours where there are four: what a device reads.
+template <Vectorised F>
+struct through_fours {
+  const F& f;
+  std::int64_t end;
+
+  auto operator()(std::int64_t i) const {
+    const std::int64_t first = i / 4 * 4;
+    return first + 4 <= end ? f.four(first)[i - first] : f(i);
+  }
+};
+
+/// Host threads as the machine of a `cooperative` team; each is a worker.
+class host_threads {
  public:
   static constexpr std::size_t slot_bytes = 64;
 
-  /// What the ranks of one team share.
-  class block {
-   public:
-    explicit block(std::int32_t ranks)
-        : ranks_(ranks), barrier_(ranks), slots_(static_cast<std::size_t>(ranks)) {}
+  struct alignas(slot_bytes) value_slot {
+    std::byte bytes[slot_bytes];
 
-   private:
-    friend class simulated;
-    struct alignas(slot_bytes) slot {
-      std::byte bytes[slot_bytes];
-    };
-
-    std::int32_t ranks_;
-    std::barrier<> barrier_;
-    std::vector<slot> slots_;
-    shared_scratch scratch_;
+    template <class T>
+    void put(const T& value) {
+      static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= slot_bytes);
+      std::memcpy(bytes, &value, sizeof(T));
+    }
+    template <class T>
+    T get() const {
+      T value;
+      std::memcpy(&value, bytes, sizeof(T));
+      return value;
+    }
   };
 
-  simulated(block& shared, std::int32_t rank) : shared_(&shared), rank_(rank) {}
+  /// What the threads of one team share.
+  class storage {
+   public:
+    storage(std::int32_t parts, std::int32_t threads) : threads_(threads), all_(parts * threads) {
+      for (std::int32_t p = 0; p < parts; ++p) { parts_.emplace_back(parts, threads); }
+    }
+
+   private:
+    friend class host_threads;
+    struct part {
+      part(std::int32_t parts, std::int32_t threads)
+          : barrier(threads),
+            of_thread(static_cast<std::size_t>(threads)),
+            told(static_cast<std::size_t>(2 * parts)) {}
+
+      std::barrier<> barrier;
+      std::vector<value_slot> of_thread;
+      std::vector<value_slot> told;
+      shared_scratch scratch;
+    };
+
+    std::int32_t threads_;
+    std::barrier<> all_;
+    std::deque<part> parts_;
+  };
+
+  host_threads(storage& shared, std::int32_t rank)
+      : shared_(&shared), part_(rank / shared.threads_), thread_(rank % shared.threads_) {}
+
+  std::int32_t parts() const { return static_cast<std::int32_t>(shared_->parts_.size()); }
+  std::int32_t part() const { return part_; }
+  std::int32_t threads() const { return shared_->threads_; }
+  std::int32_t thread() const { return thread_; }
+  std::int32_t workers() const { return threads(); }
+  std::int32_t worker() const { return thread_; }
+  static constexpr std::int32_t worker_size() { return 1; }
+  static constexpr std::int32_t worker_thread() { return 0; }
+
+  void sync() { shared_->all_.arrive_and_wait(); }
+  void sync_part() { own().barrier.arrive_and_wait(); }
+
+  shared_scratch& scratch() const { return own().scratch; }
+  shared_scratch& scratch(std::int32_t p) const { return at(p).scratch; }
+  value_slot& slot(std::int32_t p, std::int32_t phase, std::int32_t i) const {
+    return at(p).told[static_cast<std::size_t>(phase * parts() + i)];
+  }
+
+  template <class F>
+  static auto tile(std::int64_t begin, std::int64_t end, const F& f) {
+    return of_tile(begin, end, f, [=](const auto& g) { return tile_sum(begin, end, g); });
+  }
+  template <class F>
+  static two_sums tile_both(std::int64_t begin, std::int64_t end, const F& f) {
+    return of_tile(begin, end, f, [=](const auto& g) { return tile_sum_both(begin, end, g); });
+  }
+  template <class Terms>
+  static auto top(std::int64_t begin, std::int64_t end, const Terms& terms) {
+    return top_of(begin, end, terms);
+  }
+  static double from_first(double value) { return value; }
+
+  template <class T, class F, class Op>
+  static T fold(std::int64_t n, std::int64_t first, std::int64_t step, T value, const F& f,
+                const Op& op) {
+    const auto add = [&](const auto& g) {
+      for (std::int64_t i = first; i < n; i += step) { value = op(value, static_cast<T>(g(i))); }
+      return value;
+    };
+    if constexpr (Vectorised<F>) {
+      if (f.is_aligned()) { return add(through_fours<F>{f, n}); }
+    }
+    return add(f);
+  }
+
+  template <class T, class Op>
+  T combine(T mine, const Op& op) {
+    tell_part(mine);
+    T result = told_by<T>(0);
+    for (std::int32_t t = 1; t < threads(); ++t) { result = op(result, told_by<T>(t)); }
+    sync_part();  // before anyone writes its slot again
+    return result;
+  }
+  std::int32_t scan(std::int32_t mine, std::int32_t& before) {
+    tell_part(mine);
+    std::int32_t total = 0;
+    before = 0;
+    for (std::int32_t t = 0; t < threads(); ++t) {
+      before += t < thread_ ? told_by<std::int32_t>(t) : 0;
+      total += told_by<std::int32_t>(t);
+    }
+    sync_part();
+    return total;
+  }
+
+ private:
+  /// sum(f), through fours where f has them.
+  template <class F, class Sum>
+  static auto of_tile(std::int64_t begin, std::int64_t end, const F& f, const Sum& sum) {
+    if constexpr (Patched<F>) {
+      if (f.is_plain(begin, end)) { return of_tile(begin, end, plain_part<F>{f}, sum); }
+    } else if constexpr (Vectorised<F>) {
+      if (f.is_aligned()) { return sum(through_fours<F>{f, end}); }
+    }
+    return sum(f);
+  }
+
+  storage::part& at(std::int32_t p) const { return shared_->parts_[static_cast<std::size_t>(p)]; }
+  storage::part& own() const { return at(part_); }
+  template <class T>
+  void tell_part(const T& value) {
+    own().of_thread[static_cast<std::size_t>(thread_)].put(value);
+    sync_part();
+  }
+  template <class T>
+  T told_by(std::int32_t thread) const {
+    return own().of_thread[static_cast<std::size_t>(thread)].template get<T>();
+  }
+
+  storage* shared_;
+  std::int32_t part_;
+  std::int32_t thread_;
+};
+
+}  // namespace detail
+
+/// A team of host threads and barriers, for tests: the same bodies run with the same kind of
+/// sharing as on a GPU, so a thread sanitizer reports the races that they would have there. Its
+/// operations are the text that a GPU runs.
+class simulated : public cooperative<detail::host_threads> {
+ public:
+  using storage = detail::host_threads::storage;
+
+  simulated(storage& shared, std::int32_t rank) : cooperative(detail::host_threads(shared, rank)) {}
 
   /// Runs body(team, index) for index in [0, count) with `ranks` threads each, one team after the
   /// other. Returns when all are done.
   template <class Body>
   static void launch(std::int32_t ranks, std::int32_t count, const Body& body) {
-    block shared(ranks);
+    launch(1, ranks, count, body);
+  }
+
+  /// The same by a simulated cluster: `blocks` parts of `ranks` threads.
+  template <class Body>
+  static void launch(std::int32_t blocks, std::int32_t ranks, std::int32_t count,
+                     const Body& body) {
+    storage shared(blocks, ranks);
     std::vector<std::thread> threads;
-    for (std::int32_t rank = 0; rank < ranks; ++rank) {
+    for (std::int32_t rank = 0; rank < blocks * ranks; ++rank) {
       threads.emplace_back([&shared, &body, rank, count] {
         simulated team(shared, rank);
         for (std::int32_t index = 0; index < count; ++index) {
@@ -57,162 +210,6 @@ class simulated {
     }
     for (std::thread& t : threads) { t.join(); }
   }
-
-  std::int32_t size() const { return shared_->ranks_; }
-  std::int32_t rank() const { return rank_; }
-  void sync() { shared_->barrier_.arrive_and_wait(); }
-
-  template <class F>
-  void for_each(std::int64_t n, F&& f) {
-    for (std::int64_t i = rank_; i < n; i += size()) { f(i); }
-    sync();
-  }
-
-  template <class T, class F, class Op>
-  T reduce(std::int64_t n, T identity, F&& f, Op&& op) {
-    T mine = identity;
-    for (std::int64_t i = rank_; i < n; i += size()) { mine = op(mine, static_cast<T>(f(i))); }
-    put(mine);
-    sync();
-    T result = identity;
-    for (std::int32_t r = 0; r < size(); ++r) { result = op(result, get<T>(r)); }
-    sync();  // before anyone writes its slot again
-    return result;
-  }
-
-  template <class T, class Gate, class Keep, class F, class Op>
-  T reduce_where(std::int64_t n, T identity, Gate&& gate, Keep&& keep, F&& f, Op&& op) {
-    return reduce(
-        n, identity,
-        [&](std::int64_t i) {
-          return keep(i, gate(i / team::gate_elements)) ? static_cast<T>(f(i)) : identity;
-        },
-        op);
-  }
-
-  template <class F>
-  double sum(std::int64_t n, F&& f) {
-    sync();  // the group sums of the last call have been read
-    last_sum_ = {};
-    const std::int32_t groups = groups_of(n);
-    for (std::int32_t g = rank_; g < groups; g += size()) {
-      scratch().groups[g] = group_sum(n, g, f);
-    }
-    sync();
-    double total = 0.0;
-    for (std::int32_t g = 0; g < groups; ++g) { total += scratch().groups[g]; }
-    return total;
-  }
-
-  template <class F>
-  two_sums sum_both(std::int64_t n, F&& f) {
-    sync();  // the sums of the last call have been read
-    last_sum_ = {};
-    const std::int32_t groups = groups_of(n);
-    for (std::int32_t g = rank_; g < groups; g += size()) {
-      const two_sums group = group_sum_both(n, g, f);
-      scratch().groups[g] = group.first;
-      scratch().lanes[g] = group.second;
-    }
-    sync();
-    two_sums total{0.0, 0.0};
-    for (std::int32_t g = 0; g < groups; ++g) {
-      total.first += scratch().groups[g];
-      total.second += scratch().lanes[g];
-    }
-    return total;
-  }
-
-  template <class Terms>
-  auto soft_sum(std::int64_t n, const Terms& terms) {
-    using key = decltype(terms.lowest);
-    sync();  // the group sums of the last call have been read
-    last_sum_ = {};
-    const std::int64_t per_group = tiles_per_group(n);
-    const std::int32_t groups = groups_of(n);
-    for (std::int32_t g = rank_; g < groups; g += size()) {
-      soft_total<key> group{terms.lowest, 0.0};
-      for (std::int64_t t = g * per_group; t < (g + 1) * per_group && t < tiles_of(n); ++t) {
-        const std::int64_t begin = t * tile_elements;
-        const std::int64_t end = begin + tile_elements < n ? begin + tile_elements : n;
-        const key top = top_of(begin, end, terms);
-        group.add(top, soft_tile(begin, end, top, terms), terms.rescale);
-      }
-      scratch().tops[g] = group.top;
-      scratch().groups[g] = group.sum;
-    }
-    sync();
-    const auto all = fold_groups<key>(groups, scratch(), terms);
-    sync();
-    for (std::int32_t g = rank_; g < groups; g += size()) {
-      scratch().groups[g] = scaled_group(g, scratch(), all.top, terms);
-    }
-    sync();
-    return all;
-  }
-
-  template <class F>
-  void lanes(std::int64_t begin, std::int64_t end, F&& f) {
-    sync();  // the lanes of the last call have been read
-    for (std::int32_t l = rank_; l < lane_count; l += size()) {
-      double sum = 0.0;
-      for (std::int64_t i = begin + l; i < end; i += lane_count) {
-        sum += static_cast<double>(f(i));
-      }
-      scratch().lanes[l] = sum;
-    }
-    sync();
-  }
-
-  template <class Keep, class F, class T>
-  std::int32_t compact(std::int64_t n, Keep&& keep, F&& f, T* list, std::int32_t capacity) {
-    std::int32_t mine = 0;
-    for (std::int64_t i = rank_; i < n; i += size()) { mine += keep(i) ? 1 : 0; }
-    put(mine);
-    sync();  // also: the list of the last call has been read
-    std::int32_t at = 0;
-    std::int32_t total = 0;
-    for (std::int32_t r = 0; r < size(); ++r) {
-      at += r < rank_ ? get<std::int32_t>(r) : 0;
-      total += get<std::int32_t>(r);
-    }
-    for (std::int64_t i = rank_; i < n; i += size()) {
-      if (!keep(i)) { continue; }
-      if (at < capacity) { list[at] = static_cast<T>(f(i)); }
-      ++at;
-    }
-    sync();
-    return total;
-  }
-
-  template <class T>
-  T broadcast(T value, std::int32_t from) {
-    if (rank_ == from) { put(value); }
-    sync();
-    const T result = get<T>(from);
-    sync();
-    return result;
-  }
-
-  shared_scratch& scratch() { return shared_->scratch_; }
-  summed& last_sum() { return last_sum_; }
-
- private:
-  template <class T>
-  void put(const T& value) {
-    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= slot_bytes);
-    std::memcpy(shared_->slots_[static_cast<std::size_t>(rank_)].bytes, &value, sizeof(T));
-  }
-  template <class T>
-  T get(std::int32_t rank) const {
-    T value;
-    std::memcpy(&value, shared_->slots_[static_cast<std::size_t>(rank)].bytes, sizeof(T));
-    return value;
-  }
-
-  block* shared_;
-  std::int32_t rank_;
-  summed last_sum_;
 };
 
 static_assert(Team<simulated>);

@@ -47,21 +47,25 @@ struct any_action {
 ///    keep(i, gate(i / team::gate_elements)): for an f that is costly and rarely called.
 /// 4. `t.sum(n, f)` adds f(0), ..., f(n - 1) in the canonical order (see canonical.hpp), the same
 ///    bits on every team; the result is on all ranks, its group sums in `t.scratch().groups`.
-///    `t.sum_both(n, f)` adds both members of f(i), `team::two_terms`, in one pass; without group
-///    sums. `t.soft_sum(n, terms)` is the largest key and the sum of the weights relative to it,
-///    tile by tile, so that the row is read once (see `team::soft_terms`); with group sums like
-///    `sum`.
+///    f may be `team::Vectorised`. `t.sum_both(n, f)` adds both members of f(i),
+///    `team::two_terms`, in one pass; without group sums. `t.soft_sum(n, terms)` is the largest key
+///    and the sum of the weights relative to it, tile by tile, so that the row is read once (see
+///    `team::soft_terms`); with group sums like `sum`.
 /// 5. `t.lanes(begin, end, f)` sets `t.scratch().lanes` to the sums of the 128 lanes of the tile
-///    [begin, end), in double, each in order.
-/// 6. `t.compact(n, keep, f, list, capacity)` writes f(i) for the i with keep(i) to `list`, in any
-///    order and as far as there is room, and returns how many there are, on all ranks.
+///    [begin, end), in double, each in order. `t.tiles(n, first, count, f)` sets them to the sums
+///    of the tiles first, ..., first + count - 1 of [0, n), at most 128.
+/// 6. `t.compact(n, keep, f, capacity)` sets the first elements of `t.scratch().list` to f(i) for
+///    the i with keep(i), in any order and as far as there is room, `capacity` of
+///    `team::list_capacity`; returns how many there are, on all ranks.
 /// 7. `t.broadcast(v, from)` is rank `from`'s v on all ranks.
-/// 8. `t.scratch()` is shared by the ranks.
+/// 8. `t.scratch()` is shared by the ranks, or a copy that those who are near each other share.
 /// 9. `t.last_sum()` is a `team::summed` of this rank's own: `sum` and `soft_sum` clear it, and
 ///    whoever knows what was summed may set it.
 ///
 /// Not required: a size that is a power of two, or more than one rank. A body may branch only on
-/// collective results and on its arguments; else ranks would wait for each other for ever.
+/// collective results and on its arguments; else ranks would wait for each other for ever. And only
+/// `sync` and `for_each` are barriers for what a body itself writes: other operations may end
+/// before all ranks have begun them.
 template <class T>
 concept Team = requires(T& t, std::int64_t n, double v) {
   { t.size() } -> std::convertible_to<std::int32_t>;
@@ -76,9 +80,10 @@ concept Team = requires(T& t, std::int64_t n, double v) {
   { t.sum(n, detail::any_term{}) } -> std::same_as<double>;
   { t.sum_both(n, detail::any_terms{}) } -> std::same_as<team::two_sums>;
   t.lanes(n, n, detail::any_term{});
-  { t.compact(n, detail::any_count{}, detail::any_term{}, &v, 0) } -> std::same_as<std::int32_t>;
+  t.tiles(n, n, 0, detail::any_term{});
+  { t.compact(n, detail::any_count{}, detail::any_count{}, 0) } -> std::same_as<std::int32_t>;
   { t.broadcast(v, 0) } -> std::same_as<double>;
-  { t.scratch() } -> std::same_as<team::shared_scratch&>;
+  { t.scratch() } -> std::same_as<const team::shared_scratch&>;
   { t.last_sum() } -> std::same_as<team::summed&>;
 };
 

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <cooperative_groups.h>
+
+#include <hunch/team/block.cuh>
+#include <hunch/team/cooperative.hpp>
+
+namespace hunch::team {
+
+/// Blocks that a cluster may have on every device that knows clusters.
+inline constexpr int portable_cluster = 8;
+
+namespace detail {
+
+/// A thread block cluster as the machine of a `cooperative` team. A block writes to the shared
+/// memory of the others and never reads it.
+template <int Threads, int Blocks>
+class cluster_threads : public block_threads<Threads, Blocks> {
+  using block = block_threads<Threads, Blocks>;
+
+ public:
+  using storage = typename block::storage;
+
+  __device__ explicit cluster_threads(storage& shared) : block(shared) {}
+
+  __device__ static constexpr std::int32_t parts() { return Blocks; }
+
+  // Earlier devices have no clusters; kernels are compiled for them all the same, in a program for
+  // several architectures, and not launched there.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  __device__ static std::int32_t part() {
+    return static_cast<std::int32_t>(cooperative_groups::this_cluster().block_rank());
+  }
+  __device__ static void sync() { cooperative_groups::this_cluster().sync(); }
+
+ private:
+  template <class T>
+  __device__ static T& at(T& own, std::int32_t p) {
+    return *cooperative_groups::this_cluster().map_shared_rank(&own, static_cast<unsigned>(p));
+  }
+#else
+  __device__ static std::int32_t part() { return 0; }
+  __device__ static void sync() { __trap(); }
+
+ private:
+  template <class T>
+  __device__ static T& at(T& own, std::int32_t) {
+    return own;
+  }
+#endif
+
+ public:
+  __device__ shared_scratch& scratch() const { return this->shared_->scratch; }
+  __device__ shared_scratch& scratch(std::int32_t p) const { return at(this->shared_->scratch, p); }
+  __device__ value_slot& slot(std::int32_t p, std::int32_t phase, std::int32_t i) const {
+    return at(this->shared_->told[phase][i], p);
+  }
+};
+
+}  // namespace detail
+
+/// A team of a cluster of `Blocks` thread blocks of `Threads` threads each, for devices of compute
+/// capability 9.0 and newer: where there are fewer rows than multiprocessors, several of them read
+/// one row.
+///
+/// Every thread of the cluster makes it; `storage` belongs in the shared memory of each block.
+/// Launch with the cluster dimension `Blocks` and as many blocks for each body.
+template <int Threads, int Blocks = portable_cluster>
+class cluster : public cooperative<detail::cluster_threads<Threads, Blocks>> {
+  static_assert(Blocks > 0 && Blocks <= portable_cluster);
+  using machine = detail::cluster_threads<Threads, Blocks>;
+
+ public:
+  using storage = typename machine::storage;
+
+  __device__ explicit cluster(storage& shared) : cooperative<machine>(machine(shared)) {
+    machine::sync();  // all blocks have begun, so that their memory may be written
+  }
+};
+
+}  // namespace hunch::team

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <hunch/team/canonical.hpp>
+#include <hunch/team/four.hpp>
+
+namespace hunch::team {
+
+/// The operations of a team of many threads, written once for thread blocks, for clusters of them
+/// and for simulated ones; see `Team`.
+///
+/// The threads stand in parts, each with a scratch of its own. What is to be in the scratch is put
+/// into that of every part, or made by every part for itself where that is less work than to wait
+/// for the others; so a body reads what is near, and the bits are the same. Nobody reads the
+/// scratch of another part, and every operation that has written to one ends with a barrier of the
+/// whole team: when it returns, a part may end.
+///
+/// A `Machine` is what differs. In it, a worker is one or more threads of a part that sum a tile
+/// together; all of its threads call `tile`, `tile_both`, `top` and `from_first`.
+///
+/// 1. `m.parts()`, `m.part()`; `m.threads()` of a part, `m.thread()`; `m.workers()` of a part,
+///    `m.worker()`; `m.worker_size()` threads of a worker, `m.worker_thread()`.
+/// 2. `m.sync()` is a barrier of the team, `m.sync_part()` one of the part.
+/// 3. `m.scratch()` is the part's own, `m.scratch(p)` that of part p; `m.slot(p, phase, i)`, for
+///    phase 0 and 1 and i < `m.parts()`, takes and gives a value: `put(v)`, `get<T>()`.
+/// 4. `m.tile(begin, end, f)` is the canonical sum of a tile and `m.tile_both` that of both terms,
+///    on the worker's first thread; `m.from_first(v)` is that thread's v. `m.top(begin, end,
+///    terms)` is the largest key, on all of its threads.
+/// 5. `m.fold(n, first, step, v, f, op)` is v combined with the f(i) of one of `step` threads.
+///    `m.combine(v, op)` combines the threads of a part and `m.scan(v, before)` is the total and
+///    sets what is before, on all threads of the part.
+template <class Machine>
+class cooperative {
+ public:
+  HUNCH_HOST_DEVICE explicit cooperative(const Machine& machine) : machine_(machine) {}
+
+  HUNCH_HOST_DEVICE std::int32_t size() const { return machine_.parts() * machine_.threads(); }
+  HUNCH_HOST_DEVICE std::int32_t rank() const {
+    return machine_.part() * machine_.threads() + machine_.thread();
+  }
+  HUNCH_HOST_DEVICE void sync() { machine_.sync(); }
+
+  template <class F>
+  HUNCH_HOST_DEVICE void for_each(std::int64_t n, F&& f) {
+    for (std::int64_t i = rank(); i < n; i += size()) { f(i); }
+    machine_.sync();
+  }
+
+  template <class T, class F, class Op>
+  HUNCH_HOST_DEVICE T reduce(std::int64_t n, T identity, F&& f, Op&& op) {
+    // Few elements are combined by every part for itself: sooner than one hears of another.
+    if (machine_.parts() == 1 || n <= list_capacity) {
+      return machine_.combine(
+          machine_.fold(n, machine_.thread(), machine_.threads(), identity, f, op), op);
+    }
+    const T of_part = machine_.combine(machine_.fold(n, rank(), size(), identity, f, op), op);
+    tell_parts(of_part);
+    T result = identity;
+    for (std::int32_t p = 0; p < machine_.parts(); ++p) { result = op(result, told<T>(p)); }
+    return result;
+  }
+
+  template <class T, class Gate, class Keep, class F, class Op>
+  HUNCH_HOST_DEVICE T reduce_where(std::int64_t n, T identity, Gate&& gate, Keep&& keep, F&& f,
+                                   Op&& op) {
+    return reduce(
+        n, identity,
+        [&](std::int64_t i) {
+          return keep(i, gate(i / gate_elements)) ? static_cast<T>(f(i)) : identity;
+        },
+        op);
+  }
+
+  template <class F>
+  HUNCH_HOST_DEVICE double sum(std::int64_t n, F&& f) {
+    machine_.sync();  // the group sums of the last call have been read
+    last_sum_ = {};
+    for_each_group(n, [&](std::int32_t g) {
+      double group = 0.0;
+      tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) {
+        group += static_cast<double>(machine_.tile(begin, end, f));
+      });
+      share(group, [g](shared_scratch& to, double value) { to.groups[g] = value; });
+    });
+    machine_.sync();
+    double total = 0.0;
+    for (std::int32_t g = 0; g < groups_of(n); ++g) { total += scratch().groups[g]; }
+    return total;
+  }
+
+  template <class F>
+  HUNCH_HOST_DEVICE two_sums sum_both(std::int64_t n, F&& f) {
+    machine_.sync();  // the sums of the last call have been read
+    last_sum_ = {};
+    for_each_group(n, [&](std::int32_t g) {
+      two_sums group{0.0, 0.0};
+      tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) {
+        const two_sums tile = machine_.tile_both(begin, end, f);
+        group.first += tile.first;
+        group.second += tile.second;
+      });
+      share(group.first, [g](shared_scratch& to, double value) { to.groups[g] = value; });
+      share(group.second, [g](shared_scratch& to, double value) { to.lanes[g] = value; });
+    });
+    machine_.sync();
+    two_sums total{0.0, 0.0};
+    for (std::int32_t g = 0; g < groups_of(n); ++g) {
+      total.first += scratch().groups[g];
+      total.second += scratch().lanes[g];
+    }
+    return total;
+  }
+
+  template <class Terms>
+  HUNCH_HOST_DEVICE auto soft_sum(std::int64_t n, const Terms& terms) {
+    using key = decltype(terms.lowest);
+    machine_.sync();  // the group sums of the last call have been read
+    last_sum_ = {};
+    for_each_group(n, [&](std::int32_t g) {
+      soft_total<key> group{terms.lowest, 0.0};
+      tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) {
+        const key top = machine_.top(begin, end, terms);
+        const double sum =
+            top <= terms.lowest
+                ? 0.0
+                : static_cast<double>(machine_.tile(begin, end, soft_weights<Terms>{terms, top}));
+        group.add(top, sum, terms.rescale);  // the sum is that of the worker's first thread
+      });
+      share(group.sum, [g, top = group.top](shared_scratch& to, double value) {
+        to.tops[g] = top;
+        to.groups[g] = value;
+      });
+    });
+    machine_.sync();
+    const std::int32_t groups = groups_of(n);
+    shared_scratch& own = machine_.scratch();
+    const auto all = fold_groups<key>(groups, own, terms);
+    machine_.sync_part();
+    for (std::int32_t g = machine_.thread(); g < groups; g += machine_.threads()) {
+      own.groups[g] = scaled_group(g, own, all.top, terms);
+    }
+    machine_.sync_part();
+    return all;
+  }
+
+  /// Each part for itself: a tile is little.
+  template <class F>
+  HUNCH_HOST_DEVICE void lanes(std::int64_t begin, std::int64_t end, F&& f) {
+    machine_.sync_part();  // the lanes of the last call have been read
+    for (std::int32_t l = machine_.thread(); l < lane_count; l += machine_.threads()) {
+      double sum = 0.0;
+      for (std::int64_t i = begin + l; i < end; i += lane_count) {
+        sum += static_cast<double>(f(i));
+      }
+      machine_.scratch().lanes[l] = sum;
+    }
+    machine_.sync_part();
+  }
+
+  /// Each part for itself.
+  template <class F>
+  HUNCH_HOST_DEVICE void tiles(std::int64_t n, std::int64_t first, std::int32_t count, F&& f) {
+    machine_.sync_part();  // the lanes of the last call have been read
+    for (std::int32_t k = machine_.worker(); k < count; k += machine_.workers()) {
+      const std::int64_t begin = (first + k) * tile_elements;
+      const std::int64_t end = begin + tile_elements < n ? begin + tile_elements : n;
+      const auto sum = static_cast<double>(machine_.tile(begin, end, f));
+      if (machine_.worker_thread() == 0) { machine_.scratch().lanes[k] = sum; }
+    }
+    machine_.sync_part();
+  }
+
+  template <class Keep, class F>
+  HUNCH_HOST_DEVICE std::int32_t compact(std::int64_t n, Keep&& keep, F&& f,
+                                         std::int32_t capacity) {
+    std::int32_t mine = 0;
+    for (std::int64_t i = rank(); i < n; i += size()) { mine += keep(i) ? 1 : 0; }
+    machine_.sync_part();  // the list of the last call has been read, here
+    std::int32_t at = 0;
+    std::int32_t total = machine_.scan(mine, at);
+    if (machine_.parts() > 1) {
+      tell_parts(total);  // behind it, by all parts
+      total = 0;
+      for (std::int32_t p = 0; p < machine_.parts(); ++p) {
+        at += p < machine_.part() ? told<std::int32_t>(p) : 0;
+        total += told<std::int32_t>(p);
+      }
+    }
+    for (std::int64_t i = rank(); i < n; i += size()) {
+      if (!keep(i)) { continue; }
+      if (at < capacity) {
+        const auto value = static_cast<std::int64_t>(f(i));
+        for (std::int32_t p = 0; p < machine_.parts(); ++p) {
+          machine_.scratch(p).list[at] = value;
+        }
+      }
+      ++at;
+    }
+    machine_.sync();
+    return total;
+  }
+
+  template <class T>
+  HUNCH_HOST_DEVICE T broadcast(T value, std::int32_t from) {
+    phase_ ^= 1;
+    if (rank() == from) {
+      for (std::int32_t p = 0; p < machine_.parts(); ++p) {
+        machine_.slot(p, phase_, 0).put(value);
+      }
+    }
+    machine_.sync();
+    return told<T>(0);
+  }
+
+  HUNCH_HOST_DEVICE const shared_scratch& scratch() const { return machine_.scratch(); }
+  HUNCH_HOST_DEVICE summed& last_sum() { return last_sum_; }
+
+ protected:
+  HUNCH_HOST_DEVICE Machine& machine() { return machine_; }
+
+ private:
+  /// Calls use(g) for the groups of this worker; few groups are spread over all parts.
+  template <class Use>
+  HUNCH_HOST_DEVICE void for_each_group(std::int64_t n, Use&& use) {
+    const std::int32_t groups = groups_of(n);
+    const std::int32_t step = machine_.workers() * machine_.parts();
+    for (std::int32_t g = machine_.worker() * machine_.parts() + machine_.part(); g < groups;
+         g += step) {
+      use(g);
+    }
+  }
+
+  /// Calls write(scratch, value) for the scratch of each part, with the value of the worker's first
+  /// thread.
+  template <class Write>
+  HUNCH_HOST_DEVICE void share(double value, Write&& write) {
+    const double shared = machine_.from_first(value);
+    for (std::int32_t p = machine_.worker_thread(); p < machine_.parts();
+         p += machine_.worker_size()) {
+      write(machine_.scratch(p), shared);
+    }
+  }
+
+  /// Puts a value that all threads of this part have where each part finds it. Slots of two phases
+  /// take turns: a barrier lies between their being read and being written again.
+  template <class T>
+  HUNCH_HOST_DEVICE void tell_parts(const T& value) {
+    phase_ ^= 1;
+    for (std::int32_t p = machine_.thread(); p < machine_.parts(); p += machine_.threads()) {
+      machine_.slot(p, phase_, machine_.part()).put(value);
+    }
+    machine_.sync();
+  }
+  template <class T>
+  HUNCH_HOST_DEVICE T told(std::int32_t part) {
+    return machine_.slot(machine_.part(), phase_, part).template get<T>();
+  }
+
+  Machine machine_;
+  summed last_sum_;
+  std::int32_t phase_ = 0;
+};
+
+}  // namespace hunch::team

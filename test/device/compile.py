@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles a file of the gate for one architecture, and notes what each of its kernels needs.
+
+Writes OUT/NAME.json: for every kernel its registers, bytes of shared memory, of stack and of
+spills, and how many 128-bit loads from global memory its PTX has.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+
+def kernel_name(mangled):
+    """The name that gate.cuh gave it, and the team that runs it."""
+    found = re.search(r"5names(\d+)", mangled)
+    if not found:
+        return None
+    name = mangled[found.end():found.end() + int(found.group(1))]
+    return name + (" cluster" if "run_body_by_cluster" in mangled else " block")
+
+
+def usage_of(log):
+    kernels = {}
+    current = None
+    for line in log.splitlines():
+        if found := re.search(r"Compiling entry function '(\w+)'", line):
+            current = {"registers": 0, "shared": 0, "stack": 0, "spills": 0}
+            kernels[kernel_name(found.group(1))] = current
+        elif found := re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+)", line):
+            # Of the kernel, and of each function that it calls.
+            current["stack"] = max(current["stack"], int(found.group(1)))
+            current["spills"] += int(found.group(2)) + int(found.group(3))
+        elif found := re.search(r"Used (\d+) registers", line):
+            current["registers"] = int(found.group(1))
+            if stack := re.search(r"(\d+) bytes cumulative stack", line):
+                current["stack"] = int(stack.group(1))
+            if shared := re.search(r"(\d+) bytes smem", line):
+                current["shared"] = int(shared.group(1))
+    return kernels
+
+
+def wide_loads_of(ptx):
+    """Of each kernel, those of the functions that it calls included."""
+    bodies, kernels = {}, []
+    for part in re.split(r"^(?=\.visible|\.weak|\.entry|\.func)", ptx, flags=re.MULTILINE):
+        head = re.match(r"[^(]*\.(entry|func)\s+(?:\([^)]*\)\s*)?(\w+)", part)
+        if head and "{" in part:
+            bodies[head.group(2)] = part
+            if head.group(1) == "entry":
+                kernels.append(head.group(2))
+
+    def closure(name, seen):
+        if name not in seen and name in bodies:
+            seen.add(name)
+            for called in set(re.findall(r"^\s*(\w+),?\s*$", bodies[name], flags=re.MULTILINE)):
+                closure(called, seen)
+        return seen
+
+    wide = re.compile(r"\bld\.global\.(?:nc\.)?(?:v4\.[fub]32|v2\.[fub]64)")
+    return {kernel_name(k): sum(len(wide.findall(bodies[f])) for f in closure(k, set()))
+            for k in kernels}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nvcc", required=True)
+    parser.add_argument("--arch", required=True)
+    parser.add_argument("--include", required=True)
+    parser.add_argument("--out", required=True, type=pathlib.Path)
+    parser.add_argument("source", type=pathlib.Path)
+    args = parser.parse_args()
+    name = args.source.stem
+    args.out.mkdir(parents=True, exist_ok=True)
+    result = args.out / (name + ".json")
+    run = subprocess.run(
+        [args.nvcc, "-std=c++20", "-Werror=all-warnings", "-I", args.include, "-cubin",
+         "-arch=" + args.arch, "-Xptxas", "-v", "--keep", "--keep-dir", str(args.out),
+         "-MD", "-MF", str(args.out / (name + ".d")), "-MT", str(result),
+         "-o", str(args.out / (name + ".cubin")), str(args.source)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if run.returncode != 0:
+        sys.exit(run.stdout)
+    kernels = usage_of(run.stdout)
+    for kernel, loads in wide_loads_of((args.out / (name + ".ptx")).read_text()).items():
+        kernels[kernel]["wide_loads"] = loads
+    version = subprocess.run([args.nvcc, "--version"], capture_output=True, text=True, check=True)
+    release = re.search(r"release ([\d.]+)", version.stdout).group(1)
+    result.write_text(json.dumps({"nvcc": release, "kernels": kernels}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <hunch/resident/drafting.hpp>
+#include <hunch/resident/step.hpp>
+#include <hunch/sampler/greedy.hpp>
+#include <hunch/selector/selector.hpp>
+#include <hunch/verifier/greedy.hpp>
+#include <hunch/verifier/point_mass.hpp>
+#include "gate.cuh"
+
+namespace hunch::gate {
+namespace names {
+struct plant_root;
+struct begin_chain;
+struct grow_chain;
+struct place_rows;
+struct resident_law;
+struct settle_by_point_mass;
+struct settle_greedily;
+struct go_on;
+}  // namespace names
+
+constexpr int nodes = 6;
+using chooser = selector::prefix_chooser;
+using draw = child_draw<source, false>;
+
+kernel_pointer resident_step[] = {
+    by_block<names::plant_root, resident::plant_root<float>>(),
+    by_block<names::begin_chain, resident::begin_chain<float, chooser>>(),
+    by_block<names::grow_chain, resident::grow_chain<float, chooser, plain, draw>>(),
+    by_block<names::place_rows, resident::place_rows<float, plain, nodes>>(),
+    by_block<names::resident_law, resident::make_laws<float, plain, nodes>>(),
+    by_block<names::settle_by_point_mass,
+             resident::settle<float, plain, verifier::point_mass, source, nodes>>(),
+    by_cluster<names::settle_by_point_mass,
+               resident::settle<float, plain, verifier::point_mass, source, nodes>>(),
+    by_block<names::settle_greedily,
+             resident::settle<float, sampler::greedy, verifier::greedy, source, nodes>>(),
+    by_block<names::go_on, resident::go_on>(),
+};
+
+}  // namespace hunch::gate

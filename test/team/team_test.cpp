@@ -140,7 +140,7 @@ bits operations(T& team, const std::vector<float>& p_row, const std::vector<floa
         out.push_back(static_cast<std::uint64_t>(
             random_source<>{}.noisy_argmax(team, noise_address(seed, 7), over_list, list)));
         out.push_back(static_cast<std::uint64_t>(
-            kernel::with_excess(p, q, list, 1.0f, 1.0f, nullptr, [&](const auto& weight) {
+            kernel::with_excess(p, q, list, 1.0f, 1.0f, [&](const auto& weight) {
               return random_source<>{}.categorical(team, {seed}, n, weight);
             })));
       }

@@ -13,18 +13,12 @@ namespace hunch::kernel {
 /// Children of one node that a rule may test one after the other.
 inline constexpr std::int32_t max_siblings = 64;
 
-/// The positions that a draft law without replacement has lost, each with the multiple of q that
-/// was taken from p while it was still there.
-template <class Real>
+/// The positions that a draft law without replacement has lost.
 struct removed_positions {
   std::int32_t count = 0;
   std::int32_t position[max_siblings];
-  Real taken[max_siblings];
 
-  HUNCH_HOST_DEVICE void add(std::int32_t at, Real multiple) {
-    position[count] = at;
-    taken[count++] = multiple;
-  }
+  HUNCH_HOST_DEVICE void add(std::int32_t at) { position[count++] = at; }
   HUNCH_HOST_DEVICE bool hold(std::int64_t at) const {
     HUNCH_ROLLED
     for (std::int32_t r = 0; r < count; ++r) {
@@ -42,9 +36,9 @@ enum class list_kind { everything, one_range, ranges };
 ///
 /// Taking q away several times is taking a multiple of it away once, for
 /// ((p - b q)+ - c q)+ = (p - (b + c) q)+: the residual after any number of rejected siblings has
-/// one more scalar, and nothing is written. Positions that q has lost keep the multiple that was
-/// taken before.
-/// A `team::Patched` function.
+/// one more scalar, and nothing is written. This also holds where q loses the rejected tokens: a
+/// token is rejected only where p < q, so that nothing is left of it, and taking more changes that
+/// no more.
 /// \tparam Over what q ranges over.
 template <Law P, Law Q, list_kind Over>
 struct excess {
@@ -58,37 +52,22 @@ struct excess {
   shortlist list;
   real a = real(1);
   real b = real(1);
-  const removed_positions<real>* removed = nullptr;  ///< nullptr: none
-  std::int32_t first = 0;                            ///< row of the only range
+  std::int32_t first = 0;  ///< row of the only range
 
-  HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t v) const {
-    return removed == nullptr ? plain(v) : of(v, list.position_of(static_cast<token>(v)));
-  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t v) const { return terms(v).first; }
 
   /// The same for a token whose position is known; -1: it has none.
   HUNCH_HOST_DEVICE real of(std::int64_t v, std::int64_t at) const {
-    if (at < 0) { return rest(v, real(0), real(0)); }
-    real taken = b;
-    HUNCH_ROLLED
-    for (std::int32_t r = 0; removed != nullptr && r < removed->count; ++r) {
-      taken = removed->position[r] == at ? removed->taken[r] : taken;
-    }
-    return rest(v, q.weight(at), product(taken, q.norm));
+    return at < 0 ? rest_of(p.weight(v), real(0), real(0))
+                  : rest_of(p.weight(v), q.weight(at), product(b, q.norm));
   }
 
-  /// q's weight at a position, 0 where it has lost it or has none.
-  HUNCH_HOST_DEVICE real remainder(std::int64_t at) const {
-    return at < 0 || (removed != nullptr && removed->hold(at)) ? real(0) : q.weight(at);
-  }
-
-  HUNCH_HOST_DEVICE HUNCH_INLINE real plain(std::int64_t v) const { return plain_terms(v).first; }
-
-  /// The weight of v without exceptions, and q's.
-  HUNCH_HOST_DEVICE HUNCH_INLINE team::two_terms<real> plain_terms(std::int64_t v) const {
+  /// The excess of v, and q's weight.
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::two_terms<real> terms(std::int64_t v) const {
     if constexpr (Over == list_kind::everything) {
       // An index as wide as v: a narrower one would make the loads of a loop a gather.
       const real drafted = q.weight(v);
-      return {rest(v, drafted, product(b, q.norm)), drafted};
+      return {rest_of(p.weight(v), drafted, product(b, q.norm)), drafted};
     } else {
       return listed_terms(v, p.weight(v));
     }
@@ -99,12 +78,12 @@ struct excess {
     if constexpr (Over == list_kind::everything) { return p.is_aligned() && q.is_aligned(); }
     return p.is_aligned();
   }
-  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<real> plain_four(std::int64_t v) const requires
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<real> four(std::int64_t v) const requires
       is_vectorised {
-    const auto t = plain_four_terms(v);
+    const auto t = four_terms(v);
     return {{t[0].first, t[1].first, t[2].first, t[3].first}};
   }
-  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<team::two_terms<real>> plain_four_terms(
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<team::two_terms<real>> four_terms(
       std::int64_t v) const requires is_vectorised {
     const auto weight = p.four_weights(v);
     if constexpr (Over == list_kind::everything) {
@@ -120,27 +99,8 @@ struct excess {
     }
   }
 
-  HUNCH_HOST_DEVICE bool is_plain(std::int64_t begin, std::int64_t end) const {
-    bool plain = true;
-    for_each_exception(begin, end, [&](token) { plain = false; });
-    return plain;
-  }
-  HUNCH_HOST_DEVICE void patch(std::int64_t begin, std::int64_t end, real* terms) const {
-    for_each_exception(begin, end, [&](token v) { terms[v - begin] = (*this)(v); });
-  }
-
-  /// Calls use(v) for the tokens v in [begin, end) that q has lost.
-  template <class Use>
-  HUNCH_HOST_DEVICE void for_each_exception(std::int64_t begin, std::int64_t end, Use&& use) const {
-    HUNCH_ROLLED
-    for (std::int32_t r = 0; removed != nullptr && r < removed->count; ++r) {
-      const token v = list.token_at(removed->position[r]);
-      if (v >= begin && v < end) { use(v); }
-    }
-  }
-
  private:
-  /// `plain_terms` of a token v of weight w under p, where q ranges over a list.
+  /// `terms` of a token v of weight w under p, where q ranges over a list.
   HUNCH_HOST_DEVICE HUNCH_INLINE team::two_terms<real> listed_terms(std::int64_t v, real w) const {
     std::int32_t at = 0;
     bool inside = false;
@@ -156,86 +116,93 @@ struct excess {
     const real drafted = q.weight(loaded);
     return {rest_of(w, drafted, inside ? product(b, q.norm) : real(0)), inside ? drafted : real(0)};
   }
-  HUNCH_HOST_DEVICE HUNCH_INLINE real rest(std::int64_t v, real drafted, real taken) const {
-    return rest_of(p.weight(v), drafted, taken);
-  }
   HUNCH_HOST_DEVICE HUNCH_INLINE real rest_of(real w, real drafted, real taken) const {
     const real left = product(w, product(a, p.norm)) - product(drafted, taken);
     return left > real(0) ? left : real(0);
   }
 };
 
-/// An excess, and the weight of q itself where it has not been lost: what a rejected sibling leaves
-/// of both laws, in one pass over them.
+/// An excess, and the weight of q itself where q has not lost it: what a rejected sibling leaves of
+/// both laws, in one pass over them. A `team::Patched` function.
 template <class Excess>
 struct excess_and_remainder {
   using terms = team::two_terms<typename Excess::real>;
 
   Excess excess;
+  const removed_positions* removed;
 
   HUNCH_HOST_DEVICE HUNCH_INLINE terms operator()(std::int64_t v) const {
-    const std::int32_t at = excess.list.position_of(static_cast<token>(v));
-    return {excess.of(v, at), excess.remainder(at)};
+    terms both = excess.terms(v);
+    if (removed->hold(excess.list.position_of(static_cast<token>(v)))) { both.second = 0; }
+    return both;
   }
-  HUNCH_HOST_DEVICE HUNCH_INLINE terms plain(std::int64_t v) const { return excess.plain_terms(v); }
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE terms plain(std::int64_t v) const { return excess.terms(v); }
   HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const requires Excess::is_vectorised {
     return excess.is_aligned();
   }
   HUNCH_HOST_DEVICE HUNCH_INLINE auto plain_four(
       std::int64_t v) const requires Excess::is_vectorised {
-    return excess.plain_four_terms(v);
+    return excess.four_terms(v);
   }
   HUNCH_HOST_DEVICE bool is_plain(std::int64_t begin, std::int64_t end) const {
-    return excess.is_plain(begin, end);
+    bool plain = true;
+    for_each_removed(begin, end, [&](token) { plain = false; });
+    return plain;
   }
   HUNCH_HOST_DEVICE void patch(std::int64_t begin, std::int64_t end, terms* to) const {
-    excess.for_each_exception(begin, end, [&](token v) { to[v - begin] = (*this)(v); });
+    for_each_removed(begin, end, [&](token v) { to[v - begin].second = 0; });
+  }
+
+ private:
+  /// Calls use(v) for the tokens v in [begin, end) that q has lost.
+  template <class Use>
+  HUNCH_HOST_DEVICE void for_each_removed(std::int64_t begin, std::int64_t end, Use&& use) const {
+    HUNCH_ROLLED
+    for (std::int32_t r = 0; r < removed->count; ++r) {
+      const token v = excess.list.token_at(removed->position[r]);
+      if (v >= begin && v < end) { use(v); }
+    }
   }
 };
 
 // For compilers that do not deduce this for an aggregate; see `weights_of`.
 template <class Excess>
-excess_and_remainder(Excess) -> excess_and_remainder<Excess>;
+excess_and_remainder(Excess, const removed_positions*) -> excess_and_remainder<Excess>;
 
 namespace detail {
 
 template <Law P, Law Q, class Use>
 HUNCH_HOST_DEVICE auto with_fitting_excess(const P& p, const Q& q, const shortlist& list,
-                                           typename P::real a, typename P::real b,
-                                           const removed_positions<typename P::real>* removed,
-                                           Use&& use) {
+                                           typename P::real a, typename P::real b, Use&& use) {
   if (list.is_everything(p.size())) {
-    return use(excess<P, Q, list_kind::everything>{p, q, list, a, b, removed});
+    return use(excess<P, Q, list_kind::everything>{p, q, list, a, b});
   }
   if (list.range_count == 1 && list.token_row != nullptr) {
-    return use(excess<P, Q, list_kind::one_range>{p, q, list, a, b, removed, list.ranges[0].begin});
+    return use(excess<P, Q, list_kind::one_range>{p, q, list, a, b, list.ranges[0].begin});
   }
-  return use(excess<P, Q, list_kind::ranges>{p, q, list, a, b, removed});
+  return use(excess<P, Q, list_kind::ranges>{p, q, list, a, b});
 }
 
 }  // namespace detail
 
 /// Calls use(excess) with the form that fits the laws and the shortlist.
-/// \param removed nullptr: q has lost nothing.
 template <Law P, Law Q, class Use>
 HUNCH_HOST_DEVICE auto with_excess(const P& p, const Q& q, const shortlist& list,
-                                   typename P::real a, typename P::real b,
-                                   const removed_positions<typename P::real>* removed, Use&& use) {
-  return detail::with_fitting_excess(p, q, list, a, b, removed, use);
+                                   typename P::real a, typename P::real b, Use&& use) {
+  return detail::with_fitting_excess(p, q, list, a, b, use);
 }
 template <class Real, class Use>
 HUNCH_HOST_DEVICE auto with_excess(const law<Real>& p, const law<Real>& q, const shortlist& list,
                                    std::type_identity_t<Real> a, std::type_identity_t<Real> b,
-                                   const removed_positions<std::type_identity_t<Real>>* removed,
                                    Use&& use) {
   // On a device, which waits for memory, the test of what is kept costs nothing but compile time.
 #if !defined(__CUDA_ARCH__)
   if (whole_law<Real>::fits(p) && whole_law<Real>::fits(q)) {
-    return detail::with_fitting_excess(whole_law<Real>{p}, whole_law<Real>{q}, list, a, b, removed,
-                                       use);
+    return detail::with_fitting_excess(whole_law<Real>{p}, whole_law<Real>{q}, list, a, b, use);
   }
 #endif
-  return detail::with_fitting_excess(p, q, list, a, b, removed, use);
+  return detail::with_fitting_excess(p, q, list, a, b, use);
 }
 
 }  // namespace hunch::kernel

@@ -67,7 +67,7 @@ struct block {
                                      Use&& use) {
     using real = typename P::real;
     return kernel::with_excess(p, view.drafts.laws[c], view.drafts.lists[c], static_cast<real>(w),
-                               real(1), nullptr, use);
+                               real(1), use);
   }
 
   template <Team T, class View, class Random>

@@ -51,7 +51,7 @@ struct rejection {
     const auto q = view.drafts.laws[c];
     if (q.status != status::ok) { return kernel::fail(out, status::invalid_draft, child), -1; }
     using real = typename decltype(p)::real;
-    kernel::removed_positions<real> removed;
+    kernel::removed_positions removed;
     const bool replaces = view.children != child_law::without_replacement;
     double taken = 0.0;      // how many times q was taken from p
     double left = 1.0;       // what that left of p's mass
@@ -59,7 +59,7 @@ struct rejection {
     for (std::int32_t sibling = 0;; ++sibling) {
       const auto rest = [&](auto&& use) {
         return kernel::with_excess(p, q, view.drafts.lists[c], real(1), static_cast<real>(taken),
-                                   removed.count > 0 ? &removed : nullptr, use);
+                                   use);
       };
       if (child < 0) {
         out.next_origin = origin::corrected;
@@ -81,7 +81,7 @@ struct rejection {
         } else {
           // Of q what it has not lost, summed: 1 minus the lost would lose digits.
           const team::two_sums of_both = rest([&](const auto& weight) {
-            return team.sum_both(p.size(), kernel::excess_and_remainder{weight});
+            return team.sum_both(p.size(), kernel::excess_and_remainder{weight, &removed});
           });
           left = of_both.first;
           draftable = static_cast<double>(q.norm) * of_both.second;
@@ -102,7 +102,7 @@ struct rejection {
       // Where removed siblings leave so little of q that the multiple is no number any more.
       constexpr double most = kernel::largest<real> / real(4);
       taken = taken < most ? taken : most;
-      if (!replaces) { removed.add(at, static_cast<real>(taken)); }
+      if (!replaces) { removed.add(at); }
       child = view.tree.next_child(c, child);
     }
   }

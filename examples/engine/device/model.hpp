@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
@@ -22,6 +23,7 @@
 #include <engine/device/team_multiply.hpp>
 #include <engine/device/weights.hpp>
 #include <engine/device/workspace.hpp>
+#include <engine/into.hpp>
 #include <hunch/concepts.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/executor/host.hpp>
@@ -73,7 +75,7 @@ class device_model {
   ///         std::invalid_argument for options out of range.
   device_model(const config& shape, const checkpoint& source, const device_options& options = {},
                Executor executor = Executor())
-      : shape_((shape.check(), shape)),
+      : shape_(checked(shape)),
         options_(options.checked(shape)),
         executor_(std::move(executor)),
         weights_(executor_, shape_, source, options_.max_length),
@@ -177,6 +179,11 @@ class device_model {
  private:
   template <class T>
   using resident = typename Executor::template resident<T>;
+
+  static const config& checked(const config& shape) {
+    shape.check();
+    return shape;
+  }
 
   void run_layers(const hunch::rows& rows, std::int32_t max_outputs) {
     if (failure_) { std::rethrow_exception(std::exchange(failure_, nullptr)); }

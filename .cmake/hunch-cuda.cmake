@@ -4,7 +4,7 @@
 # build of several is enough.
 macro(hunch_find_cuda)
   set(HUNCH_HAS_CUDA OFF)
-  if(NOT HUNCH_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  if(HUNCH_BUILD_CUDA AND NOT HUNCH_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     include(CheckLanguage)
     check_language(CUDA)
     if(CMAKE_CUDA_COMPILER)

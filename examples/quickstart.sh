@@ -8,9 +8,12 @@ root=$(dirname "$here")
 . "$here/packages.sh"
 
 need_packages "${BUILD_PACKAGES[@]}" $(thrust_package)
+# Device code takes minutes to compile: only where there is a device.
+if nvidia-smi >/dev/null 2>&1; then cuda=ON; else cuda=OFF; fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if ! { cmake -S "$root" -B "$root/build" -DCMAKE_BUILD_TYPE=Release &&
+if ! { cmake -S "$root" -B "$root/build" -DCMAKE_BUILD_TYPE=Release \
+             -DHUNCH_BUILD_CUDA=$cuda &&
        cmake --build "$root/build" --target generate -j "$(nproc)"; } >"$log" 2>&1; then
   cat "$log" >&2
   echo "quickstart: the build failed" >&2

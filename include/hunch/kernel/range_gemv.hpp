@@ -213,14 +213,13 @@ template <class Weight, Team T>
 HUNCH_HOST_DEVICE void share_logits(T& team, const head_weights<Weight>& head, std::int32_t first,
                                     std::int32_t count, const float* hidden, float* out) {
   constexpr std::int32_t most = team::list_capacity / gemv_lanes;
-  std::int64_t* const lanes = team.scratch().list;
-  team.sync();  // what was in the list has been read
+  const std::int64_t* const lanes = team.scratch().list;
   for (std::int32_t begin = 0; begin < count; begin += most) {
     const std::int32_t rows = count - begin < most ? count - begin : most;
-    team.for_each(rows * gemv_lanes, [=](std::int64_t i) {
+    team.fill(rows * gemv_lanes, [=](std::int64_t i) {
       const auto row = first + begin + static_cast<std::int32_t>(i / gemv_lanes);
       const auto l = static_cast<std::int32_t>(i % gemv_lanes);
-      lanes[i] = bit_cast<std::int32_t>(dot_lane(head.row(row), head.width, hidden, l));
+      return bit_cast<std::int32_t>(dot_lane(head.row(row), head.width, hidden, l));
     });
     team.for_each(rows, [=](std::int64_t r) {
       float lane[gemv_lanes];

@@ -172,6 +172,16 @@ class cooperative {
     machine_.sync_part();
   }
 
+  template <class F>
+  HUNCH_HOST_DEVICE void fill(std::int32_t n, F&& f) {
+    machine_.sync();  // the list of the last call has been read
+    for (std::int32_t i = rank(); i < n; i += size()) {
+      const auto value = static_cast<std::int64_t>(f(i));
+      for (std::int32_t p = 0; p < machine_.parts(); ++p) { machine_.scratch(p).list[i] = value; }
+    }
+    machine_.sync();
+  }
+
   template <class Keep, class F>
   HUNCH_HOST_DEVICE std::int32_t compact(std::int64_t n, Keep&& keep, F&& f,
                                          std::int32_t capacity) {

@@ -127,6 +127,11 @@ class serial {
     }
   }
 
+  template <class F>
+  HUNCH_HOST_DEVICE HUNCH_INLINE void fill(std::int32_t n, F&& f) {
+    for (std::int32_t i = 0; i < n; ++i) { scratch_.list[i] = static_cast<std::int64_t>(f(i)); }
+  }
+
   template <class Keep, class F>
   HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t compact(std::int64_t n, Keep&& keep, F&& f,
                                                       std::int32_t capacity) {

@@ -436,7 +436,7 @@ TEST_CASE("what needs the host in every step is refused, and so is what does not
   };
   refused([](auto& o) { o.stop_strings = {"a"}; });
   refused([](auto& o) { o.log_probabilities = 1; });
-  refused([](auto& o) { o.grammar = toy_grammar{{vocab}}; });
+  refused([](auto& o) { o.grammar = toy_grammar{vocab}; });
   refused([](auto& o) { o.stop_tokens.assign(9, 1); });
   refused([](auto& o) { o.bias = {{1, 1.0f}, {2, 1.0f}}; });
   refused([](auto& o) { o.max_new_tokens = 19; });

@@ -40,6 +40,9 @@ build_and_test() { # preset, ctest arguments...
 if [ "$short" = yes ]; then
   echo "== g++, warnings as errors"
   build_and_test strict -LE full
+  if [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ]; then
+    echo "######## NO CUDA DEVICE: the 2 programs of test/device that run on one were NOT RUN ########"
+  fi
 fi
 if [ "$long" = no ]; then exit 0; fi
 

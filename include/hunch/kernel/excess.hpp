@@ -102,6 +102,7 @@ struct excess {
  private:
   /// `terms` of a token v of weight w under p, where q ranges over a list.
   HUNCH_HOST_DEVICE HUNCH_INLINE team::two_terms<real> listed_terms(std::int64_t v, real w) const {
+    const real taken = product(b, q.norm);  // ahead: a product within a choice is a branch
     std::int32_t at = 0;
     bool inside = false;
     if constexpr (Over == list_kind::one_range) {
@@ -114,7 +115,7 @@ struct excess {
     // An index made by a mask: a choice between two loads would keep the loop from vectorising.
     const std::int32_t loaded = at & -static_cast<std::int32_t>(inside);
     const real drafted = q.weight(loaded);
-    return {rest_of(w, drafted, inside ? product(b, q.norm) : real(0)), inside ? drafted : real(0)};
+    return {rest_of(w, drafted, inside ? taken : real(0)), inside ? drafted : real(0)};
   }
   HUNCH_HOST_DEVICE HUNCH_INLINE real rest_of(real w, real drafted, real taken) const {
     const real left = product(w, product(a, p.norm)) - product(drafted, taken);

@@ -65,6 +65,18 @@ struct weight_at_least {
   }
 };
 
+/// The same of a law that nothing restricts.
+template <class Real>
+struct whole_weight_at_least {
+  whole_law<Real> l;
+  Real least;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real operator()(std::int64_t i) const {
+    const Real w = l.weight(i);
+    return l.logits.data[i] >= least ? w : Real(0);
+  }
+};
+
 /// What is measured of each element: 1, for a number of elements.
 struct element_count {
   template <class Real>
@@ -73,6 +85,14 @@ struct element_count {
   }
   template <Team T, class Real>
   HUNCH_HOST_DEVICE static double at_least(T& team, const law<Real>& l, Real least) {
+#if !defined(__CUDA_ARCH__)
+    if (whole_law<Real>::fits(l)) {  // the test of what is kept is half of the loop
+      const Real* const x = l.logits.data;
+      return static_cast<double>(team.reduce(
+          l.size(), std::int32_t(0), [=](std::int64_t i) { return int(x[i] >= least); },
+          [](std::int32_t a, std::int32_t b) { return a + b; }));
+    }
+#endif
     return static_cast<double>(team.reduce(l.size(), std::int32_t(0),
                                            counted_at_least<Real>{l, least},
                                            [](std::int32_t a, std::int32_t b) { return a + b; }));
@@ -87,6 +107,11 @@ struct element_weight {
   }
   template <Team T, class Real>
   HUNCH_HOST_DEVICE static double at_least(T& team, const law<Real>& l, Real least) {
+#if !defined(__CUDA_ARCH__)
+    if (whole_law<Real>::fits(l)) {
+      return team.sum(l.size(), whole_weight_at_least<Real>{whole_law<Real>{l}, least});
+    }
+#endif
     return team.sum(l.size(), weight_at_least<Real>{l, least});
   }
 };
@@ -180,13 +205,20 @@ HUNCH_HOST_DEVICE cut<Real> find_cut(T& team, const law<Real>& l, double wanted,
   using key = typename keys::key;
   const detail::bracket<Real> b = detail::narrow<Measure>(team, l, wanted, total);
   constexpr Real lowest = -infinity<Real>;
-  const auto inside = [=](std::int64_t i) {
+  const auto between = [=](std::int64_t i) {
     const Real x = l.logits[i];
-    return (int(l.keeps(i)) & int(x >= b.low) & int(x < b.high) & int(x > lowest)) != 0;
+    return (int(x >= b.low) & int(x < b.high) & int(x > lowest)) != 0;
   };
+  const auto inside = [=](std::int64_t i) { return (int(l.keeps(i)) & int(between(i))) != 0; };
+  const auto key_of = [=](std::int64_t i) { return keys::of(l.logits[i]); };
+#if !defined(__CUDA_ARCH__)
+  const bool whole = whole_law<Real>::fits(l);
+#else
+  constexpr bool whole = false;
+#endif
   const std::int64_t* const list = team.scratch().list;
-  const std::int32_t count = team.compact(
-      l.size(), inside, [=](std::int64_t i) { return keys::of(l.logits[i]); }, team::list_capacity);
+  const std::int32_t count = whole ? team.compact(l.size(), between, key_of, team::list_capacity)
+                                   : team.compact(l.size(), inside, key_of, team::list_capacity);
   const key low = keys::of(b.low);
   const key high = keys::of(b.high);
   if (count <= team::list_capacity) {

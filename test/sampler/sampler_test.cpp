@@ -119,6 +119,36 @@ TEST_CASE("long rows, whose cut is found by narrowing") {
   }
 }
 
+/// Narrowing asks first how much lies 8 and 16 powers of two below the maximum. Here elements lie
+/// exactly there: each belongs to one side of the bracket, and to one only.
+template <class Real>
+void cut_at_the_ends() {
+  const auto below = [](int octaves) {
+    return Real(0) - static_cast<Real>(octaves) / kernel::scale_at_one<Real>;
+  };
+  const auto kept = [](const std::vector<Real>& row, std::int32_t k) {
+    const law<Real> l = law_of(row, all, {1.0f, k, 1.0f});
+    std::vector<std::int32_t> found;
+    for (std::int32_t i = 0; i < l.size(); ++i) {
+      if (l.keeps(i)) { found.push_back(i); }
+    }
+    return found;
+  };
+  std::vector<Real> row(5000, Real(-100));
+  row[7] = Real(0);
+  row[4000] = below(8);
+  CHECK(kept(row, 2) == std::vector<std::int32_t>{7, 4000});  // the lower end
+  row[1500] = below(12);
+  CHECK(kept(row, 3) == std::vector<std::int32_t>{7, 1500, 4000});  // the upper end
+  row[1500] = below(16);
+  CHECK(kept(row, 3) == std::vector<std::int32_t>{7, 1500, 4000});  // both
+}
+
+TEST_CASE("elements at the ends of the bracket in which a cut is sought") {
+  cut_at_the_ends<float>();
+  cut_at_the_ends<double>();
+}
+
 TEST_CASE("production laws in float") {
   for (std::uint64_t seed = 1; seed < 40; seed += 4) {  // rows without ties
     std::vector<float> row;

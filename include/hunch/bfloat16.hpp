@@ -21,10 +21,12 @@ HUNCH_HOST_DEVICE HUNCH_INLINE constexpr float to_float(std::int8_t x) {
   return static_cast<float>(x);
 }
 
-/// The nearest bfloat16, ties to even. Not for NaN.
+/// The nearest bfloat16, ties to even.
 HUNCH_HOST_DEVICE HUNCH_INLINE constexpr bfloat16 to_bfloat16(float x) {
   const auto b = __builtin_bit_cast(std::uint32_t, x);
-  return {static_cast<std::uint16_t>((b + 0x7fffu + ((b >> 16) & 1u)) >> 16)};
+  const std::uint32_t rounded = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;
+  const bool is_nan = (b & 0x7fffffffu) > 0x7f800000u;
+  return {static_cast<std::uint16_t>(is_nan ? (b >> 16) | 0x40u : rounded)};
 }
 
 }  // namespace hunch

@@ -27,8 +27,11 @@
 /// over in every function that they are inlined into.
 #if defined(__CUDA_ARCH__)
 #define HUNCH_ROLLED _Pragma("unroll 1")
+/// And here for one over an array that is to be in registers.
+#define HUNCH_UNROLLED _Pragma("unroll")
 #else
 #define HUNCH_ROLLED
+#define HUNCH_UNROLLED
 #endif
 
 /// Kernel bodies call the operations of a `Team` through lambdas; these must be inlined for the

@@ -29,6 +29,7 @@
 #include <hunch/sampler/top_p.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/selector/full.hpp>
+#include <hunch/shortlist_head.hpp>
 #include <hunch/statistics.hpp>
 #include <hunch/tree/chain.hpp>
 #include <hunch/types.hpp>

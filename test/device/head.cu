@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <hunch/float16.hpp>
+#include <hunch/kernel/head_plan.hpp>
+#include <hunch/kernel/multiply_strips.hpp>
 #include <hunch/kernel/range_gemv.hpp>
 #include "gate.cuh"
 
 namespace hunch::gate {
 namespace names {
 struct head_of_floats;
-struct head_of_halves;
+struct head_of_bfloats;
 struct head_of_bytes;
+struct plan_of_a_head;
+struct strips_of_floats;
+struct strips_of_bfloats;
+struct strips_of_halves;
+struct strips_of_bytes;
 }  // namespace names
 
 template <class Weight>
@@ -24,8 +32,13 @@ struct head_row {
 
 kernel_pointer heads[] = {
     by_block<names::head_of_floats, head_row<float>>(),
-    by_block<names::head_of_halves, head_row<bfloat16>>(),
+    by_block<names::head_of_bfloats, head_row<bfloat16>>(),
     by_block<names::head_of_bytes, head_row<std::int8_t>>(),
+    by_block<names::plan_of_a_head, kernel::plan_head>(),
+    by_block<names::strips_of_floats, kernel::multiply_strips<float>>(),
+    by_block<names::strips_of_bfloats, kernel::multiply_strips<bfloat16>>(),
+    by_block<names::strips_of_halves, kernel::multiply_strips<float16>>(),
+    by_block<names::strips_of_bytes, kernel::multiply_strips<std::int8_t>>(),
 };
 
 }  // namespace hunch::gate

@@ -16,9 +16,9 @@
 #include <engine/config.hpp>
 #include <engine/device/attend.hpp>
 #include <engine/device/commit.hpp>
+#include <engine/device/permute_head.hpp>
 #include <engine/device/pointwise.hpp>
 #include <engine/device/rotate.hpp>
-#include <engine/device/shortlist_head.hpp>
 #include <engine/device/staging.hpp>
 #include <engine/device/team_multiply.hpp>
 #include <engine/device/weights.hpp>
@@ -28,6 +28,7 @@
 #include <hunch/executor/executor.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/rows.hpp>
+#include <hunch/shortlist_head.hpp>
 #include <hunch/vocab_layout.hpp>
 
 /// \file
@@ -82,6 +83,7 @@ class device_model {
         space_(executor_, shape_, options_),
         multiply_(executor_, options_.max_rows),
         own_head_(executor_, 0),
+        shortlist_head_(executor_, shape_.vocab_size),
         head_{weights_.head().data, shape_.vocab_size, weights_.head().width},
         fingerprint_(hunch::vocab_layout::identity(shape_.vocab_size).fingerprint()) {
     for (const auto& layer : weights_.layers()) {
@@ -159,9 +161,7 @@ class device_model {
 
   /// Writes the logits of the listed rows of the last `forward` over their shortlists.
   void head(const hidden_states&, const hunch::head_rows<float>& rows) {
-    const std::int32_t parts = (head_.rows + device::head_part_rows - 1) / device::head_part_rows;
-    executor_.launch(rows.size * parts,
-                     device::shortlist_part{rows, head_, space_.hidden.data(), parts});
+    shortlist_head_(executor_, head_, space_.hidden.data(), head_.width, rows);
   }
 
   /// Appends the kept rows to the caches and drops those of released slots. Ids that are not
@@ -247,6 +247,7 @@ class device_model {
   device::workspace<Executor, input> space_;
   Multiply multiply_;
   resident<hunch::bfloat16> own_head_;  ///< in the order of a layout, unless that is token order
+  hunch::shortlist_head<Executor, hunch::bfloat16> shortlist_head_;
   hunch::kernel::head_weights<hunch::bfloat16> head_;
   std::uint64_t fingerprint_;
   std::exception_ptr failure_;

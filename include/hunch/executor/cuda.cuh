@@ -216,6 +216,12 @@ class cuda {
     detail::check(cudaGetLastError(), "launch");
   }
 
+  /// Blocks that are on the device at once when `body` is launched.
+  template <class Body>
+  std::int32_t teams_at_once(const Body&) {
+    return shared_->resident_blocks(detail::run_body<Body>);
+  }
+
   void synchronize() { detail::check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize"); }
 
   /// Copies of pageable memory return when that memory is free again.
@@ -281,20 +287,36 @@ class cuda {
       detail::check(cudaFuncGetAttributes(&compiled, key), "cudaFuncGetAttributes");
       std::int32_t limit = 0;
       if (compiled.ptxVersion >= 90 && compiled.binaryVersion >= 90) {
-        int device = 0;
-        int processors = 0;
         int at_once = 0;
         cudaLaunchAttribute attribute{};
         const cudaLaunchConfig_t config = detail::cluster_launch(1, stream, attribute);
-        detail::check(cudaGetDevice(&device), "cudaGetDevice");
-        detail::check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
-                      "cudaDeviceGetAttribute");
         detail::check(cudaOccupancyMaxActiveClusters(&at_once, kernel, &config),
                       "cudaOccupancyMaxActiveClusters");
-        limit = std::min(at_once, processors / team::portable_cluster);
+        limit = std::min(at_once, processors() / team::portable_cluster);
       }
       cluster_limits.emplace(key, limit);
       return limit;
+    }
+    /// Blocks of a kernel that fit on the device; asked once for each.
+    template <class... Arguments>
+    std::int32_t resident_blocks(void (*kernel)(Arguments...)) {
+      const auto key = reinterpret_cast<const void*>(kernel);
+      const auto found = block_limits.find(key);
+      if (found != block_limits.end()) { return found->second; }
+      int each = 0;
+      detail::check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, cuda_threads, 0),
+                    "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+      const std::int32_t limit = std::max(1, each * processors());
+      block_limits.emplace(key, limit);
+      return limit;
+    }
+    static int processors() {
+      int device = 0;
+      int count = 0;
+      detail::check(cudaGetDevice(&device), "cudaGetDevice");
+      detail::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+                    "cudaDeviceGetAttribute");
+      return count;
     }
     ~state() {
       recorded.clear();
@@ -305,6 +327,7 @@ class cuda {
     cudaStream_t stream = nullptr;
     bool owns_stream = false;
     std::map<const void*, std::int32_t> cluster_limits;
+    std::map<const void*, std::int32_t> block_limits;
     std::map<std::pair<std::uint64_t, const std::int32_t*>, detail::executable> recorded;
   };
 

@@ -65,6 +65,17 @@ concept ResidentExecutor = Executor<E> &&
   e.repeat(std::uint64_t(0), step, again);
 };
 
+/// How many teams an executor runs side by side for `body`: into so many parts work is divided that
+/// can be divided at will. `e.teams_at_once(body)` where it says so, else 1.
+template <Executor E, class Body>
+std::int32_t teams_at_once(E& executor, const Body& body) {
+  if constexpr (requires { executor.teams_at_once(body); }) {
+    return executor.teams_at_once(body);
+  } else {
+    return 1;
+  }
+}
+
 namespace detail {
 
 struct no_range {

@@ -6,26 +6,14 @@
 
 #include <hunch/bfloat16.hpp>
 #include <hunch/config.hpp>
+#include <hunch/float16.hpp>
 #include <hunch/kernel/arithmetic.hpp>
+#include <hunch/kernel/head_weights.hpp>
 #include <hunch/rows.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/vocab_layout.hpp>
 
 namespace hunch::kernel {
-
-/// The weights of a draft head, [rows, width] row-major in the order of its `vocab_layout`; a view.
-/// \tparam Weight float, bfloat16 or std::int8_t.
-template <class Weight>
-struct head_weights {
-  const Weight* data = nullptr;
-  std::int32_t rows = 0;
-  std::int32_t width = 0;
-  const float* row_scale = nullptr;  ///< [rows] factor of each row's logit, or nullptr
-
-  HUNCH_HOST_DEVICE const Weight* row(std::int32_t r) const {
-    return data + static_cast<std::int64_t>(r) * width;
-  }
-};
 
 /// The head rows that one team works on at a time: enough of them hide the latency of the sums and
 /// read the hidden state once for all.
@@ -71,26 +59,56 @@ HUNCH_INLINE void add_step(const float* w, std::int64_t width, const float* hidd
   }
 }
 
+/// out = the even, or the odd, elements of 32 floats.
+HUNCH_INLINE void every_second(const lane_floats& first, const lane_floats& second,
+                               lane_floats& even, lane_floats& odd) {
+  even = __builtin_shufflevector(first, second, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26,
+                                 28, 30);
+  odd = __builtin_shufflevector(first, second, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27,
+                                29, 31);
+}
+
 /// Two bfloat16 in a word are two floats after a shift and a mask; widening them as vectors of
 /// halves takes compilers three times the instructions.
-HUNCH_INLINE void add_step(const bfloat16* w, std::int64_t width, const float* hidden,
-                           lane_floats (&lane)[gemv_rows]) {
-  lane_floats first, second, values;
+HUNCH_INLINE void widen(const bfloat16*, const lane_words& words, lane_floats& low,
+                        lane_floats& high) {
+  const lane_words below = words << 16;
+  const lane_words above = words & 0xffff0000u;
+  load_vector(&below, low);
+  load_vector(&above, high);
+}
+
+/// `to_float` of the float16 in the lower half of each word.
+HUNCH_INLINE void widen_half(const lane_words& words, lane_floats& values) {
+  const lane_words magnitude = (words & 0x7fffu) << 13;
+  load_vector(&magnitude, values);
+  values *= 0x1p112f;
+  lane_words bits;
+  load_vector(&values, bits);
+  const lane_words special = (lane_words)((words & 0x7c00u) == 0x7c00u) & 0x7f800000u;
+  bits |= special | (words & 0x8000u) << 16;
+  load_vector(&bits, values);
+}
+HUNCH_INLINE void widen(const float16*, const lane_words& words, lane_floats& low,
+                        lane_floats& high) {
+  widen_half(words, low);
+  widen_half(words >> 16, high);
+}
+
+template <class Half>
+requires(sizeof(Half) == 2)
+    HUNCH_INLINE void add_step(const Half* w, std::int64_t width, const float* hidden,
+                               lane_floats (&lane)[gemv_rows]) {
+  lane_floats first, second, even, odd, low, high;
   load_vector(hidden, first);
   load_vector(hidden + gemv_lanes, second);
-  const lane_floats even = __builtin_shufflevector(first, second, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18,
-                                                   20, 22, 24, 26, 28, 30);
-  const lane_floats odd = __builtin_shufflevector(first, second, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19,
-                                                  21, 23, 25, 27, 29, 31);
+  every_second(first, second, even, odd);
   lane_words words;
   for (std::int32_t r = 0; r < gemv_rows; ++r) {
     load_vector(w + r * width, words);
-    const lane_words low = words << 16;
-    const lane_words high = words & 0xffff0000u;
-    load_vector(&low, values);
-    lane[r] += values * even;
-    load_vector(&high, values);
-    lane[r] += values * odd;
+    widen(w, words, low, high);
+    lane[r] += low * even;
+    lane[r] += high * odd;
   }
 }
 
@@ -239,8 +257,13 @@ HUNCH_HOST_DEVICE void share_logits(T& team, const head_weights<Weight>& head, s
 template <class Weight>
 HUNCH_HOST_DEVICE HUNCH_INLINE void logits_of(const head_weights<Weight>& head, std::int32_t first,
                                               std::int32_t count, const float* hidden, float* out) {
-  if (has_vectors && count == gemv_rows && head.width % step_elements<Weight> == 0) {
+  const bool whole_steps = has_vectors && head.width % step_elements<Weight> == 0;
+  if (whole_steps && count == gemv_rows) {
     dot_eight(head.row(first), head.width, hidden, out);
+  } else if (whole_steps && count >= gemv_rows / 4 && first + gemv_rows <= head.rows) {
+    float sums[gemv_rows];  // sooner, with rows that nobody asked for
+    dot_eight(head.row(first), head.width, hidden, sums);
+    for (std::int32_t r = 0; r < count; ++r) { out[r] = sums[r]; }
   } else {
     for (std::int32_t r = 0; r < count; ++r) {
       out[r] = dot_one(head.row(first + r), head.width, hidden);

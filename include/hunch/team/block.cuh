@@ -13,6 +13,7 @@
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/cooperative.hpp>
 #include <hunch/team/team.hpp>
+#include <hunch/team/tensor_warp.cuh>
 #include <hunch/team/warp.cuh>
 
 namespace hunch::team {
@@ -52,6 +53,7 @@ class block_threads {
 
  public:
   using storage = block_storage<Threads, Parts>;
+  using worker_type = device_warp;
 
   __device__ explicit block_threads(storage& shared) : shared_(&shared) {}
 

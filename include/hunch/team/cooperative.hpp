@@ -28,6 +28,7 @@ namespace hunch::team {
 /// 4. `m.tile(begin, end, f)` is the canonical sum of a tile and `m.tile_both` that of both terms,
 ///    on the worker's first thread; `m.from_first(v)` is that thread's v. `m.top(begin, end,
 ///    terms)` is the largest key, on all of its threads.
+///    `Machine::worker_type` is what bodies see of it, see worker.hpp.
 /// 5. `m.fold(n, first, step, v, f, op)` is v combined with the f(i) of one of `step` threads.
 ///    `m.combine(v, op)` combines the threads of a part and `m.scan(v, before)` is the total and
 ///    sets what is before, on all threads of the part.
@@ -45,6 +46,17 @@ class cooperative {
   template <class F>
   HUNCH_HOST_DEVICE void for_each(std::int64_t n, F&& f) {
     for (std::int64_t i = rank(); i < n; i += size()) { f(i); }
+    machine_.sync();
+  }
+
+  template <class F>
+  HUNCH_HOST_DEVICE void for_each_worker(std::int64_t n, F&& f) {
+    typename Machine::worker_type worker;
+    const std::int64_t step = machine_.workers() * machine_.parts();
+    for (std::int64_t i = machine_.worker() * machine_.parts() + machine_.part(); i < n;
+         i += step) {
+      f(worker, i);
+    }
     machine_.sync();
   }
 

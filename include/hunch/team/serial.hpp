@@ -6,6 +6,7 @@
 
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/team.hpp>
+#include <hunch/team/worker.hpp>
 
 namespace hunch::team {
 
@@ -20,6 +21,12 @@ class serial {
   template <class F>
   HUNCH_HOST_DEVICE HUNCH_INLINE void for_each(std::int64_t n, F&& f) {
     for (std::int64_t i = 0; i < n; ++i) { f(i); }
+  }
+
+  template <class F>
+  HUNCH_HOST_DEVICE HUNCH_INLINE void for_each_worker(std::int64_t n, F&& f) {
+    single_thread worker;
+    for (std::int64_t i = 0; i < n; ++i) { f(worker, i); }
   }
 
   template <class T, class F, class Op>

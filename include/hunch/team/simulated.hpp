@@ -14,6 +14,7 @@
 #include <hunch/team/cooperative.hpp>
 #include <hunch/team/four.hpp>
 #include <hunch/team/team.hpp>
+#include <hunch/team/worker.hpp>
 
 namespace hunch::team {
 
@@ -34,6 +35,7 @@ struct through_fours {
 /// Host threads as the machine of a `cooperative` team; each is a worker.
 class host_threads {
  public:
+  using worker_type = single_thread;
   static constexpr std::size_t slot_bytes = 64;
 
   struct alignas(slot_bytes) value_slot {

@@ -28,6 +28,8 @@ struct any_gate {
 };
 struct any_action {
   HUNCH_HOST_DEVICE void operator()(std::int64_t) const {}
+  template <class Worker>
+  HUNCH_HOST_DEVICE void operator()(Worker&, std::int64_t) const {}
 };
 
 }  // namespace detail
@@ -62,11 +64,13 @@ struct any_action {
 /// 8. `t.scratch()` is shared by the ranks, or a copy that those who are near each other share.
 /// 9. `t.last_sum()` is a `team::summed` of this rank's own: `sum` and `soft_sum` clear it, and
 ///    whoever knows what was summed may set it.
+/// 10. `t.for_each_worker(n, f)` calls f(worker, i) once for every i in [0, n), each by one of the
+///    team's workers (see worker.hpp), with a `sync` after the last.
 ///
 /// Not required: a size that is a power of two, or more than one rank. A body may branch only on
 /// collective results and on its arguments; else ranks would wait for each other for ever. And only
-/// `sync` and `for_each` are barriers for what a body itself writes: other operations may end
-/// before all ranks have begun them.
+/// `sync`, `for_each` and `for_each_worker` are barriers for what a body itself writes: other
+/// operations may end before all ranks have begun them.
 template <class T>
 concept Team = requires(T& t, std::int64_t n, double v) {
   { t.size() } -> std::convertible_to<std::int32_t>;
@@ -87,6 +91,7 @@ concept Team = requires(T& t, std::int64_t n, double v) {
   { t.broadcast(v, 0) } -> std::same_as<double>;
   { t.scratch() } -> std::same_as<const team::shared_scratch&>;
   { t.last_sum() } -> std::same_as<team::summed&>;
+  t.for_each_worker(n, detail::any_action{});
 };
 
 }  // namespace hunch

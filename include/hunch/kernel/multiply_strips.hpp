@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <hunch/config.hpp>
+#include <hunch/kernel/head_plan.hpp>
+#include <hunch/kernel/head_weights.hpp>
+#include <hunch/kernel/range_gemv.hpp>
+#include <hunch/kernel/tensor_strip.hpp>
+#include <hunch/rows.hpp>
+#include <hunch/team/team.hpp>
+#include <hunch/team/worker.hpp>
+#include <hunch/vocab_layout.hpp>
+
+namespace hunch::kernel {
+
+namespace detail {
+
+/// The lists that want a strip, by their numbers in a plan.
+class list_set {
+ public:
+  HUNCH_HOST_DEVICE explicit list_set(std::uint64_t lists) : left_(lists) {}
+
+  HUNCH_HOST_DEVICE bool empty() const { return left_ == 0; }
+  /// Number `n` of them, or -1.
+  HUNCH_HOST_DEVICE std::int32_t at(std::int32_t n) const {
+    std::uint64_t left = left_;
+    for (std::int32_t i = 0; i < n; ++i) { left &= left - 1; }
+    return lowest(left);
+  }
+  HUNCH_HOST_DEVICE void drop(std::int32_t n) {
+    for (std::int32_t i = 0; i < n; ++i) { left_ &= left_ - 1; }
+  }
+
+ private:
+  HUNCH_HOST_DEVICE static std::int32_t lowest(std::uint64_t bits) {
+#if defined(__CUDA_ARCH__)
+    return __ffsll(static_cast<long long>(bits)) - 1;
+#else
+    return bits == 0 ? -1 : __builtin_ctzll(bits);
+#endif
+  }
+
+  std::uint64_t left_;
+};
+
+}  // namespace detail
+
+/// Team `index` of `teams` multiplies its share of the strips of a plan: the logits of the lists
+/// [first, first + planned_lists) of `asked`. A logit depends on its row and its hidden state only,
+/// bit for bit, not on the lists, the batch or the number of teams; but a worker with tensor cores
+/// adds in another order than a thread, unless the weights are float.
+template <class Weight>
+struct multiply_strips {
+  head_rows<float> asked;
+  std::int32_t first;
+  head_weights<Weight> head;
+  const float* hidden;  ///< [rows of the pass, stride]
+  std::int32_t stride;  ///< >= head.width
+  head_plan plan;
+  std::int32_t teams;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    const std::int64_t all = plan.size();
+    const std::int64_t begin = all * index / teams;
+    const std::int64_t end = all * (index + 1) / teams;
+    team.for_each_worker(end - begin, [this, begin](auto& worker, std::int64_t i) {
+      using worker_type = std::remove_cvref_t<decltype(worker)>;
+      const std::int32_t strip = plan.strip(static_cast<std::int32_t>(begin + i));
+      const detail::list_set lists(plan.wanted[strip]);
+      const std::int32_t row = strip * strip_rows;
+      if constexpr (!worker_type::has_tensor_cores) {
+        by_thread(worker, lists, row);
+      } else if constexpr (std::is_same_v<Weight, float>) {
+        by_lanes(worker, lists, row);
+      } else {
+        by_tensor_cores(worker, lists, row);
+      }
+    });
+  }
+
+ private:
+  HUNCH_HOST_DEVICE const float* hidden_of(std::int32_t list) const {
+    return hidden + static_cast<std::int64_t>(asked.row[first + list]) * stride;
+  }
+  HUNCH_HOST_DEVICE void put(std::int32_t list, const strip_share& share, std::int32_t row,
+                             std::int32_t i, float logit) const {
+    if (!share.holds(i)) { return; }
+    asked.logits[first + list].data[share.position(i)] =
+        head.row_scale == nullptr ? logit : logit * head.row_scale[row + i];
+  }
+
+  template <class Worker>
+  HUNCH_HOST_DEVICE void by_thread(Worker& worker, detail::list_set lists, std::int32_t row) const {
+    for (; !lists.empty(); lists.drop(1)) {
+      const std::int32_t list = lists.at(0);
+      const strip_share share = share_of(worker, asked.lists[first + list], row);
+      float* out = asked.logits[first + list].data + share.before;
+      std::int32_t i = 0;
+      while (i < strip_rows) {
+        std::int32_t run = 0;  // of adjacent rows
+        while (run < gemv_rows && i + run < strip_rows && share.holds(i + run)) { ++run; }
+        if (run > 0) { detail::logits_of(head, row + i, run, hidden_of(list), out); }
+        out += run;
+        i += run > 0 ? run : 1;
+      }
+    }
+  }
+
+  /// Two rows at a time, the sixteen lanes of each as threads.
+  template <class Worker>
+  HUNCH_HOST_DEVICE void by_lanes(Worker& worker, detail::list_set lists, std::int32_t row) const {
+    for (; !lists.empty(); lists.drop(1)) {
+      const std::int32_t list = lists.at(0);
+      const strip_share share = share_of(worker, asked.lists[first + list], row);
+      const float* const state = hidden_of(list);
+      for (std::int32_t i = 0; i < strip_rows; i += 2) {
+        typename Worker::template per_lane<float> sum;
+        worker.each(
+            [&](std::int32_t lane, float& x) {
+              const std::int32_t mine = i + lane / detail::gemv_lanes;
+              x = share.holds(mine) ? detail::dot_lane(head.row(row + mine), head.width, state,
+                                                       lane % detail::gemv_lanes)
+                                    : 0.0f;
+            },
+            sum);
+        worker.fold_halves(sum);
+        worker.each(
+            [&](std::int32_t lane, float& x) {
+              if (lane % detail::gemv_lanes == 0) {
+                put(list, share, row, i + lane / detail::gemv_lanes, x);
+              }
+            },
+            sum);
+      }
+    }
+  }
+
+  template <class Worker>
+  HUNCH_HOST_DEVICE void by_tensor_cores(Worker& worker, detail::list_set lists,
+                                         std::int32_t row) const {
+    while (!lists.empty()) {
+      if (lists.at(4) < 0) {
+        states_by_tensor_cores<1>(worker, lists, row);
+      } else {
+        states_by_tensor_cores<3>(worker, lists, row);
+      }
+    }
+  }
+
+  /// The first 4 * Tiles of the lists, which it drops.
+  template <int Tiles, class Worker>
+  HUNCH_HOST_DEVICE void states_by_tensor_cores(Worker& worker, detail::list_set& lists,
+                                                std::int32_t row) const {
+    typename Worker::template per_lane<strip_share> shares[Tiles];
+    typename Worker::template per_lane<detail::lane_columns<Tiles>> columns;
+    typename Worker::template per_lane<team::product_sums> sums[Tiles];
+    std::uint32_t held = 0;
+    std::uintptr_t addresses = reinterpret_cast<std::uintptr_t>(head.data) |
+                               static_cast<std::uintptr_t>(head.width) * sizeof(Weight);
+    HUNCH_UNROLLED
+    for (int n = 0; n < Tiles; ++n) {
+      for (std::int32_t j = 0; j < 4; ++j) {
+        const std::int32_t list = lists.at(4 * n + j);
+        if (list < 0) { break; }
+        const strip_share share = share_of(worker, asked.lists[first + list], row);
+        held |= share.rows;
+        addresses |= reinterpret_cast<std::uintptr_t>(hidden_of(list));
+        worker.each(
+            [&](std::int32_t lane, strip_share& mine) {
+              if (lane % 4 == j) { mine = share; }
+            },
+            shares[n]);
+      }
+      worker.each(
+          [&](std::int32_t lane, detail::lane_columns<Tiles>& mine, team::product_sums& sum) {
+            const std::int32_t list = lists.at(4 * n + lane / 8);
+            mine.hidden[n] = hidden_of(list < 0 ? lists.at(0) : list);
+            sum = {};
+          },
+          columns, sums[n]);
+    }
+    std::int32_t some = 0;
+    while ((held >> some & 1u) == 0) { ++some; }
+    typename Worker::template per_lane<detail::lane_rows<Weight>> rows;
+    worker.each(
+        [&](std::int32_t lane, detail::lane_rows<Weight>& mine) {
+          for (int i = 0; i < 2; ++i) {
+            const std::int32_t g = lane / 4 + 8 * i;
+            mine.of[i] = head.row(row + ((held >> g & 1u) != 0 ? g : some));
+          }
+        },
+        rows);
+    detail::add_strip<Weight, Tiles>(worker, rows, columns, head.width, addresses % 16 == 0, sums);
+    HUNCH_UNROLLED
+    for (int n = 0; n < Tiles; ++n) {
+      worker.each(
+          [&](std::int32_t lane, const strip_share& share, const team::product_sums& sum) {
+            const std::int32_t list = lists.at(4 * n + lane % 4);
+            if (list < 0) { return; }
+            put(list, share, row, lane / 4, sum.of[0] + sum.of[1]);
+            put(list, share, row, lane / 4 + 8, sum.of[2] + sum.of[3]);
+          },
+          shares[n], sums[n]);
+    }
+    lists.drop(4 * Tiles);
+  }
+};
+
+}  // namespace hunch::kernel

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The head over shortlists: what a plan holds, the logits of threads bit for bit, those of tensor
+// cores (simulated) within what their factors keep, and that no logit depends on what is computed
+// beside it. Built a second time under ThreadSanitizer.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <type_traits>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <hunch/bfloat16.hpp>
+#include <hunch/executor/host.hpp>
+#include <hunch/float16.hpp>
+#include <hunch/kernel/range_gemv.hpp>
+#include <hunch/shortlist_head.hpp>
+#include <hunch/team/serial.hpp>
+#include <hunch/team/simulated.hpp>
+#include <hunch/team/simulated_warp.hpp>
+#include "../support/hash.hpp"
+
+namespace hunch::test {
+namespace {
+
+/// Bodies by teams of threads.
+struct threads : executor::host {
+  std::int32_t blocks = 1;
+  std::int32_t ranks = 1;
+  std::int32_t teams = 1;
+
+  template <class Body>
+  void launch(std::int32_t count, const Body& body) const {
+    team::simulated::launch(blocks, ranks, count, body);
+  }
+  template <class Body>
+  std::int32_t teams_at_once(const Body&) const {
+    return teams;
+  }
+};
+
+/// A team of one thread whose worker is a simulated warp.
+struct warp_team : team::serial {
+  template <class F>
+  void for_each_worker(std::int64_t n, F&& f) {
+    team::simulated_warp worker;
+    for (std::int64_t i = 0; i < n; ++i) { f(worker, i); }
+  }
+};
+static_assert(Team<warp_team>);
+
+/// Bodies by simulated warps.
+struct warps : executor::host {
+  std::int32_t teams = 1;
+
+  template <class Body>
+  void launch(std::int32_t count, const Body& body) const {
+    for (std::int32_t index = 0; index < count; ++index) {
+      warp_team team;
+      body(team, index);
+    }
+  }
+  template <class Body>
+  std::int32_t teams_at_once(const Body&) const {
+    return teams;
+  }
+};
+
+template <class Weight>
+Weight weight_of(double x) {
+  if constexpr (std::is_same_v<Weight, float>) {
+    return static_cast<float>(x);
+  } else if constexpr (std::is_same_v<Weight, bfloat16>) {
+    return to_bfloat16(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<Weight, float16>) {
+    return to_float16(static_cast<float>(x));
+  } else {
+    return static_cast<std::int8_t>(std::lround(127.0 * x));
+  }
+}
+
+/// A head, hidden states and lists that ask for them.
+template <class Weight>
+struct problem {
+  std::int32_t rows;
+  std::int32_t width;
+  std::vector<Weight> weights;
+  std::vector<float> scale;
+  std::vector<float> hidden;  ///< [states, width]
+  std::vector<std::vector<row_range>> ranges;
+  std::vector<std::int32_t> row;  ///< [lists] -1: padding
+
+  problem(std::int32_t r, std::int32_t w, std::int32_t lists, std::uint64_t seed, bool scaled)
+      : rows(r), width(w) {
+    dice random{seed};
+    const auto size = [](auto n) { return static_cast<std::size_t>(n); };
+    weights.resize(size(r) * size(w));
+    for (Weight& x : weights) { x = weight_of<Weight>(2.0 * random.unit() - 1.0); }
+    if (scaled) {
+      scale.resize(size(r));
+      for (float& x : scale) { x = static_cast<float>(0.5 + random.unit()); }
+    }
+    hidden.resize(size(lists) * size(w));
+    for (float& x : hidden) { x = static_cast<float>(6.0 * random.unit() - 3.0); }
+    for (std::int32_t i = 0; i < lists; ++i) {
+      std::vector<row_range> list;
+      std::int32_t at = random.below(3) == 0 ? 0 : static_cast<std::int32_t>(random.below(9));
+      while (at < r) {
+        const auto length = static_cast<std::int32_t>(1 + random.below(i % 3 == 0 ? 90 : 7));
+        list.push_back({at, std::min(r, at + length)});
+        at += length + 1 + static_cast<std::int32_t>(random.below(i % 3 == 1 ? 200 : 20));
+      }
+      ranges.push_back(list);
+      row.push_back(i % 7 == 5 ? -1 : i);
+    }
+    if (lists > 2) { ranges[2] = {{0, r}}; }  // all rows
+    if (lists > 3) { ranges[3] = {}; }        // none
+    if (lists > 4) { ranges[4] = {{r - 1, r}}; }
+  }
+
+  shortlist list(std::size_t i) const {
+    std::int32_t size = 0;
+    for (const row_range range : ranges[i]) { size += range.end - range.begin; }
+    return {ranges[i].data(),
+            static_cast<std::int32_t>(ranges[i].size()),
+            size,
+            nullptr,
+            nullptr,
+            rows};
+  }
+  kernel::head_weights<Weight> head() const {
+    return {weights.data(), rows, width, scale.empty() ? nullptr : scale.data()};
+  }
+
+  /// The logits of the lists of `which`, by shortlist_head.
+  template <class E>
+  std::vector<std::vector<float>> logits(E executor, const std::vector<std::size_t>& which) const {
+    std::vector<std::vector<float>> out;
+    std::vector<shortlist> lists;
+    std::vector<row_view<float>> views;
+    std::vector<std::int32_t> asked;
+    for (const std::size_t i : which) {
+      lists.push_back(list(i));
+      out.emplace_back(static_cast<std::size_t>(lists.back().size), -7.0f);
+      asked.push_back(row[i]);
+    }
+    for (std::vector<float>& x : out) {
+      views.push_back({x.data(), static_cast<std::int32_t>(x.size())});
+    }
+    shortlist_head<E, Weight> product(executor, rows);
+    product(executor, head(), hidden.data(), width,
+            {static_cast<std::int32_t>(which.size()), asked.data(), lists.data(), views.data()});
+    return out;
+  }
+  template <class E>
+  std::vector<std::vector<float>> logits(E executor) const {
+    std::vector<std::size_t> all(ranges.size());
+    std::iota(all.begin(), all.end(), std::size_t(0));
+    return logits(executor, all);
+  }
+
+  /// The logit at a position of a list and the sum of the magnitudes of its terms, in double.
+  std::pair<double, double> exact(std::size_t i, std::int32_t position) const {
+    const std::int32_t r = list(i).token_at(position);
+    double sum = 0.0;
+    double size = 0.0;
+    for (std::int32_t k = 0; k < width; ++k) {
+      const double term =
+          static_cast<double>(to_float(weights[static_cast<std::size_t>(r * width + k)])) *
+          static_cast<double>(hidden[static_cast<std::size_t>(row[i] * width + k)]);
+      sum += term;
+      size += std::abs(term);
+    }
+    const double factor =
+        scale.empty() ? 1.0 : static_cast<double>(scale[static_cast<std::size_t>(r)]);
+    return {sum * factor, size * factor};
+  }
+};
+
+/// Equal bits, so that a NaN is equal to itself.
+bool same(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::ranges::equal(a, b, [](float x, float y) {
+    return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
+  });
+}
+
+template <class Weight>
+void check_threads(std::int32_t rows, std::int32_t width, std::int32_t lists) {
+  const problem<Weight> all(rows, width, lists, 3, lists % 2 == 0);
+  const auto expected = all.logits(executor::host{});
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    std::vector<float> one(expected[i].size(), -7.0f);  // what is not asked for is not touched
+    if (all.row[i] >= 0) {
+      team::serial team;
+      kernel::range_gemv(team, all.head(), all.list(i), all.hidden.data() + all.row[i] * all.width,
+                         row_view<float>{one.data(), static_cast<std::int32_t>(one.size())});
+    }
+    CHECK(same(expected[i], one));
+  }
+  for (const threads& executor :
+       {threads{{}, 1, 32, 1}, threads{{}, 1, 3, 5}, threads{{}, 3, 2, 2}}) {
+    const auto found = all.logits(executor);
+    for (std::size_t i = 0; i < expected.size(); ++i) { CHECK(same(found[i], expected[i])); }
+  }
+}
+
+#if defined(__SANITIZE_THREAD__)
+constexpr std::int32_t head_rows_tested[] = {300};
+constexpr std::int32_t widths[] = {48};
+#else
+constexpr std::int32_t head_rows_tested[] = {1, 16, 40, 300, 9000};
+constexpr std::int32_t widths[] = {16, 37, 64, 320};
+#endif
+
+TEST_CASE("a head over shortlists is range_gemv, by any team") {
+  for (const std::int32_t rows : head_rows_tested) {
+    for (const std::int32_t width : widths) {
+      if (rows > 1000 && width > 37) { continue; }
+      for (const std::int32_t lists : {1, 8, 70}) {
+        if (rows > 1000 && lists > 8) { continue; }
+        check_threads<float>(rows, width, lists);
+        check_threads<bfloat16>(rows, width, lists);
+        check_threads<float16>(rows, width, lists);
+        check_threads<std::int8_t>(rows, width, lists);
+      }
+    }
+  }
+}
+
+/// \param kept relative error of a hidden state in the factors.
+template <class Weight>
+void check_warps(std::int32_t rows, std::int32_t width, std::int32_t lists, double kept) {
+  const problem<Weight> all(rows, width, lists, 5, lists % 2 == 0);
+  const auto found = all.logits(warps{});
+  double worst = 0.0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    for (std::size_t at = 0; at < found[i].size(); ++at) {
+      if (all.row[i] < 0) {
+        CHECK(found[i][at] == -7.0f);
+        continue;
+      }
+      const auto [sum, size] = all.exact(i, static_cast<std::int32_t>(at));
+      worst = std::max(worst, std::abs(static_cast<double>(found[i][at]) - sum) / size);
+    }
+  }
+  CHECK(worst <= kept + 1e-6);
+  // Whatever is computed beside it, and however it is shared out.
+  for (const std::int32_t teams : {2, 7}) {
+    const auto other = all.logits(warps{{}, teams});
+    for (std::size_t i = 0; i < found.size(); ++i) { CHECK(same(other[i], found[i])); }
+  }
+  for (std::size_t i = 0; i < found.size(); i += 3) {
+    CHECK(same(all.logits(warps{}, {i})[0], found[i]));
+  }
+}
+
+TEST_CASE("a head by tensor cores") {
+  for (const std::int32_t rows : {1, 40, 300}) {
+    for (const std::int32_t width : {16, 37, 64, 320, 1088}) {
+      for (const std::int32_t lists : {1, 4, 5, 13, 70}) {
+        if (lists > 5 && width > 320) { continue; }
+        check_warps<bfloat16>(rows, width, lists, 0x1p-16);
+        check_warps<float16>(rows, width, lists, 0x1p-22);
+        check_warps<std::int8_t>(rows, width, lists, 0x1p-22);
+      }
+    }
+  }
+}
+
+TEST_CASE("float weights by the lanes of a warp are those of threads") {
+  for (const std::int32_t width : {16, 37, 320}) {
+    const problem<float> all(300, width, 9, 7, true);
+    const auto expected = all.logits(executor::host{});
+    const auto found = all.logits(warps{{}, 3});
+    for (std::size_t i = 0; i < expected.size(); ++i) { CHECK(same(found[i], expected[i])); }
+  }
+}
+
+TEST_CASE("rows and hidden states that are not aligned") {
+  const problem<bfloat16> all(48, 64, 1, 11, false);
+  problem<bfloat16> moved = all;
+  moved.weights.insert(moved.weights.begin(), bfloat16{});
+  const auto expected = all.logits(warps{});
+  std::vector<float> found(expected[0].size());
+  const shortlist list = all.list(0);
+  const row_view<float> view{found.data(), list.size};
+  const std::int32_t row = 0;
+  warps executor;
+  shortlist_head<warps, bfloat16> product(executor, all.rows);
+  product(executor, {moved.weights.data() + 1, all.rows, all.width}, all.hidden.data(), all.width,
+          {1, &row, &list, &view});
+  CHECK(same(found, expected[0]));
+}
+
+TEST_CASE("a hidden state without a number spoils its own logits only") {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    problem<bfloat16> all(64, 64, 3, 13, false);
+    all.ranges = {{{0, 64}}, {{0, 64}}, {{0, 64}}};
+    const auto expected = all.logits(warps{});
+    all.hidden[64 + 5] = bad;
+    const auto found = all.logits(warps{});
+    CHECK(same(found[0], expected[0]));
+    CHECK(same(found[2], expected[2]));
+    for (const float x : found[1]) { CHECK_FALSE(std::isfinite(x)); }
+  }
+}
+
+TEST_CASE("a plan holds the strips that are wanted, and by whom") {
+  const problem<float> all(20000, 1, 66, 17, false);
+  std::vector<shortlist> lists;
+  for (std::size_t i = 0; i < all.ranges.size(); ++i) { lists.push_back(all.list(i)); }
+  const std::int32_t strips = kernel::strips_of(all.rows);
+  const std::int32_t segments = kernel::segments_of(all.rows);
+  CHECK(segments == 3);
+  for (const std::int32_t first : {0, kernel::planned_lists}) {
+    std::vector<std::uint64_t> wanted(static_cast<std::size_t>(strips), 99);
+    std::vector<std::int32_t> listed(static_cast<std::size_t>(segments * kernel::segment_strips),
+                                     -1);
+    std::vector<std::int32_t> counts(static_cast<std::size_t>(segments), -1);
+    const kernel::head_plan plan{wanted.data(), listed.data(), counts.data(), segments};
+    const head_rows<float> asked{66, all.row.data(), lists.data(), nullptr};
+    threads{{}, 1, 5, 1}.launch(segments, kernel::plan_head{asked, first, all.rows, plan});
+    std::vector<std::int32_t> expected;
+    for (std::int32_t s = 0; s < strips; ++s) {
+      std::uint64_t mask = 0;
+      for (std::int32_t i = first; i < std::min(66, first + kernel::planned_lists); ++i) {
+        bool any = false;
+        for (const row_range range : all.ranges[static_cast<std::size_t>(i)]) {
+          any |= range.begin < 16 * (s + 1) && range.end > 16 * s;
+        }
+        if (any && all.row[static_cast<std::size_t>(i)] >= 0) {
+          mask |= std::uint64_t(1) << (i - first);
+        }
+      }
+      CHECK(wanted[static_cast<std::size_t>(s)] == mask);
+      if (mask != 0) { expected.push_back(s); }
+    }
+    std::vector<std::int32_t> found;
+    for (std::int32_t i = 0; i < plan.size(); ++i) { found.push_back(plan.strip(i)); }
+    std::ranges::sort(found);
+    CHECK(found == expected);
+  }
+}
+
+TEST_CASE("numbers of sixteen bits") {
+  // All of them, there and back; and what is halfway goes to the even one.
+  for (std::uint32_t bits = 0; bits < 0x10000u; ++bits) {
+    const auto narrow = static_cast<std::uint16_t>(bits);
+    const float wide = to_float(float16{narrow});
+    const int exponent = static_cast<int>(bits >> 10 & 31u);
+    const double fraction = static_cast<double>(bits & 1023u);
+    if (exponent == 31) {
+      CHECK((fraction == 0.0 ? std::isinf(wide) : std::isnan(wide)));
+      CHECK((to_float16(wide).bits & 0x7c00u) == 0x7c00u);
+      if (fraction == 0.0) { CHECK(to_float16(wide).bits == narrow); }
+      continue;
+    }
+    const double magnitude =
+        exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024.0 + fraction, exponent - 25);
+    CHECK(static_cast<double>(wide) == ((bits & 0x8000u) != 0 ? -magnitude : magnitude));
+    CHECK(to_float16(wide).bits == narrow);
+    const double step = std::ldexp(1.0, std::max(exponent, 1) - 25);
+    const auto up = [&](double by) {
+      return to_float16(static_cast<float>(magnitude + by * step)).bits & 0x7fffu;
+    };
+    const std::uint32_t own = bits & 0x7fffu;
+    CHECK(up(0.499) == own);
+    CHECK(up(0.5) == own + (own & 1u));
+    CHECK(up(0.501) == own + 1);
+  }
+  CHECK(std::isnan(to_float(to_float16(std::numeric_limits<float>::quiet_NaN()))));
+  CHECK(std::isnan(to_float(to_bfloat16(std::bit_cast<float>(0x7fffffffu)))));
+  CHECK(std::isinf(to_float(to_bfloat16(std::numeric_limits<float>::infinity()))));
+}
+
+}  // namespace
+}  // namespace hunch::test

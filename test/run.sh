@@ -41,7 +41,7 @@ if [ "$short" = yes ]; then
   echo "== g++, warnings as errors"
   build_and_test strict -LE full
   if [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ]; then
-    echo "######## NO CUDA DEVICE: the 2 programs of test/device that run on one were NOT RUN ########"
+    echo "######## NO CUDA DEVICE: the 3 programs of test/device that run on one were NOT RUN ########"
   fi
 fi
 if [ "$long" = no ]; then exit 0; fi

@@ -9,8 +9,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <numeric>
-#include <type_traits>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -23,7 +21,7 @@
 #include <hunch/team/serial.hpp>
 #include <hunch/team/simulated.hpp>
 #include <hunch/team/simulated_warp.hpp>
-#include "../support/hash.hpp"
+#include "../support/head_problem.hpp"
 
 namespace hunch::test {
 namespace {
@@ -72,126 +70,8 @@ struct warps : executor::host {
 };
 
 template <class Weight>
-Weight weight_of(double x) {
-  if constexpr (std::is_same_v<Weight, float>) {
-    return static_cast<float>(x);
-  } else if constexpr (std::is_same_v<Weight, bfloat16>) {
-    return to_bfloat16(static_cast<float>(x));
-  } else if constexpr (std::is_same_v<Weight, float16>) {
-    return to_float16(static_cast<float>(x));
-  } else {
-    return static_cast<std::int8_t>(std::lround(127.0 * x));
-  }
-}
-
-/// A head, hidden states and lists that ask for them.
-template <class Weight>
-struct problem {
-  std::int32_t rows;
-  std::int32_t width;
-  std::vector<Weight> weights;
-  std::vector<float> scale;
-  std::vector<float> hidden;  ///< [states, width]
-  std::vector<std::vector<row_range>> ranges;
-  std::vector<std::int32_t> row;  ///< [lists] -1: padding
-
-  problem(std::int32_t r, std::int32_t w, std::int32_t lists, std::uint64_t seed, bool scaled)
-      : rows(r), width(w) {
-    dice random{seed};
-    const auto size = [](auto n) { return static_cast<std::size_t>(n); };
-    weights.resize(size(r) * size(w));
-    for (Weight& x : weights) { x = weight_of<Weight>(2.0 * random.unit() - 1.0); }
-    if (scaled) {
-      scale.resize(size(r));
-      for (float& x : scale) { x = static_cast<float>(0.5 + random.unit()); }
-    }
-    hidden.resize(size(lists) * size(w));
-    for (float& x : hidden) { x = static_cast<float>(6.0 * random.unit() - 3.0); }
-    for (std::int32_t i = 0; i < lists; ++i) {
-      std::vector<row_range> list;
-      std::int32_t at = random.below(3) == 0 ? 0 : static_cast<std::int32_t>(random.below(9));
-      while (at < r) {
-        const auto length = static_cast<std::int32_t>(1 + random.below(i % 3 == 0 ? 90 : 7));
-        list.push_back({at, std::min(r, at + length)});
-        at += length + 1 + static_cast<std::int32_t>(random.below(i % 3 == 1 ? 200 : 20));
-      }
-      ranges.push_back(list);
-      row.push_back(i % 7 == 5 ? -1 : i);
-    }
-    if (lists > 2) { ranges[2] = {{0, r}}; }  // all rows
-    if (lists > 3) { ranges[3] = {}; }        // none
-    if (lists > 4) { ranges[4] = {{r - 1, r}}; }
-  }
-
-  shortlist list(std::size_t i) const {
-    std::int32_t size = 0;
-    for (const row_range range : ranges[i]) { size += range.end - range.begin; }
-    return {ranges[i].data(),
-            static_cast<std::int32_t>(ranges[i].size()),
-            size,
-            nullptr,
-            nullptr,
-            rows};
-  }
-  kernel::head_weights<Weight> head() const {
-    return {weights.data(), rows, width, scale.empty() ? nullptr : scale.data()};
-  }
-
-  /// The logits of the lists of `which`, by shortlist_head.
-  template <class E>
-  std::vector<std::vector<float>> logits(E executor, const std::vector<std::size_t>& which) const {
-    std::vector<std::vector<float>> out;
-    std::vector<shortlist> lists;
-    std::vector<row_view<float>> views;
-    std::vector<std::int32_t> asked;
-    for (const std::size_t i : which) {
-      lists.push_back(list(i));
-      out.emplace_back(static_cast<std::size_t>(lists.back().size), -7.0f);
-      asked.push_back(row[i]);
-    }
-    for (std::vector<float>& x : out) {
-      views.push_back({x.data(), static_cast<std::int32_t>(x.size())});
-    }
-    shortlist_head<E, Weight> product(executor, rows);
-    product(executor, head(), hidden.data(), width,
-            {static_cast<std::int32_t>(which.size()), asked.data(), lists.data(), views.data()});
-    return out;
-  }
-  template <class E>
-  std::vector<std::vector<float>> logits(E executor) const {
-    std::vector<std::size_t> all(ranges.size());
-    std::iota(all.begin(), all.end(), std::size_t(0));
-    return logits(executor, all);
-  }
-
-  /// The logit at a position of a list and the sum of the magnitudes of its terms, in double.
-  std::pair<double, double> exact(std::size_t i, std::int32_t position) const {
-    const std::int32_t r = list(i).token_at(position);
-    double sum = 0.0;
-    double size = 0.0;
-    for (std::int32_t k = 0; k < width; ++k) {
-      const double term =
-          static_cast<double>(to_float(weights[static_cast<std::size_t>(r * width + k)])) *
-          static_cast<double>(hidden[static_cast<std::size_t>(row[i] * width + k)]);
-      sum += term;
-      size += std::abs(term);
-    }
-    const double factor =
-        scale.empty() ? 1.0 : static_cast<double>(scale[static_cast<std::size_t>(r)]);
-    return {sum * factor, size * factor};
-  }
-};
-
-/// Equal bits, so that a NaN is equal to itself.
-bool same(const std::vector<float>& a, const std::vector<float>& b) {
-  return std::ranges::equal(a, b, [](float x, float y) {
-    return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
-  });
-}
-
-template <class Weight>
 void check_threads(std::int32_t rows, std::int32_t width, std::int32_t lists) {
-  const problem<Weight> all(rows, width, lists, 3, lists % 2 == 0);
+  const head_problem<Weight> all(rows, width, lists, 3, lists % 2 == 0);
   const auto expected = all.logits(executor::host{});
   for (std::size_t i = 0; i < expected.size(); ++i) {
     std::vector<float> one(expected[i].size(), -7.0f);  // what is not asked for is not touched
@@ -235,20 +115,9 @@ TEST_CASE("a head over shortlists is range_gemv, by any team") {
 /// \param kept relative error of a hidden state in the factors.
 template <class Weight>
 void check_warps(std::int32_t rows, std::int32_t width, std::int32_t lists, double kept) {
-  const problem<Weight> all(rows, width, lists, 5, lists % 2 == 0);
+  const head_problem<Weight> all(rows, width, lists, 5, lists % 2 == 0);
   const auto found = all.logits(warps{});
-  double worst = 0.0;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    for (std::size_t at = 0; at < found[i].size(); ++at) {
-      if (all.row[i] < 0) {
-        CHECK(found[i][at] == -7.0f);
-        continue;
-      }
-      const auto [sum, size] = all.exact(i, static_cast<std::int32_t>(at));
-      worst = std::max(worst, std::abs(static_cast<double>(found[i][at]) - sum) / size);
-    }
-  }
-  CHECK(worst <= kept + 1e-6);
+  CHECK(worst_error(all, found) <= kept + 1e-6);
   // Whatever is computed beside it, and however it is shared out.
   for (const std::int32_t teams : {2, 7}) {
     const auto other = all.logits(warps{{}, teams});
@@ -274,7 +143,7 @@ TEST_CASE("a head by tensor cores") {
 
 TEST_CASE("float weights by the lanes of a warp are those of threads") {
   for (const std::int32_t width : {16, 37, 320}) {
-    const problem<float> all(300, width, 9, 7, true);
+    const head_problem<float> all(300, width, 9, 7, true);
     const auto expected = all.logits(executor::host{});
     const auto found = all.logits(warps{{}, 3});
     for (std::size_t i = 0; i < expected.size(); ++i) { CHECK(same(found[i], expected[i])); }
@@ -282,8 +151,8 @@ TEST_CASE("float weights by the lanes of a warp are those of threads") {
 }
 
 TEST_CASE("rows and hidden states that are not aligned") {
-  const problem<bfloat16> all(48, 64, 1, 11, false);
-  problem<bfloat16> moved = all;
+  const head_problem<bfloat16> all(48, 64, 1, 11, false);
+  head_problem<bfloat16> moved = all;
   moved.weights.insert(moved.weights.begin(), bfloat16{});
   const auto expected = all.logits(warps{});
   std::vector<float> found(expected[0].size());
@@ -300,7 +169,7 @@ TEST_CASE("rows and hidden states that are not aligned") {
 TEST_CASE("a hidden state without a number spoils its own logits only") {
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    problem<bfloat16> all(64, 64, 3, 13, false);
+    head_problem<bfloat16> all(64, 64, 3, 13, false);
     all.ranges = {{{0, 64}}, {{0, 64}}, {{0, 64}}};
     const auto expected = all.logits(warps{});
     all.hidden[64 + 5] = bad;
@@ -312,7 +181,7 @@ TEST_CASE("a hidden state without a number spoils its own logits only") {
 }
 
 TEST_CASE("a plan holds the strips that are wanted, and by whom") {
-  const problem<float> all(20000, 1, 66, 17, false);
+  const head_problem<float> all(20000, 1, 66, 17, false);
   std::vector<shortlist> lists;
   for (std::size_t i = 0; i < all.ranges.size(); ++i) { lists.push_back(all.list(i)); }
   const std::int32_t strips = kernel::strips_of(all.rows);

@@ -66,7 +66,7 @@ def candidates(labels, vocabulary):
 
 def chunked(hidden, teacher_hidden, head, teacher_head, weight, share):
     """The distance, a few rows of laws at a time; gradients are taken at once, so that one chunk is alive."""
-    leaf, leaf_head = hidden.detach().requires_grad_(), head.detach().requires_grad_()
+    leaf, leaf_head = hidden.detach().requires_grad_(), head.detach().requires_grad_(head.requires_grad)
     total, rows = 0.0, len(hidden)
     for h, t in zip(leaf.split(CHUNK), teacher_hidden.split(CHUNK)):
         with torch.no_grad():
@@ -75,7 +75,9 @@ def chunked(hidden, teacher_hidden, head, teacher_head, weight, share):
         part.backward()
         total += part.detach()
     # The value is the distance; its gradients are those that the chunks collected.
-    surrogate = (hidden * leaf.grad).sum() + (head * leaf_head.grad).sum()
+    surrogate = (hidden * leaf.grad).sum()
+    if head.requires_grad:
+        surrogate = surrogate + (head * leaf_head.grad).sum()
     return total + surrogate - surrogate.detach()
 
 

@@ -89,7 +89,7 @@ class resident_program {
       });
     }
     model draft = model::load(a.draft, sizes(0), executor_);
-    const selector::frequency shortlist = chosen();
+    const selector::frequency<> shortlist = chosen();
     draft.set_head_layout(shortlist.layout());
     Platform::with_policies(a, [&](auto sampler, auto verifier, auto of_plain) {
       auto plain = decoder_of(drafter::none{}, everything(), sampler, of_plain, 1);
@@ -135,17 +135,17 @@ class resident_program {
             .max_outputs = outputs};
   }
 
-  hunch::selector::frequency everything() const {
+  hunch::selector::frequency<> everything() const {
     return {hunch::vocab_layout::identity(shape_.vocab_size), shape_.vocab_size};
   }
-  hunch::selector::frequency chosen() const {
+  hunch::selector::frequency<> chosen() const {
     if (session_.args().selector == selector_kind::full) { return everything(); }
     return {load_ranking(session_.args().frequency_file, shape_.vocab_size),
             session_.shortlist_rows(shape_.vocab_size)};
   }
 
   template <class D, class S, class V>
-  auto decoder_of(D drafter, hunch::selector::frequency selector, S sampler, V verifier,
+  auto decoder_of(D drafter, hunch::selector::frequency<> selector, S sampler, V verifier,
                   std::int32_t length) {
     const hunch::resident_options options{
         .max_batch = session_.args().batch,
@@ -153,7 +153,7 @@ class resident_program {
         .chunk = chunk,
         .draft_length = length,
         .ring = session_.args().max_new_tokens + max_draft_length + 1};
-    return hunch::resident_decoder<model&, D, hunch::selector::frequency, S, V,
+    return hunch::resident_decoder<model&, D, hunch::selector::frequency<>, S, V,
                                    hunch::random_source<>, executor>(
         target_, std::move(drafter), std::move(selector), std::move(sampler), std::move(verifier),
         options, {}, executor_);

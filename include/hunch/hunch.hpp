@@ -14,6 +14,11 @@
 #include <hunch/given_uniforms.hpp>
 #include <hunch/grammar.hpp>
 #include <hunch/law.hpp>
+#include <hunch/layout/frequency_ranking.hpp>
+#include <hunch/layout/layout_file.hpp>
+#include <hunch/layout/layouts.hpp>
+#include <hunch/layout/spherical_kmeans.hpp>
+#include <hunch/layout/tensor_file.hpp>
 #include <hunch/planner.hpp>
 #include <hunch/random.hpp>
 #include <hunch/resident_decoder.hpp>
@@ -27,8 +32,10 @@
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/sampler/top_k.hpp>
 #include <hunch/sampler/top_p.hpp>
+#include <hunch/selector/budget.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/selector/full.hpp>
+#include <hunch/selector/trimmed.hpp>
 #include <hunch/shortlist_head.hpp>
 #include <hunch/statistics.hpp>
 #include <hunch/tree/chain.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -74,11 +75,14 @@ struct shortlist {
   }
 };
 
-/// The owner of the tables: which token each row of a draft head stands for.
+/// The owner of the tables: which token each row of a draft head stands for, and which rows are
+/// clusters, if there are any.
 ///
 /// Invariant, checked at construction: tokens are in [0, vocab_size) and no token has two rows.
 /// A head may have fewer rows than the vocabulary has tokens (a trimmed or mapped head); tokens
-/// without a row are never drafted, and are still sampled exactly through the verifier.
+/// without a row are never drafted, and are still sampled exactly through the verifier. Clusters
+/// are not empty and follow each other to the last row; rows in front of the first are the core,
+/// which is always chosen.
 class vocab_layout {
  public:
   /// Row r is token r.
@@ -120,8 +124,40 @@ class vocab_layout {
     return out;
   }
 
+  /// This order with clusters: cluster c is the rows [begin[c], begin[c + 1]).
+  /// \throws std::invalid_argument unless `begin` ascends, from 0 or more to head_rows.
+  vocab_layout clustered(std::vector<std::int32_t> begin) const {
+    bool ascends = begin.size() >= 2 && begin.front() >= 0 && begin.back() == head_rows_;
+    for (std::size_t c = 1; c < begin.size(); ++c) { ascends = ascends && begin[c - 1] < begin[c]; }
+    if (!ascends) {
+      throw std::invalid_argument(
+          "hunch::vocab_layout: clusters must not be empty and must end with the last row");
+    }
+    vocab_layout out = *this;
+    out.cluster_begin_ = std::move(begin);
+    return out;
+  }
+
   std::int32_t vocab_size() const { return vocab_size_; }
   std::int32_t head_rows() const { return head_rows_; }
+
+  /// 0 if the layout has no clusters.
+  std::int32_t clusters() const {
+    return cluster_begin_.empty() ? 0 : static_cast<std::int32_t>(cluster_begin_.size()) - 1;
+  }
+  /// [clusters + 1] where each begins and the last one ends; nullptr without clusters.
+  const std::int32_t* cluster_begin() const {
+    return cluster_begin_.empty() ? nullptr : cluster_begin_.data();
+  }
+  /// Rows that are always chosen: [0, core_rows).
+  std::int32_t core_rows() const { return cluster_begin_.empty() ? 0 : cluster_begin_.front(); }
+  /// The cluster of a row, or -1 for a row of the core.
+  std::int32_t cluster_of(std::int32_t row) const {
+    return static_cast<std::int32_t>(
+               std::upper_bound(cluster_begin_.begin(), cluster_begin_.end(), row) -
+               cluster_begin_.begin()) -
+           1;
+  }
 
   /// [head_rows] the token of each row; nullptr for the identity.
   const token* row_token() const { return row_token_.empty() ? nullptr : row_token_.data(); }
@@ -155,6 +191,7 @@ class vocab_layout {
   std::int32_t head_rows_ = 0;
   std::vector<token> row_token_;
   std::vector<std::int32_t> token_row_;
+  std::vector<std::int32_t> cluster_begin_;
 };
 
 }  // namespace hunch

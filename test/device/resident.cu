@@ -20,7 +20,7 @@ struct go_on;
 }  // namespace names
 
 constexpr int nodes = 6;
-using chooser = selector::prefix_chooser;
+using chooser = selector::prefix_chooser<>;
 using draw = child_draw<source, false>;
 
 kernel_pointer resident_step[] = {

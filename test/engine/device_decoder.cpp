@@ -42,7 +42,7 @@ struct fixture {
                                .max_staged = whole + draft_length + 1};
   model target{shape, test::random_checkpoint(shape), sizes};
   model draft{shape, test::random_checkpoint(shape, engine::dtype::i8), sizes};
-  hunch::selector::frequency selector;
+  hunch::selector::frequency<> selector;
 
   fixture() : selector(layout(shape.vocab_size), 50) { draft.set_head_layout(selector.layout()); }
 

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include <hunch/layout/frequency_ranking.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/vocab_layout.hpp>
 #include "bytes.hpp"
@@ -52,7 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   bool ranked = false;
   try {
-    const auto layout = hunch::selector::frequency_ranking(rows, vocab);
+    const auto layout = hunch::frequency_ranking(rows, vocab);
     ranked = true;
     must(layout.head_rows() == vocab, "a ranking has every token");
   } catch (const std::invalid_argument&) {}

@@ -518,8 +518,8 @@ TEST_CASE("a layout names the row that is wrong") {
   does_not_fit([] { selector::frequency(shuffled_layout(5, 4), 5); }, "5 rows", "head of 4");
   does_not_fit([] { selector::frequency(shuffled_layout(5, 4), 0); }, "0 rows", "head of 4");
   const std::vector<token> outside{1, 9};
-  does_not_fit([&] { selector::frequency_ranking(outside, 5); }, "token 9", "vocabulary of 5");
-  does_not_fit([&] { selector::frequency_ranking({}, 5, outside); }, "token 9", "vocabulary of 5");
+  does_not_fit([&] { frequency_ranking(outside, 5); }, "token 9", "vocabulary of 5");
+  does_not_fit([&] { frequency_ranking({}, 5, outside); }, "token 9", "vocabulary of 5");
 }
 
 TEST_CASE("a draft length outside the tree is brought into it") {

@@ -9,7 +9,7 @@
 
 int main() {
   const std::vector<hunch::token> corpus{2, 2, 1};
-  const hunch::selector::frequency selector{hunch::selector::frequency_ranking(corpus, 4), 2};
+  const hunch::selector::frequency selector{hunch::frequency_ranking(corpus, 4), 2};
   const hunch::token most_frequent = selector.layout().row_token()[0];
   std::printf("most frequent token: %d\n", most_frequent);
   return most_frequent == 2 ? 0 : 1;

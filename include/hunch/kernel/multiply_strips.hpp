@@ -8,6 +8,7 @@
 #include <hunch/kernel/head_plan.hpp>
 #include <hunch/kernel/head_weights.hpp>
 #include <hunch/kernel/range_gemv.hpp>
+#include <hunch/kernel/row_dots.hpp>
 #include <hunch/kernel/tensor_strip.hpp>
 #include <hunch/rows.hpp>
 #include <hunch/team/team.hpp>
@@ -110,32 +111,14 @@ struct multiply_strips {
     }
   }
 
-  /// Two rows at a time, the sixteen lanes of each as threads.
   template <class Worker>
   HUNCH_HOST_DEVICE void by_lanes(Worker& worker, detail::list_set lists, std::int32_t row) const {
+    const std::int32_t count = head.rows - row < strip_rows ? head.rows - row : strip_rows;
     for (; !lists.empty(); lists.drop(1)) {
       const std::int32_t list = lists.at(0);
       const strip_share share = share_of(worker, asked.lists[first + list], row);
-      const float* const state = hidden_of(list);
-      for (std::int32_t i = 0; i < strip_rows; i += 2) {
-        typename Worker::template per_lane<float> sum;
-        worker.each(
-            [&](std::int32_t lane, float& x) {
-              const std::int32_t mine = i + lane / detail::gemv_lanes;
-              x = share.holds(mine) ? detail::dot_lane(head.row(row + mine), head.width, state,
-                                                       lane % detail::gemv_lanes)
-                                    : 0.0f;
-            },
-            sum);
-        worker.fold_halves(sum);
-        worker.each(
-            [&](std::int32_t lane, float& x) {
-              if (lane % detail::gemv_lanes == 0) {
-                put(list, share, row, i + lane / detail::gemv_lanes, x);
-              }
-            },
-            sum);
-      }
+      row_dots(worker, head, row, count, hidden_of(list),
+               [&](std::int32_t i, float logit) { put(list, share, row, i, logit); });
     }
   }
 

@@ -19,7 +19,7 @@ class full {
   static constexpr std::int32_t max_ranges() { return 1; }
   std::int32_t max_rows() const { return layout_.head_rows(); }
 
-  prefix_chooser chooser() const { return {layout_.head_rows()}; }
+  prefix_chooser<> chooser() const { return {{layout_.head_rows()}}; }
   void select(const selector_contexts& contexts, const selector_lists& lists) const {
     choose_each(chooser(), contexts, lists);
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <hunch/selector/budget.hpp>
 #include <hunch/types.hpp>
 #include <hunch/vocab_layout.hpp>
 
@@ -54,12 +55,13 @@ concept ResidentSelector = VocabSelector<S> && requires(const S& s, row_range* r
 
 namespace selector {
 
-/// Chooses the first rows of the head.
+/// Chooses the first rows of the head, as many as a budget allows.
+template <Budget B = budget::fixed>
 struct prefix_chooser {
-  std::int32_t rows = 0;
+  B rows;
 
-  HUNCH_HOST_DEVICE std::int32_t operator()(token, std::int32_t, row_range* ranges) const {
-    ranges[0] = {0, rows};
+  HUNCH_HOST_DEVICE std::int32_t operator()(token, std::int32_t depth, row_range* ranges) const {
+    ranges[0] = {0, rows.at(depth)};
     return 1;
   }
 };

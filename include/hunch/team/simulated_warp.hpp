@@ -35,6 +35,11 @@ struct simulated_warp {
     for (const std::uint32_t v : x) { all |= v; }
     return all;
   }
+  static std::uint64_t largest(const per_lane<std::uint64_t>& x) {
+    std::uint64_t most = 0;
+    for (const std::uint64_t v : x) { most = v > most ? v : most; }
+    return most;
+  }
 
   template <class Half>
   static void multiply_add(per_lane<product_sums>& c, const per_lane<factor_rows>& a,

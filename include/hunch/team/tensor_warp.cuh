@@ -29,6 +29,14 @@ struct device_warp {
   __device__ static std::uint32_t any(std::uint32_t x) {
     return __reduce_or_sync(warp::all_threads, x);
   }
+  __device__ static std::uint64_t largest(std::uint64_t x) {
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) {
+      const std::uint64_t other = __shfl_xor_sync(warp::all_threads, x, offset);
+      x = other > x ? other : x;
+    }
+    return x;
+  }
 
   __device__ HUNCH_INLINE static void multiply_add(product_sums& c, const factor_rows& a,
                                                    const factor_columns& b, bfloat16) {

@@ -11,8 +11,8 @@
 /// itself is a `per_lane`, and is only touched by `each`.
 ///
 /// 1. `W::lanes` threads; `w.each(f, x...)` calls f(lane, x of that lane...) on every lane.
-/// 2. `w.sum(x)` and `w.any(x)` are the sum and the union of the bits of a `per_lane<std::int32_t>`
-///    and a `per_lane<std::uint32_t>`, the same for all.
+/// 2. `w.sum(x)`, `w.any(x)` and `w.largest(x)` are the sum, the union of the bits and the largest
+///    of a `per_lane` of std::int32_t, std::uint32_t and std::uint64_t, the same for all.
 ///
 /// A worker that `has_tensor_cores` has 32 lanes, and
 ///
@@ -51,6 +51,7 @@ struct single_thread {
   }
   HUNCH_HOST_DEVICE static std::int32_t sum(std::int32_t x) { return x; }
   HUNCH_HOST_DEVICE static std::uint32_t any(std::uint32_t x) { return x; }
+  HUNCH_HOST_DEVICE static std::uint64_t largest(std::uint64_t x) { return x; }
 };
 
 }  // namespace hunch::team

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Layouts: what they are made from, spherical k-means among it, and files.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <hunch/executor/host.hpp>
+#include <hunch/layout/layout_file.hpp>
+#include <hunch/layout/layouts.hpp>
+#include <hunch/layout/spherical_kmeans.hpp>
+#include <hunch/selector/frequency.hpp>
+#include <hunch/selector/trimmed.hpp>
+#include <hunch/team/serial.hpp>
+#include <hunch/team/simulated.hpp>
+#include <hunch/team/simulated_warp.hpp>
+#include "../support/hash.hpp"
+
+namespace hunch::test {
+namespace {
+
+struct threads : executor::host {
+  template <class Body>
+  void launch(std::int32_t count, const Body& body) const {
+    team::simulated::launch(1, 32, count, body);
+  }
+};
+
+struct warp_team : team::serial {
+  template <class F>
+  void for_each_worker(std::int64_t n, F&& f) {
+    team::simulated_warp worker;
+    for (std::int64_t i = 0; i < n; ++i) { f(worker, i); }
+  }
+};
+struct warps : executor::host {
+  template <class Body>
+  void launch(std::int32_t count, const Body& body) const {
+    for (std::int32_t index = 0; index < count; ++index) {
+      warp_team team;
+      body(team, index);
+    }
+  }
+};
+
+/// Rows around a few directions, of any length.
+struct cloud {
+  std::int32_t rows, width, groups;
+  std::vector<float> weights;
+  std::vector<std::int32_t> group;
+
+  cloud(std::int32_t r, std::int32_t w, std::int32_t g, double noise, std::uint64_t seed)
+      : rows(r), width(w), groups(g) {
+    dice random{seed};
+    const auto centred = [&] { return random.unit() + random.unit() + random.unit() - 1.5; };
+    std::vector<double> centre(static_cast<std::size_t>(g * w));
+    for (double& x : centre) { x = centred(); }
+    for (std::int32_t i = 0; i < r; ++i) {
+      group.push_back(random.below(g));
+      const double length = 0.1 + 5.0 * random.unit();
+      for (std::int32_t k = 0; k < w; ++k) {
+        weights.push_back(static_cast<float>(
+            length * (centre[static_cast<std::size_t>(group.back() * w + k)] + noise * centred())));
+      }
+    }
+  }
+  kernel::head_weights<float> head() const { return {weights.data(), rows, width}; }
+};
+
+std::vector<std::int32_t> sizes_of(const clustering& c) {
+  std::vector<std::int32_t> sizes(static_cast<std::size_t>(c.clusters));
+  for (const std::int32_t i : c.cluster) { ++sizes[static_cast<std::size_t>(i)]; }
+  return sizes;
+}
+
+template <class E = executor::host>
+clustering clustered(const cloud& of, const clustering_options& options, E executor = {}) {
+  return spherical_kmeans(executor, of.head(), options);
+}
+
+TEST_CASE("k-means finds directions, whatever the lengths") {
+  const cloud of(600, 24, 6, 0.1, 1);
+  const clustering found = clustered(of, {.clusters = 6, .seed = 3});
+  // The same group, the same cluster.
+  std::map<std::int32_t, std::set<std::int32_t>> clusters;
+  for (std::size_t i = 0; i < found.cluster.size(); ++i) {
+    clusters[of.group[i]].insert(found.cluster[i]);
+  }
+  std::set<std::int32_t> all;
+  for (const auto& [group, of_group] : clusters) {
+    CHECK(of_group.size() == 1);
+    all.insert(*of_group.begin());
+  }
+  CHECK(all.size() == 6);
+  CHECK(found.mean_cosine() > 0.97);
+  CHECK(found.iterations < 20);
+}
+
+TEST_CASE("k-means is deterministic for a seed, on any team") {
+  const cloud of(700, 20, 30, 0.8, 2);
+  const clustering_options options{.clusters = 40, .iterations = 6, .seed = 5};
+  const clustering found = clustered(of, options);
+  CHECK(clustered(of, options).cluster == found.cluster);
+  const clustering by_threads = clustered(of, options, threads{});
+  CHECK(by_threads.cluster == found.cluster);
+  CHECK(by_threads.cosine == found.cosine);
+  clustering_options other = options;
+  other.seed = 6;
+  CHECK(clustered(of, other).cluster != found.cluster);
+  // Lanes add in another order: as good, if not the same.
+  CHECK(std::abs(clustered(of, options, warps{}).mean_cosine() - found.mean_cosine()) < 0.02);
+}
+
+TEST_CASE("each row is in the cluster of the nearest centre") {
+  const cloud of(500, 16, 10, 0.7, 7);
+  const clustering found = clustered(of, {.clusters = 12, .iterations = 50});
+  CHECK(found.iterations < 50);  // so that the centres are the means of what is returned
+  std::vector<double> centre(12 * 16);
+  const auto direction = [&](std::size_t row, std::size_t k) {
+    double squares = 0.0;
+    for (std::size_t j = 0; j < 16; ++j) {
+      squares += std::pow(static_cast<double>(of.weights[row * 16 + j]), 2);
+    }
+    return static_cast<double>(of.weights[row * 16 + k]) / std::sqrt(squares);
+  };
+  for (std::size_t i = 0; i < 500; ++i) {
+    for (std::size_t k = 0; k < 16; ++k) {
+      centre[static_cast<std::size_t>(found.cluster[i]) * 16 + k] += direction(i, k);
+    }
+  }
+  for (std::size_t i = 0; i < 500; ++i) {
+    const auto cosine = [&](std::size_t c) {
+      double dot = 0.0;
+      double squares = 0.0;
+      for (std::size_t k = 0; k < 16; ++k) {
+        dot += direction(i, k) * centre[c * 16 + k];
+        squares += centre[c * 16 + k] * centre[c * 16 + k];
+      }
+      return dot / std::sqrt(squares);
+    };
+    const double own = cosine(static_cast<std::size_t>(found.cluster[i]));
+    CHECK(own == doctest::Approx(static_cast<double>(found.cosine[i])).epsilon(1e-4));
+    for (std::size_t c = 0; c < 12; ++c) { CHECK(cosine(c) <= own + 1e-5); }
+  }
+}
+
+TEST_CASE("no cluster is empty, and none too large if they are balanced") {
+  // Two directions only, and many clusters: most begin without a row of their own.
+  cloud of(90, 8, 2, 0.0, 9);
+  for (const std::int32_t clusters : {1, 2, 30, 90}) {
+    const std::vector<std::int32_t> sizes = sizes_of(clustered(of, {.clusters = clusters}));
+    CHECK(*std::min_element(sizes.begin(), sizes.end()) >= 1);
+    CHECK(std::accumulate(sizes.begin(), sizes.end(), 0) == 90);
+  }
+  const cloud uneven(800, 16, 3, 0.3, 10);
+  for (const double largest : {1.0, 1.5, 4.0}) {
+    const clustering found = clustered(uneven, {.clusters = 20, .largest = largest});
+    const std::vector<std::int32_t> sizes = sizes_of(found);
+    CHECK(*std::max_element(sizes.begin(), sizes.end()) <= static_cast<std::int32_t>(40 * largest));
+    CHECK(std::accumulate(sizes.begin(), sizes.end(), 0) == 800);
+  }
+  // Negative control: as it comes, some are larger.
+  const std::vector<std::int32_t> sizes = sizes_of(clustered(uneven, {.clusters = 20}));
+  CHECK(*std::max_element(sizes.begin(), sizes.end()) > 40);
+}
+
+TEST_CASE("rows without a direction are in some cluster") {
+  cloud of(64, 8, 4, 0.2, 11);
+  std::fill_n(of.weights.begin() + 8, 8, 0.0f);
+  std::fill_n(of.weights.begin() + 24, 8, std::numeric_limits<float>::quiet_NaN());
+  for (const std::int32_t c : clustered(of, {.clusters = 4}).cluster) { CHECK((c >= 0 && c < 4)); }
+  for (const std::int32_t c : clustered(of, {.clusters = 4}, warps{}).cluster) {
+    CHECK((c >= 0 && c < 4));
+  }
+  CHECK_THROWS_AS(clustered(of, {.clusters = 65}), std::invalid_argument);
+  CHECK_THROWS_AS(clustered(of, {.clusters = 0}), std::invalid_argument);
+  CHECK_THROWS_AS(clustered(of, {.clusters = 4, .largest = 0.5}), std::invalid_argument);
+}
+
+TEST_CASE("a clustered layout: the core, then cluster after cluster") {
+  const std::vector<std::int32_t> cluster{2, 0, 2, 5, 0, 2, 5};
+  const token core[] = {4, 3};
+  const vocab_layout layout = clustered_layout(cluster, core);
+  CHECK(std::vector<token>(layout.row_token(), layout.row_token() + 7) ==
+        std::vector<token>{4, 3, 1, 0, 2, 5, 6});
+  CHECK(layout.core_rows() == 2);
+  CHECK(layout.clusters() == 3);
+  CHECK(std::vector<std::int32_t>(layout.cluster_begin(), layout.cluster_begin() + 4) ==
+        std::vector<std::int32_t>{2, 3, 6, 7});
+  const std::vector<std::int32_t> expected{-1, -1, 0, 1, 1, 1, 2};
+  for (std::int32_t row = 0; row < 7; ++row) {
+    CHECK(layout.cluster_of(row) == expected[static_cast<std::size_t>(row)]);
+  }
+  const token twice[] = {4, 4};
+  const token outside[] = {7};
+  CHECK_THROWS_AS(clustered_layout(cluster, twice), std::invalid_argument);
+  CHECK_THROWS_AS(clustered_layout(cluster, outside), std::invalid_argument);
+  const std::vector<std::int32_t> without{0, -1};
+  CHECK_THROWS_AS(clustered_layout(without), std::invalid_argument);
+  const vocab_layout plain = vocab_layout::identity(5);
+  CHECK(plain.clusters() == 0);
+  CHECK(plain.cluster_of(3) == -1);
+  CHECK(plain.clustered({0, 2, 5}).clusters() == 2);
+  CHECK_THROWS_AS(plain.clustered({0, 2, 2, 5}), std::invalid_argument);
+  CHECK_THROWS_AS(plain.clustered({0, 4}), std::invalid_argument);
+  CHECK_THROWS_AS(plain.clustered({5}), std::invalid_argument);
+  CHECK_THROWS_AS(plain.clustered({-1, 5}), std::invalid_argument);
+}
+
+TEST_CASE("draft vocabularies") {
+  // An EAGLE-3 table holds what is to be added to the row.
+  const std::int64_t d2t[] = {2, 2, 4};
+  const vocab_layout layout = from_d2t(d2t, 8);
+  CHECK(std::vector<token>(layout.row_token(), layout.row_token() + 3) ==
+        std::vector<token>{2, 3, 6});
+  const std::int64_t outside[] = {0, 7};
+  const std::int64_t twice[] = {1, 0};
+  CHECK_THROWS_AS(from_d2t(outside, 8), std::invalid_argument);
+  CHECK_THROWS_AS(from_d2t(twice, 8), std::invalid_argument);
+  CHECK(selector::trimmed{layout}.max_rows() == 3);
+  CHECK_THROWS_AS(selector::trimmed{vocab_layout::identity(4)}, std::invalid_argument);
+  CHECK(first_rows(layout, 2).head_rows() == 2);
+  CHECK(first_rows(vocab_layout::identity(4), 2).row_token()[1] == 1);
+  CHECK_THROWS_AS(first_rows(layout, 4), std::invalid_argument);
+}
+
+TEST_CASE("budgets") {
+  constexpr budget::position_aware k{30};
+  const std::int32_t expected[] = {30, 30, 5, 3, 3, 2, 2, 1, 1};
+  for (std::int32_t t = 0; t < 9; ++t) { CHECK(k.at(t) == expected[t]); }
+  CHECK(budget::position_aware{1}.at(7) == 1);
+  CHECK(budget::fixed{30}.at(7) == 30);
+  row_range range;
+  const selector::frequency tapered{vocab_layout::identity(40), k};
+  for (std::int32_t t = 0; t < 9; ++t) {
+    CHECK(tapered.chooser()(3, t, &range) == 1);
+    CHECK(range == row_range{0, expected[t]});
+  }
+  CHECK(tapered.max_rows() == 30);
+}
+
+/// A file that is there while a test runs.
+struct scratch_file {
+  std::filesystem::path path;
+  explicit scratch_file(const char* name)
+      : path(std::filesystem::temp_directory_path() /
+             (std::string("hunch_layout_test_") + name + std::to_string(std::rand()))) {}
+  ~scratch_file() { std::filesystem::remove(path); }
+};
+
+std::string failure_of(const std::filesystem::path& path, std::int32_t vocab, std::uint64_t head) {
+  try {
+    load_layout(path, vocab, head);
+    return "";
+  } catch (const std::exception& error) { return error.what(); }
+}
+
+TEST_CASE("layouts are saved and loaded, and those of another head refused") {
+  const scratch_file file("saved");
+  const std::vector<std::int32_t> cluster{2, 0, 2, 5, 0, 2, 5};
+  const token core[] = {4};
+  const vocab_layout layout = clustered_layout(cluster, core);
+  const cloud weights(7, 4, 2, 0.5, 1);
+  const std::uint64_t hash = head_hash(weights.head());
+  save_layout(file.path, layout, hash, {{"made by", "a \"test\""}});
+  const vocab_layout loaded = load_layout(file.path, 7, hash);
+  CHECK(loaded.fingerprint() == layout.fingerprint());
+  CHECK(loaded.clusters() == 3);
+  CHECK(std::equal(loaded.cluster_begin(), loaded.cluster_begin() + 4, layout.cluster_begin()));
+  CHECK(tensor_file::read(file.path).about.at("made by") == "a \"test\"");
+  CHECK(load_layout(file.path, 7).clusters() == 3);
+  CHECK(failure_of(file.path, 7, hash + 1).find("another head") != std::string::npos);
+  CHECK(failure_of(file.path, 8, hash).find("vocabulary of 7 tokens, not of 8") !=
+        std::string::npos);
+  // Any single weight, and the order of rows, make another head.
+  cloud other = weights;
+  other.weights[13] = -other.weights[13];
+  CHECK(head_hash(other.head()) != hash);
+  other = weights;
+  std::swap_ranges(other.weights.begin(), other.weights.begin() + 4, other.weights.begin() + 4);
+  CHECK(head_hash(other.head()) != hash);
+  // One that was made from text alone is for any head.
+  save_layout(file.path, vocab_layout::permuted({3, 1}, 7));
+  CHECK(load_layout(file.path, 7, hash).head_rows() == 2);
+  CHECK(load_layout(file.path, 7, hash).clusters() == 0);
+}
+
+TEST_CASE("files that are no layouts are refused") {
+  const scratch_file file("broken");
+  CHECK(failure_of(file.path, 7, 0).find("cannot be read") != std::string::npos);
+  save_layout(file.path, clustered_layout(std::vector<std::int32_t>{0, 1, 1, 0, 2}));
+  std::ifstream in(file.path, std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(in)), {});
+  in.close();
+  const auto written = [&](const std::string& bytes) {
+    std::ofstream(file.path, std::ios::binary) << bytes;
+    return failure_of(file.path, 5, 0);
+  };
+  CHECK(written(whole).empty());
+  for (std::size_t n = 0; n < whole.size(); ++n) {
+    CHECK_FALSE(written(whole.substr(0, n)).empty());
+  }
+  // Every byte of the header changed: an error or a layout, and nothing else.
+  for (std::size_t i = 0; i + 40 < whole.size(); ++i) {
+    for (const char c : {'\0', '9', '"', '}', '\xff'}) {
+      std::string changed = whole;
+      changed[i] = c;
+      written(changed);
+    }
+  }
+  const auto replaced = [&](const std::string& what, const std::string& by) {
+    std::string changed = whole;
+    changed.replace(changed.find(what), what.size(), by);
+    return written(changed);
+  };
+  CHECK(replaced("\"vocab_size\":\"5\"", "\"vocab_sizf\":\"5\"").find("vocab_size") !=
+        std::string::npos);
+  CHECK(replaced("I32", "F32").find("is F32, not I32") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace hunch::test

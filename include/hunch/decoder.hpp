@@ -259,7 +259,8 @@ class decoder {
     return static_cast<std::size_t>(options_.max_log_probabilities + 1);
   }
   drafter_setup setup() {
-    return {options_.max_batch, options_.chunk, vocab_size_, &selector_.layout()};
+    return {options_.max_batch, options_.chunk, vocab_size_, &selector_.layout(),
+            context_width_of(selector_)};
   }
 
   /// Plans the step: one context and one root per running request. Returns their number.

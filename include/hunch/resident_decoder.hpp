@@ -105,7 +105,8 @@ class resident_decoder {
         piece_(executor_, options_.chunk),
         piece_kept_(executor_, options_.chunk, 1),
         slots_(batch()) {
-    drafter_.check({options_.max_batch, options_.chunk, vocab_size_, &selector_.layout()});
+    drafter_.check({options_.max_batch, options_.chunk, vocab_size_, &selector_.layout(),
+                    context_width_of(selector_)});
     upload_table(row_token_, selector_.layout().row_token());
     upload_table(token_row_, selector_.layout().token_row());
   }

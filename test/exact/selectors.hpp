@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "../support/toy_router.hpp"
 #include "exact.hpp"
 
 namespace hunch::test {
@@ -23,8 +24,9 @@ inline vocab_layout shuffled_layout(std::int32_t vocab, std::int32_t rows) {
 }
 
 /// Calls use(selector) with every kind of shortlist: the whole head in order, permuted and trimmed;
-/// a prefix of one row, of some and of all; several ranges that change with depth and context, of a
-/// whole and of a trimmed head. Shortlists that miss what the target likes best are among them.
+/// a prefix of one row, of some and of all, or shrinking with depth; several ranges that change
+/// with depth and context, of a whole and of a trimmed head; clusters that a router chooses.
+/// Shortlists that miss what the target likes best are among them.
 template <class Use>
 void for_each_selector(std::int32_t vocab, Use&& use) {
   use(selector::full{vocab});
@@ -35,8 +37,12 @@ void for_each_selector(std::int32_t vocab, Use&& use) {
   use(selector::frequency{shuffled_layout(vocab, vocab), vocab});
   use(toy_selector{shuffled_layout(vocab, vocab)});
   use(toy_selector{shuffled_layout(vocab, vocab - 1)});
+  use(selector::frequency{shuffled_layout(vocab, vocab), budget::position_aware{vocab}});
+  use(toy_clustered(shuffled_layout(vocab, vocab), 0, budget::position_aware{2}));
+  use(toy_clustered(shuffled_layout(vocab, vocab - 1), 1, budget::mass{3, 0.6f}));
+  use(toy_clustered(shuffled_layout(vocab, vocab), 0, budget::rows{3, 2}));
 }
-inline constexpr std::int64_t selector_count = 8;
+inline constexpr std::int64_t selector_count = 12;
 
 /// One exactness case over every kind of shortlist. Returns the number of tapes.
 template <class S, class V>

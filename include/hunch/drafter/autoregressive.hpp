@@ -63,6 +63,7 @@ class autoregressive {
           select_token(executor, static_cast<std::size_t>(setup.max_batch)),
           select_ranges(executor, static_cast<std::size_t>(setup.max_batch)),
           select_count(executor, static_cast<std::size_t>(setup.max_batch)),
+          select_state(executor, static_cast<std::size_t>(setup.max_batch)),
           slots(static_cast<std::size_t>(setup.max_batch)),
           staged(static_cast<std::size_t>(setup.max_batch)) {
       frontier.reserve(static_cast<std::size_t>(setup.max_batch));
@@ -78,6 +79,9 @@ class autoregressive {
       std::int32_t read = 0;       ///< committed tokens, staged ids 0 .. read - 1
       std::int32_t nodes = 0;      ///< drafted nodes that were read, node j at id read - 1 + j
       bool full = false;
+
+      /// The row of the pass whose token is the node that drafts.
+      std::int32_t last_row() const { return first_row + (nodes == 0 ? read - 1 : 0); }
     };
 
     const vocab_layout* layout;
@@ -91,6 +95,7 @@ class autoregressive {
     typename Executor::template buffer<token> select_token;
     typename Executor::template buffer<row_range*> select_ranges;
     typename Executor::template buffer<std::int32_t> select_count;
+    typename Executor::template buffer<const float*> select_state;
     std::vector<slot_state> slots;
     std::vector<staged_tokens> staged;   ///< per sequence of the step
     std::vector<std::int32_t> frontier;  ///< the sequences that are still drafting
@@ -114,6 +119,14 @@ class autoregressive {
           "hunch::drafter::autoregressive: the draft model's head is not stored in the order of "
           "the selector's layout");
     }
+    std::int32_t context = 0;
+    if constexpr (RoutedModel<std::remove_reference_t<Model>>) { context = model_.context_width(); }
+    if (setup.context_width != 0 && setup.context_width != context) {
+      throw std::invalid_argument(
+          "hunch::drafter::autoregressive: the selector's router reads contexts of " +
+          std::to_string(setup.context_width) + " numbers, those of the draft model have " +
+          std::to_string(context));
+    }
   }
 
   template <class State, class Drafts, VocabSelector Selector, class S, class Draw, class Executor>
@@ -121,12 +134,17 @@ class autoregressive {
                Selector& selector, const S& sampler, const Draw& draw, Executor& executor) {
     static_assert(DraftModel<std::remove_reference_t<Model>, typename Drafts::real>,
                   "hunch: the draft model's head must write logits of the target's type");
+    if constexpr (RoutedSelector<Selector>) {
+      static_assert(RoutedModel<std::remove_reference_t<Model>>,
+                    "hunch: a selector with a router asks the draft model for contexts: "
+                    "context_width(), and context(row) of what forward returns");
+    }
     stage_committed(s, size, contexts);
     for (std::int32_t depth = 0; s.rows.size() > 0; ++depth) {
       auto hidden = model_.forward(s.rows.view());
       drop_full(s, size, depth, hidden);
       if (s.frontier.empty()) { return; }
-      choose_lists(s, depth, drafts, selector);
+      choose_lists(s, depth, drafts, selector, hidden);
       model_.head(hidden, place_logits(s, contexts, depth, drafts));
       executor.launch(
           static_cast<std::int32_t>(s.frontier.size()),
@@ -219,15 +237,20 @@ class autoregressive {
                   [&](std::int32_t k) { return s.staged[static_cast<std::size_t>(k)].full; });
   }
 
-  template <class State, class Drafts, class Selector>
-  static void choose_lists(State& s, std::int32_t depth, Drafts& drafts, Selector& selector) {
+  template <class State, class Drafts, class Selector, class Hidden>
+  static void choose_lists(State& s, std::int32_t depth, Drafts& drafts, Selector& selector,
+                           [[maybe_unused]] Hidden& hidden) {
     const auto width = static_cast<std::int32_t>(s.frontier.size());
     for (std::int32_t f = 0; f < width; ++f) {
       const std::int32_t k = s.frontier[static_cast<std::size_t>(f)];
+      s.head_row.data()[f] = s.staged[static_cast<std::size_t>(k)].last_row();
       s.select_token.data()[f] = drafts.tree(k).tokens[depth];
       s.select_ranges.data()[f] = drafts.ranges(k, depth);
+      if constexpr (RoutedSelector<Selector>) {
+        s.select_state.data()[f] = hidden.context(s.head_row.data()[f]);
+      }
     }
-    selector.select(selector_contexts{width, depth, s.select_token.data()},
+    selector.select(selector_contexts{width, depth, s.select_token.data(), s.select_state.data()},
                     selector_lists{s.select_ranges.data(), s.select_count.data()});
   }
 
@@ -240,12 +263,10 @@ class autoregressive {
     for (std::int32_t f = 0; f < width; ++f) {
       const std::int32_t k = s.frontier[static_cast<std::size_t>(f)];
       const draft_context& c = contexts[k];
-      const auto& staged = s.staged[static_cast<std::size_t>(k)];
       const draft_tree<real> tree = drafts.tree(k);
       const shortlist list = s.layout->list(s.select_ranges.data()[f], s.select_count.data()[f]);
       const row_view<real> logits{drafts.logits(k, depth), list.size};
       tree.lists[depth] = list;
-      s.head_row.data()[f] = staged.first_row + (staged.nodes == 0 ? staged.read - 1 : 0);
       s.head_list.data()[f] = list;
       s.head_logits.data()[f] = logits;
       s.tasks.data()[f] = {logits,

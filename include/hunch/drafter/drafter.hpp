@@ -19,6 +19,7 @@ struct drafter_setup {
   std::int32_t chunk = 256;              ///< prompt tokens that one step reads per sequence
   std::int32_t vocab_size = 0;           ///< of the target
   const vocab_layout* layout = nullptr;  ///< of the selector
+  std::int32_t context_width = 0;        ///< what a `RoutedSelector` reads of a node, else 0
 };
 
 /// What became of one sequence in a step. Its rows in the target's evaluation begin at

@@ -16,6 +16,9 @@ struct selector_contexts {
   std::int32_t size = 0;
   std::int32_t depth = 0;         ///< of the children minus one: 0 for the root
   const token* tokens = nullptr;  ///< [size] the token of each node
+  /// [size] of `RoutedSelector`s: what the draft model knows of each node before it reads its
+  /// token, [context_width] numbers. Else nullptr.
+  const float* const* states = nullptr;
 };
 
 /// One shortlist per context, to be filled: ranges ascending, disjoint, not empty.
@@ -42,6 +45,24 @@ concept VocabSelector = requires(S& s, const selector_contexts& contexts,
   { s.max_rows() } -> std::convertible_to<std::int32_t>;
   s.select(contexts, lists);
 };
+
+/// A selector that looks at what a draft model knows; see `RoutedModel`.
+///
+/// 1. `s.context_width()` is how many numbers of a node it reads.
+template <class S>
+concept RoutedSelector = VocabSelector<S> && requires(const S& s) {
+  { s.context_width() } -> std::convertible_to<std::int32_t>;
+};
+
+/// How many numbers of a node `s` reads, 0 if it has no router.
+template <VocabSelector S>
+std::int32_t context_width_of([[maybe_unused]] const S& s) {
+  if constexpr (RoutedSelector<S>) {
+    return s.context_width();
+  } else {
+    return 0;
+  }
+}
 
 /// A selector whose choice is a function of the token and the depth alone, which bodies can call.
 ///

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hunch/kernel/choose_clusters.hpp>
+#include <hunch/selector/budget.hpp>
+#include <hunch/selector/router.hpp>
+#include <hunch/selector/selector.hpp>
+#include <hunch/team/serial.hpp>
+#include <hunch/vocab_layout.hpp>
+
+namespace hunch::selector {
+
+/// DynaSpec: a router chooses a few clusters of the vocabulary for every context.
+/// (arXiv:2510.13847) Rare tokens are in the shortlist where they are likely, and cost nothing
+/// elsewhere. Lossless, as every selector. \tparam R a `Router`; \tparam B a `ClusterBudget`.
+template <Router R, ClusterBudget B>
+class clustered {
+ public:
+  /// \throws std::invalid_argument if the layout has other clusters than the router scores, or the
+  ///         budget is empty.
+  clustered(vocab_layout layout, R router, B budget)
+      : layout_(std::move(layout)), router_(router), budget_(budget) {
+    if (layout_.clusters() < 1 || layout_.clusters() != router_.clusters) {
+      throw std::invalid_argument("hunch::selector::clustered: a router of " +
+                                  std::to_string(router_.clusters) + " clusters and a layout of " +
+                                  std::to_string(layout_.clusters()));
+    }
+    if (budget_.most < 1) {
+      throw std::invalid_argument("hunch::selector::clustered: a budget of no clusters");
+    }
+    budget_.most = std::min(budget_.most, layout_.clusters());
+    std::vector<std::int32_t> sizes(static_cast<std::size_t>(layout_.clusters()));
+    for (std::size_t c = 0; c < sizes.size(); ++c) {
+      sizes[c] = layout_.cluster_begin()[c + 1] - layout_.cluster_begin()[c];
+    }
+    std::sort(sizes.begin(), sizes.end(), std::greater<>());
+    max_rows_ = std::accumulate(sizes.begin(), sizes.begin() + budget_.most, layout_.core_rows());
+    if constexpr (requires { budget_.rows; }) {
+      max_rows_ = std::min(max_rows_, std::max(budget_.rows, layout_.core_rows() + sizes[0]));
+    }
+    workspace_.resize(static_cast<std::size_t>(router_.scratch + router_.clusters));
+  }
+
+  const vocab_layout& layout() const { return layout_; }
+  /// Clusters that are apart, and the core.
+  std::int32_t max_ranges() const { return budget_.most + 1; }
+  std::int32_t max_rows() const { return max_rows_; }
+  std::int32_t context_width() const { return router_.inputs; }
+
+  void select(const selector_contexts& contexts, const selector_lists& lists) {
+    const kernel::choose_clusters<B> choose{layout_.cluster_begin(), layout_.clusters(), budget_};
+    team::serial team;
+    for (std::int32_t i = 0; i < contexts.size; ++i) {
+      float* const scores = workspace_.data() + router_.scratch;
+      router_(team, contexts.states[i], workspace_.data(), scores);
+      lists.counts[i] = choose(team, scores, contexts.depth, lists.ranges[i]);
+    }
+  }
+
+ private:
+  vocab_layout layout_;
+  R router_;
+  B budget_;
+  std::int32_t max_rows_ = 0;
+  std::vector<float> workspace_;
+};
+
+}  // namespace hunch::selector

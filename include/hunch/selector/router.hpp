@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+
+#include <hunch/bfloat16.hpp>
+#include <hunch/config.hpp>
+#include <hunch/float16.hpp>
+#include <hunch/kernel/head_weights.hpp>
+#include <hunch/kernel/range_gemv.hpp>
+#include <hunch/rows.hpp>
+#include <hunch/team/serial.hpp>
+#include <hunch/team/team.hpp>
+#include <hunch/vocab_layout.hpp>
+
+namespace hunch {
+
+/// Scores the clusters of a vocabulary for a context: a trivially copyable function object.
+///
+/// 1. `r.clusters` scores are written, `r.inputs` numbers of a context are read and `r.scratch` of
+///    workspace are needed.
+/// 2. `r(team, context, workspace, scores)` writes the scores: logits of a law over the clusters.
+///    Collective.
+///
+/// Not required: that it knows anything. Any shortlist is exact.
+template <class R>
+concept Router = std::is_trivially_copyable_v<R> &&
+    requires(const R& r, team::serial& team, const float* context, float* out) {
+  { r.clusters } -> std::convertible_to<std::int32_t>;
+  { r.inputs } -> std::convertible_to<std::int32_t>;
+  { r.scratch } -> std::convertible_to<std::int32_t>;
+  r(team, context, out, out);
+};
+
+namespace router {
+
+/// W2 max(0, W1 x + b1) + b2: the router of DynaSpec (arXiv:2510.13847), whose x is the embedding
+/// of the last token and the drafter's hidden state before it. A view of weights in memory that
+/// bodies reach.
+/// \tparam Weight float, bfloat16, float16 or std::int8_t.
+template <class Weight>
+struct mlp {
+  kernel::head_weights<Weight> first;   ///< [width, inputs]
+  const float* first_bias;              ///< [width]
+  kernel::head_weights<Weight> second;  ///< [clusters, width]
+  const float* second_bias;             ///< [clusters]
+  std::int32_t clusters = 0;
+  std::int32_t inputs = 0;
+  std::int32_t scratch = 0;
+
+  mlp(const kernel::head_weights<Weight>& w1, const float* b1,
+      const kernel::head_weights<Weight>& w2, const float* b2)
+      : first(w1),
+        first_bias(b1),
+        second(w2),
+        second_bias(b2),
+        clusters(w2.rows),
+        inputs(w1.width),
+        scratch(w1.rows) {}
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, const float* context, float* workspace,
+                                    float* scores) const {
+    product(team, first, context, workspace);
+    const float* const b1 = first_bias;
+    team.for_each(first.rows, [=](std::int64_t i) {
+      const float x = workspace[i] + b1[i];
+      workspace[i] = x > 0.0f ? x : 0.0f;
+    });
+    product(team, second, workspace, scores);
+    const float* const b2 = second_bias;
+    team.for_each(second.rows, [=](std::int64_t i) { scores[i] += b2[i]; });
+  }
+
+ private:
+  template <class T>
+  HUNCH_HOST_DEVICE static void product(T& team, const kernel::head_weights<Weight>& w,
+                                        const float* x, float* y) {
+    const row_range all{0, w.rows};
+    const shortlist list{&all, 1, w.rows, nullptr, nullptr, w.rows};
+    kernel::range_gemv(team, w, list, x, row_view<float>{y, w.rows});
+    team.sync();
+  }
+};
+
+}  // namespace router
+}  // namespace hunch

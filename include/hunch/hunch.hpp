@@ -33,6 +33,7 @@
 #include <hunch/sampler/top_k.hpp>
 #include <hunch/sampler/top_p.hpp>
 #include <hunch/selector/budget.hpp>
+#include <hunch/selector/clustered.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/selector/full.hpp>
 #include <hunch/selector/trimmed.hpp>

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Which clusters a row of scores chooses, against sorting them; the router against plain loops; the
+// same on any team. Built a second time under ThreadSanitizer.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <hunch/bfloat16.hpp>
+#include <hunch/kernel/choose_clusters.hpp>
+#include <hunch/selector/clustered.hpp>
+#include <hunch/selector/router.hpp>
+#include <hunch/team/serial.hpp>
+#include <hunch/team/simulated.hpp>
+#include "../support/hash.hpp"
+
+namespace hunch::test {
+namespace {
+
+struct scored {
+  std::vector<std::int32_t> begin;
+  std::vector<float> scores;
+  std::int32_t clusters() const { return static_cast<std::int32_t>(scores.size()); }
+
+  scored(std::int32_t clusters, std::int32_t core, std::int32_t values, std::uint64_t seed) {
+    dice random{seed};
+    begin.push_back(core);
+    for (std::int32_t c = 0; c < clusters; ++c) {
+      begin.push_back(begin.back() + 1 + random.below(9));
+      scores.push_back(static_cast<float>(random.below(values)) * 0.25f);
+    }
+  }
+};
+
+/// The clusters in the order of their scores, the lower number first on ties.
+std::vector<std::int32_t> ranked(const scored& of) {
+  std::vector<std::int32_t> order(of.scores.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    return of.scores[static_cast<std::size_t>(a)] > of.scores[static_cast<std::size_t>(b)];
+  });
+  return order;
+}
+
+template <class B>
+std::size_t count_of(const scored& of, const B& budget, std::int32_t depth) {
+  const std::vector<std::int32_t> order = ranked(of);
+  const auto most = static_cast<std::size_t>(std::min(budget.at(depth), of.clusters()));
+  if constexpr (requires { budget.share; }) {
+    double all = 0.0;
+    for (const float s : of.scores) { all += std::exp(static_cast<double>(s)); }
+    double mass = 0.0;
+    for (std::size_t k = 0; k < most; ++k) {
+      mass += std::exp(static_cast<double>(of.scores[static_cast<std::size_t>(order[k])])) / all;
+      if (mass >= static_cast<double>(budget.share)) { return k + 1; }
+    }
+    return most;
+  } else if constexpr (requires { budget.rows; }) {
+    std::int32_t rows = of.begin[0];
+    for (std::size_t k = 0; k < most; ++k) {
+      const auto c = static_cast<std::size_t>(order[k]);
+      rows += of.begin[c + 1] - of.begin[c];
+      if (rows > budget.rows) { return std::max(k, std::size_t(1)); }
+    }
+    return most;
+  } else {
+    return most;
+  }
+}
+
+/// Ranges from rows that are marked one by one.
+std::vector<row_range> expected_ranges(const scored& of, std::size_t count) {
+  std::vector<bool> in(static_cast<std::size_t>(of.begin.back()));
+  std::fill_n(in.begin(), of.begin[0], true);
+  const std::vector<std::int32_t> order = ranked(of);
+  for (std::size_t k = 0; k < count; ++k) {
+    const auto c = static_cast<std::size_t>(order[k]);
+    std::fill(in.begin() + of.begin[c], in.begin() + of.begin[c + 1], true);
+  }
+  std::vector<row_range> out;
+  for (std::int32_t row = 0; row < of.begin.back(); ++row) {
+    if (!in[static_cast<std::size_t>(row)]) { continue; }
+    if (out.empty() || out.back().end != row) { out.push_back({row, row}); }
+    ++out.back().end;
+  }
+  return out;
+}
+
+template <class B>
+std::vector<row_range> chosen_by(std::int32_t ranks, const scored& of, const B& budget,
+                                 std::int32_t depth) {
+  std::vector<row_range> ranges(of.scores.size() + 1);
+  std::int32_t count = 0;
+  const kernel::choose_clusters<B> choose{of.begin.data(), of.clusters(), budget};
+  const auto body = [&](auto& team, std::int32_t) {
+    const std::int32_t found = choose(team, of.scores.data(), depth, ranges.data());
+    if (team.rank() == 0) { count = found; }
+  };
+  if (ranks == 0) {
+    team::serial team;
+    body(team, 0);
+  } else {
+    team::simulated::launch(ranks, 1, body);
+  }
+  ranges.resize(static_cast<std::size_t>(count));
+  return ranges;
+}
+
+template <class B>
+void check_budget(const scored& of, const B& budget) {
+  for (const std::int32_t depth : {0, 1, 2, 5}) {
+    const auto expected = expected_ranges(of, count_of(of, budget, depth));
+    for (const std::int32_t ranks : {0, 1, 3, 32}) {
+      CHECK(chosen_by(ranks, of, budget, depth) == expected);
+    }
+  }
+}
+
+#if defined(__SANITIZE_THREAD__)
+constexpr std::int32_t cluster_counts[] = {1, 65, 200};
+#else
+constexpr std::int32_t cluster_counts[] = {1, 2, 63, 64, 65, 127, 128, 200, 1000};
+#endif
+
+TEST_CASE("the best clusters, ties to the lower number") {
+  for (const std::int32_t clusters : cluster_counts) {
+    for (const std::int32_t core : {0, 5}) {
+      for (const std::int32_t values : {1, 3, 40}) {  // one value: all are tied
+        const scored of(clusters, core, values, static_cast<std::uint64_t>(clusters + values));
+        for (const std::int32_t most : {1, 7, 100}) {
+          const std::int32_t k = std::min(most, clusters);
+          check_budget(of, budget::fixed{k});
+          check_budget(of, budget::position_aware{k});
+          check_budget(of, budget::rows{k, core + 30});
+          if (values == 40) { check_budget(of, budget::mass{k, 0.37f}); }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("scores that are not numbers choose some clusters") {
+  scored of(70, 3, 40, 5);
+  of.scores[20] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<row_range> expected{{0, of.begin[1]}};
+  CHECK(chosen_by(0, of, budget::fixed{4}, 0) == expected);
+  std::fill(of.scores.begin(), of.scores.end(), -std::numeric_limits<float>::infinity());
+  CHECK(chosen_by(3, of, budget::mass{4, 0.5f}, 0) == expected);
+}
+
+template <class Weight>
+void check_router(double tolerance) {
+  constexpr std::int32_t inputs = 37, width = 20, clusters = 50;
+  dice random{3};
+  const auto numbers = [&](std::int32_t n) {
+    std::vector<float> out(static_cast<std::size_t>(n));
+    for (float& x : out) { x = static_cast<float>(2.0 * random.unit() - 1.0); }
+    return out;
+  };
+  const auto as_weights = [](const std::vector<float>& from) {
+    std::vector<Weight> out;
+    for (const float x : from) {
+      if constexpr (std::is_same_v<Weight, float>) {
+        out.push_back(x);
+      } else {
+        out.push_back(to_bfloat16(x));
+      }
+    }
+    return out;
+  };
+  const std::vector<Weight> w1 = as_weights(numbers(width * inputs));
+  const std::vector<Weight> w2 = as_weights(numbers(clusters * width));
+  const std::vector<float> b1 = numbers(width);
+  const std::vector<float> b2 = numbers(clusters);
+  const std::vector<float> x = numbers(inputs);
+  const router::mlp<Weight> route{
+      {w1.data(), width, inputs}, b1.data(), {w2.data(), clusters, width}, b2.data()};
+  std::vector<float> scores(clusters);
+  std::vector<float> workspace(static_cast<std::size_t>(route.scratch));
+  team::serial team;
+  route(team, x.data(), workspace.data(), scores.data());
+  for (std::size_t c = 0; c < clusters; ++c) {
+    double score = static_cast<double>(b2[c]);
+    for (std::size_t i = 0; i < width; ++i) {
+      double hidden = static_cast<double>(b1[i]);
+      for (std::size_t k = 0; k < inputs; ++k) {
+        hidden += static_cast<double>(to_float(w1[i * inputs + k])) * static_cast<double>(x[k]);
+      }
+      score += static_cast<double>(to_float(w2[c * width + i])) * std::max(hidden, 0.0);
+    }
+    CHECK(std::abs(static_cast<double>(scores[c]) - score) < tolerance);
+  }
+  std::vector<float> by_threads(clusters);
+  team::simulated::launch(32, 1, [&](auto& threads, std::int32_t) {
+    route(threads, x.data(), workspace.data(), by_threads.data());
+  });
+  CHECK(by_threads == scores);
+}
+
+TEST_CASE("a router of two layers") {
+  check_router<float>(1e-4);
+  check_router<bfloat16>(1e-4);
+}
+
+TEST_CASE("a clustered selector knows how much room it needs") {
+  const vocab_layout layout = vocab_layout::identity(20).clustered({2, 3, 8, 10, 19, 20});
+  std::vector<float> nothing(5);
+  const router::mlp<float> route{
+      {nothing.data(), 1, 1}, nothing.data(), {nothing.data(), 5, 1}, nothing.data()};
+  const selector::clustered fixed{layout, route, budget::fixed{2}};
+  CHECK(fixed.max_rows() == 2 + 9 + 5);
+  CHECK(fixed.max_ranges() == 3);
+  CHECK(selector::clustered{layout, route, budget::fixed{50}}.max_rows() == 20);
+  CHECK(selector::clustered{layout, route, budget::rows{5, 12}}.max_rows() == 12);
+  CHECK(selector::clustered{layout, route, budget::rows{5, 4}}.max_rows() == 11);
+  CHECK_THROWS_AS((selector::clustered{layout, route, budget::fixed{0}}), std::invalid_argument);
+  CHECK_THROWS_AS((selector::clustered{vocab_layout::identity(20), route, budget::fixed{1}}),
+                  std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace hunch::test

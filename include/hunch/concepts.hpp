@@ -105,6 +105,14 @@ concept DraftModel = requires(M& m, const rows& r, const kept_rows& kept, const 
   noexcept;
 };
 
+/// Whether a draft model reads accepted tokens again, by `static constexpr bool rereads_accepted =
+/// true`: one whose rows depend on what the target made of the tokens before them, as EAGLE's do,
+/// which it only guessed while it drafted. Drafted rows are then never kept.
+template <class M>
+inline constexpr bool rereads_accepted = requires {
+  requires std::remove_reference_t<M>::rereads_accepted;
+};
+
 /// A draft model that tells routers what it knows of a row before it is read.
 ///
 /// 1. `m.context_width()` is the number of values for a row.

@@ -79,5 +79,79 @@ TEST_CASE("sampling is exact over every selector") {
   MESSAGE(tapes << " tapes");
 }
 
+/// A draft model that must never be told to keep a row that it drafted.
+struct rereading_draft : toy_draft<> {
+  using toy_draft<>::toy_draft;
+  static constexpr bool rereads_accepted = true;
+
+  hidden_states forward(const rows& r) {
+    for (std::int32_t i = 0; i < r.size; ++i) {
+      if (r.id[i] == 0) { guessed_.clear(); }
+      // Rows that are read behind a wanted one are guesses.
+      if (!committed_) { guessed_.push_back(r.id[i]); }
+      committed_ = committed_ && r.wanted[i] == 0;
+    }
+    ++passes;
+    return toy_draft<>::forward(r);
+  }
+  void commit(const kept_rows& kept) noexcept {
+    for (std::int32_t i = 0; i < kept.size; ++i) {
+      for (const std::int32_t id : guessed_) { kept_a_guess = kept_a_guess || id == kept.id[i]; }
+    }
+    committed_ = true;
+    toy_draft<>::commit(kept);
+  }
+
+  int passes = 0;
+  bool kept_a_guess = false;
+
+ private:
+  std::vector<std::int32_t> guessed_;
+  bool committed_ = true;
+};
+
+struct keeping_draft : rereading_draft {
+  using rereading_draft::rereading_draft;
+  static constexpr bool rereads_accepted = false;
+};
+struct rereading_float : toy_draft<float> {
+  using toy_draft<float>::toy_draft;
+  static constexpr bool rereads_accepted = true;
+};
+
+TEST_CASE("a draft model that reads accepted tokens again") {
+  const exact_case c = case_of(flavour::smooth, flavour::sharp, 3, 5);
+  forking_source source;
+  toy_target<> target{c.target};
+  rereading_draft draft{c.draft};
+  decoder d =
+      chain_decoder<3>(target, draft, plain_sampler{}, verifier::rejection{}, c.options, source);
+  check_law(d, source, c);
+  draft.cache().check();
+  CHECK(draft.passes > 0);
+  CHECK_FALSE(draft.kept_a_guess);
+  // The same rows, read once or twice: the same text.
+  const auto text_of = [&](auto& model) {
+    toy_target<float> of{{30, 5, flavour::smooth}};
+    decoder e = chain_decoder<4>(of, model);
+    std::vector<token> out;
+    const std::vector<token> prompt{1, 2, 3};
+    for (const token t : e.generate(prompt, {.max_new_tokens = 60, .seed = 9})) {
+      out.push_back(t);
+    }
+    return out;
+  };
+  rereading_float again{{30, 6, flavour::smooth}};
+  toy_draft<float> once{{30, 6, flavour::smooth}};
+  CHECK(text_of(again) == text_of(once));
+  // Negative control: a model that keeps its guesses is seen to.
+  keeping_draft keeping{c.draft};
+  toy_target<> other{c.target};
+  decoder k =
+      chain_decoder<3>(other, keeping, plain_sampler{}, verifier::rejection{}, c.options, source);
+  check_law(k, source, c);
+  CHECK(keeping.kept_a_guess);
+}
+
 }  // namespace
 }  // namespace hunch::test

@@ -24,9 +24,10 @@ namespace hunch::drafter {
 /// shortlist, so every lossless verifier is exact on it.
 ///
 /// The model's cache advances only in `observe`. What was emitted but not yet read by the model
-/// (one token after a draft that was accepted whole) is read first in the next step; a long prompt
-/// is read in chunks, in step with the target.
-/// \tparam Model models `DraftModel`; a reference where the caller keeps the model.
+/// (one token after a draft that was accepted whole; all accepted ones for a model that
+/// `rereads_accepted`) is read first in the next step; a long prompt is read in chunks, in step
+/// with the target. \tparam Model models `DraftModel`; a reference where the caller keeps the
+/// model.
 template <class Model, class Tree>
 class autoregressive {
   static_assert(DraftModel<std::remove_reference_t<Model>> ||
@@ -169,7 +170,8 @@ class autoregressive {
       const auto& staged = s.staged[static_cast<std::size_t>(k)];
       for (std::int32_t i = 0; i < staged.read; ++i) { s.kept.keep(outcome.slot, i); }
       std::int32_t nodes = 0;
-      while (nodes < outcome.kept && outcome.path[nodes] <= staged.nodes) {
+      while (!rereads_accepted<Model> && nodes < outcome.kept &&
+             outcome.path[nodes] <= staged.nodes) {
         s.kept.keep(outcome.slot, staged.read - 1 + outcome.path[nodes]);
         ++nodes;
       }

@@ -195,6 +195,8 @@ struct grow_chain {
 
 template <class Model, class Tree, class Real, class Executor>
 class drafting<drafter::autoregressive<Model, Tree>, Real, Executor> {
+  static_assert(!rereads_accepted<Model>,
+                "hunch: a resident loop has no room for tokens that a draft model reads again");
   static constexpr std::int32_t stride = Tree::max_depth + 2;  ///< kept rows of a slot
 
  public:

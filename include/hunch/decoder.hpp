@@ -277,8 +277,8 @@ class decoder {
       const std::int32_t depth = plan.decodes ? std::min(draft_length_, r.remaining - 1) : 0;
       plan_[static_cast<std::size_t>(size)] = plan;
       draft_context& context = contexts_[static_cast<std::size_t>(size)];
-      context = {plan.slot, r.tokens.data(), r.length(),      depth,
-                 r.seed,    r.parameters,    r.census.view(), r.grammar.get()};
+      context = {plan.slot,    r.tokens.data(), r.length(),      depth,   r.seed,
+                 r.parameters, r.census.view(), r.grammar.get(), r.cached};
       drafts_.plant(size, context);
       ++size;
     }

@@ -68,6 +68,7 @@ struct draft_context {
   sampling_parameters parameters;
   token_counts counts;              ///< of the committed tokens, if the sampler asks for them
   grammar_walk* grammar = nullptr;  ///< that the text follows; nullptr: none
+  std::int32_t cached = 0;          ///< tokens that the target has read
 };
 
 /// Sizes of the storage of a `draft_batch`.

@@ -79,7 +79,8 @@ TEST_CASE("sampling is exact over every selector") {
   MESSAGE(tapes << " tapes");
 }
 
-/// A draft model that must never be told to keep a row that it drafted.
+/// A draft model that must never be told to keep a row that it drafted, nor read a token before the
+/// target has read the one in front of it.
 struct rereading_draft : toy_draft<> {
   using toy_draft<>::toy_draft;
   static constexpr bool rereads_accepted = true;
@@ -89,6 +90,11 @@ struct rereading_draft : toy_draft<> {
       if (r.id[i] == 0) { guessed_.clear(); }
       // Rows that are read behind a wanted one are guesses.
       if (!committed_) { guessed_.push_back(r.id[i]); }
+      if (committed_ && target != nullptr) {
+        read_ahead =
+            read_ahead ||
+            r.position[i] > static_cast<std::int32_t>(target->cache().tokens(r.sequence[i]).size());
+      }
       committed_ = committed_ && r.wanted[i] == 0;
     }
     ++passes;
@@ -102,8 +108,10 @@ struct rereading_draft : toy_draft<> {
     toy_draft<>::commit(kept);
   }
 
+  toy_target<>* target = nullptr;
   int passes = 0;
   bool kept_a_guess = false;
+  bool read_ahead = false;
 
  private:
   std::vector<std::int32_t> guessed_;
@@ -124,19 +132,21 @@ TEST_CASE("a draft model that reads accepted tokens again") {
   forking_source source;
   toy_target<> target{c.target};
   rereading_draft draft{c.draft};
+  draft.target = &target;
   decoder d =
       chain_decoder<3>(target, draft, plain_sampler{}, verifier::rejection{}, c.options, source);
   check_law(d, source, c);
   draft.cache().check();
   CHECK(draft.passes > 0);
   CHECK_FALSE(draft.kept_a_guess);
-  // The same rows, read once or twice: the same text.
+  CHECK_FALSE(draft.read_ahead);
+  // At temperature 0 there is one text.
   const auto text_of = [&](auto& model) {
     toy_target<float> of{{30, 5, flavour::smooth}};
     decoder e = chain_decoder<4>(of, model);
     std::vector<token> out;
     const std::vector<token> prompt{1, 2, 3};
-    for (const token t : e.generate(prompt, {.max_new_tokens = 60, .seed = 9})) {
+    for (const token t : e.generate(prompt, {.max_new_tokens = 60, .temperature = 0.0f})) {
       out.push_back(t);
     }
     return out;
@@ -147,10 +157,12 @@ TEST_CASE("a draft model that reads accepted tokens again") {
   // Negative control: a model that keeps its guesses is seen to.
   keeping_draft keeping{c.draft};
   toy_target<> other{c.target};
+  keeping.target = &other;
   decoder k =
       chain_decoder<3>(other, keeping, plain_sampler{}, verifier::rejection{}, c.options, source);
   check_law(k, source, c);
   CHECK(keeping.kept_a_guess);
+  CHECK(keeping.read_ahead);
 }
 
 }  // namespace

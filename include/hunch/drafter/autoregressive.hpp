@@ -202,8 +202,11 @@ class autoregressive {
       auto& staged = s.staged[static_cast<std::size_t>(k)];
       staged = {s.rows.size(), 0, 0, false};
       if (slot.full) { continue; }
-      const std::int32_t unread = c.length - slot.cached;
-      const bool drafts = c.max_depth > 0 && unread <= s.chunk;
+      // A model that depends on what the target made of a token reads behind it.
+      const std::int32_t known =
+          rereads_accepted<Model> ? std::min(c.length, c.cached + 1) : c.length;
+      const std::int32_t unread = known - slot.cached;
+      const bool drafts = c.max_depth > 0 && known == c.length && unread <= s.chunk;
       staged.read = drafts || unread >= s.chunk ? std::min(unread, s.chunk) : 0;
       for (std::int32_t i = 0; i < staged.read; ++i) {
         s.rows.push(c.slot, i, i == 0 ? end_of_cache : i - 1, slot.cached + i,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -192,6 +193,12 @@ void checkpoint::add(const std::string& name, dtype type, std::vector<std::int64
   }
   owned_.push_back(std::move(bytes));
   entries_[name] = {{type, std::move(shape), owned_.back().data()}, origin_};
+}
+
+void checkpoint::add_missing(checkpoint&& other) {
+  entries_.merge(other.entries_);
+  std::move(other.files_.begin(), other.files_.end(), std::back_inserter(files_));
+  std::move(other.owned_.begin(), other.owned_.end(), std::back_inserter(owned_));
 }
 
 const checkpoint::entry& checkpoint::find(const std::string& name) const {

@@ -35,6 +35,9 @@ class checkpoint {
   void add(const std::string& name, dtype type, std::vector<std::int64_t> shape,
            std::vector<std::byte> bytes);
 
+  /// Takes over the tensors of `other` that are missing here.
+  void add_missing(checkpoint&& other);
+
   bool has(const std::string& name) const { return entries_.count(name) != 0; }
 
   /// The tensor `name`. \throws std::runtime_error naming it when it is missing.

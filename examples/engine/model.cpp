@@ -11,6 +11,7 @@
 #include <engine/aligned_buffer.hpp>
 #include <engine/attention.hpp>
 #include <engine/draft_head.hpp>
+#include <engine/features.hpp>
 #include <engine/kv_cache.hpp>
 #include <engine/multiply.hpp>
 #include <engine/pointwise.hpp>
@@ -31,6 +32,8 @@ struct pass_result {
   bool has_logits = false;
   aligned_buffer<float> hidden;  ///< [outputs, hidden_stride]
   aligned_buffer<float> logits;  ///< [outputs, logits_stride]
+  int context_stride = 0;
+  aligned_buffer<float> contexts;  ///< [rows, context_stride]
 
   /// The output of a row of the pass. \throws std::out_of_range if it has none.
   std::size_t output(std::int32_t row) const {
@@ -56,6 +59,11 @@ hunch::row_view<const float> hidden_states::hidden(std::int32_t row) const {
   return {result_->hidden.data() +
               result_->output(row) * static_cast<std::size_t>(result_->hidden_stride),
           result_->hidden_size};
+}
+
+const float* hidden_states::context(std::int32_t row) const {
+  return result_->contexts.data() +
+         static_cast<std::size_t>(row) * static_cast<std::size_t>(result_->context_stride);
 }
 
 hunch::row_view<float> evaluation::logits(std::int32_t row) const {
@@ -133,7 +141,8 @@ void check_shortlist(std::int32_t i, const hunch::shortlist& list, std::int32_t 
 }  // namespace
 
 struct model::implementation {
-  implementation(const config& c, const checkpoint& source, const model_options& options)
+  implementation(const config& c, const checkpoint& source, const model_options& options,
+                 implementation* features_of = nullptr)
       : shape{checked(c, options)},
         kind{options.kind},
         context{checked_context(c, options.context)},
@@ -142,6 +151,10 @@ struct model::implementation {
         rotary{c.rope, c.head_dim, context},
         slots{options.max_batch, context, c.vocab_size},
         cache{c, options.max_batch, context},
+        own_features{
+            options.keep_features || features_of != nullptr ? round_up(c.hidden, lanes) : 0,
+            options.max_batch, context},
+        target{features_of},
         query_size{c.heads * c.head_dim},
         key_value_size{c.kv_heads * c.head_dim},
         hidden_stride{round_up(c.hidden, lanes)},
@@ -152,6 +165,7 @@ struct model::implementation {
     result.hidden_stride = hidden_stride;
     result.vocab_size = c.vocab_size;
     result.logits_stride = round_up(c.vocab_size, lanes);
+    result.context_stride = own_features.kept() ? round_up(2 * c.hidden, lanes) : 0;
     space.threads.resize(static_cast<std::size_t>(options.threads));
     for (auto& own : space.threads) {
       own.query.grow(static_cast<std::size_t>(query_size));
@@ -164,7 +178,10 @@ struct model::implementation {
   void reserve(int rows, int outputs, bool with_head);
   void pass(int thread);
 
+  const float* feature_before(const planned_row& row);
+  void join(int thread);
   void embed(int thread);
+  void put_contexts(int thread);
   void normalise(const std::vector<float>& weight, const float* from, int rows, int thread);
   activation_view activations(const float* from, int stride, int inputs, int rows, int thread);
   void attend_all(int layer, int thread);
@@ -186,6 +203,8 @@ struct model::implementation {
   rope rotary;
   sequences slots;
   kv_cache cache;
+  features own_features;
+  implementation* const target;  ///< of an EAGLE head, else nullptr
   const int query_size;
   const int key_value_size;
   const int hidden_stride;
@@ -208,7 +227,8 @@ void model::implementation::reserve(int row_total, int output_total, bool with_h
   grow(space.mixed, rows, mixed_stride);
   grow(space.gates, rows, 2 * product_stride);
   grow(space.products, rows, product_stride);
-  const int widest = std::max({hidden_stride, mixed_stride, product_stride});
+  grow(result.contexts, rows, result.context_stride);
+  const int widest = std::max({hidden_stride, mixed_stride, product_stride, result.context_stride});
   for (auto& own : space.threads) {
     grow(own.normed, rows, hidden_stride);
     if (kind == arithmetic::bf16_dot) {
@@ -224,6 +244,7 @@ void model::implementation::run(const hunch::rows& rows, bool with_head) {
   reserve(row_count(), output_count(), with_head);
   for (const row_group& group : result.plan.groups) {
     cache.reserve_staged(group.slot, slots.staged_count(group.slot));
+    own_features.reserve_staged(group.slot, slots.staged_count(group.slot));
   }
   result.has_logits = with_head;
   if (row_count() == 0) { return; }
@@ -235,7 +256,13 @@ void model::implementation::run(const hunch::rows& rows, bool with_head) {
 /// heads; norms are cheap, so that every thread computes all of them and needs no barrier.
 void model::implementation::pass(int thread) {
   const int rows = row_count();
-  embed(thread);
+  if (target != nullptr) {
+    put_contexts(thread);
+    pool.barrier();
+    join(thread);
+  } else {
+    embed(thread);
+  }
   pool.barrier();
   for (int l = 0; l < shape.layers; ++l) {
     const layer_weights& layer = weights.layers()[static_cast<std::size_t>(l)];
@@ -261,6 +288,43 @@ void model::implementation::embed(int thread) {
     weights.embed(result.plan.rows[static_cast<std::size_t>(i)].token,
                   space.residual.data() + static_cast<std::ptrdiff_t>(i) * hidden_stride);
   }
+}
+
+/// The last hidden state of the token before a row, or nullptr if there is none: the target's where
+/// it has read that token, else the model's own.
+const float* model::implementation::feature_before(const planned_row& row) {
+  const int position = row.position - 1;
+  if (position < 0) { return nullptr; }
+  if (target != nullptr && position < target->slots.length(row.slot)) {
+    return target->own_features.cached(row.slot, position);
+  }
+  const int parent = slots.parent(row.slot, row.staged);
+  if (parent >= 0) { return own_features.staged(row.slot, parent); }
+  return target == nullptr ? own_features.cached(row.slot, position) : nullptr;
+}
+
+/// What a router reads, and what the layers of an EAGLE head begin with.
+void model::implementation::put_contexts(int thread) {
+  const share mine(row_count(), thread, pool.size());
+  for (int i = mine.begin; i < mine.end; ++i) {
+    const planned_row& row = result.plan.rows[static_cast<std::size_t>(i)];
+    float* const out =
+        result.contexts.data() + static_cast<std::ptrdiff_t>(i) * result.context_stride;
+    weights.embed(row.token, out);
+    const float* const before = row.status == hunch::status::ok ? feature_before(row) : nullptr;
+    if (before == nullptr) {
+      std::fill_n(out + shape.hidden, shape.hidden, 0.0f);
+    } else {
+      std::copy_n(before, shape.hidden, out + shape.hidden);
+    }
+  }
+}
+
+void model::implementation::join(int thread) {
+  apply(weights.joint(),
+        activations(result.contexts.data(), result.context_stride, 2 * shape.hidden, row_count(),
+                    thread),
+        space.residual.data(), hidden_stride, into::overwrite, thread);
 }
 
 void model::implementation::normalise(const std::vector<float>& weight, const float* from, int rows,
@@ -364,6 +428,20 @@ void model::implementation::finish(int thread) {
              weights.final_norm().data(), shape.hidden, shape.norm_epsilon,
              result.hidden.data() + static_cast<std::ptrdiff_t>(i) * hidden_stride);
   }
+  if (own_features.kept()) {
+    const share all(row_count(), thread, pool.size());
+    for (int i = all.begin; i < all.end; ++i) {
+      const planned_row& row = result.plan.rows[static_cast<std::size_t>(i)];
+      if (row.status != hunch::status::ok) { continue; }
+      rms_norm(space.residual.data() + static_cast<std::ptrdiff_t>(i) * hidden_stride,
+               weights.final_norm().data(), shape.hidden, shape.norm_epsilon,
+               own_features.staged(row.slot, row.staged));
+    }
+    if (target == nullptr) {
+      pool.barrier();
+      put_contexts(thread);
+    }
+  }
   if (!result.has_logits) { return; }
   pool.barrier();
   const packed_matrix& head = weights.head();
@@ -376,6 +454,7 @@ void model::implementation::finish(int thread) {
 
 model::model(const config& shape, const checkpoint& weights, const model_options& options)
     : self_{std::make_unique<implementation>(shape, weights, options)} {}
+model::model(std::unique_ptr<implementation> self) : self_{std::move(self)} {}
 model::model(model&&) noexcept = default;
 model& model::operator=(model&&) noexcept = default;
 model::~model() = default;
@@ -387,6 +466,9 @@ model model::load(const std::filesystem::path& directory, const model_options& o
 
 const config& model::shape() const { return self_->shape; }
 std::int32_t model::vocab_size() const { return self_->shape.vocab_size; }
+std::int32_t model::context_width() const {
+  return self_->own_features.kept() ? 2 * self_->shape.hidden : 0;
+}
 int model::context() const { return self_->context; }
 int model::max_batch() const { return self_->slots.slots(); }
 int model::length(int slot) const { return self_->slots.length(slot); }
@@ -445,6 +527,7 @@ void model::commit(const hunch::kept_rows& kept) noexcept {
           m.cache.place(slot, layer, head, position, staged);
         }
       }
+      if (m.own_features.kept()) { m.own_features.keep(slot, position, staged); }
     }
     const bool last = i + 1 == kept.size || kept.sequence[i + 1] != slot;
     if (last && slot >= 0 && slot < m.slots.slots()) { m.slots.discard_staged(slot); }
@@ -453,6 +536,39 @@ void model::commit(const hunch::kept_rows& kept) noexcept {
     const int slot = kept.released[i];
     if (slot >= 0 && slot < m.slots.slots()) { m.slots.release(slot); }
   }
+}
+
+namespace {
+
+/// \throws std::invalid_argument unless an EAGLE head of `shape` fits the target.
+void check_eagle(const config& shape, const config& target, bool kept) {
+  const auto refuse = [](const char* why) {
+    throw std::invalid_argument(std::string("engine::eagle_model: ") + why);
+  };
+  if (!kept) { refuse("the target keeps no features: set model_options::keep_features"); }
+  if (shape.hidden != target.hidden) { refuse("its hidden size is not the target's"); }
+  if (shape.vocab_size != target.vocab_size) { refuse("its vocabulary is not the target's"); }
+}
+
+}  // namespace
+
+eagle_model::eagle_model(const config& shape, const checkpoint& weights, model& target,
+                         const model_options& options)
+    : model([&] {
+        implementation& of = *target.self_;
+        check_eagle(shape, of.shape, of.own_features.kept());
+        if (!weights.has("model.fc.weight")) {
+          throw std::runtime_error(weights.origin() + ": tensor \"model.fc.weight\" is missing");
+        }
+        return std::make_unique<implementation>(shape, weights, options, &of);
+      }()) {}
+
+eagle_model eagle_model::load(const std::filesystem::path& directory,
+                              const std::filesystem::path& target_directory, model& target,
+                              const model_options& options) {
+  checkpoint weights = checkpoint::open(directory);
+  weights.add_missing(checkpoint::open(target_directory));
+  return {read_config(directory / "config.json"), weights, target, options};
 }
 
 }  // namespace engine

@@ -26,6 +26,9 @@ struct model_options {
   int threads = 1;
   int max_batch = 1;  ///< slots: sequences that are cached at the same time
   int context = 0;    ///< positions per slot; 0: what the config says, at most 4096
+  /// Keep the last hidden state of every position beside the cache: for an EAGLE head that reads
+  /// it, and for routers, see `hidden_states::context`.
+  bool keep_features = false;
 };
 
 struct pass_result;
@@ -41,6 +44,9 @@ class hidden_states {
   hunch::status status(std::int32_t row) const;
   /// [hidden] the state after the last norm of a row that was wanted and is `ok`; the head's input.
   hunch::row_view<const float> hidden(std::int32_t row) const;
+  /// [context_width] of a row that is `ok`: the embedding of its token and the feature of the token
+  /// before it. Of models with features.
+  const float* context(std::int32_t row) const;
 
  protected:
   const pass_result* result_;
@@ -53,6 +59,8 @@ class evaluation : public hidden_states {
   /// [vocab_size] the logits of a row that was wanted and is `ok`, in token order; may be written.
   hunch::row_view<float> logits(std::int32_t row) const;
 };
+
+class eagle_model;
 
 /// The transformer with its weights, caches and threads. Movable; one thread may use it at a time.
 ///
@@ -75,6 +83,8 @@ class model {
 
   const config& shape() const;
   std::int32_t vocab_size() const;
+  /// Of what routers read: twice the hidden size, 0 without features.
+  std::int32_t context_width() const;
   int context() const;
   int max_batch() const;
   /// Cached positions of a slot.
@@ -106,11 +116,35 @@ class model {
   void commit(const hunch::kept_rows& kept) noexcept;
 
  private:
+  friend class eagle_model;
   struct implementation;
+  explicit model(std::unique_ptr<implementation> self);
   std::unique_ptr<implementation> self_;
 };
 
 static_assert(hunch::TargetModel<model>);
 static_assert(hunch::DraftModel<model, float>);
+static_assert(hunch::RoutedModel<model>);
+
+/// An EAGLE head of a target, which keeps its features and outlives it: layers that read, with each
+/// token, the target's feature of the token before it, or while drafting their own. The embedding
+/// and the head are the target's. (Li et al. 2024, arXiv:2401.15077)
+class eagle_model : public model {
+ public:
+  static constexpr bool rereads_accepted = true;
+
+  /// \param weights of `shape`, "model.fc.weight" [hidden, 2 hidden] among them.
+  /// \throws std::invalid_argument if the target keeps no features, or its sizes are others.
+  eagle_model(const config& shape, const checkpoint& weights, model& target,
+              const model_options& options = {});
+
+  /// Reads the directory of the head; embedding and head are those of `target_directory`.
+  static eagle_model load(const std::filesystem::path& directory,
+                          const std::filesystem::path& target_directory, model& target,
+                          const model_options& options = {});
+};
+
+static_assert(hunch::DraftModel<eagle_model, float>);
+static_assert(hunch::rereads_accepted<eagle_model>);
 
 }  // namespace engine

@@ -62,6 +62,11 @@ class sequences {
   /// The staged index of row `id`, or -1. Rows without room have none.
   int staged_index(int slot, std::int32_t id) const noexcept;
 
+  /// The staged index of the row before a staged row, or -1 for the end of the cache.
+  int parent(int slot, int staged) const {
+    return slots_[static_cast<std::size_t>(slot)].staged[static_cast<std::size_t>(staged)].parent;
+  }
+
   /// One more cached position; returns it, or -1 when the cache is full. Staged rows stay.
   int append(int slot) noexcept;
   void discard_staged(int slot) noexcept;

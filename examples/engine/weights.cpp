@@ -7,7 +7,9 @@
 namespace engine {
 namespace {
 
-std::size_t arena_bytes(const config& c, arithmetic kind) {
+constexpr const char* joint_name = "model.fc.weight";
+
+std::size_t arena_bytes(const config& c, arithmetic kind, bool has_joint) {
   const auto bytes = [&](int outputs, int inputs) {
     return packed_matrix::bytes(kind, outputs, inputs);
   };
@@ -15,7 +17,8 @@ std::size_t arena_bytes(const config& c, arithmetic kind) {
   const std::size_t layer =
       bytes(query + 2 * c.kv_heads * c.head_dim, c.hidden) + bytes(c.hidden, query) +
       bytes(2 * round_up(c.intermediate, lanes), c.hidden) + bytes(c.hidden, c.intermediate);
-  return static_cast<std::size_t>(c.layers) * layer + bytes(c.vocab_size, c.hidden);
+  return static_cast<std::size_t>(c.layers) * layer + bytes(c.vocab_size, c.hidden) +
+         (has_joint ? bytes(c.hidden, 2 * c.hidden) : 0);
 }
 
 void append_rows(std::vector<weight_row>& to, const matrix_view& from) {
@@ -69,9 +72,12 @@ std::vector<tensor_shape> tensors_of(const config& c) {
 }
 
 model_weights::model_weights(const config& c, const checkpoint& source, arithmetic kind)
-    : kind_{kind}, arena_{arena_bytes(c, kind)} {
+    : kind_{kind}, arena_{arena_bytes(c, kind, source.has(joint_name))} {
   const int query = c.heads * c.head_dim;
   const int key_value = c.kv_heads * c.head_dim;
+  if (source.has(joint_name)) {
+    joint_ = pack(all_rows(source.matrix(joint_name, c.hidden, 2 * c.hidden)), 2 * c.hidden);
+  }
   for (int l = 0; l < c.layers; ++l) {
     const std::string name = "model.layers." + std::to_string(l) + ".";
     const auto matrix = [&](const char* part, int rows, int columns) {

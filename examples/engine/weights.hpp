@@ -32,6 +32,8 @@ class model_weights {
   const std::vector<layer_weights>& layers() const { return layers_; }
   const std::vector<float>& final_norm() const { return final_norm_; }
   const packed_matrix& head() const { return head_; }
+  /// [hidden, 2 hidden] what an EAGLE head makes its input with; no outputs in other models.
+  const packed_matrix& joint() const { return joint_; }
 
   /// Writes the embedding of `token` to `out` [hidden].
   void embed(int token, float* out) const;
@@ -48,6 +50,7 @@ class model_weights {
   std::vector<layer_weights> layers_;
   std::vector<float> final_norm_;
   packed_matrix head_;
+  packed_matrix joint_;
   aligned_buffer<std::byte> embedding_bytes_;
   aligned_buffer<std::byte> embedding_scale_;
   matrix_view embedding_;

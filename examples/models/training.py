@@ -38,8 +38,8 @@ class Windows:
     a resumed run continues with exactly the text it would have seen.
     """
 
-    def __init__(self, folder, length, per_domain):
-        self.streams = [np.fromfile(p, np.uint16) for p in sorted(folder.glob("*.bin"))]
+    def __init__(self, folder, length, per_domain, leave_out=""):
+        self.streams = [np.fromfile(p, np.uint16) for p in sorted(folder.glob("*.bin")) if p.stem != leave_out]
         self.length, self.per_domain, self.orders = length, per_domain, {}
 
     def window(self, domain, count):

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Clusters the head of a model and writes the layout that a clustered selector needs.
+//
+//   make_layout --model DIR --out FILE [--clusters M] [--core N --frequency FILE]
+//               [--balance X] [--iterations N] [--seed N]
+
+#include <charconv>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <engine/checkpoint.hpp>
+#include <engine/config.hpp>
+#include <engine/tensor.hpp>
+#include <hunch/executor/host.hpp>
+#include <hunch/layout/layout_file.hpp>
+#include <hunch/layout/layouts.hpp>
+#include <hunch/layout/spherical_kmeans.hpp>
+
+namespace {
+
+constexpr const char* usage =
+    "make_layout --model DIR --out FILE [options]\n"
+    "  --model DIR        whose head is clustered: config.json and safetensors\n"
+    "  --out FILE         the layout\n"
+    "  --clusters M       (256)\n"
+    "  --frequency FILE   'ranking': tokens in the order of their frequency\n"
+    "  --core N           so many of them are in every shortlist (0)\n"
+    "  --balance X        no cluster is larger than X times the mean; 0: as it comes (0)\n"
+    "  --iterations N     at most (20)\n"
+    "  --seed N           (0)\n";
+
+struct arguments {
+  std::string model, out, frequency;
+  std::int32_t core = 0;
+  hunch::clustering_options options;
+};
+
+template <class T>
+T number(std::string_view flag, std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw std::invalid_argument(std::string(flag) + ": '" + std::string(text) +
+                                "' is not a number");
+  }
+  return value;
+}
+
+arguments parse(int argc, char** argv) {
+  arguments out;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view flag = argv[i];
+    if (i + 1 == argc) { throw std::invalid_argument(std::string(flag) + " needs a value"); }
+    const std::string_view value = argv[++i];
+    if (flag == "--model") {
+      out.model = value;
+    } else if (flag == "--out") {
+      out.out = value;
+    } else if (flag == "--frequency") {
+      out.frequency = value;
+    } else if (flag == "--core") {
+      out.core = number<std::int32_t>(flag, value);
+    } else if (flag == "--clusters") {
+      out.options.clusters = number<std::int32_t>(flag, value);
+    } else if (flag == "--balance") {
+      out.options.largest = number<double>(flag, value);
+    } else if (flag == "--iterations") {
+      out.options.iterations = number<std::int32_t>(flag, value);
+    } else if (flag == "--seed") {
+      out.options.seed = number<std::uint64_t>(flag, value);
+    } else {
+      throw std::invalid_argument("unknown option " + std::string(flag));
+    }
+  }
+  if (out.model.empty() || out.out.empty()) {
+    throw std::invalid_argument("--model and --out are needed");
+  }
+  if (out.core > 0 && out.frequency.empty()) {
+    throw std::invalid_argument("--core needs --frequency");
+  }
+  return out;
+}
+
+/// The rows of the head in token order, as floats.
+std::vector<float> head_of(const engine::checkpoint& source, const engine::config& shape) {
+  const engine::matrix_view head =
+      source.matrix(shape.tied_head ? "model.embed_tokens.weight" : "lm_head.weight",
+                    shape.vocab_size, shape.hidden);
+  const auto width = static_cast<std::size_t>(shape.hidden);
+  std::vector<float> out(static_cast<std::size_t>(shape.vocab_size) * width);
+  for (int row = 0; row < shape.vocab_size; ++row) {
+    float* const to = out.data() + static_cast<std::size_t>(row) * width;
+    head.read_row(row, to);
+    const float scale = head.scale_of(row);
+    for (std::size_t k = 0; k < width; ++k) { to[k] *= scale; }
+  }
+  return out;
+}
+
+void run(const arguments& args) {
+  const std::filesystem::path directory = args.model;
+  const engine::config shape = engine::read_config(directory / "config.json");
+  const std::vector<float> weights = head_of(engine::checkpoint::open(directory), shape);
+  const hunch::kernel::head_weights<float> head{weights.data(), shape.vocab_size, shape.hidden};
+
+  std::vector<hunch::token> core;
+  if (args.core > 0) {
+    core = engine::checkpoint::open(args.frequency).integers("ranking");
+    if (core.size() < static_cast<std::size_t>(args.core)) {
+      throw std::runtime_error(args.frequency + ": ranks " + std::to_string(core.size()) +
+                               " tokens");
+    }
+    core.resize(static_cast<std::size_t>(args.core));
+  }
+
+  hunch::executor::host executor;
+  const auto start = std::chrono::steady_clock::now();
+  const hunch::clustering found = hunch::spherical_kmeans(executor, head, args.options);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  const hunch::vocab_layout layout = hunch::clustered_layout(found.cluster, core);
+  hunch::save_layout(args.out, layout, hunch::head_hash(head),
+                     {{"clusters", std::to_string(args.options.clusters)},
+                      {"core", std::to_string(args.core)},
+                      {"seed", std::to_string(args.options.seed)}});
+  std::printf(
+      "%s: %d tokens, %d in the core, %d clusters; %d iterations, mean cosine %.3f, %.1f s\n",
+      args.out.c_str(), layout.head_rows(), layout.core_rows(), layout.clusters(), found.iterations,
+      found.mean_cosine(), elapsed.count());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run(parse(argc, argv));
+  } catch (const std::invalid_argument& error) {
+    std::fprintf(stderr, "%s\n%s", error.what(), usage);
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

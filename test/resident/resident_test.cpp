@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <vector>
 
@@ -224,6 +225,24 @@ TEST_CASE("models that live on the executor") {
   };
   check(plain_sampler{}, verifier::rejection{}, run_kind::sampled);
   check(sampler::greedy{}, verifier::greedy{}, run_kind::greedy);
+}
+
+TEST_CASE("a loop that is used again while its batch shrinks, beside another one") {
+  const std::vector<run_request> requests = run_requests_of(run_kind::staged, 12);
+  executor::host host;
+  const auto whole = resident_texts(host, every_stage{}, verifier::rejection{}, requests, 1, 50, 0);
+  const auto texts = shrinking_texts(host, every_stage{}, verifier::rejection{}, requests);
+  REQUIRE(texts.size() == 2 * whole.size());
+  for (std::size_t r = 0; r < whole.size(); ++r) {
+    CAPTURE(r);
+    CHECK(texts[texts.size() - 1 - r] == whole[r]);
+    if (std::ranges::find(shrinking_cancels, r) == std::end(shrinking_cancels)) {
+      CHECK(texts[r] == whole[r]);
+    } else {
+      CHECK(texts[r].size() < whole[r].size());
+      CHECK(std::equal(texts[r].begin(), texts[r].end(), whole[r].begin()));
+    }
+  }
 }
 
 TEST_CASE("plain decoding") {

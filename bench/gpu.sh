@@ -46,6 +46,13 @@ nvcc=$(find_nvcc) || missing+=("nvcc, on PATH or named by CUDACXX")
 command -v cmake >/dev/null || missing+=("cmake")
 command -v c++ >/dev/null || missing+=("c++, the compiler of host code")
 command -v python3 >/dev/null || missing+=("python3")
+if command -v make >/dev/null; then
+  generator="Unix Makefiles" keep_going=(-k)
+elif command -v ninja >/dev/null; then
+  generator=Ninja keep_going=(-k 0)
+else
+  missing+=("make or ninja")
+fi
 gpu=$(gpu_property name) || missing+=("a GPU: nvidia-smi shows none")
 if [ ${#missing[@]} -gt 0 ]; then
   echo "bench/gpu.sh: this machine lacks" >&2
@@ -128,46 +135,50 @@ on_device=(bash -c '"$@" 2>&1 | tee "$0"; status=${PIPESTATUS[0]}
   if grep -q "NOT RUN" "$0"; then exit 1; fi; exit "$status"' "$work/test.txt")
 
 configure() { # EXAMPLES
-  cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CUDA_ARCHITECTURES="$architecture" \
-    -DHUNCH_BUILD_CUDA=ON -DHUNCH_QUICK_CUDA=OFF -DHUNCH_BUILD_TESTS=ON -DHUNCH_DEVICE_ONLY=ON \
-    -DHUNCH_BUILD_BENCH=ON -DHUNCH_BUILD_EXAMPLES="$1" >"$work/configure.txt" 2>&1
+  cmake -S "$root" -B "$build" -G "$generator" -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_CUDA_ARCHITECTURES="$architecture" -DHUNCH_BUILD_CUDA=ON -DHUNCH_QUICK_CUDA=OFF \
+    -DHUNCH_BUILD_TESTS=ON -DHUNCH_DEVICE_ONLY=ON -DHUNCH_BUILD_BENCH=ON \
+    -DHUNCH_BUILD_EXAMPLES="$1" >"$work/configure.txt" 2>&1
 }
 
 # The four tools share the device: they look at accesses, not at times.
 sanitize() {
-  local tool tools=(memcheck racecheck initcheck synccheck) began=$SECONDS limit=100 status
-  local left=$((time_limit - SECONDS)) program=$build/test/device/device_test
-  local sanitizer
+  local tool tools=(memcheck racecheck initcheck synccheck) limit=140 began=$SECONDS status took
+  local left=$((time_limit - SECONDS)) why="" sanitizer program
+  local programs=("$build"/test/device/device{,_head}_test)
   sanitizer=$(command -v compute-sanitizer) || sanitizer=$(dirname "$nvcc")/compute-sanitizer
   if [ "$limit" -gt "$left" ]; then limit=$left; fi
+  if [ "$left" -lt 5 ]; then why="no time left"; fi
+  for program in "${programs[@]}"; do
+    if [ ! -x "$program" ]; then why="$(basename "$program") was not built"; fi
+  done
+  if [ ! -x "$sanitizer" ]; then why="compute-sanitizer is not here"; fi
+  if [ -n "$why" ]; then
+    for tool in "${tools[@]}"; do skip "sanitizer $tool" "$why"; done
+    return
+  fi
   for tool in "${tools[@]}"; do
-    if [ ! -x "$sanitizer" ]; then
-      skip "sanitizer $tool" "compute-sanitizer is not here"
-    elif [ ! -x "$program" ]; then
-      skip "sanitizer $tool" "device_test was not built"
-    elif [ "$left" -lt 5 ]; then
-      skip "sanitizer $tool" "no time left"
-    else
-      (
-        timeout -k 5 "$limit" "$sanitizer" --tool "$tool" --error-exitcode 99 --print-limit 20 \
-          "$program" --short >"$work/$tool.txt" 2>&1
-        echo "$? $((SECONDS - began))" >"$work/$tool.status"
-      ) &
-    fi
+    (
+      status=0
+      for program in "${programs[@]}"; do
+        timeout -k 5 $((limit / ${#programs[@]})) "$sanitizer" --tool "$tool" --error-exitcode 99 \
+          --print-limit 20 "$program" --short || status=$?
+      done >"$work/$tool.txt" 2>&1
+      echo "$status $((SECONDS - began))" >"$work/$tool.status"
+    ) &
   done
   wait
   for tool in "${tools[@]}"; do
-    [ -e "$work/$tool.status" ] || continue
-    read -r status began <"$work/$tool.status"
+    read -r status took <"$work/$tool.status"
     echo
     echo "== sanitizer $tool"
     tail -n 60 "$work/$tool.txt"
     if grep -q "NOT RUN" "$work/$tool.txt"; then status=1; fi
     case $status in
-      0) note "sanitizer $tool" ok "$began" "" ;;
-      99) note "sanitizer $tool" failed "$began" "it has found something" ;;
-      124 | 137) note "sanitizer $tool" failed "$began" "not done after $limit s" ;;
-      *) note "sanitizer $tool" failed "$began" "exit code $status" ;;
+      0) note "sanitizer $tool" ok "$took" "" ;;
+      99) note "sanitizer $tool" failed "$took" "it has found something" ;;
+      124 | 137) note "sanitizer $tool" failed "$took" "not done in time" ;;
+      *) note "sanitizer $tool" failed "$took" "exit code $status" ;;
     esac
   done
 }
@@ -195,14 +206,16 @@ everything() {
   fi
   note configure ok "$SECONDS" "$([ "$with_models" = yes ] || echo "without the example engine")"
 
-  local targets=(device_test hunch_bench_device hunch_bench_chains)
+  local targets=(device_test device_head_test hunch_bench_device hunch_bench_chains)
   if [ "$with_models" = yes ]; then
-    targets+=(device_engine_test hunch_bench_device_models generate)
+    targets+=(device_engine_test hunch_bench_device_models)
   fi
-  part build 330 cmake --build "$build" -j "$(nproc)" --target "${targets[@]}" -- -k
+  part build 330 cmake --build "$build" -j "$(nproc)" --target "${targets[@]}" -- "${keep_going[@]}"
 
   part_of test/device/device_test "device test" 90 \
     "${on_device[@]}" "$build/test/device/device_test"
+  part_of test/device/device_head_test "head test" 60 \
+    "${on_device[@]}" "$build/test/device/device_head_test"
   part_of test/device/device_engine_test "engine test" 60 \
     "${on_device[@]}" "$build/test/device/device_engine_test"
   part_of bench/device/hunch_bench_device "suite device" 90 \
@@ -212,9 +225,13 @@ everything() {
   part_of bench/device/libhunch_bench_chains.so "comparison with torch" 90 \
     python3 "$here/device/compare.py" "$build/bench/device/libhunch_bench_chains.so" \
     --json "$work/compare.json"
+  sanitize
+  # Many policies in one file: it takes longest to compile, and is a program for people.
+  if [ "$with_models" = yes ] && [ $((time_limit - SECONDS)) -gt 60 ]; then
+    part "build generate" "$time_limit" cmake --build "$build" -j "$(nproc)" --target generate
+  fi
   part_of examples/generate "generate" 40 \
     "$build/examples/generate" --device cuda --batch 8 --color never
-  sanitize
 }
 
 summarise() {

@@ -8,9 +8,12 @@
 #include <string>
 #include <vector>
 
+#include <hunch/bfloat16.hpp>
+#include <hunch/kernel/head_weights.hpp>
+#include <hunch/rows.hpp>
+#include <hunch/shortlist_head.hpp>
 #include <hunch/vocab_layout.hpp>
 
-#include "head.hpp"
 #include "language_rows.hpp"
 #include "sections.hpp"
 
@@ -110,12 +113,13 @@ void measure_heads(report& out, cuda& executor, memory_copy& copy) {
   executor.launch(vocab, fill_weights{data.data()});
   executor.launch(most_states, fill_rows{hidden.data(), width, 1, 0.0f});
   const kernel::head_weights<bfloat16> weights{data.data(), vocab, width};
+  shortlist_head<cuda, bfloat16> head(executor, vocab);
 
   // Each piece of work reads other rows than the one before it, so that a cache holds none of them.
   const auto in_turn = [&](const std::vector<request>& requests) {
-    return candidate{[&executor, &weights, &hidden, &requests] {
+    return candidate{[&executor, &weights, &hidden, &head, &requests] {
                        for (const request& r : requests) {
-                         launch_head(executor, weights, r.asked(), hidden.data());
+                         head(executor, weights, hidden.data(), width, r.asked());
                        }
                      },
                      static_cast<double>(requests.size())};

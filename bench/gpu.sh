@@ -121,7 +121,7 @@ part() {
 part_of() {
   local program=$1
   shift
-  if [ -e "$build/$program" ]; then
+  if [ -f "$build/$program" ]; then
     part "$@"
   elif [ "$with_models" = no ] && [[ $program == *engine* || $program == *models* || $program == examples/* ]]; then
     skip "$1" "needs nlohmann-json and sentencepiece"
@@ -206,11 +206,8 @@ everything() {
   fi
   note configure ok "$SECONDS" "$([ "$with_models" = yes ] || echo "without the example engine")"
 
-  local targets=(device_test device_head_test hunch_bench_device hunch_bench_chains)
-  if [ "$with_models" = yes ]; then
-    targets+=(device_engine_test hunch_bench_device_models)
-  fi
-  part build 330 cmake --build "$build" -j "$(nproc)" --target "${targets[@]}" -- "${keep_going[@]}"
+  part build 330 cmake --build "$build" -j "$(nproc)" --target hunch_device_programs \
+    -- "${keep_going[@]}"
 
   part_of test/device/device_test "device test" 90 \
     "${on_device[@]}" "$build/test/device/device_test"

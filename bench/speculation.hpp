@@ -53,6 +53,7 @@ inline void measure_speculation(report& out, const std::filesystem::path& models
                       verifier::rejection{},
                       sizes};
 
+  const auto nothing = [](auto&&...) {};
   for (const float temperature : {0.0f, 1.0f}) {
     generation_options request;
     request.max_new_tokens = new_tokens;
@@ -69,9 +70,14 @@ inline void measure_speculation(report& out, const std::filesystem::path& models
             generate::calibrate(target, plain, speculative, asked, request, batch);
         generate::automatic_length control(cost);
         control.choose(speculative);
-        const generate::comparison both =
-            generate::compare(plain, speculative, asked, request, batch, batch <= 4 ? 3 : 1,
-                              control, [](auto&&...) {});
+        const generate::comparison both = generate::compare(
+            [&](const auto& o, auto&& on_token) {
+              return generate::run_requests(plain, asked, o, batch, nothing, on_token);
+            },
+            [&](const auto& o, auto&& on_token) {
+              return generate::run_requests(speculative, asked, o, batch, control, on_token);
+            },
+            request, batch, batch <= 4 ? 3 : 1, nothing);
         fast += 1.0 / both.rate;
         slow += 1.0 / both.plain_rate;
         predicted += generate::predicted_gain(cost, speculative.stats());

@@ -223,10 +223,6 @@ everything() {
     python3 "$here/device/compare.py" "$build/bench/device/libhunch_bench_chains.so" \
     --json "$work/compare.json"
   sanitize
-  # Many policies in one file: it takes longest to compile, and is a program for people.
-  if [ "$with_models" = yes ] && [ $((time_limit - SECONDS)) -gt 60 ]; then
-    part "build generate" "$time_limit" cmake --build "$build" -j "$(nproc)" --target generate
-  fi
   part_of examples/generate "generate" 40 \
     "$build/examples/generate" --device cuda --batch 8 --color never
 }

@@ -79,7 +79,8 @@ HUNCH_HOST_DEVICE std::int64_t tile_in_group(T& team, std::int64_t n, std::int64
 /// one tile once more. Inside the tile the lanes are summed in double: there the draw is exact to
 /// 53 bits.
 template <Team T, class Weight>
-HUNCH_HOST_DEVICE std::int64_t draw(T& team, std::int64_t n, const Weight& of, std::uint64_t word) {
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t draw(T& team, std::int64_t n,
+                                                           const Weight& of, std::uint64_t word) {
   const Weight weight = of;  // a copy of its own: what it holds stays in registers
   const double total = detail::sum_for_draw(team, n, weight);
   if (!(total > 0.0)) { return -1; }

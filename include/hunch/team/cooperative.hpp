@@ -194,6 +194,13 @@ class cooperative {
     machine_.sync();
   }
 
+  /// Each part for itself: all know the value.
+  HUNCH_HOST_DEVICE void note(std::int32_t i, std::int64_t value) {
+    machine_.sync_part();  // this element of the list has been read
+    if (machine_.thread() == 0) { machine_.scratch().list[i] = value; }
+    machine_.sync_part();
+  }
+
   template <class Keep, class F>
   HUNCH_HOST_DEVICE std::int32_t compact(std::int64_t n, Keep&& keep, F&& f,
                                          std::int32_t capacity) {

@@ -139,6 +139,10 @@ class serial {
     for (std::int32_t i = 0; i < n; ++i) { scratch_.list[i] = static_cast<std::int64_t>(f(i)); }
   }
 
+  HUNCH_HOST_DEVICE HUNCH_INLINE void note(std::int32_t i, std::int64_t value) {
+    scratch_.list[i] = value;
+  }
+
   template <class Keep, class F>
   HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t compact(std::int64_t n, Keep&& keep, F&& f,
                                                       std::int32_t capacity) {

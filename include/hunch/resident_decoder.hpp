@@ -117,7 +117,11 @@ class resident_decoder {
   ~resident_decoder() {
     try {
       for (const request_id id : slots_) { cancel(id); }
+      wait();  // for a loop of which every end has been polled before its last step was over, too
     } catch (...) {  // an executor that has failed: what it ran is lost, and so are the caches
+    }
+    if constexpr (requires { executor_.forget(again_.data()); }) {
+      executor_.forget(again_.data());
     }
   }
 

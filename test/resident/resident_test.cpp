@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <memory>
+#include <set>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -55,6 +57,20 @@ struct team_host : executor::host {
   }
 };
 static_assert(ResidentExecutor<team_host<block_count, rank_count>>);
+
+/// A host that notes which loops it has recorded, as a device keeps them.
+struct recording_host : executor::host {
+  std::shared_ptr<std::set<const std::int32_t*>> recorded =
+      std::make_shared<std::set<const std::int32_t*>>();
+
+  template <class Step>
+  void repeat(std::uint64_t shape, Step&& step, const std::int32_t* again) {
+    recorded->insert(again);
+    executor::host::repeat(shape, step, again);
+  }
+  void forget(const std::int32_t* again) { recorded->erase(again); }
+};
+static_assert(ResidentExecutor<recording_host>);
 
 enum class kind { sampled, greedy, staged };
 
@@ -384,6 +400,27 @@ TEST_CASE("requests join and leave, and caches are clean") {
   d.run();  // nothing to do
   toy.cache().check();
   small.cache().check();
+}
+
+TEST_CASE("a loop that is gone is not known any more, another may lie where it lay") {
+  recording_host executor;
+  for (int n = 0; n < 2; ++n) {
+    toy_target<float> toy{target_world};
+    resident_target<float> target{toy, 1};
+    {
+      resident_decoder d{target,
+                         drafter::none{},
+                         selector::full{vocab},
+                         plain_sampler{},
+                         verifier::rejection{},
+                         resident_options{.max_length = 20},
+                         random_source<>{},
+                         executor};
+      CHECK(d.generate(text{1, 2}, ask(4)).size() == 4);
+      CHECK(executor.recorded->size() == 1);
+    }
+    CHECK(executor.recorded->empty());
+  }
 }
 
 TEST_CASE("an error of a row ends its request, and no other") {

@@ -113,7 +113,7 @@ void measure_heads(report& out, cuda& executor, memory_copy& copy) {
   executor.launch(vocab, fill_weights{data.data()});
   executor.launch(most_states, fill_rows{hidden.data(), width, 1, 0.0f});
   const kernel::head_weights<bfloat16> weights{data.data(), vocab, width};
-  shortlist_head<cuda, bfloat16> head(executor, vocab);
+  shortlist_head<cuda, bfloat16> head(executor, vocab, width);
 
   // Each piece of work reads other rows than the one before it, so that a cache holds none of them.
   const auto in_turn = [&](const std::vector<request>& requests) {

@@ -160,7 +160,7 @@ TEST_CASE("rows and hidden states that are not aligned") {
   const row_view<float> view{found.data(), list.size};
   const std::int32_t row = 0;
   warps executor;
-  shortlist_head<warps, bfloat16> product(executor, all.rows);
+  shortlist_head<warps, bfloat16> product(executor, all.rows, all.width);
   product(executor, {moved.weights.data() + 1, all.rows, all.width}, all.hidden.data(), all.width,
           {1, &row, &list, &view});
   CHECK(same(found, expected[0]));

@@ -94,18 +94,22 @@ struct plan_head {
   std::int32_t rows;  ///< of the head
   head_plan plan;
 
+  /// How many lists it is for.
+  HUNCH_HOST_DEVICE std::int32_t lists() const {
+    return asked.size - first < planned_lists ? asked.size - first : planned_lists;
+  }
+
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     const std::int32_t begin = index * segment_strips;
     const std::int32_t left = strips_of(rows) - begin;
     const std::int32_t count = left < segment_strips ? left : segment_strips;
-    const std::int32_t lists =
-        asked.size - first < planned_lists ? asked.size - first : planned_lists;
+    const std::int32_t all = lists();
     std::uint64_t* const wanted = plan.wanted + begin;
     team.for_each(count, [=, *this](std::int64_t s) {
       const auto row = (begin + static_cast<std::int32_t>(s)) * strip_rows;
       std::uint64_t mask = 0;
-      for (std::int32_t i = 0; i < lists; ++i) {
+      for (std::int32_t i = 0; i < all; ++i) {
         const bool there = asked.row[first + i] >= 0 && meets(asked.lists[first + i], row);
         mask |= static_cast<std::uint64_t>(there) << i;
       }

@@ -48,6 +48,45 @@ class list_set {
 
 }  // namespace detail
 
+/// What `multiply_strips` wants to find: teams [0, segments) plan the head, and behind them there
+/// is one for each list that splits its hidden state, if workers have tensor cores.
+template <class Weight>
+struct prepare_head {
+  plan_head planning;
+  std::int32_t width;
+  const float* hidden;    ///< [rows of the pass, stride]
+  std::int32_t stride;    ///< >= width
+  std::uint32_t* states;  ///< out: [planned_lists, detail::split_words(width)]
+
+  /// Teams that it wants.
+  std::int32_t teams() const {
+    return planning.plan.segments + (std::is_same_v<Weight, float> ? 0 : planning.lists());
+  }
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    const std::int32_t list = index - planning.plan.segments;
+    if (list < 0) { return planning(team, index); }
+    if constexpr (!std::is_same_v<Weight, float>) { split(team, list); }
+  }
+
+ private:
+  template <Team T>
+  HUNCH_HOST_DEVICE void split(T& team, std::int32_t list) const {
+    const std::int32_t row = planning.asked.row[planning.first + list];
+    if (row < 0) { return; }
+    const std::int64_t size = detail::split_words(width);
+    const float* const from = hidden + static_cast<std::int64_t>(row) * stride;
+    std::uint32_t* const to = states + list * size;
+    team.for_each_worker(
+        size / detail::split_elements, [=, *this](auto& worker, std::int64_t piece) {
+          if constexpr (std::remove_cvref_t<decltype(worker)>::has_tensor_cores) {
+            detail::split_piece<detail::factor<Weight>>(worker, from, width, piece, to);
+          }
+        });
+  }
+};
+
 /// Team `index` of `teams` multiplies its share of the strips of a plan: the logits of the lists
 /// [first, first + planned_lists) of `asked`. A logit depends on its row and its hidden state only,
 /// bit for bit, not on the lists, the batch or the number of teams; but a worker with tensor cores
@@ -57,8 +96,9 @@ struct multiply_strips {
   head_rows<float> asked;
   std::int32_t first;
   head_weights<Weight> head;
-  const float* hidden;  ///< [rows of the pass, stride]
-  std::int32_t stride;  ///< >= head.width
+  const float* hidden;          ///< [rows of the pass, stride]
+  std::int32_t stride;          ///< >= head.width
+  const std::uint32_t* states;  ///< of `prepare_head`
   head_plan plan;
   std::int32_t teams;
 
@@ -158,6 +198,7 @@ struct multiply_strips {
     typename Worker::template per_lane<strip_share> shares[Tiles];
     typename Worker::template per_lane<detail::lane_columns<Tiles>> columns;
     typename Worker::template per_lane<team::product_sums> sums[Tiles];
+    const std::int64_t size = detail::split_words(head.width);
     std::uint32_t held = 0;
     std::uintptr_t addresses = reinterpret_cast<std::uintptr_t>(head.data) |
                                static_cast<std::uintptr_t>(head.width) * sizeof(Weight);
@@ -168,7 +209,6 @@ struct multiply_strips {
         if (list < 0) { break; }
         const strip_share share = share_of(worker, asked.lists[first + list], row);
         held |= share.rows;
-        addresses |= reinterpret_cast<std::uintptr_t>(hidden_of(list));
         worker.each(
             [&](std::int32_t lane, strip_share& mine) {
               if (lane % 4 == j) { mine = share; }
@@ -178,7 +218,8 @@ struct multiply_strips {
       worker.each(
           [&](std::int32_t lane, detail::lane_columns<Tiles>& mine, team::product_sums& sum) {
             const std::int32_t list = lists.at(4 * n + lane / 8);
-            mine.hidden[n] = hidden_of(list < 0 ? lists.at(0) : list);
+            mine.words[n] = states + (list < 0 ? lists.at(0) : list) * size +
+                            detail::column_offset<Weight>(lane);
             sum = {};
           },
           columns, sums[n]);

@@ -235,6 +235,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void add_blocks(
         },
         rows, pieces[u]);
   }
+  worker.sync();  // all of these loads are under way
   HUNCH_UNROLLED
   for (int u = 0; u < Blocks; ++u) {
     HUNCH_UNROLLED

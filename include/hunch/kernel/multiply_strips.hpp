@@ -202,16 +202,27 @@ struct multiply_strips {
     std::uint32_t held = 0;
     std::uintptr_t addresses = reinterpret_cast<std::uintptr_t>(head.data) |
                                static_cast<std::uintptr_t>(head.width) * sizeof(Weight);
+    const row_range* ranges[Tiles][4];
+    std::int32_t counts[Tiles][4];
     HUNCH_UNROLLED
     for (int n = 0; n < Tiles; ++n) {
-      for (std::int32_t j = 0; j < 4; ++j) {
+      HUNCH_UNROLLED
+      for (int j = 0; j < 4; ++j) {
         const std::int32_t list = lists.at(4 * n + j);
-        if (list < 0) { break; }
-        const strip_share share = share_of(worker, asked.lists[first + list], row);
-        held |= share.rows;
+        ranges[n][j] = list < 0 ? nullptr : asked.lists[first + list].ranges;
+        counts[n][j] = list < 0 ? 0 : asked.lists[first + list].range_count;
+      }
+    }
+    HUNCH_UNROLLED
+    for (int n = 0; n < Tiles; ++n) {
+      strip_share four[4];
+      shares_of(worker, ranges[n], counts[n], row, four);
+      HUNCH_UNROLLED
+      for (int j = 0; j < 4; ++j) {
+        held |= four[j].rows;
         worker.each(
             [&](std::int32_t lane, strip_share& mine) {
-              if (lane % 4 == j) { mine = share; }
+              if (lane % 4 == j) { mine = four[j]; }
             },
             shares[n]);
       }

@@ -162,10 +162,18 @@ class cooperative {
   HUNCH_HOST_DEVICE void lanes(std::int64_t begin, std::int64_t end, F&& f) {
     machine_.sync_part();  // the lanes of the last call have been read
     for (std::int32_t l = machine_.thread(); l < lane_count; l += machine_.threads()) {
+      constexpr std::int32_t ahead = 8;  // loads under way
+      using real = decltype(f(begin));
       double sum = 0.0;
-      for (std::int64_t i = begin + l; i < end; i += lane_count) {
-        sum += static_cast<double>(f(i));
+      std::int64_t i = begin + l;
+      for (; i + (ahead - 1) * lane_count < end; i += ahead * lane_count) {
+        real terms[ahead];
+        HUNCH_UNROLLED
+        for (std::int32_t k = 0; k < ahead; ++k) { terms[k] = f(i + k * lane_count); }
+        HUNCH_UNROLLED
+        for (std::int32_t k = 0; k < ahead; ++k) { sum += static_cast<double>(terms[k]); }
       }
+      for (; i < end; i += lane_count) { sum += static_cast<double>(f(i)); }
       machine_.scratch().lanes[l] = sum;
     }
     machine_.sync_part();

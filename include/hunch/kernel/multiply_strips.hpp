@@ -105,11 +105,11 @@ struct multiply_strips {
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     const std::int64_t all = plan.size();
-    const std::int64_t begin = all * index / teams;
-    const std::int64_t end = all * (index + 1) / teams;
+    const auto begin = static_cast<std::int32_t>(all * index / teams);
+    const auto end = static_cast<std::int32_t>(all * (index + 1) / teams);
     team.for_each_worker(end - begin, [this, begin](auto& worker, std::int64_t i) {
       using worker_type = std::remove_cvref_t<decltype(worker)>;
-      const std::int32_t strip = plan.strip(static_cast<std::int32_t>(begin + i));
+      const std::int32_t strip = plan.strip(begin + static_cast<std::int32_t>(i));
       const detail::list_set lists(plan.wanted[strip]);
       const std::int32_t row = strip * strip_rows;
       if constexpr (!worker_type::has_tensor_cores) {
@@ -202,21 +202,18 @@ struct multiply_strips {
     std::uint32_t held = 0;
     std::uintptr_t addresses = reinterpret_cast<std::uintptr_t>(head.data) |
                                static_cast<std::uintptr_t>(head.width) * sizeof(Weight);
-    const row_range* ranges[Tiles][4];
-    std::int32_t counts[Tiles][4];
     HUNCH_UNROLLED
     for (int n = 0; n < Tiles; ++n) {
+      const row_range* ranges[4];
+      std::int32_t counts[4];
       HUNCH_UNROLLED
       for (int j = 0; j < 4; ++j) {
         const std::int32_t list = lists.at(4 * n + j);
-        ranges[n][j] = list < 0 ? nullptr : asked.lists[first + list].ranges;
-        counts[n][j] = list < 0 ? 0 : asked.lists[first + list].range_count;
+        ranges[j] = list < 0 ? nullptr : asked.lists[first + list].ranges;
+        counts[j] = list < 0 ? 0 : asked.lists[first + list].range_count;
       }
-    }
-    HUNCH_UNROLLED
-    for (int n = 0; n < Tiles; ++n) {
       strip_share four[4];
-      shares_of(worker, ranges[n], counts[n], row, four);
+      shares_of(worker, ranges, counts, row, four);
       HUNCH_UNROLLED
       for (int j = 0; j < 4; ++j) {
         held |= four[j].rows;

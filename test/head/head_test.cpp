@@ -45,9 +45,9 @@ struct threads : executor::host {
 /// A team of one thread whose worker is a simulated warp.
 struct warp_team : team::serial {
   template <class F>
-  void for_each_worker(std::int64_t n, F&& f) {
+  void for_each_worker(std::int32_t n, F&& f) {
     team::simulated_warp worker;
-    for (std::int64_t i = 0; i < n; ++i) { f(worker, i); }
+    for (std::int32_t i = 0; i < n; ++i) { f(worker, i); }
   }
 };
 static_assert(Team<warp_team>);

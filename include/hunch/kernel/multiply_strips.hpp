@@ -78,12 +78,13 @@ struct prepare_head {
     const std::int64_t size = detail::split_words(width);
     const float* const from = hidden + static_cast<std::int64_t>(row) * stride;
     std::uint32_t* const to = states + list * size;
-    team.for_each_worker(
-        size / detail::split_elements, [=, *this](auto& worker, std::int64_t piece) {
-          if constexpr (std::remove_cvref_t<decltype(worker)>::has_tensor_cores) {
-            detail::split_piece<detail::factor<Weight>>(worker, from, width, piece, to);
-          }
-        });
+    team.for_each_worker(static_cast<std::int32_t>(size / detail::split_elements),
+                         [=, *this](auto& worker, std::int32_t piece) {
+                           if constexpr (std::remove_cvref_t<decltype(worker)>::has_tensor_cores) {
+                             detail::split_piece<detail::factor<Weight>>(worker, from, width, piece,
+                                                                         to);
+                           }
+                         });
   }
 };
 
@@ -107,9 +108,9 @@ struct multiply_strips {
     const std::int64_t all = plan.size();
     const auto begin = static_cast<std::int32_t>(all * index / teams);
     const auto end = static_cast<std::int32_t>(all * (index + 1) / teams);
-    team.for_each_worker(end - begin, [this, begin](auto& worker, std::int64_t i) {
+    team.for_each_worker(end - begin, [this, begin](auto& worker, std::int32_t i) {
       using worker_type = std::remove_cvref_t<decltype(worker)>;
-      const std::int32_t strip = plan.strip(begin + static_cast<std::int32_t>(i));
+      const std::int32_t strip = plan.strip(begin + i);
       const detail::list_set lists(plan.wanted[strip]);
       const std::int32_t row = strip * strip_rows;
       if constexpr (!worker_type::has_tensor_cores) {
@@ -191,38 +192,38 @@ struct multiply_strips {
     }
   }
 
-  /// The first 4 * Tiles of the lists, which it drops.
+  /// What four of the lists hold of the strip, from number `n` on.
+  template <class Worker>
+  HUNCH_HOST_DEVICE void four_shares(Worker& worker, const detail::list_set& lists, std::int32_t n,
+                                     std::int32_t row, strip_share (&shares)[4]) const {
+    const row_range* ranges[4];
+    std::int32_t counts[4];
+    HUNCH_UNROLLED
+    for (int j = 0; j < 4; ++j) {
+      const std::int32_t list = lists.at(n + j);
+      ranges[j] = list < 0 ? nullptr : asked.lists[first + list].ranges;
+      counts[j] = list < 0 ? 0 : asked.lists[first + list].range_count;
+    }
+    shares_of(worker, ranges, counts, row, shares);
+  }
+
+  /// The first 4 * Tiles of the lists, which it drops. What they hold of the strip is looked up
+  /// before the weights are read and again behind them: registers are what the loads need.
   template <int Tiles, class Worker>
   HUNCH_HOST_DEVICE void states_by_tensor_cores(Worker& worker, detail::list_set& lists,
                                                 std::int32_t row) const {
-    typename Worker::template per_lane<strip_share> shares[Tiles];
     typename Worker::template per_lane<detail::lane_columns<Tiles>> columns;
     typename Worker::template per_lane<team::product_sums> sums[Tiles];
     const std::int64_t size = detail::split_words(head.width);
     std::uint32_t held = 0;
-    std::uintptr_t addresses = reinterpret_cast<std::uintptr_t>(head.data) |
-                               static_cast<std::uintptr_t>(head.width) * sizeof(Weight);
+    HUNCH_ROLLED
+    for (int n = 0; n < Tiles; ++n) {
+      strip_share shares[4];
+      four_shares(worker, lists, 4 * n, row, shares);
+      held |= shares[0].rows | shares[1].rows | shares[2].rows | shares[3].rows;
+    }
     HUNCH_UNROLLED
     for (int n = 0; n < Tiles; ++n) {
-      const row_range* ranges[4];
-      std::int32_t counts[4];
-      HUNCH_UNROLLED
-      for (int j = 0; j < 4; ++j) {
-        const std::int32_t list = lists.at(4 * n + j);
-        ranges[j] = list < 0 ? nullptr : asked.lists[first + list].ranges;
-        counts[j] = list < 0 ? 0 : asked.lists[first + list].range_count;
-      }
-      strip_share four[4];
-      shares_of(worker, ranges, counts, row, four);
-      HUNCH_UNROLLED
-      for (int j = 0; j < 4; ++j) {
-        held |= four[j].rows;
-        worker.each(
-            [&](std::int32_t lane, strip_share& mine) {
-              if (lane % 4 == j) { mine = four[j]; }
-            },
-            shares[n]);
-      }
       worker.each(
           [&](std::int32_t lane, detail::lane_columns<Tiles>& mine, team::product_sums& sum) {
             const std::int32_t list = lists.at(4 * n + lane / 8);
@@ -243,17 +244,24 @@ struct multiply_strips {
           }
         },
         rows);
+    const std::uintptr_t addresses = reinterpret_cast<std::uintptr_t>(head.data) |
+                                     static_cast<std::uintptr_t>(head.width) * sizeof(Weight);
     detail::add_strip<Weight, Tiles>(worker, rows, columns, head.width, addresses % 16 == 0, sums);
     HUNCH_UNROLLED
     for (int n = 0; n < Tiles; ++n) {
+      strip_share shares[4];
+      four_shares(worker, lists, 4 * n, row, shares);
       worker.each(
-          [&](std::int32_t lane, const strip_share& share, const team::product_sums& sum) {
+          [&](std::int32_t lane, const team::product_sums& sum) {
             const std::int32_t list = lists.at(4 * n + lane % 4);
             if (list < 0) { return; }
-            put(list, share, row, lane / 4, sum.of[0] + sum.of[1]);
-            put(list, share, row, lane / 4 + 8, sum.of[2] + sum.of[3]);
+            strip_share mine = shares[0];
+            HUNCH_UNROLLED
+            for (int j = 1; j < 4; ++j) { mine = lane % 4 == j ? shares[j] : mine; }
+            put(list, mine, row, lane / 4, sum.of[0] + sum.of[1]);
+            put(list, mine, row, lane / 4 + 8, sum.of[2] + sum.of[3]);
           },
-          shares[n], sums[n]);
+          sums[n]);
     }
     lists.drop(4 * Tiles);
   }

@@ -275,7 +275,9 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void add_strip(
     bool aligned, typename Worker::template per_lane<team::product_sums> (&sums)[Tiles]) {
   constexpr std::int64_t block = 4 * row_piece<Weight>::elements;
   // A lane has two loads of 16 bytes in flight for each; more would not fit into its registers.
-  constexpr int blocks = Tiles == 1 && sizeof(Weight) == 2 ? 8 : 4;
+  constexpr int blocks = Tiles == 1            ? 64 / row_piece<Weight>::elements
+                         : sizeof(Weight) == 2 ? 3
+                                               : 2;
   std::int64_t k = 0;
   if (aligned) {
     HUNCH_ROLLED

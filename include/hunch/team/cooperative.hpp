@@ -50,10 +50,10 @@ class cooperative {
   }
 
   template <class F>
-  HUNCH_HOST_DEVICE void for_each_worker(std::int64_t n, F&& f) {
+  HUNCH_HOST_DEVICE void for_each_worker(std::int32_t n, F&& f) {
     typename Machine::worker_type worker;
-    const std::int64_t step = machine_.workers() * machine_.parts();
-    for (std::int64_t i = machine_.worker() * machine_.parts() + machine_.part(); i < n;
+    const std::int32_t step = machine_.workers() * machine_.parts();
+    for (std::int32_t i = machine_.worker() * machine_.parts() + machine_.part(); i < n;
          i += step) {
       f(worker, i);
     }

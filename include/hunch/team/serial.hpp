@@ -24,9 +24,9 @@ class serial {
   }
 
   template <class F>
-  HUNCH_HOST_DEVICE HUNCH_INLINE void for_each_worker(std::int64_t n, F&& f) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE void for_each_worker(std::int32_t n, F&& f) {
     single_thread worker;
-    for (std::int64_t i = 0; i < n; ++i) { f(worker, i); }
+    for (std::int32_t i = 0; i < n; ++i) { f(worker, i); }
   }
 
   template <class T, class F, class Op>

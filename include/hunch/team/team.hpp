@@ -29,7 +29,7 @@ struct any_gate {
 struct any_action {
   HUNCH_HOST_DEVICE void operator()(std::int64_t) const {}
   template <class Worker>
-  HUNCH_HOST_DEVICE void operator()(Worker&, std::int64_t) const {}
+  HUNCH_HOST_DEVICE void operator()(Worker&, std::int32_t) const {}
 };
 
 }  // namespace detail
@@ -93,7 +93,7 @@ concept Team = requires(T& t, std::int64_t n, double v) {
   { t.broadcast(v, 0) } -> std::same_as<double>;
   { t.scratch() } -> std::same_as<const team::shared_scratch&>;
   { t.last_sum() } -> std::same_as<team::summed&>;
-  t.for_each_worker(n, detail::any_action{});
+  t.for_each_worker(0, detail::any_action{});
 };
 
 }  // namespace hunch

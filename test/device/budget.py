@@ -37,6 +37,9 @@ STREAMING = [
     "weight_at_least block",
     "law_through_all_stages block",
     "law_through_all_stages cluster",
+    "strips_of_bfloats block",
+    "strips_of_halves block",
+    "strips_of_bytes block",
 ]
 SCALAR = "residual_sum_of_scalars block"
 

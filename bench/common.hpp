@@ -6,13 +6,14 @@
 #include <cstdio>
 #include <fstream>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <generate/median.hpp>
+
+#include "json.hpp"
 
 /// \file
 /// What every suite shares: interleaved timing, the table, the JSON file.
@@ -77,30 +78,36 @@ class report {
 
   void add(const std::string& name, double value, const std::string& unit,
            std::optional<goal> wanted = std::nullopt) {
-    nlohmann::json row{
-        {"name", name}, {"value", value}, {"unit", unit}, {"goal", nullptr}, {"met", nullptr}};
     std::string text;
     if (wanted) {
       char buffer[32];
       std::snprintf(buffer, sizeof buffer, "%s %.3g",
                     wanted->direction == goal::sense::at_least ? ">=" : "<=", wanted->value);
       text = buffer;
-      row["goal"] = wanted->value;
-      row["met"] = wanted->met_by(value);
     }
     std::printf("%-64s %12.4g %-8s %-10s %s\n", name.c_str(), value, unit.c_str(), text.c_str(),
                 !wanted                 ? ""
                 : wanted->met_by(value) ? "yes"
                                         : "NO");
     std::fflush(stdout);
-    rows_.push_back(std::move(row));
+    rows_.push_back("{\"name\": " + json_string(name) + ", \"value\": " + json_number(value) +
+                    ", \"unit\": " + json_string(unit) + ", \"goal\": " +
+                    (wanted ? json_number(wanted->value) : "null") + ", \"met\": " +
+                    (!wanted                 ? "null"
+                     : wanted->met_by(value) ? "true"
+                                             : "false") +
+                    "}");
   }
 
   /// Writes the file, if one was asked for. Returns the exit code: 0 unless writing failed.
   int finish() const {
     if (file_.empty()) { return 0; }
     std::ofstream out(file_);
-    out << nlohmann::json{{"rows", rows_}}.dump(2) << '\n';
+    out << "{\"rows\": [";
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      out << (i == 0 ? "\n  " : ",\n  ") << rows_[i];
+    }
+    out << "\n]}\n";
     if (!out.flush()) {
       std::fprintf(stderr, "%s cannot be written\n", file_.c_str());
       return 1;
@@ -110,7 +117,7 @@ class report {
 
  private:
   std::string file_;
-  nlohmann::json rows_ = nlohmann::json::array();
+  std::vector<std::string> rows_;  ///< as JSON
 };
 
 }  // namespace bench

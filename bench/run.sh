@@ -3,17 +3,20 @@
 #
 # bench/run.sh SUITE [--json FILE]
 #
-# Builds the suite in build-bench (Release), runs it, prints its table, and writes
-# {"rows": [{"name", "value", "unit", "goal", "met"}]} to FILE if one is named; "goal" and "met"
-# are null for rows without a goal. Exits 0 whenever the suite ran, met or not.
+# Builds the suite in build-bench (Release; those of a CUDA device in build-gpu), runs it, prints
+# its table, and writes {"rows": [{"name", "value", "unit", "goal", "met"}]} to FILE if one is
+# named; "goal" and "met" are null for rows without a goal. Exits 0 whenever the suite ran, met or
+# not.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
-build="$root/build-bench"
+. "$here/device/machine.sh"
 
 suites() {
   for file in "$here"/*.cpp; do basename "$file" .cpp; done
+  echo device
+  echo device_models
 }
 
 suite=${1:-}
@@ -24,12 +27,37 @@ if [ -z "$suite" ] || ! suites | grep -qx -e "$suite"; then
 fi
 shift
 
+build="$root/build-bench"
+program="bench/hunch_bench_$suite"
+options=
+case "$suite" in
+  device*)
+    if ! nvcc=$(find_nvcc); then
+      echo "bench/run.sh $suite: this suite needs nvcc, which is not here; if a toolkit is" \
+        "installed, set CUDACXX to the path of its nvcc" >&2
+      exit 1
+    fi
+    if ! architecture=$(gpu_architecture) || [ -z "$architecture" ]; then
+      echo "bench/run.sh $suite: this suite needs a CUDA device, and nvidia-smi shows none" >&2
+      exit 1
+    fi
+    export CUDACXX="$nvcc"
+    build="$root/build-gpu"
+    program="bench/device/hunch_bench_$suite"
+    options="-DCMAKE_CUDA_ARCHITECTURES=$architecture"
+    # The bodies alone need no engine, and so none of its packages.
+    if [ "$suite" = device ]; then options="$options -DHUNCH_BUILD_EXAMPLES=OFF"; fi
+    if [ "$suite" = device_models ]; then options="$options -DHUNCH_BUILD_EXAMPLES=ON"; fi
+    ;;
+esac
+
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+# $options is a list of words without blanks.
 if ! { cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DHUNCH_BUILD_BENCH=ON \
-         -DHUNCH_BUILD_TESTS=OFF &&
-       cmake --build "$build" --target "hunch_bench_$suite"; } >"$log" 2>&1; then
+         -DHUNCH_BUILD_TESTS=OFF $options &&
+       cmake --build "$build" --target "hunch_bench_$suite" -j "$(nproc)"; } >"$log" 2>&1; then
   cat "$log" >&2
   exit 1
 fi
-"$build/bench/hunch_bench_$suite" "$@"
+"$build/$program" "$@"

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -15,32 +13,12 @@
 #include <hunch/hunch.hpp>
 
 #include "common.hpp"
+#include "prompts.hpp"
 
 /// \file
 /// Plain and speculative decoding with the shipped models: one request at a time, and batches.
 
 namespace bench {
-
-/// The beginnings of the held-out texts, cut at a line end: one prompt per domain.
-inline std::vector<std::vector<hunch::token>> domain_prompts(const engine::tokenizer& text,
-                                                             const std::filesystem::path& folder) {
-  constexpr std::size_t longest = 400;
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() == ".txt") { files.push_back(entry.path()); }
-  }
-  std::ranges::sort(files);
-  std::vector<std::vector<hunch::token>> prompts;
-  for (const auto& file : files) {
-    std::ifstream in(file, std::ios::binary);
-    std::string start(longest, '\0');
-    in.read(start.data(), static_cast<std::streamsize>(longest));
-    start.resize(static_cast<std::size_t>(in.gcount()));
-    start.resize(std::min(start.size(), start.find_last_of('\n') + 1));
-    prompts.push_back(text.encode(start));
-  }
-  return prompts;
-}
 
 /// The speed-up with the planner's draft length at T = 0 and T = 1, for batches of 1 to 32.
 inline void measure_speculation(report& out, const std::filesystem::path& models) {
@@ -75,6 +53,7 @@ inline void measure_speculation(report& out, const std::filesystem::path& models
                       verifier::rejection{},
                       sizes};
 
+  const auto nothing = [](auto&&...) {};
   for (const float temperature : {0.0f, 1.0f}) {
     generation_options request;
     request.max_new_tokens = new_tokens;
@@ -91,9 +70,14 @@ inline void measure_speculation(report& out, const std::filesystem::path& models
             generate::calibrate(target, plain, speculative, asked, request, batch);
         generate::automatic_length control(cost);
         control.choose(speculative);
-        const generate::comparison both =
-            generate::compare(plain, speculative, asked, request, batch, batch <= 4 ? 3 : 1,
-                              control, [](auto&&...) {});
+        const generate::comparison both = generate::compare(
+            [&](const auto& o, auto&& on_token) {
+              return generate::run_requests(plain, asked, o, batch, nothing, on_token);
+            },
+            [&](const auto& o, auto&& on_token) {
+              return generate::run_requests(speculative, asked, o, batch, control, on_token);
+            },
+            request, batch, batch <= 4 ? 3 : 1, nothing);
         fast += 1.0 / both.rate;
         slow += 1.0 / both.plain_rate;
         predicted += generate::predicted_gain(cost, speculative.stats());

@@ -327,7 +327,7 @@ void single_rows(bench::report& out) {
   token_census census(vocab, text, 512);
   for (int i = 0; i < 512; ++i) { census.emit(static_cast<token>(dice() % vocab)); }
   std::vector<std::uint32_t> allowed(width / 32);
-  for (std::uint32_t& word : allowed) { word = dice() | dice(); }
+  for (std::uint32_t& word : allowed) { word = static_cast<std::uint32_t>(dice() | dice()); }
   sampling_parameters with;
   with.repetition_penalty = 1.1f;
   with.frequency_penalty = 0.2f;

@@ -2,9 +2,6 @@
 
 #include "generate/cuda.hpp"
 
-#include <chrono>
-#include <thread>
-
 #include <engine/device/cublaslt_multiply.cuh>
 #include <hunch/executor/cuda.cuh>
 #include <hunch/sampler/greedy.hpp>
@@ -19,6 +16,7 @@
 #include <hunch/verifier/greedy.hpp>
 #include <hunch/verifier/rejection.hpp>
 
+#include "generate/ended.cuh"
 #include "generate/resident.hpp"
 
 namespace generate {
@@ -32,15 +30,7 @@ struct cuda_platform {
   using executor = hunch::executor::cuda;
   using multiply = engine::device::cublaslt_multiply;
 
-  static bool ended(const executor& where) {
-    const cudaError_t state = cudaStreamQuery(where.stream());
-    if (state == cudaErrorNotReady) {
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
-      return false;
-    }
-    if (state != cudaSuccess) { throw hunch::executor::cuda_error(state, "cudaStreamQuery"); }
-    return true;
-  }
+  static bool ended(const executor& where) { return generate::ended(where); }
 
   /// Without a draft there is nothing to judge, so that block verification needs no plain decoding
   /// of its own.

@@ -43,3 +43,12 @@
 #define HUNCH_INLINE inline
 #define HUNCH_RESTRICT
 #endif
+
+/// In front of a large function that takes a team or a law by reference, or returns a law: device
+/// code inlines it, because a call would put these into the memory of the device. Hosts decide for
+/// themselves.
+#if defined(__CUDA_ARCH__)
+#define HUNCH_INLINE_ON_DEVICE HUNCH_INLINE
+#else
+#define HUNCH_INLINE_ON_DEVICE
+#endif

@@ -79,6 +79,9 @@ struct draft_capacity {
   std::int32_t max_rows = 0;    ///< in a shortlist
   std::int32_t vocab_size = 0;
   bool grammars = false;  ///< whether sets of allowed tokens are kept
+
+  /// From one row of logits to the next: all of them can be read sixteen bytes at a time.
+  HUNCH_HOST_DEVICE std::int32_t row_stride() const { return (max_rows + 3) / 4 * 4; }
 };
 
 /// The draft trees of one step, as bodies see them: a trivially copyable view of a `draft_batch`.
@@ -112,7 +115,7 @@ struct draft_trees {
   /// Room for the draft logits of node `node` < max_nodes - 1 of sequence k.
   HUNCH_HOST_DEVICE Real* logits(std::int32_t k, std::int32_t node) const {
     return all_logits + (static_cast<std::int64_t>(k) * (capacity.max_nodes - 1) + node) *
-                            static_cast<std::int64_t>(capacity.max_rows);
+                            static_cast<std::int64_t>(capacity.row_stride());
   }
   /// The tokens that may come after node `node` of sequence k.
   HUNCH_HOST_DEVICE std::uint32_t* allowed(std::int32_t k, std::int32_t node) const {
@@ -158,7 +161,7 @@ class draft_batch {
         // The children of the deepest node are never drawn, so max_nodes - 1 laws per sequence.
         logits_(executor, static_cast<std::size_t>(capacity.max_batch) *
                               static_cast<std::size_t>(capacity.max_nodes - 1) *
-                              static_cast<std::size_t>(capacity.max_rows)),
+                              static_cast<std::size_t>(capacity.row_stride())),
         allowed_(executor, nodes() * static_cast<std::size_t>(words_)) {}
 
   draft_trees<Real> view() const {

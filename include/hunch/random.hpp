@@ -112,8 +112,9 @@ struct random_source {
   }
 
   template <Team T, class Weight>
-  HUNCH_HOST_DEVICE std::int64_t categorical(T& team, const address& a, std::int64_t n,
-                                             Weight&& weight) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t categorical(T& team, const address& a,
+                                                                    std::int64_t n,
+                                                                    Weight&& weight) const {
     return kernel::draw(team, n, weight, bits(a));
   }
 

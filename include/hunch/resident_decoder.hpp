@@ -95,6 +95,8 @@ class resident_decoder {
         row_token_(memory_,
                    table_size(selector_.layout().row_token(), selector_.layout().head_rows())),
         token_row_(memory_, table_size(selector_.layout().token_row(), vocab_size_)),
+        counted_(memory_, batch()),
+        steps_(memory_, 1),
         steps_left_(memory_, 1),
         again_(memory_, 1),
         logits_(executor_, batch_nodes()),
@@ -118,7 +120,11 @@ class resident_decoder {
   ~resident_decoder() {
     try {
       for (const request_id id : slots_) { cancel(id); }
+      wait();  // for a loop of which every end has been polled before its last step was over, too
     } catch (...) {  // an executor that has failed: what it ran is lost, and so are the caches
+    }
+    if constexpr (requires { executor_.forget(again_.data()); }) {
+      executor_.forget(again_.data());
     }
   }
 
@@ -307,7 +313,7 @@ class resident_decoder {
             token_row_.size() > 0 ? token_row_.data() : nullptr, vocab_size_};
   }
   resident::rings rings() const {
-    return {options_.ring, entries_.data(), written_.data(), read_.data()};
+    return {options_.ring, entries_.data(), written_.data(), read_.data(), counted_.data()};
   }
 
   arrays_type arrays() const {
@@ -378,7 +384,7 @@ class resident_decoder {
     bool any = false;
     for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
       if (slots_[static_cast<std::size_t>(slot)] == 0) { continue; }
-      if (!out.has_room(slot, max_nodes)) { return false; }
+      if (!out.has_room(slot, out.written[slot], max_nodes)) { return false; }
       any = true;
     }
     return any;
@@ -405,8 +411,8 @@ class resident_decoder {
     const profiler_range<E> range("hunch: commit");
     drafting_.commit(slots);
     target_.commit(of.kept.view(slots * max_nodes, slots));
-    executor_.launch(1, resident::go_on{of.all, slots, of.out, signals_.data(), steps_left_.data(),
-                                        again_.data(), max_nodes});
+    executor_.launch(1, resident::go_on{of.all, slots, of.out, signals_.data(), steps_.data(),
+                                        steps_left_.data(), again_.data(), max_nodes});
   }
 
   void propose(std::int32_t slots, const arrays_type& of) {
@@ -468,6 +474,8 @@ class resident_decoder {
   resident_buffer<statistics<max_nodes>> counters_;
   resident_buffer<token> row_token_;
   resident_buffer<std::int32_t> token_row_;
+  resident_buffer<std::int64_t> counted_;
+  resident_buffer<std::int64_t> steps_;
   resident_buffer<std::int64_t> steps_left_;
   resident_buffer<std::int32_t> again_;
   buffer<row_view<real>> logits_;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <hunch/executor/executor.hpp>
 #include <hunch/kernel/head_plan.hpp>
@@ -23,8 +24,10 @@ template <ResidentExecutor E, class Weight>
 class shortlist_head {
  public:
   /// \param max_rows the most rows that the head will have.
-  shortlist_head(E& executor, std::int32_t max_rows)
-      : wanted_(executor, size(kernel::strips_of(max_rows))),
+  /// \param max_width the most elements that one of them will have.
+  shortlist_head(E& executor, std::int32_t max_rows, std::int32_t max_width)
+      : states_(executor, states(max_width)),
+        wanted_(executor, size(kernel::strips_of(max_rows))),
         strips_(executor, size(kernel::segments_of(max_rows) * kernel::segment_strips)),
         counts_(executor, size(kernel::segments_of(max_rows))) {}
 
@@ -38,8 +41,11 @@ class shortlist_head {
     const std::int32_t segments = kernel::segments_of(head.rows);
     const kernel::head_plan plan{wanted_.data(), strips_.data(), counts_.data(), segments};
     for (std::int32_t first = 0; first < asked.size; first += kernel::planned_lists) {
-      executor.launch(segments, kernel::plan_head{asked, first, head.rows, plan});
-      kernel::multiply_strips<Weight> multiply{asked, first, head, hidden, stride, plan, 1};
+      const kernel::prepare_head<Weight> prepare{
+          {asked, first, head.rows, plan}, head.width, hidden, stride, states_.data()};
+      executor.launch(prepare.teams(), prepare);
+      kernel::multiply_strips<Weight> multiply{asked,  first,          head, hidden,
+                                               stride, states_.data(), plan, 1};
       multiply.teams = teams_at_once(executor, multiply);
       executor.launch(multiply.teams, multiply);
     }
@@ -49,7 +55,14 @@ class shortlist_head {
   template <class T>
   using resident = typename E::template resident<T>;
   static std::size_t size(std::int32_t n) { return static_cast<std::size_t>(n); }
+  static std::size_t states(std::int32_t width) {
+    return std::is_same_v<Weight, float>
+               ? 0
+               : size(kernel::planned_lists) *
+                     static_cast<std::size_t>(kernel::detail::split_words(width));
+  }
 
+  resident<std::uint32_t> states_;  ///< split for tensor cores
   resident<std::uint64_t> wanted_;
   resident<std::int32_t> strips_;
   resident<std::int32_t> counts_;

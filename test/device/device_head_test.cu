@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// On a GPU: the logits of the head by tensor cores are right, and no logit depends on what is
-// computed beside it; those of float weights have the bits of the host. Without a GPU nothing is
-// run, and the program says so.
+// On a GPU: the logits of the head are right, by tensor cores and of float weights, and no logit
+// depends on what is computed beside it. (They have not the bits of the host: a device rounds a
+// product and a sum once.) Without a GPU nothing is run, and the program says so. With --short
+// there are few heads, for tools that watch each access to memory.
 
 #include <cstdint>
 #include <cstdio>
@@ -10,7 +11,6 @@
 #include <vector>
 
 #include <hunch/executor/cuda.cuh>
-#include <hunch/executor/host.hpp>
 #include "../support/head_problem.hpp"
 
 namespace {
@@ -49,23 +49,19 @@ void check_head(const char* name, std::int32_t rows, std::int32_t width, std::in
     check(same(all.logits(gpu{}, {i})[0], found[i]),
           what + ": list " + std::to_string(i) + " alone");
   }
-  if constexpr (std::is_same_v<Weight, float>) {
-    const auto on_host = all.logits(executor::host{});
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      check(same(on_host[i], found[i]), what + ": list " + std::to_string(i) + " as on the host");
-    }
-  }
 }
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  const bool brief = argc > 1 && std::string(argv[1]) == "--short";
   int devices = 0;
   has_device = cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
   for (const std::int32_t rows : {40, 300, 20000}) {
     for (const std::int32_t width : {16, 37, 320, 1088}) {
       for (const std::int32_t lists : {1, 5, 13, 70}) {
         if (rows > 300 && (width > 320 || lists > 13)) { continue; }
+        if (brief && (rows != 300 || width > 37 || lists > 5)) { continue; }
         check_head<float>("float", rows, width, lists, 0.0);
         check_head<bfloat16>("bfloat16", rows, width, lists, 0x1p-16);
         check_head<float16>("float16", rows, width, lists, 0x1p-22);

@@ -34,7 +34,7 @@ kernel_pointer heads[] = {
     by_block<names::head_of_floats, head_row<float>>(),
     by_block<names::head_of_bfloats, head_row<bfloat16>>(),
     by_block<names::head_of_bytes, head_row<std::int8_t>>(),
-    by_block<names::plan_of_a_head, kernel::plan_head>(),
+    by_block<names::plan_of_a_head, kernel::prepare_head<bfloat16>>(),
     by_block<names::strips_of_floats, kernel::multiply_strips<float>>(),
     by_block<names::strips_of_bfloats, kernel::multiply_strips<bfloat16>>(),
     by_block<names::strips_of_halves, kernel::multiply_strips<float16>>(),

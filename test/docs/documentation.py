@@ -95,10 +95,12 @@ def extract(root, out):
     files = {group: ([], []) for group in GROUPS}
     ran = []
     for page in pages(root):
+        includes, body = program(root, page)
+        if not includes and body is None:
+            continue
         group = group_of(root, page)
         if group not in files:
             raise SystemExit(f"{page}: no group for this folder: add it to GROUPS")
-        includes, body = program(root, page)
         files[group][0].extend(includes)
         if body is not None:
             files[group][1].extend(body)

@@ -45,9 +45,9 @@ struct threads : executor::host {
 /// A team of one thread whose worker is a simulated warp.
 struct warp_team : team::serial {
   template <class F>
-  void for_each_worker(std::int64_t n, F&& f) {
+  void for_each_worker(std::int32_t n, F&& f) {
     team::simulated_warp worker;
-    for (std::int64_t i = 0; i < n; ++i) { f(worker, i); }
+    for (std::int32_t i = 0; i < n; ++i) { f(worker, i); }
   }
 };
 static_assert(Team<warp_team>);
@@ -160,7 +160,7 @@ TEST_CASE("rows and hidden states that are not aligned") {
   const row_view<float> view{found.data(), list.size};
   const std::int32_t row = 0;
   warps executor;
-  shortlist_head<warps, bfloat16> product(executor, all.rows);
+  shortlist_head<warps, bfloat16> product(executor, all.rows, all.width);
   product(executor, {moved.weights.data() + 1, all.rows, all.width}, all.hidden.data(), all.width,
           {1, &row, &list, &view});
   CHECK(same(found, expected[0]));

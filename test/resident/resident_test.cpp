@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <map>
+#include <memory>
+#include <set>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -54,6 +57,20 @@ struct team_host : executor::host {
   }
 };
 static_assert(ResidentExecutor<team_host<block_count, rank_count>>);
+
+/// A host that notes which loops it has recorded, as a device keeps them.
+struct recording_host : executor::host {
+  std::shared_ptr<std::set<const std::int32_t*>> recorded =
+      std::make_shared<std::set<const std::int32_t*>>();
+
+  template <class Step>
+  void repeat(std::uint64_t shape, Step&& step, const std::int32_t* again) {
+    recorded->insert(again);
+    executor::host::repeat(shape, step, again);
+  }
+  void forget(const std::int32_t* again) { recorded->erase(again); }
+};
+static_assert(ResidentExecutor<recording_host>);
 
 enum class kind { sampled, greedy, staged };
 
@@ -226,6 +243,24 @@ TEST_CASE("models that live on the executor") {
   check(sampler::greedy{}, verifier::greedy{}, run_kind::greedy);
 }
 
+TEST_CASE("a loop that is used again while its batch shrinks, beside another one") {
+  const std::vector<run_request> requests = run_requests_of(run_kind::staged, 12);
+  executor::host host;
+  const auto whole = resident_texts(host, every_stage{}, verifier::rejection{}, requests, 1, 50, 0);
+  const auto texts = shrinking_texts(host, every_stage{}, verifier::rejection{}, requests);
+  REQUIRE(texts.size() == 2 * whole.size());
+  for (std::size_t r = 0; r < whole.size(); ++r) {
+    CAPTURE(r);
+    CHECK(texts[texts.size() - 1 - r] == whole[r]);
+    if (std::ranges::find(shrinking_cancels, r) == std::end(shrinking_cancels)) {
+      CHECK(texts[r] == whole[r]);
+    } else {
+      CHECK(texts[r].size() < whole[r].size());
+      CHECK(std::equal(texts[r].begin(), texts[r].end(), whole[r].begin()));
+    }
+  }
+}
+
 TEST_CASE("plain decoding") {
   const std::vector<request> requests = requests_of(kind::staged);
   const selector::full all{vocab};
@@ -365,6 +400,27 @@ TEST_CASE("requests join and leave, and caches are clean") {
   d.run();  // nothing to do
   toy.cache().check();
   small.cache().check();
+}
+
+TEST_CASE("a loop that is gone is not known any more, another may lie where it lay") {
+  recording_host executor;
+  for (int n = 0; n < 2; ++n) {
+    toy_target<float> toy{target_world};
+    resident_target<float> target{toy, 1};
+    {
+      resident_decoder d{target,
+                         drafter::none{},
+                         selector::full{vocab},
+                         plain_sampler{},
+                         verifier::rejection{},
+                         resident_options{.max_length = 20},
+                         random_source<>{},
+                         executor};
+      CHECK(d.generate(text{1, 2}, ask(4)).size() == 4);
+      CHECK(executor.recorded->size() == 1);
+    }
+    CHECK(executor.recorded->empty());
+  }
 }
 
 TEST_CASE("an error of a row ends its request, and no other") {

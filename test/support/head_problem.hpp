@@ -115,7 +115,7 @@ struct head_problem {
     const auto of_lists = copy(executor, lists);
     const auto of_rows = copy(executor, asked);
     const auto of_views = copy(executor, views);
-    shortlist_head<E, Weight> product(executor, rows);
+    shortlist_head<E, Weight> product(executor, rows, width);
     product(executor, {of_weights.data(), rows, width, scale.empty() ? nullptr : of_scale.data()},
             of_hidden.data(), width,
             {static_cast<std::int32_t>(which.size()), of_rows.data(), of_lists.data(),

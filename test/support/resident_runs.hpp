@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -62,41 +62,105 @@ inline vocab_layout run_layout() {
   return vocab_layout::permuted(std::move(order), run_vocab);
 }
 
+/// Hash models and a resident loop over them, to which requests come and from which they go.
+template <class S, class V, class E>
+class run_loop {
+  static constexpr std::int32_t nodes = run_length + 1;
+  using model = hash_model<E>;
+  using drafter_type = drafter::autoregressive<model&, tree::chain<run_length>>;
+
+ public:
+  run_loop(E executor, S sampler, V verifier, std::int32_t batch, std::int32_t eager_rows)
+      : executor_(executor),
+        target_(executor_, run_vocab, 1, batch, batch * nodes),
+        draft_(executor_, run_vocab, 2, batch, batch * nodes),
+        decoder_(target_, drafter_type{draft_}, selector_of(draft_), std::move(sampler),
+                 std::move(verifier),
+                 resident_options{.max_batch = batch,
+                                  .max_length = 64,
+                                  .chunk = nodes,
+                                  .ring = 3 * nodes,
+                                  .eager_rows = eager_rows},
+                 random_source<>{}, executor_) {}
+
+  std::int32_t running() const { return decoder_.running(); }
+  /// The texts of all requests that were ever added, in that order.
+  const std::vector<std::vector<token>>& texts() const { return texts_; }
+
+  void add(const run_request& r) {
+    ids_.push_back(decoder_.add(r.prompt, r.options));
+    texts_.emplace_back();
+  }
+  void cancel(std::size_t which) { decoder_.cancel(ids_[which]); }
+  void run(std::int64_t steps) {
+    decoder_.run(steps);
+    executor_.synchronize();
+    decoder_.poll([&](const resident::ring_entry& e) {
+      const auto found = std::find(ids_.begin(), ids_.end(), e.id);
+      texts_[static_cast<std::size_t>(found - ids_.begin())].push_back(e.t);
+    });
+  }
+
+ private:
+  static selector::frequency selector_of(model& draft) {
+    selector::frequency selector{run_layout(), run_shortlist};
+    draft.head_layout(selector.layout());
+    return selector;
+  }
+
+  E executor_;
+  model target_;
+  model draft_;
+  resident_decoder<model&, drafter_type, selector::frequency, S, V, random_source<>, E> decoder_;
+  std::vector<request_id> ids_;
+  std::vector<std::vector<token>> texts_;
+};
+
 /// The texts of the requests, `batch` at a time, in runs of up to `steps` steps.
 template <class S, class V, class E>
 std::vector<std::vector<token>> resident_texts(E executor, S sampler, V verifier,
                                                const std::vector<run_request>& requests,
                                                std::int32_t batch, std::int64_t steps,
                                                std::int32_t eager_rows) {
-  constexpr std::int32_t nodes = run_length + 1;
-  hash_model<E> target(executor, run_vocab, 1, batch, batch * nodes);
-  hash_model<E> draft(executor, run_vocab, 2, batch, batch * nodes);
-  selector::frequency selector{run_layout(), run_shortlist};
-  draft.head_layout(selector.layout());
-  resident_decoder d{target,
-                     drafter::autoregressive{draft, tree::chain<run_length>{}},
-                     std::move(selector),
-                     sampler,
-                     verifier,
-                     resident_options{.max_batch = batch,
-                                      .max_length = 64,
-                                      .chunk = nodes,
-                                      .ring = 3 * nodes,
-                                      .eager_rows = eager_rows},
-                     random_source<>{},
-                     executor};
-  std::vector<std::vector<token>> texts(requests.size());
-  std::map<request_id, std::size_t> of;
+  run_loop loop(executor, sampler, verifier, batch, eager_rows);
   std::size_t added = 0;
-  while (added < requests.size() || d.running() > 0) {
-    while (added < requests.size() && d.running() < batch) {
-      of[d.add(requests[added].prompt, requests[added].options)] = added;
-      ++added;
-    }
-    d.run(steps);
-    executor.synchronize();
-    d.poll([&](const resident::ring_entry& e) { texts[of.at(e.id)].push_back(e.t); });
+  while (added < requests.size() || loop.running() > 0) {
+    while (added < requests.size() && loop.running() < batch) { loop.add(requests[added++]); }
+    loop.run(steps);
   }
+  return loop.texts();
+}
+
+/// Requests `shrinking_cancels` of those in `shrinking_texts` are cancelled.
+inline constexpr std::size_t shrinking_cancels[] = {1, 4};
+
+/// The texts of twelve requests in one loop of eight slots, which shrinks as they end or are
+/// cancelled, is filled up again in part, runs empty, and begins anew: the number of slots in use
+/// takes every power of two, more than once. A second loop, with other memory on the same executor,
+/// takes its steps in between; its texts follow.
+template <class S, class V, class E>
+std::vector<std::vector<token>> shrinking_texts(E executor, S sampler, V verifier,
+                                                const std::vector<run_request>& requests) {
+  constexpr std::size_t slots = 8;
+  run_loop first(executor, sampler, verifier, slots, 1000);
+  run_loop second(executor, sampler, verifier, 3, 0);
+  std::size_t of_first = 0;
+  std::size_t of_second = requests.size();
+  const auto step = [&] {
+    if (of_second > 0 && second.running() < 3) { second.add(requests[--of_second]); }
+    first.run(2);
+    second.run(3);
+  };
+  while (of_first < slots) { first.add(requests[of_first++]); }
+  step();
+  for (const std::size_t which : shrinking_cancels) { first.cancel(which); }
+  while (first.running() > 2) { step(); }
+  while (of_first < 11) { first.add(requests[of_first++]); }
+  while (first.running() > 0) { step(); }
+  first.add(requests[of_first++]);
+  while (first.running() > 0 || second.running() > 0 || of_second > 0) { step(); }
+  std::vector<std::vector<token>> texts = first.texts();
+  texts.insert(texts.end(), second.texts().begin(), second.texts().end());
   return texts;
 }
 

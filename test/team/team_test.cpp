@@ -303,6 +303,31 @@ TEST_CASE("a list holds what is kept, once, and no more than there is room for")
   }
 }
 
+TEST_CASE("what all ranks know is noted in the list, and the rest of it stays") {
+  const auto is_right = [](auto& team) {
+    bool right = true;
+    team.fill(10, [](std::int64_t i) { return 7 * i; });
+    for (std::int32_t round = 0; round < 20; ++round) {
+      const std::int64_t at = round % 10;
+      team.note(round % 10, -round);
+      for (std::int64_t i = 0; i < 10; ++i) {
+        const std::int64_t last = i <= at ? round - at + i : round - at + i - 10;
+        right = right && team.scratch().list[i] == (last < 0 ? 7 * i : -last);
+      }
+    }
+    return right;
+  };
+  team::serial serial;
+  CHECK(is_right(serial));
+  for (const team_shape& shape : shapes) {
+    std::vector<char> right(shape.size());
+    shape.launch(1, [&](team::simulated& team, std::int32_t) {
+      right[static_cast<std::size_t>(team.rank())] = is_right(team);
+    });
+    CHECK(std::ranges::all_of(right, [](char r) { return r != 0; }));
+  }
+}
+
 /// An executor of simulated teams.
 struct simulated_host {
   team_shape shape;

@@ -77,8 +77,7 @@ struct attend_rows {
     team.for_each(length, [=](std::int64_t j) {
       weights[j] = hunch::kernel::exp2_product(weights[j] - top, log2_e);
     });
-    const auto total =
-        static_cast<float>(team.sum(length, [=](std::int64_t j) { return weights[j]; }));
+    const auto total = static_cast<float>(team.sum(length, values_of{weights}));
 
     const std::int32_t blocks = (length + mix_positions - 1) / mix_positions;
     team.for_each(static_cast<std::int64_t>(blocks) * head_dim, [&](std::int64_t i) {

@@ -83,7 +83,7 @@ class device_model {
         space_(executor_, shape_, options_),
         multiply_(executor_, options_.max_rows),
         own_head_(executor_, 0),
-        shortlist_head_(executor_, shape_.vocab_size),
+        shortlist_head_(executor_, shape_.vocab_size, weights_.head().width),
         head_{weights_.head().data, shape_.vocab_size, weights_.head().width},
         fingerprint_(hunch::vocab_layout::identity(shape_.vocab_size).fingerprint()) {
     for (const auto& layer : weights_.layers()) {

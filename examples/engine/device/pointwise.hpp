@@ -8,6 +8,7 @@
 #include <engine/device/staging.hpp>
 #include <hunch/bfloat16.hpp>
 #include <hunch/kernel/arithmetic.hpp>
+#include <hunch/team/four.hpp>
 #include <hunch/team/team.hpp>
 
 /// \file
@@ -17,6 +18,32 @@ namespace engine::device {
 
 /// log2(e): exponentials are powers of two here.
 inline constexpr float log2_e = 1.44269504f;
+
+/// The values of a row, for sums: a warp adds a tile, with several loads of 16 bytes in flight.
+struct values_of {
+  const float* row;
+
+  HUNCH_HOST_DEVICE float operator()(std::int64_t i) const { return row[i]; }
+  HUNCH_HOST_DEVICE bool is_aligned() const { return hunch::team::loads_fours(row); }
+  HUNCH_HOST_DEVICE hunch::team::four<float> four(std::int64_t i) const {
+    return hunch::team::load_four(row + i);
+  }
+};
+static_assert(hunch::team::Vectorised<values_of>);
+
+/// Their squares.
+struct squares_of {
+  const float* row;
+
+  HUNCH_HOST_DEVICE static float square(float x) { return hunch::kernel::product(x, x); }
+  HUNCH_HOST_DEVICE float operator()(std::int64_t i) const { return square(row[i]); }
+  HUNCH_HOST_DEVICE bool is_aligned() const { return hunch::team::loads_fours(row); }
+  HUNCH_HOST_DEVICE hunch::team::four<float> four(std::int64_t i) const {
+    const auto x = hunch::team::load_four(row + i);
+    return {{square(x[0]), square(x[1]), square(x[2]), square(x[3])}};
+  }
+};
+static_assert(hunch::team::Vectorised<squares_of>);
 
 /// residual[i] = the embedding of the token of row i.
 struct embed_rows {
@@ -54,8 +81,7 @@ struct normalise_rows {
     const float* const x = from + static_cast<std::int64_t>(index) * size;
     const float* const w = weight;
     Input* const to = out + static_cast<std::int64_t>(index) * width;
-    const double squares =
-        team.sum(size, [=](std::int64_t i) { return hunch::kernel::product(x[i], x[i]); });
+    const double squares = team.sum(size, squares_of{x});
     const float mean = static_cast<float>(squares / size);
     const float scale = 1.0f / std::sqrt(mean + epsilon);
     team.for_each(size, [=](std::int64_t i) { put(to[i], x[i] * scale * w[i]); });

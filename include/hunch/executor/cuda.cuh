@@ -258,6 +258,11 @@ class cuda {
     } while (shared_->how == looping::graphs && read(again) != 0);
   }
 
+  /// Drops what was recorded of loops with this `again`, whose memory may be another's afterwards.
+  void forget(const std::int32_t* again) noexcept {
+    std::erase_if(shared_->recorded, [=](const auto& of) { return of.first.second == again; });
+  }
+
   /// A named range for profilers, from here to the end of the scope.
   class range {
    public:

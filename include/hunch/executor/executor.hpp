@@ -54,7 +54,9 @@ concept Executor = requires(E& e, std::int32_t count) {
 ///    memory, is not 0 behind it. It need not wait for it, and may call step() once to record what
 ///    it launches; steps of the same `shape` launch the same.
 ///
-/// Not required: that resident memory and buffers differ, or that anything is recorded.
+/// Not required: that resident memory and buffers differ, or that anything is recorded. What is
+/// recorded is known by its shape and `again`; an executor that keeps it has `e.forget(again)`,
+/// called when no loop runs and before that memory is freed, since another loop may get it.
 template <class E>
 concept ResidentExecutor = Executor<E> &&
     requires(E& e, float* to, const float* from, void (*step)(), const std::int32_t* again) {

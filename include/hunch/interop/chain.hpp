@@ -159,8 +159,10 @@ HUNCH_HOST_DEVICE bool is_law(T& team, row_view<const Real> row) {
 /// that were not read are not looked at. Collective.
 /// \param has_target whether the target has a row at the last node.
 template <Team T, class Real, class Drafts>
-HUNCH_HOST_DEVICE void check_rows(T& team, const written_rows<Real>& target, const Drafts& drafts,
-                                  const drafted_chain& chain, bool has_target, verdict& out) {
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void check_rows(T& team, const written_rows<Real>& target,
+                                                         const Drafts& drafts,
+                                                         const drafted_chain& chain,
+                                                         bool has_target, verdict& out) {
   if (out.status != status::ok) { return; }
   const std::int32_t last = out.accepted;  // the node: this is a chain
   const std::int32_t wrong = team.reduce(

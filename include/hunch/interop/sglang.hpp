@@ -8,8 +8,10 @@
 #include <hunch/interop/chain.hpp>
 #include <hunch/interop/sglang_links.hpp>
 #include <hunch/interop/sglang_tree.hpp>
-#include <hunch/kernel/excess.hpp>
+#include <hunch/kernel/arithmetic.hpp>
 #include <hunch/kernel/follow.hpp>
+#include <hunch/kernel/noted.hpp>
+#include <hunch/kernel/without.hpp>
 #include <hunch/verifier/greedy.hpp>
 
 /// \file
@@ -67,37 +69,35 @@ struct children_first {
 
   template <Team T, Law P>
   HUNCH_HOST_DEVICE token operator()(T& team, const P& p, std::int32_t c) const {
-    token children[kernel::max_siblings];
-    double share[kernel::max_siblings + 1];
-    std::int32_t count = 0;
+    kernel::noted_tokens children(team);
     double sum = 0.0;
     double upto = 0.0;
     for (std::int32_t i = view.tree.next_child(c, c); i >= 0; i = view.tree.next_child(c, i)) {
       const token x = view.tree.tokens[i];
       const auto p_x = static_cast<double>(p.prob(x));
       const bool readable = p_x >= 0.0 && p_x <= 1.0 + mass_tolerance;
-      if (!readable || count == kernel::max_siblings) {
+      if (!readable || children.count == kernel::max_siblings) {
         out.status = readable ? status::invalid_draft : status::invalid_logits;
         return no_token;
       }
       // A token that stands there twice has its probability once.
-      sum += among(children, count, x) ? 0.0 : p_x;
+      sum += children.hold(x) ? 0.0 : p_x;
       const double grown = p_x >= threshold_single ? 1.0 : sum / threshold_acc;
       const double end = grown < upto ? upto : grown < 1.0 ? grown : 1.0;
-      share[count] = end - upto;
-      children[count++] = x;
+      note_share(team, children.count, end - upto);
+      children.add(team, x);
       upto = end;
     }
-    if (count > 0) {
-      share[count] = 1.0 - upto;  // its error is that of the row's sum, against a uniform in [0, 1)
-      const std::int64_t which = random.categorical(team, view.at(c, purpose::accept), count + 1,
-                                                    [&](std::int64_t i) { return share[i]; });
-      if (which >= 0 && which < count) { return children[which]; }
-      const std::int64_t other =
-          random.categorical(team, view.at(c, purpose::residual), p.size(), [&](std::int64_t v) {
-            return among(children, count, static_cast<token>(v)) ? typename P::real(0)
-                                                                 : p.weight(v);
-          });
+    if (children.count > 0) {
+      // Its error is that of the row's sum, against a uniform in [0, 1).
+      note_share(team, children.count, 1.0 - upto);
+      const std::int64_t* const shares = team.scratch().list + kernel::max_siblings;
+      const std::int64_t which =
+          random.categorical(team, view.at(c, purpose::accept), children.count + 1,
+                             [=](std::int64_t i) { return kernel::bit_cast<double>(shares[i]); });
+      if (which >= 0 && which < children.count) { return children[which]; }
+      const std::int64_t other = random.categorical(team, view.at(c, purpose::residual), p.size(),
+                                                    kernel::weights_without{p, children});
       if (other >= 0) { return static_cast<token>(other); }
       out.empty_residual = true;  // the children hold all of p but for rounding
     }
@@ -106,10 +106,10 @@ struct children_first {
   }
 
  private:
-  HUNCH_HOST_DEVICE static bool among(const token* children, std::int32_t count, token x) {
-    bool found = false;
-    for (std::int32_t k = 0; k < count; ++k) { found |= children[k] == x; }
-    return found;
+  /// Notes the probability of child k, in the list behind the children.
+  template <Team T>
+  HUNCH_HOST_DEVICE static void note_share(T& team, std::int32_t k, double share) {
+    team.note(kernel::max_siblings + k, kernel::bit_cast<std::int64_t>(share));
   }
 };
 

@@ -70,7 +70,7 @@ struct rejection_body {
   static constexpr bool reads_rows = true;
 
   template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t row) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t row) const {
     const std::int32_t begin = row == 0 ? 0 : args.cu_num_draft_tokens[row - 1];
     const std::int32_t end = args.cu_num_draft_tokens[row];
     const bool inside =
@@ -97,15 +97,14 @@ struct rejection_body {
 
  private:
   /// The target's laws. After the whole chain the next token is not to be drawn: the law there has
-  /// one element.
+  /// no elements.
   struct rows_and_bonus {
     written_rows<Real> rows;
     std::int32_t length = 0;
-    Real one = Real(1);
 
     template <Team T>
     HUNCH_HOST_DEVICE probabilities<Real> operator()(T&, std::int32_t c) const {
-      return c < length ? rows[c] : probabilities<Real>{{&one, 1}};
+      return c < length ? rows[c] : probabilities<Real>{};
     }
   };
   /// The same for greedy decoding, where of a law only its argmax is asked for.
@@ -153,8 +152,9 @@ struct rejection_body {
   }
 
   template <Team T>
-  HUNCH_HOST_DEVICE void test(T& team, std::int32_t row, std::int32_t begin,
-                              const drafted_chain& chain, verdict& out) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void test(T& team, std::int32_t row, std::int32_t begin,
+                                                     const drafted_chain& chain,
+                                                     verdict& out) const {
     const bool given = args.uniform_probs != nullptr;
     const rows_and_bonus target{target_rows(begin), chain.count - 1};
     const auto laws = draft_rows(begin, chain);

@@ -54,7 +54,8 @@ struct logits_arguments {
 
 /// The law of a row of logits at a temperature. Collective.
 template <Team T, class Real>
-HUNCH_HOST_DEVICE law<Real> law_at(T& team, row_view<const Real> row, float temperature) {
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> law_at(T& team, row_view<const Real> row,
+                                                          float temperature) {
   sampling_parameters parameters;
   parameters.temperature = temperature;
   // Samplers may edit rows; this one has no stage that does.
@@ -71,7 +72,7 @@ struct logits_body {
   static constexpr bool reads_rows = true;
 
   template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t row) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t row) const {
     verdict out;
     const request r = request_of(team, row, out);
     if (out.status == status::ok) {
@@ -135,7 +136,7 @@ struct logits_body {
     float temperature;
 
     template <Team T>
-    HUNCH_HOST_DEVICE law<Real> operator()(T& team, std::int32_t c) const {
+    HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> operator()(T& team, std::int32_t c) const {
       return law_at(team, row_view<const Real>{rows + c * stride, vocab}, temperature);
     }
   };
@@ -145,7 +146,9 @@ struct logits_body {
     T* team;
     lazy_rows rows;
 
-    HUNCH_HOST_DEVICE law<Real> operator[](std::int32_t c) const { return rows(*team, c); }
+    HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> operator[](std::int32_t c) const {
+      return rows(*team, c);
+    }
   };
 
   HUNCH_HOST_DEVICE std::int32_t draft_vocab() const {
@@ -168,7 +171,8 @@ struct logits_body {
   }
 
   template <Team T, class Rule>
-  HUNCH_HOST_DEVICE void verify(T& team, const request& r, const Rule& rule, verdict& out) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void verify(T& team, const request& r, const Rule& rule,
+                                                       verdict& out) const {
     const float t = args.temperature[r.state];
     const std::int64_t stride = args.target_stride > 0 ? args.target_stride : args.vocab;
     const lazy_rows target{args.target_logits + r.begin * stride, args.vocab, stride,

@@ -147,7 +147,8 @@ HUNCH_HOST_DEVICE inline double log_odds(double measure, double total) {
 
 /// Narrows [-inf, above the maximum) until at most about `list_capacity` elements can be in it.
 template <class Measure, Team T, class Real>
-HUNCH_HOST_DEVICE bracket<Real> narrow(T& team, const law<Real>& l, double wanted, double total) {
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE bracket<Real> narrow(T& team, const law<Real>& l,
+                                                              double wanted, double total) {
   constexpr Real lowest = -infinity<Real>;
   using keys = order<Real>;
   bracket<Real> b{lowest, keys::value(keys::of(l.maximum) + 1), total, 0.0};
@@ -170,9 +171,9 @@ HUNCH_HOST_DEVICE bracket<Real> narrow(T& team, const law<Real>& l, double wante
     const double elements = between / Measure::of(l, middle);  // about so many
     const double aside = 0.25 * team::list_capacity / elements;
     const Real step = static_cast<Real>(aside < 0.125 ? aside : 0.125) * width;
-    const Real sides[] = {middle - step, middle + step};
     if (!(step > Real(0))) { break; }
-    for (const Real at : sides) {
+    for (int side = -1; side <= 1; side += 2) {
+      const Real at = side < 0 ? middle - step : middle + step;
       if (at > b.low && at < b.high) { probe(at); }
     }
     if (b.high - b.low > width / 2) { probe(b.low + (b.high - b.low) / 2); }
@@ -200,7 +201,8 @@ HUNCH_HOST_DEVICE Key largest_key(Key low, Key high, Enough&& enough) {
 /// Where to cut `l` so that what it keeps measures at least `wanted` > 0 of `total`, its measure
 /// before. Elements of weight 0 are never counted. Collective.
 template <class Measure, Team T, class Real>
-HUNCH_HOST_DEVICE cut<Real> find_cut(T& team, const law<Real>& l, double wanted, double total) {
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE cut<Real> find_cut(T& team, const law<Real>& l,
+                                                            double wanted, double total) {
   using keys = order<Real>;
   using key = typename keys::key;
   const detail::bracket<Real> b = detail::narrow<Measure>(team, l, wanted, total);

@@ -36,6 +36,25 @@ struct prefix_walk {
   HUNCH_HOST_DEVICE double fraction() const { return target < weight ? target / weight : 1.0; }
 };
 
+/// The same along weight(0), ..., weight(n - 1) at once: without branches, so that only the
+/// differences wait for each other.
+template <class Weight>
+HUNCH_HOST_DEVICE HUNCH_INLINE prefix_walk walk_along(double target, std::int32_t n,
+                                                      const Weight& weight) {
+  prefix_walk out{target};
+  for (std::int32_t i = 0; i < n; ++i) {
+    const double given = weight(i);
+    const double w = given > 0.0 ? given : 0.0;
+    const bool takes = !out.done && w > 0.0;
+    out.chosen = takes ? i : out.chosen;
+    out.weight = takes ? w : out.weight;
+    out.target = takes ? target : out.target;
+    out.done = out.done || target < w;
+    target -= w;
+  }
+  return out;
+}
+
 /// The total of the weights, with the group sums in the team's scratch.
 template <Team T, class Weight>
 HUNCH_HOST_DEVICE HUNCH_INLINE double sum_for_draw(T& team, std::int64_t n, const Weight& weight) {
@@ -79,7 +98,8 @@ HUNCH_HOST_DEVICE std::int64_t tile_in_group(T& team, std::int64_t n, std::int64
 /// one tile once more. Inside the tile the lanes are summed in double: there the draw is exact to
 /// 53 bits.
 template <Team T, class Weight>
-HUNCH_HOST_DEVICE std::int64_t draw(T& team, std::int64_t n, const Weight& of, std::uint64_t word) {
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t draw(T& team, std::int64_t n,
+                                                           const Weight& of, std::uint64_t word) {
   const Weight weight = of;  // a copy of its own: what it holds stays in registers
   const double total = detail::sum_for_draw(team, n, weight);
   if (!(total > 0.0)) { return -1; }
@@ -96,15 +116,24 @@ HUNCH_HOST_DEVICE std::int64_t draw(T& team, std::int64_t n, const Weight& of, s
   const std::int64_t begin = tile * team::tile_elements;
   const std::int64_t end = begin + team::tile_elements < n ? begin + team::tile_elements : n;
   team.lanes(begin, end, weight);
-  double in_tile = 0.0;
-  for (std::int32_t l = 0; l < team::lane_count; ++l) { in_tile += shared.lanes[l]; }
-  detail::prefix_walk lane{fraction * in_tile};
-  for (std::int32_t l = 0; l < team::lane_count; ++l) { lane.visit(l, shared.lanes[l]); }
-  detail::prefix_walk element{lane.fraction() * lane.weight};
-  for (std::int64_t i = begin + lane.chosen; i < end; i += team::lane_count) {
-    element.visit(i, static_cast<double>(weight(i)));
-  }
-  return element.chosen;
+  // By one rank: additions in order are no work for several, which would wait for each other.
+  return team.reduce(
+      1, std::int64_t(-1),
+      [=, &shared](std::int64_t) {
+        double in_tile = 0.0;
+        for (std::int32_t l = 0; l < team::lane_count; ++l) { in_tile += shared.lanes[l]; }
+        const detail::prefix_walk lane = detail::walk_along(
+            fraction * in_tile, team::lane_count, [&](std::int32_t l) { return shared.lanes[l]; });
+        const std::int64_t first = begin + lane.chosen;
+        const auto count =
+            static_cast<std::int32_t>((end - first + team::lane_count - 1) / team::lane_count);
+        const detail::prefix_walk element =
+            detail::walk_along(lane.fraction() * lane.weight, count, [&](std::int32_t i) {
+              return static_cast<double>(weight(first + i * team::lane_count));
+            });
+        return element.chosen < 0 ? element.chosen : first + element.chosen * team::lane_count;
+      },
+      [](std::int64_t a, std::int64_t b) { return a > b ? a : b; });
 }
 
 }  // namespace hunch::kernel

@@ -4,29 +4,12 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <hunch/kernel/noted.hpp>
 #include <hunch/law.hpp>
 #include <hunch/types.hpp>
 #include <hunch/vocab_layout.hpp>
 
 namespace hunch::kernel {
-
-/// Children of one node that a rule may test one after the other.
-inline constexpr std::int32_t max_siblings = 64;
-
-/// The positions that a draft law without replacement has lost.
-struct removed_positions {
-  std::int32_t count = 0;
-  std::int32_t position[max_siblings];
-
-  HUNCH_HOST_DEVICE void add(std::int32_t at) { position[count++] = at; }
-  HUNCH_HOST_DEVICE bool hold(std::int64_t at) const {
-    HUNCH_ROLLED
-    for (std::int32_t r = 0; r < count; ++r) {
-      if (position[r] == at) { return true; }
-    }
-    return false;
-  }
-};
 
 /// What a draft law ranges over: every token in order, one range of a permuted head, or any ranges.
 enum class list_kind { everything, one_range, ranges };
@@ -130,11 +113,11 @@ struct excess_and_remainder {
   using terms = team::two_terms<typename Excess::real>;
 
   Excess excess;
-  const removed_positions* removed;
+  noted_tokens removed;
 
   HUNCH_HOST_DEVICE HUNCH_INLINE terms operator()(std::int64_t v) const {
     terms both = excess.terms(v);
-    if (removed->hold(excess.list.position_of(static_cast<token>(v)))) { both.second = 0; }
+    if (removed.hold(v)) { both.second = 0; }
     return both;
   }
 
@@ -147,35 +130,24 @@ struct excess_and_remainder {
     return excess.four_terms(v);
   }
   HUNCH_HOST_DEVICE bool is_plain(std::int64_t begin, std::int64_t end) const {
-    bool plain = true;
-    for_each_removed(begin, end, [&](token) { plain = false; });
-    return plain;
+    return !removed.any_in(begin, end);
   }
   HUNCH_HOST_DEVICE void patch(std::int64_t begin, std::int64_t end, terms* to) const {
-    for_each_removed(begin, end, [&](token v) { to[v - begin].second = 0; });
-  }
-
- private:
-  /// Calls use(v) for the tokens v in [begin, end) that q has lost.
-  template <class Use>
-  HUNCH_HOST_DEVICE void for_each_removed(std::int64_t begin, std::int64_t end, Use&& use) const {
-    HUNCH_ROLLED
-    for (std::int32_t r = 0; r < removed->count; ++r) {
-      const token v = excess.list.token_at(removed->position[r]);
-      if (v >= begin && v < end) { use(v); }
-    }
+    removed.for_each_in(begin, end, [&](std::int64_t v) { to[v - begin].second = 0; });
   }
 };
 
 // For compilers that do not deduce this for an aggregate; see `weights_of`.
 template <class Excess>
-excess_and_remainder(Excess, const removed_positions*) -> excess_and_remainder<Excess>;
+excess_and_remainder(Excess, noted_tokens) -> excess_and_remainder<Excess>;
 
 namespace detail {
 
 template <Law P, Law Q, class Use>
-HUNCH_HOST_DEVICE auto with_fitting_excess(const P& p, const Q& q, const shortlist& list,
-                                           typename P::real a, typename P::real b, Use&& use) {
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_fitting_excess(const P& p, const Q& q,
+                                                                  const shortlist& list,
+                                                                  typename P::real a,
+                                                                  typename P::real b, Use&& use) {
   if (list.is_everything(p.size())) {
     return use(excess<P, Q, list_kind::everything>{p, q, list, a, b});
   }
@@ -189,14 +161,16 @@ HUNCH_HOST_DEVICE auto with_fitting_excess(const P& p, const Q& q, const shortli
 
 /// Calls use(excess) with the form that fits the laws and the shortlist.
 template <Law P, Law Q, class Use>
-HUNCH_HOST_DEVICE auto with_excess(const P& p, const Q& q, const shortlist& list,
-                                   typename P::real a, typename P::real b, Use&& use) {
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_excess(const P& p, const Q& q,
+                                                          const shortlist& list, typename P::real a,
+                                                          typename P::real b, Use&& use) {
   return detail::with_fitting_excess(p, q, list, a, b, use);
 }
 template <class Real, class Use>
-HUNCH_HOST_DEVICE auto with_excess(const law<Real>& p, const law<Real>& q, const shortlist& list,
-                                   std::type_identity_t<Real> a, std::type_identity_t<Real> b,
-                                   Use&& use) {
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_excess(const law<Real>& p, const law<Real>& q,
+                                                          const shortlist& list,
+                                                          std::type_identity_t<Real> a,
+                                                          std::type_identity_t<Real> b, Use&& use) {
   // On a device, which waits for memory, the test of what is kept costs nothing but compile time.
 #if !defined(__CUDA_ARCH__)
   if (whole_law<Real>::fits(p) && whole_law<Real>::fits(q)) {

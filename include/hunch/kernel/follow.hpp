@@ -11,7 +11,8 @@ namespace hunch::kernel {
 /// law there, and emits the first one that no child equals. The emitted tokens are those that
 /// `choose` would make one after the other, whatever was drafted.
 template <Team T, class View, class Choose>
-HUNCH_HOST_DEVICE void follow(T& team, const View& view, verdict& out, Choose&& choose) {
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void follow(T& team, const View& view, verdict& out,
+                                                     Choose&& choose) {
   std::int32_t c = 0;
   for (;;) {
     const auto p = view.target(team, c);

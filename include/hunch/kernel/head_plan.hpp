@@ -62,29 +62,97 @@ struct strip_share {
   }
 };
 
-/// By a worker, for all of its lanes.
-template <class Worker>
-HUNCH_HOST_DEVICE strip_share share_of(Worker& worker, const shortlist& list, std::int32_t first) {
+namespace detail {
+
+/// Rows of a range in front of row `first`.
+HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t rows_in_front(row_range range, std::int32_t first) {
+  const std::int32_t end = range.end < first ? range.end : first;
+  return range.begin < end ? end - range.begin : 0;
+}
+/// Bit i: row first + i of a strip is in the range. Without branches, so that host loops vectorise.
+HUNCH_HOST_DEVICE HUNCH_INLINE std::uint32_t rows_inside(row_range range, std::int32_t first) {
   const auto inside = [first](std::int32_t row) {
     const std::int32_t i = row - first;
     return i < 0 ? 0 : i < strip_rows ? i : strip_rows;
   };
+  return (1u << inside(range.end)) - (1u << inside(range.begin));
+}
+
+}  // namespace detail
+
+/// By a worker, for all of its lanes.
+template <class Worker>
+HUNCH_HOST_DEVICE strip_share share_of(Worker& worker, const shortlist& list, std::int32_t first) {
   typename Worker::template per_lane<std::int32_t> before;
   typename Worker::template per_lane<std::uint32_t> rows;
   worker.each(
       [&](std::int32_t lane, std::int32_t& in_front, std::uint32_t& held) {
         in_front = 0;
         held = 0;
-        // Without branches, so that host loops vectorise.
         for (std::int32_t r = lane; r < list.range_count; r += Worker::lanes) {
-          const row_range range = list.ranges[r];
-          const std::int32_t end = range.end < first ? range.end : first;
-          in_front += range.begin < end ? end - range.begin : 0;
-          held |= (1u << inside(range.end)) - (1u << inside(range.begin));
+          in_front += detail::rows_in_front(list.ranges[r], first);
+          held |= detail::rows_inside(list.ranges[r], first);
         }
       },
       before, rows);
   return {worker.sum(before), worker.any(rows)};
+}
+
+/// What several lists hold of a strip, found side by side: all loads are under way before the first
+/// is needed, those of 128 ranges of each list.
+template <int Lists, class Worker>
+HUNCH_HOST_DEVICE void shares_of(Worker& worker, const row_range* const (&ranges)[Lists],
+                                 const std::int32_t (&counts)[Lists], std::int32_t first,
+                                 strip_share (&shares)[Lists]) {
+  constexpr std::int32_t steps = 128 / Worker::lanes;
+  HUNCH_UNROLLED
+  for (int j = 0; j < Lists; ++j) { shares[j] = {}; }
+  std::int32_t most = 0;
+  for (const std::int32_t count : counts) { most = count > most ? count : most; }
+  struct parts {
+    std::int32_t before[Lists];
+    std::uint32_t rows[Lists];
+  };
+  typename Worker::template per_lane<parts> found;
+  HUNCH_ROLLED
+  for (std::int32_t begin = 0; begin < most; begin += steps * Worker::lanes) {
+    worker.each(
+        [&](std::int32_t lane, parts& to) {
+          row_range read[Lists][steps];
+          HUNCH_UNROLLED
+          for (int j = 0; j < Lists; ++j) {
+            HUNCH_UNROLLED
+            for (int s = 0; s < steps; ++s) {
+              const std::int32_t r = begin + s * Worker::lanes + lane;
+              read[j][s] = r < counts[j] ? ranges[j][r] : row_range{0, 0};
+            }
+          }
+          HUNCH_UNROLLED
+          for (int j = 0; j < Lists; ++j) {
+            to.before[j] = 0;
+            to.rows[j] = 0;
+            HUNCH_UNROLLED
+            for (int s = 0; s < steps; ++s) {
+              to.before[j] += detail::rows_in_front(read[j][s], first);
+              to.rows[j] |= detail::rows_inside(read[j][s], first);
+            }
+          }
+        },
+        found);
+    HUNCH_UNROLLED
+    for (int j = 0; j < Lists; ++j) {
+      typename Worker::template per_lane<std::int32_t> before;
+      typename Worker::template per_lane<std::uint32_t> rows;
+      worker.each(
+          [&](std::int32_t, const parts& from, std::int32_t& in_front, std::uint32_t& held) {
+            in_front = from.before[j];
+            held = from.rows[j];
+          },
+          found, before, rows);
+      shares[j].before += worker.sum(before);
+      shares[j].rows |= worker.any(rows);
+    }
+  }
 }
 
 /// Plans segment `index` for the lists [first, first + planned_lists) of `asked`.
@@ -94,21 +162,22 @@ struct plan_head {
   std::int32_t rows;  ///< of the head
   head_plan plan;
 
+  /// How many lists it is for.
+  HUNCH_HOST_DEVICE std::int32_t lists() const {
+    return asked.size - first < planned_lists ? asked.size - first : planned_lists;
+  }
+
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     const std::int32_t begin = index * segment_strips;
     const std::int32_t left = strips_of(rows) - begin;
     const std::int32_t count = left < segment_strips ? left : segment_strips;
-    const std::int32_t lists =
-        asked.size - first < planned_lists ? asked.size - first : planned_lists;
+    const std::int32_t all = lists();
     std::uint64_t* const wanted = plan.wanted + begin;
     team.for_each(count, [=, *this](std::int64_t s) {
       const auto row = (begin + static_cast<std::int32_t>(s)) * strip_rows;
       std::uint64_t mask = 0;
-      for (std::int32_t i = 0; i < lists; ++i) {
-        const bool there = asked.row[first + i] >= 0 && meets(asked.lists[first + i], row);
-        mask |= static_cast<std::uint64_t>(there) << i;
-      }
+      for (std::int32_t i = 0; i < all; i += searched_lists) { mask |= meeting(i, all, row) << i; }
       wanted[s] = mask;
     });
     const std::int32_t found = team.compact(
@@ -120,19 +189,48 @@ struct plan_head {
     if (team.rank() == 0) { plan.counts[index] = found; }
   }
 
-  /// Whether the list holds a row of the strip that begins at `row`.
-  HUNCH_HOST_DEVICE static bool meets(const shortlist& list, std::int32_t row) {
-    std::int32_t low = 0;  // ranges in front of this one begin before the strip ends
-    std::int32_t high = list.range_count;
-    while (low < high) {
-      const std::int32_t middle = low + (high - low) / 2;
-      if (list.ranges[middle].begin < row + strip_rows) {
-        low = middle + 1;
-      } else {
-        high = middle;
+ private:
+  /// Lists that are searched at the same time, so that their loads are under way side by side.
+  static constexpr std::int32_t searched_lists = 8;
+
+  /// Bit i: list `begin` + i of `all` holds a row of the strip that begins at `row`.
+  HUNCH_HOST_DEVICE std::uint64_t meeting(std::int32_t begin, std::int32_t all,
+                                          std::int32_t row) const {
+    const row_range* ranges[searched_lists];
+    std::int32_t low[searched_lists];   // ranges in front of this one begin before the strip ends
+    std::int32_t left[searched_lists];  // that may do so, too
+    std::int32_t most = 0;
+    HUNCH_UNROLLED
+    for (std::int32_t i = 0; i < searched_lists; ++i) {
+      const std::int32_t list = first + begin + i;
+      const bool there = begin + i < all && asked.row[list] >= 0;
+      ranges[i] = there ? asked.lists[list].ranges : nullptr;
+      left[i] = there ? asked.lists[list].range_count : 0;
+      low[i] = 0;
+      most = left[i] > most ? left[i] : most;
+    }
+    for (; most > 0; most /= 2) {
+      std::int32_t begins[searched_lists];
+      HUNCH_UNROLLED
+      for (std::int32_t i = 0; i < searched_lists; ++i) {
+        begins[i] = left[i] > 0 ? ranges[i][low[i] + left[i] / 2].begin : 0;
+      }
+      HUNCH_UNROLLED
+      for (std::int32_t i = 0; i < searched_lists; ++i) {
+        if (left[i] == 0) { continue; }
+        const std::int32_t half = left[i] / 2;
+        const bool before = begins[i] < row + strip_rows;
+        low[i] += before ? half + 1 : 0;
+        left[i] = before ? left[i] - half - 1 : half;
       }
     }
-    return low > 0 && list.ranges[low - 1].end > row;
+    std::uint64_t mask = 0;
+    HUNCH_UNROLLED
+    for (std::int32_t i = 0; i < searched_lists; ++i) {
+      const bool meets = low[i] > 0 && ranges[i][low[i] - 1].end > row;
+      mask |= static_cast<std::uint64_t>(meets) << i;
+    }
+    return mask;
   }
 };
 

@@ -49,6 +49,46 @@ class list_set {
 
 }  // namespace detail
 
+/// What `multiply_strips` wants to find: teams [0, segments) plan the head, and behind them there
+/// is one for each list that splits its hidden state, if workers have tensor cores.
+template <class Weight>
+struct prepare_head {
+  plan_head planning;
+  std::int32_t width;
+  const float* hidden;    ///< [rows of the pass, stride]
+  std::int32_t stride;    ///< >= width
+  std::uint32_t* states;  ///< out: [planned_lists, detail::split_words(width)]
+
+  /// Teams that it wants.
+  std::int32_t teams() const {
+    return planning.plan.segments + (std::is_same_v<Weight, float> ? 0 : planning.lists());
+  }
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    const std::int32_t list = index - planning.plan.segments;
+    if (list < 0) { return planning(team, index); }
+    if constexpr (!std::is_same_v<Weight, float>) { split(team, list); }
+  }
+
+ private:
+  template <Team T>
+  HUNCH_HOST_DEVICE void split(T& team, std::int32_t list) const {
+    const std::int32_t row = planning.asked.row[planning.first + list];
+    if (row < 0) { return; }
+    const std::int64_t size = detail::split_words(width);
+    const float* const from = hidden + static_cast<std::int64_t>(row) * stride;
+    std::uint32_t* const to = states + list * size;
+    team.for_each_worker(static_cast<std::int32_t>(size / detail::split_elements),
+                         [=, *this](auto& worker, std::int32_t piece) {
+                           if constexpr (std::remove_cvref_t<decltype(worker)>::has_tensor_cores) {
+                             detail::split_piece<detail::factor<Weight>>(worker, from, width, piece,
+                                                                         to);
+                           }
+                         });
+  }
+};
+
 /// Team `index` of `teams` multiplies its share of the strips of a plan: the logits of the lists
 /// [first, first + planned_lists) of `asked`. A logit depends on its row and its hidden state only,
 /// bit for bit, not on the lists, the batch or the number of teams; but a worker with tensor cores
@@ -58,19 +98,20 @@ struct multiply_strips {
   head_rows<float> asked;
   std::int32_t first;
   head_weights<Weight> head;
-  const float* hidden;  ///< [rows of the pass, stride]
-  std::int32_t stride;  ///< >= head.width
+  const float* hidden;          ///< [rows of the pass, stride]
+  std::int32_t stride;          ///< >= head.width
+  const std::uint32_t* states;  ///< of `prepare_head`
   head_plan plan;
   std::int32_t teams;
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     const std::int64_t all = plan.size();
-    const std::int64_t begin = all * index / teams;
-    const std::int64_t end = all * (index + 1) / teams;
-    team.for_each_worker(end - begin, [this, begin](auto& worker, std::int64_t i) {
+    const auto begin = static_cast<std::int32_t>(all * index / teams);
+    const auto end = static_cast<std::int32_t>(all * (index + 1) / teams);
+    team.for_each_worker(end - begin, [this, begin](auto& worker, std::int32_t i) {
       using worker_type = std::remove_cvref_t<decltype(worker)>;
-      const std::int32_t strip = plan.strip(static_cast<std::int32_t>(begin + i));
+      const std::int32_t strip = plan.strip(begin + i);
       const detail::list_set lists(plan.wanted[strip]);
       const std::int32_t row = strip * strip_rows;
       if constexpr (!worker_type::has_tensor_cores) {
@@ -134,34 +175,43 @@ struct multiply_strips {
     }
   }
 
-  /// The first 4 * Tiles of the lists, which it drops.
+  /// What four of the lists hold of the strip, from number `n` on.
+  template <class Worker>
+  HUNCH_HOST_DEVICE void four_shares(Worker& worker, const detail::list_set& lists, std::int32_t n,
+                                     std::int32_t row, strip_share (&shares)[4]) const {
+    const row_range* ranges[4];
+    std::int32_t counts[4];
+    HUNCH_UNROLLED
+    for (int j = 0; j < 4; ++j) {
+      const std::int32_t list = lists.at(n + j);
+      ranges[j] = list < 0 ? nullptr : asked.lists[first + list].ranges;
+      counts[j] = list < 0 ? 0 : asked.lists[first + list].range_count;
+    }
+    shares_of(worker, ranges, counts, row, shares);
+  }
+
+  /// The first 4 * Tiles of the lists, which it drops. What they hold of the strip is looked up
+  /// before the weights are read and again behind them: registers are what the loads need.
   template <int Tiles, class Worker>
   HUNCH_HOST_DEVICE void states_by_tensor_cores(Worker& worker, detail::list_set& lists,
                                                 std::int32_t row) const {
-    typename Worker::template per_lane<strip_share> shares[Tiles];
     typename Worker::template per_lane<detail::lane_columns<Tiles>> columns;
     typename Worker::template per_lane<team::product_sums> sums[Tiles];
+    const std::int64_t size = detail::split_words(head.width);
     std::uint32_t held = 0;
-    std::uintptr_t addresses = reinterpret_cast<std::uintptr_t>(head.data) |
-                               static_cast<std::uintptr_t>(head.width) * sizeof(Weight);
+    HUNCH_ROLLED
+    for (int n = 0; n < Tiles; ++n) {
+      strip_share shares[4];
+      four_shares(worker, lists, 4 * n, row, shares);
+      held |= shares[0].rows | shares[1].rows | shares[2].rows | shares[3].rows;
+    }
     HUNCH_UNROLLED
     for (int n = 0; n < Tiles; ++n) {
-      for (std::int32_t j = 0; j < 4; ++j) {
-        const std::int32_t list = lists.at(4 * n + j);
-        if (list < 0) { break; }
-        const strip_share share = share_of(worker, asked.lists[first + list], row);
-        held |= share.rows;
-        addresses |= reinterpret_cast<std::uintptr_t>(hidden_of(list));
-        worker.each(
-            [&](std::int32_t lane, strip_share& mine) {
-              if (lane % 4 == j) { mine = share; }
-            },
-            shares[n]);
-      }
       worker.each(
           [&](std::int32_t lane, detail::lane_columns<Tiles>& mine, team::product_sums& sum) {
             const std::int32_t list = lists.at(4 * n + lane / 8);
-            mine.hidden[n] = hidden_of(list < 0 ? lists.at(0) : list);
+            mine.words[n] = states + (list < 0 ? lists.at(0) : list) * size +
+                            detail::column_offset<Weight>(lane);
             sum = {};
           },
           columns, sums[n]);
@@ -177,17 +227,24 @@ struct multiply_strips {
           }
         },
         rows);
+    const std::uintptr_t addresses = reinterpret_cast<std::uintptr_t>(head.data) |
+                                     static_cast<std::uintptr_t>(head.width) * sizeof(Weight);
     detail::add_strip<Weight, Tiles>(worker, rows, columns, head.width, addresses % 16 == 0, sums);
     HUNCH_UNROLLED
     for (int n = 0; n < Tiles; ++n) {
+      strip_share shares[4];
+      four_shares(worker, lists, 4 * n, row, shares);
       worker.each(
-          [&](std::int32_t lane, const strip_share& share, const team::product_sums& sum) {
+          [&](std::int32_t lane, const team::product_sums& sum) {
             const std::int32_t list = lists.at(4 * n + lane % 4);
             if (list < 0) { return; }
-            put(list, share, row, lane / 4, sum.of[0] + sum.of[1]);
-            put(list, share, row, lane / 4 + 8, sum.of[2] + sum.of[3]);
+            strip_share mine = shares[0];
+            HUNCH_UNROLLED
+            for (int j = 1; j < 4; ++j) { mine = lane % 4 == j ? shares[j] : mine; }
+            put(list, mine, row, lane / 4, sum.of[0] + sum.of[1]);
+            put(list, mine, row, lane / 4 + 8, sum.of[2] + sum.of[3]);
           },
-          shares[n], sums[n]);
+          sums[n]);
     }
     lists.drop(4 * Tiles);
   }

@@ -79,8 +79,8 @@ HUNCH_HOST_DEVICE law<Real> whole_row(T& team, row_view<const Real> row,
 /// `whole_row` and `normalise` in one, for a law that nothing restricts. Reads the row once from
 /// memory: each tile of it is summed, relative to its own maximum, while it is near.
 template <class Real, Team T>
-HUNCH_HOST_DEVICE law<Real> unrestricted(T& team, row_view<const Real> row, Real scale,
-                                         status nothing_left) {
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> unrestricted(T& team, row_view<const Real> row,
+                                                                Real scale, status nothing_left) {
   using keys = order<Real>;
   using key = typename keys::key;
   const auto key_of = [](Real x) { return keys::of(x); };
@@ -150,7 +150,7 @@ HUNCH_HOST_DEVICE void cut_at(T& team, law<Real>& l, Real value, std::int32_t ke
 
 /// Keeps the k most probable elements (all, if fewer are kept); k >= 1.
 template <class Real, Team T>
-HUNCH_HOST_DEVICE void keep_top_k(T& team, law<Real>& l, std::int32_t k) {
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_k(T& team, law<Real>& l, std::int32_t k) {
   constexpr Real lowest = -largest<Real>;
   const double total = element_count::at_least(team, l, lowest);
   if (total <= static_cast<double>(k)) { return; }
@@ -161,7 +161,7 @@ HUNCH_HOST_DEVICE void keep_top_k(T& team, law<Real>& l, std::int32_t k) {
 /// Keeps the smallest set of most probable elements that holds at least the share p of the mass
 /// that is kept so far; 0 < p < 1. (Holtzman et al. 2020, arXiv:1904.09751)
 template <class Real, Team T>
-HUNCH_HOST_DEVICE void keep_top_p(T& team, law<Real>& l, Real p) {
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_p(T& team, law<Real>& l, Real p) {
   constexpr Real lowest = -largest<Real>;
   const double total = element_weight::at_least(team, l, lowest);
   const double wanted = static_cast<double>(p) * total;

@@ -20,7 +20,8 @@
 ///
 /// A hidden state is a float and weights are not. It is two columns, what a half holds of it and
 /// the rest, so that little more is lost than in products of floats: 16 bits stay with bfloat16 and
-/// 22 with float16, whose values end at 65,504.
+/// 22 with float16, whose values end at 65,504. It is split once, not by every worker that needs
+/// it: that would be more instructions than all else.
 
 namespace hunch::kernel::detail {
 
@@ -146,38 +147,70 @@ struct lane_rows {
   const Weight* of[2];
 };
 
-/// The columns of a lane: half of a hidden state in every tile, some other where there is none.
+/// Elements of a hidden state whose factors lie side by side, in 32 words: what halves hold of
+/// them, two in a word, then the rest.
+inline constexpr std::int32_t split_elements = 32;
+
+/// Words of the factors of a hidden state. Behind its end they are 0, to the end of a block of 64
+/// bytes of a row.
+HUNCH_HOST_DEVICE constexpr std::int64_t split_words(std::int32_t width) {
+  return (static_cast<std::int64_t>(width) + 63) / 64 * 64;
+}
+
+/// Writes 32 words of the factors of a hidden state, those of its elements from 32 `piece` on.
+template <class Half, class Worker>
+HUNCH_HOST_DEVICE void split_piece(Worker& worker, const float* hidden, std::int32_t width,
+                                   std::int64_t piece, std::uint32_t* words) {
+  constexpr std::int32_t pairs = split_elements / 2;
+  worker.each([=](std::int32_t lane) {
+    Half y[2];
+    HUNCH_UNROLLED
+    for (int i = 0; i < 2; ++i) {
+      const std::int64_t k = piece * split_elements + lane % pairs * 2 + i;
+      const float x = k < width ? hidden[k] : 0.0f;
+      const Half high = rounded(x, Half{});
+      y[i] = lane < pairs ? high : rounded(x - widened(high), Half{});
+    }
+    words[piece * split_elements + lane] = pair_of(y[0], y[1]);
+  });
+}
+
+/// The columns of a lane, from what it reads first on: factors of a hidden state in every tile, of
+/// some other state where there is none.
 template <int Tiles>
 struct lane_columns {
-  const float* hidden[Tiles];
+  const std::uint32_t* words[Tiles];
 };
 
-/// Four numbers of a hidden state, or what is left of them when they are rounded.
-template <class Half>
-HUNCH_HOST_DEVICE HUNCH_INLINE team::factor_columns columns_of(const float (&x)[4], bool rest) {
-  Half y[4];
-  HUNCH_UNROLLED
-  for (int i = 0; i < 4; ++i) {
-    const Half high = rounded(x[i], Half{});
-    y[i] = rest ? rounded(x[i] - widened(high), Half{}) : high;
-  }
-  return {{pair_of(y[0], y[1]), pair_of(y[2], y[3])}};
+/// Where the factors begin that a lane reads: those of the upper halves in even columns and of the
+/// rest in odd ones, of the elements of its `row_piece`.
+template <class Weight>
+HUNCH_HOST_DEVICE std::int32_t column_offset(std::int32_t lane) {
+  const std::int32_t k = lane % 4 * row_piece<Weight>::elements;
+  const std::int32_t odd = lane / 4 % 2;
+  return k / split_elements * split_elements + (odd * split_elements + k % split_elements) / 2;
 }
 
-HUNCH_HOST_DEVICE HUNCH_INLINE void read_hidden(const float* hidden, std::int64_t k,
-                                                std::int64_t width, bool whole, float (&x)[4]) {
-  if (whole) {
+/// The factors in a column of the elements of a `row_piece`.
+template <class Weight>
+struct column_piece {
+  static constexpr int size = row_piece<Weight>::elements / 2;
+  std::uint32_t words[size];
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE static column_piece read(const std::uint32_t* from) {
+    column_piece out;
 #if defined(__CUDA_ARCH__)
-    const float4 y = *reinterpret_cast<const float4*>(hidden + k);
-    x[0] = y.x, x[1] = y.y, x[2] = y.z, x[3] = y.w;
+    HUNCH_UNROLLED
+    for (int i = 0; i < size; i += 4) {
+      const uint4 x = *reinterpret_cast<const uint4*>(from + i);
+      out.words[i] = x.x, out.words[i + 1] = x.y, out.words[i + 2] = x.z, out.words[i + 3] = x.w;
+    }
 #else
-    __builtin_memcpy(x, hidden + k, sizeof x);
+    __builtin_memcpy(out.words, from, sizeof out.words);
 #endif
-    return;
+    return out;
   }
-  HUNCH_UNROLLED
-  for (int i = 0; i < 4; ++i) { x[i] = k + i < width ? hidden[k + i] : 0.0f; }
-}
+};
 
 /// Adds the products over `Blocks` blocks of 64 bytes from element k on.
 template <class Weight, int Tiles, int Blocks, class Worker>
@@ -202,28 +235,30 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void add_blocks(
         },
         rows, pieces[u]);
   }
+  worker.sync();  // all of these loads are under way
   HUNCH_UNROLLED
   for (int u = 0; u < Blocks; ++u) {
     HUNCH_UNROLLED
-    for (int i = 0; i < piece::elements / 4; ++i) {
-      typename Worker::template per_lane<team::factor_rows> left;
+    for (int n = 0; n < Tiles; ++n) {
+      typename Worker::template per_lane<column_piece<Weight>> column;
       worker.each(
-          [&](std::int32_t, const two_pieces& from, team::factor_rows& to) {
-            to = {{from.of[0].pair(2 * i), from.of[1].pair(2 * i), from.of[0].pair(2 * i + 1),
-                   from.of[1].pair(2 * i + 1)}};
+          [&](std::int32_t, const lane_columns<Tiles>& from, column_piece<Weight>& to) {
+            // As many words as elements: an element is two halves.
+            to = column_piece<Weight>::read(from.words[n] + k + u * block);
           },
-          pieces[u], left);
+          columns, column);
       HUNCH_UNROLLED
-      for (int n = 0; n < Tiles; ++n) {
+      for (int i = 0; i < piece::elements / 4; ++i) {
+        typename Worker::template per_lane<team::factor_rows> left;
         typename Worker::template per_lane<team::factor_columns> right;
         worker.each(
-            [&](std::int32_t lane, const lane_columns<Tiles>& from, team::factor_columns& to) {
-              const std::int64_t at = k + u * block + lane % 4 * piece::elements + 4 * i;
-              float x[4];
-              read_hidden(from.hidden[n], at, width, whole, x);
-              to = columns_of<factor<Weight>>(x, lane / 4 % 2 != 0);
+            [&](std::int32_t, const two_pieces& rows_of, const column_piece<Weight>& column_of,
+                team::factor_rows& to_left, team::factor_columns& to_right) {
+              to_left = {{rows_of.of[0].pair(2 * i), rows_of.of[1].pair(2 * i),
+                          rows_of.of[0].pair(2 * i + 1), rows_of.of[1].pair(2 * i + 1)}};
+              to_right = {{column_of.words[2 * i], column_of.words[2 * i + 1]}};
             },
-            columns, right);
+            pieces[u], column, left, right);
         worker.multiply_add(sums[n], left, right, factor<Weight>{});
       }
     }
@@ -232,7 +267,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void add_blocks(
 
 /// Sums over whole rows. The columns 2 j and 2 j + 1 of a tile are both halves of a hidden state:
 /// lane 4 g + t ends with that of rows g and g + 8 for the states 4 n + t.
-/// \param aligned whether all rows and hidden states begin at multiples of 16 bytes.
+/// \param aligned whether all rows begin at multiples of 16 bytes.
 template <class Weight, int Tiles, class Worker>
 HUNCH_HOST_DEVICE HUNCH_INLINE void add_strip(
     Worker& worker, typename Worker::template per_lane<lane_rows<Weight>>& rows,
@@ -240,7 +275,9 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void add_strip(
     bool aligned, typename Worker::template per_lane<team::product_sums> (&sums)[Tiles]) {
   constexpr std::int64_t block = 4 * row_piece<Weight>::elements;
   // A lane has two loads of 16 bytes in flight for each; more would not fit into its registers.
-  constexpr int blocks = (Tiles == 1 ? 64 : 32) / row_piece<Weight>::elements;
+  constexpr int blocks = Tiles == 1            ? 64 / row_piece<Weight>::elements
+                         : sizeof(Weight) == 2 ? 3
+                                               : 2;
   std::int64_t k = 0;
   if (aligned) {
     HUNCH_ROLLED

@@ -31,7 +31,7 @@ struct sampled_laws {
   static constexpr law<Real> unmade{};
 
   template <Team T>
-  HUNCH_HOST_DEVICE law<Real> operator()(T& team, std::int32_t c) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> operator()(T& team, std::int32_t c) const {
     law<Real> l = made[c];
     if (l.logits.data == nullptr) {
       const target_row<Real> row = rows[c];
@@ -54,7 +54,7 @@ struct make_laws {
   static constexpr bool reads_rows = true;
 
   template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {
     laws(team, index);
   }
 };
@@ -69,7 +69,7 @@ struct verify_sequences {
   static constexpr bool reads_rows = true;
 
   template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {
     verdict out;
     out.path = verdicts[index].path;
     verifier(team, views[index], random, out);

@@ -52,13 +52,17 @@ struct rings {
   ring_entry* entries = nullptr;    ///< [max_batch, capacity]
   std::int64_t* written = nullptr;  ///< [max_batch] entries so far
   std::int64_t* read = nullptr;     ///< [max_batch] entries that the host has taken
+  /// [max_batch] `written` where only the loop reaches it: a device waits for the host's memory for
+  /// longer than a microsecond.
+  std::int64_t* counted = nullptr;
 
   HUNCH_HOST_DEVICE ring_entry& at(std::int32_t slot, std::int64_t n) const {
     return entries[static_cast<std::int64_t>(slot) * capacity + n % capacity];
   }
-  /// Whether `count` more entries fit.
-  HUNCH_HOST_DEVICE bool has_room(std::int32_t slot, std::int32_t count) const {
-    return written[slot] - acquire(read + slot) + count <= capacity;
+  /// Whether `count` more entries fit behind those so far.
+  HUNCH_HOST_DEVICE bool has_room(std::int32_t slot, std::int64_t so_far,
+                                  std::int32_t count) const {
+    return so_far - acquire(read + slot) + count <= capacity;
   }
 };
 

@@ -205,7 +205,7 @@ struct settle {
   HUNCH_HOST_DEVICE void publish(std::int32_t slot, const drafted_tokens& tree, const verdict& v,
                                  std::int32_t emitted, finish_reason finish, status why) const {
     const request_id id = of.all.of[slot].id;
-    std::int64_t n = of.out.written[slot];
+    std::int64_t n = of.out.counted[slot];
     for (std::int32_t i = 0; i < emitted; ++i) {
       const bool last = i + 1 == emitted;
       of.out.at(slot, n++) = {id, emitted_token(tree, v, i),
@@ -213,6 +213,7 @@ struct settle {
                               last ? finish : finish_reason::none, status::ok};
     }
     if (emitted == 0) { of.out.at(slot, n++) = {id, no_token, origin::sampled, finish, why}; }
+    of.out.counted[slot] = n;
     resident::release(of.out.written + slot, n);
   }
 };
@@ -223,25 +224,28 @@ struct go_on {
   std::int32_t slots;  ///< that may run
   rings out;
   signals* told;
+  std::int64_t* steps;  ///< since construction
   std::int64_t* steps_left;
   std::int32_t* again;      ///< out
   std::int32_t most_nodes;  ///< entries that a step may write to a ring
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t) const {
-    // 1: somebody runs; 2: somebody runs and has no room for what a step may emit.
+    // 1: somebody runs; 2: somebody runs and has no room for what a step may emit, or the host asks
+    // for an end. All looks at the host's memory at the same time.
     const std::int32_t seen = team.reduce(
-        slots, std::int32_t(0),
+        slots + 1, std::int32_t(0),
         [&](std::int64_t i) {
           const auto slot = static_cast<std::int32_t>(i);
+          if (slot == slots) { return acquire(&told->stop) == 0 ? 0 : 2; }
           if (!all.of[slot].runs()) { return 0; }
-          return out.has_room(slot, most_nodes) ? 1 : 2;
+          return out.has_room(slot, out.counted[slot], most_nodes) ? 1 : 2;
         },
         [](std::int32_t a, std::int32_t b) { return a > b ? a : b; });
     if (team.rank() != 0) { return; }
     const std::int64_t left = --*steps_left;
-    resident::release(&told->steps, told->steps + 1);
-    *again = seen == 1 && left > 0 && acquire(&told->stop) == 0 ? 1 : 0;
+    resident::release(&told->steps, ++*steps);
+    *again = seen == 1 && left > 0 ? 1 : 0;
   }
 };
 

@@ -100,9 +100,9 @@ struct pipeline : private Stages... {
       : Stages(stages)... {}
 
   template <Team T, class Real>
-  HUNCH_HOST_DEVICE law<Real> operator()(T& team, row_view<Real> row,
-                                         const sampling_parameters& parameters,
-                                         const row_history& history) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> operator()(
+      T& team, row_view<Real> row, const sampling_parameters& parameters,
+      const row_history& history) const {
     (edit<Stages>(team, row, parameters, history), ...);
     const bool excludes =
         (LogitStage<Stages> || ...) && (history.allowed != nullptr || parameters.bias_count > 0);
@@ -141,14 +141,16 @@ struct pipeline : private Stages... {
     return true;  // an edit is made before
   }
   template <class Stage, class T, class Real>
-  HUNCH_HOST_DEVICE void edit(T& team, row_view<Real> row, const sampling_parameters& parameters,
-                              const row_history& history) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void edit(T& team, row_view<Real> row,
+                                                     const sampling_parameters& parameters,
+                                                     const row_history& history) const {
     if constexpr (LogitStage<Stage>) {
       static_cast<const Stage&>(*this).edit(team, row, parameters, history);
     }
   }
   template <class Stage, class T, class Real>
-  HUNCH_HOST_DEVICE void apply(T& team, law<Real>& l, const sampling_parameters& parameters) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void apply(T& team, law<Real>& l,
+                                                      const sampling_parameters& parameters) const {
     if constexpr (LawStage<Stage>) { static_cast<const Stage&> (*this)(team, l, parameters); }
   }
 };

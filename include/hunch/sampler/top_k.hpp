@@ -10,7 +10,8 @@ namespace hunch::sampler {
 /// (Fan, Lewis, Dauphin 2018, arXiv:1805.04833)
 struct top_k {
   template <Team T, class Real>
-  HUNCH_HOST_DEVICE void operator()(T& team, law<Real>& l, const sampling_parameters& p) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, law<Real>& l,
+                                                           const sampling_parameters& p) const {
     if (p.top_k > 0) { kernel::keep_top_k(team, l, p.top_k); }
   }
 

@@ -10,7 +10,8 @@ namespace hunch::sampler {
 /// the mass that earlier stages left. p = 1 is off. (Holtzman et al. 2020, arXiv:1904.09751)
 struct top_p {
   template <Team T, class Real>
-  HUNCH_HOST_DEVICE void operator()(T& team, law<Real>& l, const sampling_parameters& p) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, law<Real>& l,
+                                                           const sampling_parameters& p) const {
     if (p.top_p < 1.0f) { kernel::keep_top_p(team, l, static_cast<Real>(p.top_p)); }
   }
 

@@ -50,10 +50,10 @@ class cooperative {
   }
 
   template <class F>
-  HUNCH_HOST_DEVICE void for_each_worker(std::int64_t n, F&& f) {
+  HUNCH_HOST_DEVICE void for_each_worker(std::int32_t n, F&& f) {
     typename Machine::worker_type worker;
-    const std::int64_t step = machine_.workers() * machine_.parts();
-    for (std::int64_t i = machine_.worker() * machine_.parts() + machine_.part(); i < n;
+    const std::int32_t step = machine_.workers() * machine_.parts();
+    for (std::int32_t i = machine_.worker() * machine_.parts() + machine_.part(); i < n;
          i += step) {
       f(worker, i);
     }
@@ -162,10 +162,18 @@ class cooperative {
   HUNCH_HOST_DEVICE void lanes(std::int64_t begin, std::int64_t end, F&& f) {
     machine_.sync_part();  // the lanes of the last call have been read
     for (std::int32_t l = machine_.thread(); l < lane_count; l += machine_.threads()) {
+      constexpr std::int32_t ahead = 8;  // loads under way
+      using real = decltype(f(begin));
       double sum = 0.0;
-      for (std::int64_t i = begin + l; i < end; i += lane_count) {
-        sum += static_cast<double>(f(i));
+      std::int64_t i = begin + l;
+      for (; i + (ahead - 1) * lane_count < end; i += ahead * lane_count) {
+        real terms[ahead];
+        HUNCH_UNROLLED
+        for (std::int32_t k = 0; k < ahead; ++k) { terms[k] = f(i + k * lane_count); }
+        HUNCH_UNROLLED
+        for (std::int32_t k = 0; k < ahead; ++k) { sum += static_cast<double>(terms[k]); }
       }
+      for (; i < end; i += lane_count) { sum += static_cast<double>(f(i)); }
       machine_.scratch().lanes[l] = sum;
     }
     machine_.sync_part();
@@ -192,6 +200,13 @@ class cooperative {
       for (std::int32_t p = 0; p < machine_.parts(); ++p) { machine_.scratch(p).list[i] = value; }
     }
     machine_.sync();
+  }
+
+  /// Each part for itself: all know the value.
+  HUNCH_HOST_DEVICE void note(std::int32_t i, std::int64_t value) {
+    machine_.sync_part();  // this element of the list has been read
+    if (machine_.thread() == 0) { machine_.scratch().list[i] = value; }
+    machine_.sync_part();
   }
 
   template <class Keep, class F>

@@ -24,9 +24,9 @@ class serial {
   }
 
   template <class F>
-  HUNCH_HOST_DEVICE HUNCH_INLINE void for_each_worker(std::int64_t n, F&& f) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE void for_each_worker(std::int32_t n, F&& f) {
     single_thread worker;
-    for (std::int64_t i = 0; i < n; ++i) { f(worker, i); }
+    for (std::int32_t i = 0; i < n; ++i) { f(worker, i); }
   }
 
   template <class T, class F, class Op>
@@ -137,6 +137,10 @@ class serial {
   template <class F>
   HUNCH_HOST_DEVICE HUNCH_INLINE void fill(std::int32_t n, F&& f) {
     for (std::int32_t i = 0; i < n; ++i) { scratch_.list[i] = static_cast<std::int64_t>(f(i)); }
+  }
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE void note(std::int32_t i, std::int64_t value) {
+    scratch_.list[i] = value;
   }
 
   template <class Keep, class F>

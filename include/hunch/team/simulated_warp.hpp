@@ -25,6 +25,8 @@ struct simulated_warp {
     for (std::size_t l = 0; l < 32; ++l) { f(static_cast<std::int32_t>(l), x[l]...); }
   }
 
+  static void sync() {}
+
   static std::int32_t sum(const per_lane<std::int32_t>& x) {
     std::int32_t all = 0;
     for (const std::int32_t v : x) { all += v; }

@@ -29,7 +29,7 @@ struct any_gate {
 struct any_action {
   HUNCH_HOST_DEVICE void operator()(std::int64_t) const {}
   template <class Worker>
-  HUNCH_HOST_DEVICE void operator()(Worker&, std::int64_t) const {}
+  HUNCH_HOST_DEVICE void operator()(Worker&, std::int32_t) const {}
 };
 
 }  // namespace detail
@@ -59,7 +59,8 @@ struct any_action {
 /// 6. `t.compact(n, keep, f, capacity)` sets the first elements of `t.scratch().list` to f(i) for
 ///    the i with keep(i), in any order and as far as there is room, `capacity` of
 ///    `team::list_capacity`; returns how many there are, on all ranks. `t.fill(n, f)` sets element
-///    i of that list to f(i) for the i in [0, n), n <= `team::list_capacity`.
+///    i of that list to f(i) for the i in [0, n), n <= `team::list_capacity`. `t.note(i, v)` sets
+///    element i to v, which all ranks know, and leaves the others.
 /// 7. `t.broadcast(v, from)` is rank `from`'s v on all ranks.
 /// 8. `t.scratch()` is shared by the ranks, or a copy that those who are near each other share.
 /// 9. `t.last_sum()` is a `team::summed` of this rank's own: `sum` and `soft_sum` clear it, and
@@ -87,11 +88,12 @@ concept Team = requires(T& t, std::int64_t n, double v) {
   t.lanes(n, n, detail::any_term{});
   t.tiles(n, n, 0, detail::any_term{});
   t.fill(0, detail::any_count{});
+  t.note(0, n);
   { t.compact(n, detail::any_count{}, detail::any_count{}, 0) } -> std::same_as<std::int32_t>;
   { t.broadcast(v, 0) } -> std::same_as<double>;
   { t.scratch() } -> std::same_as<const team::shared_scratch&>;
   { t.last_sum() } -> std::same_as<team::summed&>;
-  t.for_each_worker(n, detail::any_action{});
+  t.for_each_worker(0, detail::any_action{});
 };
 
 }  // namespace hunch

@@ -23,6 +23,8 @@ struct device_warp {
     f(static_cast<std::int32_t>(threadIdx.x % 32), x...);
   }
 
+  __device__ static void sync() { __syncwarp(); }
+
   __device__ static std::int32_t sum(std::int32_t x) {
     return __reduce_add_sync(warp::all_threads, x);
   }

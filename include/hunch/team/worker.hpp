@@ -21,6 +21,7 @@
 ///    bfloat16 or float16. Each element of c depends on its own row and column only.
 /// 4. `w.fold_halves(x)` adds up the floats of lanes 0 to 15, and those of 16 to 31, by halves: x
 ///    of lane l += that of lane l + 8, ..., l + 1. Right in lanes 0 and 16.
+/// 5. `w.sync()` is a barrier of the lanes: a compiler moves no load from one side to the other.
 
 namespace hunch::team {
 

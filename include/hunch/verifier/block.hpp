@@ -24,8 +24,9 @@ struct block {
   }
 
   template <Team T, class View, class Random>
-  HUNCH_HOST_DEVICE void operator()(T& team, const View& view, const Random& random,
-                                    verdict& out) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, const View& view,
+                                                           const Random& random,
+                                                           verdict& out) const {
     double w = 1.0;
     double w_kept = 1.0;    // w after the longest accepted prefix
     std::int32_t kept = 0;  // its last node
@@ -63,16 +64,17 @@ struct block {
 
  private:
   template <class P, class View, class Use>
-  HUNCH_HOST_DEVICE static auto rest(const P& p, const View& view, std::int32_t c, double w,
-                                     Use&& use) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE static auto rest(const P& p, const View& view,
+                                                            std::int32_t c, double w, Use&& use) {
     using real = typename P::real;
     return kernel::with_excess(p, view.drafts.laws[c], view.drafts.lists[c], static_cast<real>(w),
                                real(1), use);
   }
 
   template <Team T, class View, class Random>
-  HUNCH_HOST_DEVICE static void finish(T& team, const View& view, const Random& random,
-                                       std::int32_t c, bool whole, double w, verdict& out) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE static void finish(T& team, const View& view,
+                                                              const Random& random, std::int32_t c,
+                                                              bool whole, double w, verdict& out) {
     const auto p = view.target(team, c);
     if (p.status != status::ok) { return kernel::fail(out, p.status, c); }
     if (whole) {

@@ -29,8 +29,9 @@ struct rejection {
   static constexpr bool accepts(child_law children, bool) { return children != child_law::ranked; }
 
   template <Team T, class View, class Random>
-  HUNCH_HOST_DEVICE void operator()(T& team, const View& view, const Random& random,
-                                    verdict& out) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, const View& view,
+                                                           const Random& random,
+                                                           verdict& out) const {
     std::int32_t c = 0;
     while (c >= 0) { c = descend(team, view, random, c, out); }
   }
@@ -38,8 +39,10 @@ struct rejection {
  private:
   /// Tests the children of node c. Returns the accepted one, or -1 when the verdict is complete.
   template <Team T, class View, class Random>
-  HUNCH_HOST_DEVICE static std::int32_t descend(T& team, const View& view, const Random& random,
-                                                std::int32_t c, verdict& out) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE static std::int32_t descend(T& team, const View& view,
+                                                                       const Random& random,
+                                                                       std::int32_t c,
+                                                                       verdict& out) {
     const auto p = view.target(team, c);
     if (p.status != status::ok) { return kernel::fail(out, p.status, c), -1; }
     std::int32_t child = view.tree.next_child(c, c);
@@ -51,7 +54,7 @@ struct rejection {
     const auto q = view.drafts.laws[c];
     if (q.status != status::ok) { return kernel::fail(out, status::invalid_draft, child), -1; }
     using real = typename decltype(p)::real;
-    kernel::removed_positions removed;
+    kernel::noted_tokens removed(team);  // from q, where it does not replace what was drawn
     const bool replaces = view.children != child_law::without_replacement;
     double taken = 0.0;      // how many times q was taken from p
     double left = 1.0;       // what that left of p's mass
@@ -72,7 +75,8 @@ struct rejection {
       const token x = view.tree.tokens[child];
       const std::int32_t at = view.tree.drawn_at[child];
       const auto q_x = static_cast<double>(q.prob(at));
-      if (!(q_x > 0.0) || removed.hold(at) || removed.count == kernel::max_siblings) {
+      const token drawn = replaces ? no_token : view.drafts.lists[c].token_at(at);
+      if (!(q_x > 0.0) || removed.hold(drawn) || removed.count == kernel::max_siblings) {
         return kernel::fail(out, status::invalid_draft, child), -1;
       }
       if (sibling > 0) {
@@ -81,7 +85,7 @@ struct rejection {
         } else {
           // Of q what it has not lost, summed: 1 minus the lost would lose digits.
           const team::two_sums of_both = rest([&](const auto& weight) {
-            return team.sum_both(p.size(), kernel::excess_and_remainder{weight, &removed});
+            return team.sum_both(p.size(), kernel::excess_and_remainder{weight, removed});
           });
           left = of_both.first;
           draftable = static_cast<double>(q.norm) * of_both.second;
@@ -102,7 +106,7 @@ struct rejection {
       // Where removed siblings leave so little of q that the multiple is no number any more.
       constexpr double most = kernel::largest<real> / real(4);
       taken = taken < most ? taken : most;
-      if (!replaces) { removed.add(at); }
+      if (!replaces) { removed.add(team, drawn); }
       child = view.tree.next_child(c, child);
     }
   }

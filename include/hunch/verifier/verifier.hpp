@@ -125,16 +125,18 @@ HUNCH_HOST_DEVICE inline origin undrafted(const verdict& out) {
 
 /// A token from law p, which becomes the next one of the verdict.
 template <Team T, Law P, class Random>
-HUNCH_HOST_DEVICE void emit(T& team, const address& where, const P& p, const Random& random,
-                            verdict& out) {
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void emit(T& team, const address& where, const P& p,
+                                                   const Random& random, verdict& out) {
   out.next = static_cast<token>(random.categorical(team, where, p.size(), weights_of<P>{p}));
 }
 
 /// The token after node c where nothing is left of the residual after rounding, because p = q: a
 /// draw from p, which is counted.
 template <Team T, class View, Law P, class Random>
-HUNCH_HOST_DEVICE void emit_for_no_residual(T& team, const View& view, std::int32_t c, const P& p,
-                                            const Random& random, verdict& out) {
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void emit_for_no_residual(T& team, const View& view,
+                                                                   std::int32_t c, const P& p,
+                                                                   const Random& random,
+                                                                   verdict& out) {
   out.empty_residual = true;
   out.next_origin = origin::corrected;
   emit(team, view.at(c, purpose::bonus), p, random, out);

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# bench/device/fetch_packages.sh DIR
+#
+# Unpacks into DIR, without installing them, the Debian packages that the example engine needs: for
+# a machine with a GPU and without a network, where bench/gpu.sh --packages DIR finds them. Run it
+# on a machine with a network, of the same processor, and no newer than the other one.
+set -euo pipefail
+[ $# -eq 1 ] || { echo "usage: bench/device/fetch_packages.sh DIR" >&2; exit 2; }
+mkdir -p "$1"
+into=$(cd "$1" && pwd)
+
+packages=(nlohmann-json3-dev libsentencepiece-dev libsentencepiece0 pkgconf-bin libpkgconf3)
+archives=$(mktemp -d)
+trap 'rm -rf "$archives"' EXIT
+cd "$archives"
+apt-get -o APT::Sandbox::User="$(id -un)" download -qq "${packages[@]}"
+for archive in *.deb; do dpkg-deb -x "$archive" "$into"; done
+rm -rf "$into/usr/share/doc" "$into/usr/share/man"
+echo "$into: $(du -sh "$into" | cut -f 1)"

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <hunch/bfloat16.hpp>
+#include <hunch/kernel/head_weights.hpp>
+#include <hunch/rows.hpp>
+#include <hunch/shortlist_head.hpp>
+#include <hunch/vocab_layout.hpp>
+
+#include "language_rows.hpp"
+#include "sections.hpp"
+
+namespace bench::device {
+namespace {
+
+using namespace hunch;
+
+constexpr std::int32_t width = 4096;
+constexpr std::int32_t cluster_rows = 128;
+constexpr std::int32_t clusters = vocab / cluster_rows;
+constexpr std::int32_t chosen = 211;  ///< clusters of a shortlist: 27,008 rows
+constexpr std::int32_t most_states = 10;
+constexpr int rounds = 15;
+
+/// Small random numbers.
+struct fill_weights {
+  bfloat16* to;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t row) const {
+    const std::int64_t first = static_cast<std::int64_t>(row) * width;
+    bfloat16* const out = to + first;
+    team.for_each(width, [=](std::int64_t i) {
+      out[i] = to_bfloat16(0.02f * noise(mixed(static_cast<std::uint64_t>(first + i))));
+    });
+  }
+};
+
+/// Hidden states that ask for the logits of one list each, the same for all of them.
+class request {
+ public:
+  request(cuda& executor, const std::vector<row_range>& ranges, std::int32_t states)
+      : size_(states),
+        rows_(std::accumulate(ranges.begin(), ranges.end(), 0,
+                              [](std::int32_t n, row_range r) { return n + r.end - r.begin; })),
+        ranges_(executor, ranges.size()),
+        row_(executor, count()),
+        lists_(executor, count()),
+        views_(executor, count()),
+        logits_(executor, count() * static_cast<std::size_t>(rows_)) {
+    std::vector<std::int32_t> row(count());
+    std::iota(row.begin(), row.end(), 0);
+    const std::vector<shortlist> lists(
+        count(),
+        {ranges_.data(), static_cast<std::int32_t>(ranges.size()), rows_, nullptr, nullptr, vocab});
+    std::vector<row_view<float>> views;
+    for (std::int64_t i = 0; i < states; ++i) {
+      views.push_back({logits_.data() + i * rows_, rows_});
+    }
+    executor.upload(ranges_.data(), ranges.data(), ranges.size());
+    executor.upload(row_.data(), row.data(), row.size());
+    executor.upload(lists_.data(), lists.data(), lists.size());
+    executor.upload(views_.data(), views.data(), views.size());
+    executor.synchronize();
+  }
+
+  head_rows<float> asked() const { return {size_, row_.data(), lists_.data(), views_.data()}; }
+  /// Of weights: each row is read once, however many states ask for it.
+  double bytes() const { return 2.0 * width * rows_; }
+
+ private:
+  std::size_t count() const { return static_cast<std::size_t>(size_); }
+
+  std::int32_t size_;
+  std::int32_t rows_;
+  cuda::resident<row_range> ranges_;
+  cuda::resident<std::int32_t> row_;
+  cuda::resident<shortlist> lists_;
+  cuda::resident<row_view<float>> views_;
+  cuda::resident<float> logits_;
+};
+
+/// Disjoint lists of randomly chosen clusters, in ascending order, as a router leaves them.
+std::vector<std::vector<row_range>> shortlists() {
+  std::vector<std::int32_t> order(clusters);
+  std::iota(order.begin(), order.end(), 0);
+  std::mt19937 random(1);
+  std::shuffle(order.begin(), order.end(), random);
+  std::vector<std::vector<row_range>> lists;
+  for (auto first = order.begin(); order.end() - first >= chosen; first += chosen) {
+    std::sort(first, first + chosen);
+    std::vector<row_range> list;
+    for (auto c = first; c != first + chosen; ++c) {
+      list.push_back({*c * cluster_rows, (*c + 1) * cluster_rows});
+    }
+    lists.push_back(std::move(list));
+  }
+  return lists;
+}
+
+}  // namespace
+
+void measure_heads(report& out, cuda& executor, memory_copy& copy) {
+  cuda::resident<bfloat16> data(executor, static_cast<std::size_t>(vocab) * width);
+  cuda::resident<float> hidden(executor, static_cast<std::size_t>(most_states) * width);
+  executor.launch(vocab, fill_weights{data.data()});
+  executor.launch(most_states, fill_rows{hidden.data(), width, 1, 0.0f});
+  const kernel::head_weights<bfloat16> weights{data.data(), vocab, width};
+  shortlist_head<cuda, bfloat16> head(executor, vocab, width);
+
+  // Each piece of work reads other rows than the one before it, so that a cache holds none of them.
+  const auto in_turn = [&](const std::vector<request>& requests) {
+    return candidate{[&executor, &weights, &hidden, &head, &requests] {
+                       for (const request& r : requests) {
+                         head(executor, weights, hidden.data(), width, r.asked());
+                       }
+                     },
+                     static_cast<double>(requests.size())};
+  };
+  std::vector<request> full, one, ten;
+  full.emplace_back(executor, std::vector<row_range>{{0, vocab}}, 1);
+  for (const std::vector<row_range>& list : shortlists()) {
+    one.emplace_back(executor, list, 1);
+    ten.emplace_back(executor, list, most_states);
+  }
+  const timings t =
+      interleave_on(executor, rounds, {copy.work(), in_turn(full), in_turn(one), in_turn(ten)});
+
+  const auto add = [&](const std::string& name, const request& r, const std::vector<double>& times,
+                       double wanted) {
+    out.add(name, median(times) * 1e6, "us");
+    out.add(name + ": weights at copy bandwidth / time", share_of_copy(r.bytes(), t[0], times), "",
+            at_least(wanted));
+  };
+  out.add("copy within the device, bytes read and written",
+          memory_copy::bandwidth(median(t[0])) * 1e-9, "GB/s");
+  add("head of 128256 x 4096 bf16, 1 hidden state", full[0], t[1], 0.90);
+  add("head, 27008 rows in 211 clusters, 1 hidden state", one[0], t[2], 0.85);
+  add("head, 27008 rows in 211 clusters, 10 hidden states", ten[0], t[3], 0.75);
+}
+
+}  // namespace bench::device

@@ -1,0 +1,249 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# bench/gpu.sh [--out DIR] [--packages DIR] [--commit NAME] [--time SECONDS]
+#
+# Everything that needs a GPU, in one go: builds the tests and benchmarks of the device, runs the
+# tests, the suites, the comparison with torch, and the tests again under compute-sanitizer. Writes
+# DATE-GPU.json, with the rows of all suites as bench/run.sh writes them, and DATE-GPU.log to
+# docs/results, or to DIR. Installs nothing and needs no network.
+#
+#   --out DIR        where the results go
+#   --packages DIR   what bench/device/fetch_packages.sh has unpacked there, for a machine without
+#                    nlohmann-json and sentencepiece; what needs them is skipped where they are not
+#   --commit NAME    of the sources, where they are no git checkout
+#   --time SECONDS   all that it may take, 520 unless told otherwise: a part that has not begun by
+#                    then is skipped
+#
+# A part that fails does not keep the others from running. Exits with 0 if none has failed, with 2
+# if the machine lacks what all parts need.
+set -uo pipefail
+
+command_line="bench/gpu.sh $*"
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$here")
+. "$here/device/machine.sh"
+
+out=$root/docs/results
+packages=
+commit=
+time_limit=520
+while [ $# -gt 0 ]; do
+  if [ $# -lt 2 ]; then set -- --help ""; fi
+  case "$1" in
+    --out) out=$2 ;;
+    --packages) packages=$2 ;;
+    --commit) commit=$2 ;;
+    --time) time_limit=$2 ;;
+    *) sed -n '4,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+  esac
+  shift 2
+done
+
+# --- what is here ------------------------------------------------------------------------------
+missing=()
+nvcc=$(find_nvcc) || missing+=("nvcc, on PATH or named by CUDACXX")
+command -v cmake >/dev/null || missing+=("cmake")
+command -v c++ >/dev/null || missing+=("c++, the compiler of host code")
+command -v python3 >/dev/null || missing+=("python3")
+if command -v make >/dev/null; then
+  generator="Unix Makefiles" keep_going=(-k)
+elif command -v ninja >/dev/null; then
+  generator=Ninja keep_going=(-k 0)
+else
+  missing+=("make or ninja")
+fi
+gpu=$(gpu_property name) || missing+=("a GPU: nvidia-smi shows none")
+if [ ${#missing[@]} -gt 0 ]; then
+  echo "bench/gpu.sh: this machine lacks" >&2
+  printf '  %s\n' "${missing[@]}" >&2
+  exit 2
+fi
+architecture=$(gpu_architecture)
+driver=$(gpu_property driver_version)
+cuda=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+today=$(date +%Y-%m-%d)
+if [ -z "$commit" ]; then
+  commit=$(git -C "$root" describe --always --dirty --abbrev=12 2>/dev/null) || commit=unknown
+fi
+slug=$(printf '%s' "$gpu" | tr '[:upper:]' '[:lower:]' | tr -cs 'a-z0-9' '-' | sed 's/^-*//; s/-*$//')
+mkdir -p "$out" || exit 2
+out=$(cd "$out" && pwd)
+result=$out/$today-$slug
+build=$root/build-gpu
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export CUDACXX=$nvcc PYTHONUNBUFFERED=1
+if [ -n "$packages" ]; then
+  packages=$(cd "$packages" && pwd) || exit 2
+  libraries=$(dirname "$(find "$packages/usr/lib" -name libsentencepiece.so | head -n 1)")
+  export CMAKE_PREFIX_PATH=$packages/usr${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}
+  export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  export PKG_CONFIG=$packages/usr/bin/pkgconf PKG_CONFIG_PATH=$libraries/pkgconfig
+  export PKG_CONFIG_SYSROOT_DIR=$packages
+fi
+
+# --- parts -------------------------------------------------------------------------------------
+parts=$work/parts.tsv # name, state, seconds, remark
+: >"$parts"
+
+note() { # NAME STATE SECONDS REMARK
+  printf '%s\t%s\t%s\t%s\n' "$@" >>"$parts"
+  echo "== $1: $2${4:+ ($4)}"
+}
+
+skip() { # NAME REASON
+  note "$1" skipped 0 "$2"
+}
+
+# part NAME LIMIT COMMAND...: runs the command, for LIMIT seconds at most. Exit code 77: not run.
+part() {
+  local name=$1 limit=$2 began=$SECONDS left=$((time_limit - SECONDS)) status
+  shift 2
+  if [ "$left" -lt 5 ]; then
+    skip "$name" "no time left"
+    return
+  fi
+  if [ "$limit" -gt "$left" ]; then limit=$left; fi
+  echo
+  echo "== $name"
+  timeout -k 5 "$limit" "$@"
+  status=$?
+  case $status in
+    0) note "$name" ok $((SECONDS - began)) "" ;;
+    77) note "$name" skipped $((SECONDS - began)) "see above" ;;
+    124 | 137) note "$name" failed $((SECONDS - began)) "not done after $limit s" ;;
+    *) note "$name" failed $((SECONDS - began)) "exit code $status" ;;
+  esac
+}
+
+# part_of PROGRAM NAME LIMIT COMMAND...: a part that needs a program of the build.
+part_of() {
+  local program=$1
+  shift
+  if [ -f "$build/$program" ]; then
+    part "$@"
+  elif [ "$with_models" = no ] && [[ $program == *engine* || $program == *models* || $program == examples/* ]]; then
+    skip "$1" "needs nlohmann-json and sentencepiece"
+  else
+    skip "$1" "was not built"
+  fi
+}
+
+# A test of the device says "NOT RUN" and succeeds where it sees no device; here that is a failure.
+on_device=(bash -c '"$@" 2>&1 | tee "$0"; status=${PIPESTATUS[0]}
+  if grep -q "NOT RUN" "$0"; then exit 1; fi; exit "$status"' "$work/test.txt")
+
+configure() { # EXAMPLES
+  cmake -S "$root" -B "$build" -G "$generator" -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_CUDA_ARCHITECTURES="$architecture" -DHUNCH_BUILD_CUDA=ON -DHUNCH_QUICK_CUDA=OFF \
+    -DHUNCH_BUILD_TESTS=ON -DHUNCH_DEVICE_ONLY=ON -DHUNCH_BUILD_BENCH=ON \
+    -DHUNCH_BUILD_EXAMPLES="$1" >"$work/configure.txt" 2>&1
+}
+
+# The four tools share the device: they look at accesses, not at times.
+sanitize() {
+  local tool tools=(memcheck racecheck initcheck synccheck) limit=140 began=$SECONDS status took
+  local left=$((time_limit - SECONDS)) why="" sanitizer program
+  local programs=("$build"/test/device/device{,_head}_test)
+  sanitizer=$(command -v compute-sanitizer) || sanitizer=$(dirname "$nvcc")/compute-sanitizer
+  if [ "$limit" -gt "$left" ]; then limit=$left; fi
+  if [ "$left" -lt 5 ]; then why="no time left"; fi
+  for program in "${programs[@]}"; do
+    if [ ! -x "$program" ]; then why="$(basename "$program") was not built"; fi
+  done
+  if [ ! -x "$sanitizer" ]; then why="compute-sanitizer is not here"; fi
+  if [ -n "$why" ]; then
+    for tool in "${tools[@]}"; do skip "sanitizer $tool" "$why"; done
+    return
+  fi
+  for tool in "${tools[@]}"; do
+    (
+      status=0
+      for program in "${programs[@]}"; do
+        timeout -k 5 $((limit / ${#programs[@]})) "$sanitizer" --tool "$tool" --error-exitcode 99 \
+          --print-limit 20 "$program" --short || status=$?
+      done >"$work/$tool.txt" 2>&1
+      echo "$status $((SECONDS - began))" >"$work/$tool.status"
+    ) &
+  done
+  wait
+  for tool in "${tools[@]}"; do
+    read -r status took <"$work/$tool.status"
+    echo
+    echo "== sanitizer $tool"
+    tail -n 60 "$work/$tool.txt"
+    if grep -q "NOT RUN" "$work/$tool.txt"; then status=1; fi
+    case $status in
+      0) note "sanitizer $tool" ok "$took" "" ;;
+      99) note "sanitizer $tool" failed "$took" "it has found something" ;;
+      124 | 137) note "sanitizer $tool" failed "$took" "not done in time" ;;
+      *) note "sanitizer $tool" failed "$took" "exit code $status" ;;
+    esac
+  done
+}
+
+everything() {
+  echo "date     $today"
+  echo "GPU      $gpu"
+  echo "driver   $driver"
+  echo "CUDA     $cuda"
+  echo "commit   $commit"
+  echo "command  $command_line"
+
+  rm -rf "$build"
+  local with_models=yes
+  if ! configure ON; then
+    with_models=no
+    grep -A 4 "CMake Error" "$work/configure.txt" | head -n 8
+    echo "Without the example engine, then: bench/device/fetch_packages.sh brings what it needs."
+    rm -rf "$build"
+    if ! configure OFF; then
+      cat "$work/configure.txt"
+      note configure failed "$SECONDS" ""
+      return
+    fi
+  fi
+  note configure ok "$SECONDS" "$([ "$with_models" = yes ] || echo "without the example engine")"
+
+  part build 330 cmake --build "$build" -j "$(nproc)" --target hunch_device_programs \
+    -- "${keep_going[@]}"
+
+  part_of test/device/device_test "device test" 90 \
+    "${on_device[@]}" "$build/test/device/device_test"
+  part_of test/device/device_head_test "head test" 60 \
+    "${on_device[@]}" "$build/test/device/device_head_test"
+  part_of test/device/device_engine_test "engine test" 60 \
+    "${on_device[@]}" "$build/test/device/device_engine_test"
+  part_of bench/device/hunch_bench_device "suite device" 90 \
+    "$build/bench/device/hunch_bench_device" --json "$work/device.json"
+  part_of bench/device/hunch_bench_device_models "suite device_models" 100 \
+    "$build/bench/device/hunch_bench_device_models" --json "$work/models.json"
+  part_of bench/device/libhunch_bench_chains.so "comparison with torch" 90 \
+    python3 "$here/device/compare.py" "$build/bench/device/libhunch_bench_chains.so" \
+    --json "$work/compare.json"
+  sanitize
+  part_of examples/generate "generate" 40 \
+    "$build/examples/generate" --device cuda --batch 8 --color never
+}
+
+summarise() {
+  echo
+  echo "== summary"
+  column_format='%-28s %-8s %5s s  %s\n'
+  while IFS=$'\t' read -r name state seconds remark; do
+    # shellcheck disable=SC2059
+    printf "$column_format" "$name" "$state" "$seconds" "$remark"
+  done <"$parts"
+  python3 "$here/device/collect.py" "$result.json" "$parts" "$work"/{device,models,compare}.json \
+    -- "date=$today" "gpu=$gpu" "driver=$driver" "cuda=$cuda" "commit=$commit" \
+    "command=$command_line" || note collect failed 0 ""
+}
+
+{
+  everything
+  summarise
+} 2>&1 | tee "$result.log"
+echo "$result.json"
+echo "$result.log"
+! cut -f 2 "$parts" | grep -qx failed

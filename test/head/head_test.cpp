@@ -19,55 +19,11 @@
 #include <hunch/kernel/range_gemv.hpp>
 #include <hunch/shortlist_head.hpp>
 #include <hunch/team/serial.hpp>
-#include <hunch/team/simulated.hpp>
-#include <hunch/team/simulated_warp.hpp>
 #include "../support/head_problem.hpp"
+#include "../support/team_executors.hpp"
 
 namespace hunch::test {
 namespace {
-
-/// Bodies by teams of threads.
-struct threads : executor::host {
-  std::int32_t blocks = 1;
-  std::int32_t ranks = 1;
-  std::int32_t teams = 1;
-
-  template <class Body>
-  void launch(std::int32_t count, const Body& body) const {
-    team::simulated::launch(blocks, ranks, count, body);
-  }
-  template <class Body>
-  std::int32_t teams_at_once(const Body&) const {
-    return teams;
-  }
-};
-
-/// A team of one thread whose worker is a simulated warp.
-struct warp_team : team::serial {
-  template <class F>
-  void for_each_worker(std::int32_t n, F&& f) {
-    team::simulated_warp worker;
-    for (std::int32_t i = 0; i < n; ++i) { f(worker, i); }
-  }
-};
-static_assert(Team<warp_team>);
-
-/// Bodies by simulated warps.
-struct warps : executor::host {
-  std::int32_t teams = 1;
-
-  template <class Body>
-  void launch(std::int32_t count, const Body& body) const {
-    for (std::int32_t index = 0; index < count; ++index) {
-      warp_team team;
-      body(team, index);
-    }
-  }
-  template <class Body>
-  std::int32_t teams_at_once(const Body&) const {
-    return teams;
-  }
-};
 
 template <class Weight>
 void check_threads(std::int32_t rows, std::int32_t width, std::int32_t lists) {

@@ -23,37 +23,11 @@
 #include <hunch/layout/spherical_kmeans.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/selector/trimmed.hpp>
-#include <hunch/team/serial.hpp>
-#include <hunch/team/simulated.hpp>
-#include <hunch/team/simulated_warp.hpp>
 #include "../support/hash.hpp"
+#include "../support/team_executors.hpp"
 
 namespace hunch::test {
 namespace {
-
-struct threads : executor::host {
-  template <class Body>
-  void launch(std::int32_t count, const Body& body) const {
-    team::simulated::launch(1, 32, count, body);
-  }
-};
-
-struct warp_team : team::serial {
-  template <class F>
-  void for_each_worker(std::int64_t n, F&& f) {
-    team::simulated_warp worker;
-    for (std::int64_t i = 0; i < n; ++i) { f(worker, i); }
-  }
-};
-struct warps : executor::host {
-  template <class Body>
-  void launch(std::int32_t count, const Body& body) const {
-    for (std::int32_t index = 0; index < count; ++index) {
-      warp_team team;
-      body(team, index);
-    }
-  }
-};
 
 /// Rows around a few directions, of any length.
 struct cloud {
@@ -113,7 +87,7 @@ TEST_CASE("k-means is deterministic for a seed, on any team") {
   const clustering_options options{.clusters = 40, .iterations = 6, .seed = 5};
   const clustering found = clustered(of, options);
   CHECK(clustered(of, options).cluster == found.cluster);
-  const clustering by_threads = clustered(of, options, threads{});
+  const clustering by_threads = clustered(of, options, threads{{}, 1, 32});
   CHECK(by_threads.cluster == found.cluster);
   CHECK(by_threads.cosine == found.cosine);
   clustering_options other = options;

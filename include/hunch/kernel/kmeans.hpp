@@ -61,8 +61,8 @@ HUNCH_HOST_DEVICE void for_row_groups(T& team, std::int32_t rows, std::int32_t i
   const std::int32_t begin = index * kmeans_rows;
   const std::int32_t left = rows - begin;
   const std::int32_t count = left < kmeans_rows ? left : kmeans_rows;
-  team.for_each_worker((count + gemv_rows - 1) / gemv_rows, [=](auto& worker, std::int64_t g) {
-    const auto from = static_cast<std::int32_t>(g) * gemv_rows;
+  team.for_each_worker((count + gemv_rows - 1) / gemv_rows, [=](auto& worker, std::int32_t g) {
+    const std::int32_t from = g * gemv_rows;
     use(worker, begin + from, count - from < gemv_rows ? count - from : gemv_rows);
   });
 }

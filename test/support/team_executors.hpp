@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <hunch/executor/host.hpp>
+#include <hunch/team/serial.hpp>
+#include <hunch/team/simulated.hpp>
+#include <hunch/team/simulated_warp.hpp>
+#include <hunch/team/team.hpp>
+
+namespace hunch::test {
+
+/// Bodies by teams of threads.
+struct threads : executor::host {
+  std::int32_t blocks = 1;
+  std::int32_t ranks = 1;
+  std::int32_t teams = 1;
+
+  template <class Body>
+  void launch(std::int32_t count, const Body& body) const {
+    team::simulated::launch(blocks, ranks, count, body);
+  }
+  template <class Body>
+  std::int32_t teams_at_once(const Body&) const {
+    return teams;
+  }
+};
+
+/// A team of one thread whose worker is a simulated warp.
+struct warp_team : team::serial {
+  template <class F>
+  void for_each_worker(std::int32_t n, F&& f) {
+    team::simulated_warp worker;
+    for (std::int32_t i = 0; i < n; ++i) { f(worker, i); }
+  }
+};
+static_assert(Team<warp_team>);
+
+/// Bodies by simulated warps.
+struct warps : executor::host {
+  std::int32_t teams = 1;
+
+  template <class Body>
+  void launch(std::int32_t count, const Body& body) const {
+    for (std::int32_t index = 0; index < count; ++index) {
+      warp_team team;
+      body(team, index);
+    }
+  }
+  template <class Body>
+  std::int32_t teams_at_once(const Body&) const {
+    return teams;
+  }
+};
+
+}  // namespace hunch::test

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from model import Config, Llama
+from model import Config, Eagle, Llama
 
 SHARD_BYTES = 16 << 20
 FLOATS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -60,11 +60,15 @@ def save(folder, model, dtype="I8"):
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("model*.safetensors*"):
         old.unlink()
-    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", **dataclasses.asdict(model.config),
+    kind = "LlamaForCausalLM" if isinstance(model, Llama) else type(model).__name__
+    config = {"architectures": [kind], "model_type": "llama", **dataclasses.asdict(model.config),
               "hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "tie_word_embeddings": True,
               "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32", "weight_format": dtype}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    tensors = encode(model.state_dict(), dtype)
+    state = model.state_dict()
+    if not isinstance(model, Llama):  # without a trunk around its layers
+        state = {f"model.{name}": value for name, value in state.items()}
+    tensors = encode(state, dtype)
     groups = shards(tensors)
     if len(groups) == 1:
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
@@ -91,6 +95,14 @@ def load(folder):
     fields = json.loads((Path(folder) / "config.json").read_text())
     model = Llama(Config(**{f.name: fields[f.name] for f in dataclasses.fields(Config)}))
     model.load_state_dict(load_state(folder))
+    return model.eval().requires_grad_(False)
+
+
+def load_eagle(folder):
+    """The same for an EAGLE head."""
+    fields = json.loads((Path(folder) / "config.json").read_text())
+    model = Eagle(Config(**{f.name: fields[f.name] for f in dataclasses.fields(Config)}))
+    model.load_state_dict({name.removeprefix("model."): value for name, value in load_state(folder).items()})
     return model.eval().requires_grad_(False)
 
 

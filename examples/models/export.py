@@ -2,6 +2,7 @@
 
     python export.py --work DIR --model target --out target            # int8, as shipped
     python export.py --work DIR --model draft --out draft
+    python export.py --work DIR --model eagle --out eagle
     python export.py --work DIR --model target --out DIR --dtype BF16  # F32, F16, BF16: for testing loaders
     python export.py --model tiny --out DIR --dtype F32                # a random model for tests
 """
@@ -12,9 +13,9 @@ from pathlib import Path
 import torch
 
 import checkpoint
-from model import DRAFT, TARGET, TINY, Llama
+from model import DRAFT, EAGLE, TARGET, TINY, Eagle, Llama
 
-CONFIGS = {"target": TARGET, "draft": DRAFT, "tiny": TINY}
+CONFIGS = {"target": TARGET, "draft": DRAFT, "eagle": EAGLE, "tiny": TINY}
 
 
 def tiny():
@@ -36,7 +37,7 @@ def main():
     if options.model == "tiny":
         model = tiny()
     else:
-        model = Llama(CONFIGS[options.model])
+        model = (Eagle if options.model == "eagle" else Llama)(CONFIGS[options.model])
         model.load_state_dict(torch.load(options.work / f"{options.model}.pt", map_location="cpu")["model"])
     checkpoint.save(options.out, model, options.dtype)
     if options.model == "target":  # the draft shares it

@@ -27,6 +27,7 @@ TARGET = Config(hidden_size=256, num_hidden_layers=6, intermediate_size=704,
                 num_attention_heads=8, num_key_value_heads=4)
 DRAFT = Config(hidden_size=128, num_hidden_layers=2, intermediate_size=384,
                num_attention_heads=4, num_key_value_heads=2)
+EAGLE = dataclasses.replace(TARGET, num_hidden_layers=1)
 TINY = Config(hidden_size=64, num_hidden_layers=2, intermediate_size=128, vocab_size=256,
               num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=128)
 

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 import checkpoint
 import training
-from model import Eagle
+from model import EAGLE, Eagle
 from train_draft import CONTEXT, FULL_FROM, acceptance_share, candidates, chunked
 
 SECOND = 0.7    # weight of the second reading
@@ -41,7 +41,7 @@ def main():
 
     torch.manual_seed(training.SEED)
     target = checkpoint.load(options.target).to(training.device()).requires_grad_(False)
-    eagle = Eagle(target.config).to(training.device())
+    eagle = Eagle(EAGLE).to(training.device())
     head = target.model.embed_tokens.weight
     width = target.config.hidden_size
     teacher = torch.compile(target.model, dynamic=False)

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Trains the router of a clustered selector for a pair of models, from what they really draft.
+//
+//   train_router --model DIR (--eagle DIR | --draft DIR) --layout FILE --text FILE --out FILE ...
+
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <engine/config.hpp>
+#include <engine/model.hpp>
+#include <engine/tokenizer.hpp>
+#include <hunch/decoder.hpp>
+#include <hunch/drafter/autoregressive.hpp>
+#include <hunch/layout/layout_file.hpp>
+#include <hunch/sampler/pipeline.hpp>
+#include <hunch/sampler/temperature.hpp>
+#include <hunch/selector/full.hpp>
+#include <hunch/tree/chain.hpp>
+#include <hunch/verifier/rejection.hpp>
+
+#include "train_router/recording.hpp"
+#include "train_router/trainer.hpp"
+
+namespace {
+
+using namespace train_router;
+
+constexpr const char* usage =
+    "train_router --model DIR (--eagle DIR | --draft DIR) --layout FILE --text FILE --out FILE\n"
+    "  --model DIR      the target, with its tokenizer\n"
+    "  --eagle DIR      its EAGLE head, or\n"
+    "  --draft DIR      a draft model of its own\n"
+    "  --layout FILE    clusters, of make_layout\n"
+    "  --text FILE      prompts are taken from it, each at an even distance\n"
+    "  --out FILE       the router\n"
+    "  --prompts N      texts that are continued (64)\n"
+    "  --prompt N       tokens of a prompt (64)\n"
+    "  --tokens N       tokens that each is continued by (256)\n"
+    "  --temperature X  (1)\n"
+    "  --labels KIND    mass or top (mass)\n"
+    "  --width N        of the hidden layer (128)\n"
+    "  --epochs N       (6)\n"
+    "  --threads N      of the models (1)\n";
+
+constexpr std::int32_t draft_length = 5;
+
+struct arguments {
+  std::string model, eagle, draft, layout, text, out;
+  std::int32_t prompts = 64;
+  std::int32_t prompt = 64;
+  std::int32_t tokens = 256;
+  std::int32_t threads = 1;
+  float temperature = 1.0f;
+  training_options training;
+};
+
+template <class T>
+void read(std::string_view flag, std::string_view text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw std::invalid_argument(std::string(flag) + ": '" + std::string(text) +
+                                "' is not a number");
+  }
+}
+
+arguments parse(int argc, char** argv) {
+  arguments out;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view flag = argv[i];
+    if (i + 1 == argc) { throw std::invalid_argument(std::string(flag) + " needs a value"); }
+    const std::string_view value = argv[++i];
+    if (flag == "--model") {
+      out.model = value;
+    } else if (flag == "--eagle") {
+      out.eagle = value;
+    } else if (flag == "--draft") {
+      out.draft = value;
+    } else if (flag == "--layout") {
+      out.layout = value;
+    } else if (flag == "--text") {
+      out.text = value;
+    } else if (flag == "--out") {
+      out.out = value;
+    } else if (flag == "--prompts") {
+      read(flag, value, out.prompts);
+    } else if (flag == "--prompt") {
+      read(flag, value, out.prompt);
+    } else if (flag == "--tokens") {
+      read(flag, value, out.tokens);
+    } else if (flag == "--threads") {
+      read(flag, value, out.threads);
+    } else if (flag == "--temperature") {
+      read(flag, value, out.temperature);
+    } else if (flag == "--width") {
+      read(flag, value, out.training.width);
+    } else if (flag == "--epochs") {
+      read(flag, value, out.training.epochs);
+    } else if (flag == "--labels" && (value == "mass" || value == "top")) {
+      out.training.kind = value == "mass" ? labels::mass : labels::top;
+    } else {
+      throw std::invalid_argument("unknown option " + std::string(flag) + " " + std::string(value));
+    }
+  }
+  if (out.model.empty() || out.layout.empty() || out.text.empty() || out.out.empty() ||
+      out.eagle.empty() == out.draft.empty()) {
+    throw std::invalid_argument("--model, --layout, --text, --out and one drafter are needed");
+  }
+  return out;
+}
+
+/// Pieces of the text at even distances.
+std::vector<std::vector<hunch::token>> prompts_of(const arguments& args,
+                                                  const engine::tokenizer& text) {
+  std::ifstream in(args.text, std::ios::binary);
+  if (!in) { throw std::runtime_error(args.text + ": cannot be read"); }
+  const std::string all((std::istreambuf_iterator<char>(in)), {});
+  const std::vector<hunch::token> tokens = text.encode(all, false);
+  const auto length = static_cast<std::size_t>(args.prompt);
+  if (tokens.size() <= length) { throw std::runtime_error(args.text + ": is too short"); }
+  std::vector<std::vector<hunch::token>> out;
+  for (std::int32_t i = 0; i < args.prompts; ++i) {
+    const std::size_t at = (tokens.size() - length) * static_cast<std::size_t>(i) /
+                           static_cast<std::size_t>(args.prompts);
+    std::vector<hunch::token> prompt;
+    if (text.bos() != hunch::no_token) { prompt.push_back(text.bos()); }
+    prompt.insert(prompt.end(), tokens.begin() + static_cast<std::ptrdiff_t>(at),
+                  tokens.begin() + static_cast<std::ptrdiff_t>(at + length));
+    out.push_back(std::move(prompt));
+  }
+  return out;
+}
+
+/// What is drafted when the prompts are continued, over the whole vocabulary.
+template <class Draft>
+recording record(const arguments& args, engine::model& target, Draft& draft,
+                 const hunch::vocab_layout& layout,
+                 const std::vector<std::vector<hunch::token>>& prompts) {
+  recorder to(layout, draft.context_width(), 1);
+  hunch::decoder decoder{recorded_target<engine::model>(target, to),
+                         hunch::drafter::autoregressive{recorded_draft<Draft>(draft, to),
+                                                        hunch::tree::chain<draft_length>{}},
+                         hunch::selector::full{target.vocab_size()},
+                         hunch::sampler::pipeline{hunch::sampler::temperature{}},
+                         hunch::verifier::rejection{}};
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    hunch::generation_options options;
+    options.max_new_tokens = args.tokens;
+    options.temperature = args.temperature;
+    options.seed = i;
+    for (const hunch::token t : decoder.generate(prompts[i], options)) { static_cast<void>(t); }
+  }
+  std::printf("%zu positions, mean acceptance length %.2f\n", to.taken.size(),
+              decoder.stats().mean_acceptance_length());
+  return std::move(to.taken);
+}
+
+void run(const arguments& args) {
+  engine::model_options options;
+  options.threads = args.threads;
+  options.keep_features = true;
+  engine::model target = engine::model::load(args.model, options);
+  const engine::tokenizer text(args.model);
+  const hunch::vocab_layout layout = hunch::load_layout(args.layout, target.vocab_size());
+  if (layout.clusters() == 0) { throw std::runtime_error(args.layout + ": has no clusters"); }
+  const auto prompts = prompts_of(args, text);
+  recording taken;
+  if (!args.eagle.empty()) {
+    engine::eagle_model draft =
+        engine::eagle_model::load(args.eagle, args.model, target, options);
+    taken = record(args, target, draft, layout, prompts);
+  } else {
+    engine::model draft = engine::model::load(args.draft, options);
+    taken = record(args, target, draft, layout, prompts);
+  }
+  trainer train(taken, args.training);
+  train.run([](std::int32_t epoch, double loss) {
+        std::printf("epoch %d: loss %.4f\n", epoch + 1, loss);
+        std::fflush(stdout);
+      })
+      .save(args.out);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run(parse(argc, argv));
+  } catch (const std::invalid_argument& error) {
+    std::fprintf(stderr, "%s\n%s", error.what(), usage);
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <hunch/concepts.hpp>
+#include <hunch/rows.hpp>
+#include <hunch/types.hpp>
+#include <hunch/vocab_layout.hpp>
+
+/// \file
+/// What a router learns from: the contexts of positions that were really drafted, and what the
+/// target made of them. Two models that look like the ones they wrap, in an ordinary decoder.
+
+namespace train_router {
+
+/// Drafted positions: what the draft model knew, and how much of the target's law each cluster got.
+struct recording {
+  std::int32_t inputs = 0;
+  std::int32_t clusters = 0;
+  std::vector<float> contexts;  ///< [size, inputs]
+  std::vector<float> masses;    ///< [size, clusters]
+  std::vector<std::int32_t> depths;
+
+  std::size_t size() const { return depths.size(); }
+  const float* context(std::size_t i) const {
+    return contexts.data() + i * static_cast<std::size_t>(inputs);
+  }
+  const float* mass(std::size_t i) const {
+    return masses.data() + i * static_cast<std::size_t>(clusters);
+  }
+};
+
+/// What both models share: contexts of a step that the target has not come to yet.
+class recorder {
+ public:
+  recorder(const hunch::vocab_layout& layout, std::int32_t inputs, std::int32_t max_batch)
+      : pending_(static_cast<std::size_t>(max_batch)) {
+    taken.inputs = inputs;
+    taken.clusters = layout.clusters();
+    for (hunch::token t = 0; t < layout.vocab_size(); ++t) {
+      const std::int32_t row = layout.token_row() == nullptr ? t : layout.token_row()[t];
+      cluster_.push_back(row < 0 ? -1 : layout.cluster_of(row));
+    }
+  }
+
+  recording taken;
+
+  void begin_step(std::int32_t slot) { pending_[static_cast<std::size_t>(slot)].clear(); }
+  /// The context of the next node of a chain.
+  void note(std::int32_t slot, const float* context) {
+    auto& waiting = pending_[static_cast<std::size_t>(slot)];
+    waiting.insert(waiting.end(), context, context + taken.inputs);
+  }
+  /// The target's logits at the node of number `depth` of the chain.
+  void take(std::int32_t slot, std::int32_t depth, hunch::row_view<const float> logits) {
+    auto& waiting = pending_[static_cast<std::size_t>(slot)];
+    const std::size_t from = static_cast<std::size_t>(depth) * static_cast<std::size_t>(taken.inputs);
+    if (from + static_cast<std::size_t>(taken.inputs) > waiting.size()) { return; }
+    taken.contexts.insert(taken.contexts.end(), waiting.begin() + static_cast<std::ptrdiff_t>(from),
+                          waiting.begin() + static_cast<std::ptrdiff_t>(from) + taken.inputs);
+    taken.depths.push_back(depth);
+    taken.masses.resize(taken.size() * static_cast<std::size_t>(taken.clusters));
+    float* const mass = taken.masses.data() + (taken.size() - 1) * static_cast<std::size_t>(taken.clusters);
+    const float top = *std::max_element(logits.data, logits.data + logits.size);
+    double total = 0.0;
+    for (std::int32_t t = 0; t < logits.size; ++t) {
+      const float w = std::exp(logits[t] - top);
+      total += static_cast<double>(w);
+      const std::int32_t c = cluster_[static_cast<std::size_t>(t)];
+      if (c >= 0) { mass[c] += w; }
+    }
+    for (std::int32_t c = 0; c < taken.clusters; ++c) { mass[c] /= static_cast<float>(total); }
+  }
+
+ private:
+  std::vector<std::int32_t> cluster_;  ///< [vocab_size] -1: in the core, or without a row
+  std::vector<std::vector<float>> pending_;
+};
+
+/// The draft model, and notes of what it knew where it drafted.
+template <hunch::RoutedModel Model>
+class recorded_draft {
+ public:
+  static constexpr bool rereads_accepted = hunch::rereads_accepted<Model>;
+
+  recorded_draft(Model& model, recorder& to) : model_(&model), to_(&to) {}
+
+  std::int32_t vocab_size() const { return model_->vocab_size(); }
+  std::uint64_t head_fingerprint() const { return model_->head_fingerprint(); }
+
+  auto forward(const hunch::rows& r) {
+    slots_.assign(r.sequence, r.sequence + r.size);
+    for (std::int32_t i = 0; i < r.size; ++i) {
+      if (r.id[i] == 0) { to_->begin_step(r.sequence[i]); }
+    }
+    return model_->forward(r);
+  }
+  template <class Hidden>
+  void head(Hidden& hidden, const hunch::head_rows<float>& rows) {
+    for (std::int32_t i = 0; i < rows.size; ++i) {
+      to_->note(slots_[static_cast<std::size_t>(rows.row[i])], hidden.context(rows.row[i]));
+    }
+    model_->head(hidden, rows);
+  }
+  void commit(const hunch::kept_rows& kept) noexcept { model_->commit(kept); }
+
+ private:
+  Model* model_;
+  recorder* to_;
+  std::vector<std::int32_t> slots_;
+};
+
+/// The target, and notes of its laws.
+template <hunch::TargetModel Model>
+class recorded_target {
+ public:
+  recorded_target(Model& model, recorder& to) : model_(&model), to_(&to) {}
+
+  std::int32_t vocab_size() const { return model_->vocab_size(); }
+
+  auto evaluate(const hunch::rows& r) {
+    auto evaluation = model_->evaluate(r);
+    std::int32_t depth = 0;
+    for (std::int32_t i = 0; i < r.size; ++i) {
+      if (i == 0 || r.sequence[i] != r.sequence[i - 1]) { depth = 0; }
+      if (r.wanted[i] == 0) { continue; }
+      if (evaluation.status(i) == hunch::status::ok) {
+        const auto logits = evaluation.logits(i);
+        to_->take(r.sequence[i], depth, {logits.data, logits.size});
+      }
+      ++depth;
+    }
+    return evaluation;
+  }
+  void commit(const hunch::kept_rows& kept) noexcept { model_->commit(kept); }
+
+ private:
+  Model* model_;
+  recorder* to_;
+};
+
+}  // namespace train_router

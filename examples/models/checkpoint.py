@@ -60,8 +60,7 @@ def save(folder, model, dtype="I8"):
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("model*.safetensors*"):
         old.unlink()
-    kind = "LlamaForCausalLM" if isinstance(model, Llama) else type(model).__name__
-    config = {"architectures": [kind], "model_type": "llama", **dataclasses.asdict(model.config),
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", **dataclasses.asdict(model.config),
               "hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "tie_word_embeddings": True,
               "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32", "weight_format": dtype}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")

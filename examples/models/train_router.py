@@ -6,7 +6,7 @@
 Two layers on [embedding of the token; hidden state at the token before it], of the drafter that it is for:
 an EAGLE head's are the target's (`target`), a separate draft model's its own (`draft`). The label of a
 cluster is what the target's law gives to all of its tokens; the loss is the cross-entropy (`mass`), or one
-for each cluster of whether it holds one of the target's favourites (`top`). Li et al. 2025,
+for each cluster of whether it holds one of the target's favourites (`top`). Zhang et al. 2025,
 arXiv:2510.13847, who name neither.
 
 Writes safetensors: "first" [width, inputs], "first_bias", "second" [clusters, width], "second_bias".

@@ -175,15 +175,15 @@ void run(const arguments& args) {
   const auto prompts = prompts_of(args, text);
   recording taken;
   if (!args.eagle.empty()) {
-    engine::eagle_model draft =
-        engine::eagle_model::load(args.eagle, args.model, target, options);
+    engine::eagle_model draft = engine::eagle_model::load(args.eagle, args.model, target, options);
     taken = record(args, target, draft, layout, prompts);
   } else {
     engine::model draft = engine::model::load(args.draft, options);
     taken = record(args, target, draft, layout, prompts);
   }
   trainer train(taken, args.training);
-  train.run([](std::int32_t epoch, double loss) {
+  train
+      .run([](std::int32_t epoch, double loss) {
         std::printf("epoch %d: loss %.4f\n", epoch + 1, loss);
         std::fflush(stdout);
       })

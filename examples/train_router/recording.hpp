@@ -59,13 +59,15 @@ class recorder {
   /// The target's logits at the node of number `depth` of the chain.
   void take(std::int32_t slot, std::int32_t depth, hunch::row_view<const float> logits) {
     auto& waiting = pending_[static_cast<std::size_t>(slot)];
-    const std::size_t from = static_cast<std::size_t>(depth) * static_cast<std::size_t>(taken.inputs);
+    const std::size_t from =
+        static_cast<std::size_t>(depth) * static_cast<std::size_t>(taken.inputs);
     if (from + static_cast<std::size_t>(taken.inputs) > waiting.size()) { return; }
     taken.contexts.insert(taken.contexts.end(), waiting.begin() + static_cast<std::ptrdiff_t>(from),
                           waiting.begin() + static_cast<std::ptrdiff_t>(from) + taken.inputs);
     taken.depths.push_back(depth);
     taken.masses.resize(taken.size() * static_cast<std::size_t>(taken.clusters));
-    float* const mass = taken.masses.data() + (taken.size() - 1) * static_cast<std::size_t>(taken.clusters);
+    float* const mass =
+        taken.masses.data() + (taken.size() - 1) * static_cast<std::size_t>(taken.clusters);
     const float top = *std::max_element(logits.data, logits.data + logits.size);
     double total = 0.0;
     for (std::int32_t t = 0; t < logits.size; ++t) {

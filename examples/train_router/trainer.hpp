@@ -67,8 +67,8 @@ class trainer {
       double loss = 0.0;
       for (std::size_t b = 0; b < per_epoch; ++b) {
         for (std::int32_t i = 0; i < options_.batch; ++i) {
-          loss += add_gradient(order[b * static_cast<std::size_t>(options_.batch) +
-                                     static_cast<std::size_t>(i)]);
+          loss += add_gradient(
+              order[b * static_cast<std::size_t>(options_.batch) + static_cast<std::size_t>(i)]);
         }
         ++step;
         const double left = 1.0 - static_cast<double>(step) / (steps + 1.0);
@@ -91,10 +91,12 @@ class trainer {
       hidden_[i] = std::max(sum, 0.0f);
     }
     for (std::size_t c = 0; c < scores_.size(); ++c) {
-      scores_[c] = dot(weights_.second.data() + c * hidden_.size(), hidden_.data(), hidden_.size()) +
-                   weights_.second_bias[c];
+      scores_[c] =
+          dot(weights_.second.data() + c * hidden_.size(), hidden_.data(), hidden_.size()) +
+          weights_.second_bias[c];
     }
-    const double loss = options_.kind == labels::mass ? to_mass_gradient(mass) : to_top_gradient(mass);
+    const double loss =
+        options_.kind == labels::mass ? to_mass_gradient(mass) : to_top_gradient(mass);
     std::fill(hidden_gradient_.begin(), hidden_gradient_.end(), 0.0f);
     for (std::size_t c = 0; c < scores_.size(); ++c) {
       add(gradient_.second.data() + c * hidden_.size(), hidden_.data(), scores_[c], hidden_.size());
@@ -138,7 +140,8 @@ class trainer {
     for (std::size_t c = 0; c < scores_.size(); ++c) {
       const float label = mass[c] >= sorted[k] && mass[c] > 0.0f ? 1.0f : 0.0f;
       const auto s = static_cast<double>(scores_[c]);
-      loss += std::max(s, 0.0) - s * static_cast<double>(label) + std::log1p(std::exp(-std::abs(s)));
+      loss +=
+          std::max(s, 0.0) - s * static_cast<double>(label) + std::log1p(std::exp(-std::abs(s)));
       scores_[c] = static_cast<float>(1.0 / (1.0 + std::exp(-s))) - label;
     }
     return loss;

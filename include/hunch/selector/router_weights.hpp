@@ -29,8 +29,10 @@ struct weights {
     const auto room = [](std::int32_t a, std::int32_t b) {
       return std::vector<float>(static_cast<std::size_t>(a) * static_cast<std::size_t>(b));
     };
-    return {inputs,          width, clusters, room(width, inputs), room(width, 1),
-            room(clusters, width), room(clusters, 1)};
+    return {inputs,           width,
+            clusters,         room(width, inputs),
+            room(width, 1),   room(clusters, width),
+            room(clusters, 1)};
   }
 
   /// The router; these weights must outlive it.
@@ -71,8 +73,7 @@ struct weights {
     out.second = matrix("second", out.clusters, width_again);
     out.first_bias = file.get<float>("first_bias");
     out.second_bias = file.get<float>("second_bias");
-    if (width_again != out.width ||
-        out.first_bias.size() != static_cast<std::size_t>(out.width) ||
+    if (width_again != out.width || out.first_bias.size() != static_cast<std::size_t>(out.width) ||
         out.second_bias.size() != static_cast<std::size_t>(out.clusters)) {
       file.fail("the two layers of the router do not fit each other");
     }

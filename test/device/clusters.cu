@@ -20,7 +20,7 @@ struct routed {
   std::int32_t* count;
 
   template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t depth) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t depth) const {
     float* const scores = workspace + route.scratch;
     route(team, context, workspace, scores);
     const std::int32_t found = choose(team, scores, depth, ranges);

@@ -4,11 +4,8 @@
 #include <cstdint>
 
 #include <hunch/config.hpp>
+#include <hunch/kernel/restrict.hpp>
 #include <hunch/law.hpp>
-#include <hunch/sampler/pipeline.hpp>
-#include <hunch/sampler/temperature.hpp>
-#include <hunch/sampler/top_k.hpp>
-#include <hunch/sampler/top_p.hpp>
 #include <hunch/selector/budget.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/vocab_layout.hpp>
@@ -26,8 +23,9 @@ struct choose_clusters {
 
   /// Writes the ranges, and returns how many on all ranks. Collective.
   template <Team T>
-  HUNCH_HOST_DEVICE std::int32_t operator()(T& team, const float* scores, std::int32_t depth,
-                                            row_range* ranges) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int32_t operator()(T& team, const float* scores,
+                                                                   std::int32_t depth,
+                                                                   row_range* ranges) const {
     const law<float> chosen = cut(team, scores, depth);
     // Unit 0 is the core, unit c + 1 is cluster c; 64 units in a word.
     const std::int32_t units = clusters + 1;
@@ -72,17 +70,21 @@ struct choose_clusters {
   }
 
   template <class T>
-  HUNCH_HOST_DEVICE law<float> best(T& team, const float* scores, std::int32_t count) const {
-    sampling_parameters parameters;
-    parameters.top_k = count;
-    if constexpr (requires { budget.share; }) { parameters.top_p = budget.share; }
-    // The cut reads its row and never writes it.
-    return sampler::pipeline<sampler::temperature, sampler::top_p, sampler::top_k>{}(
-        team, row_view<float>{const_cast<float*>(scores), clusters}, parameters, {});
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<float> best(T& team, const float* scores,
+                                                           std::int32_t count) const {
+    law<float> l = whole_row(team, row_view<const float>{scores, clusters});
+    l.scale = scale_at_one<float>;
+    if (l.status != status::ok) { return l; }
+    if constexpr (requires { budget.share; }) {
+      if (budget.share < 1.0f) { keep_top_p(team, l, budget.share); }
+    }
+    keep_top_k(team, l, count);
+    return l;
   }
 
   template <class T>
-  HUNCH_HOST_DEVICE law<float> cut(T& team, const float* scores, std::int32_t depth) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<float> cut(T& team, const float* scores,
+                                                          std::int32_t depth) const {
     const std::int32_t most = budget.at(depth);
     if constexpr (requires { budget.rows; }) {
       // As many as fit, at least one.

@@ -274,7 +274,30 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void logits_of(const head_weights<Weight>& head, 
   }
 }
 
+/// The logits of the rows of a range.
+template <class Weight, Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE void range_logits(T& team, const head_weights<Weight>& head,
+                                                 row_range range, const float* hidden, float* out) {
+  const std::int32_t length = range.end - range.begin;
+  if (team.size() > 1) { return share_logits(team, head, range.begin, length, hidden, out); }
+  const std::int32_t blocks = (length + gemv_rows - 1) / gemv_rows;
+  team.for_each(blocks, [=](std::int64_t b) {
+    const auto offset = static_cast<std::int32_t>(b) * gemv_rows;
+    const std::int32_t count = length - offset < gemv_rows ? length - offset : gemv_rows;
+    logits_of(head, range.begin + offset, count, hidden, out + offset);
+  });
+}
+
 }  // namespace detail
+
+/// out[i] = head row i . hidden, for all rows. Collective.
+///
+/// hidden: [width] float. out: [head.rows].
+template <class Weight, Team T>
+HUNCH_HOST_DEVICE void gemv(T& team, const head_weights<Weight>& head, const float* hidden,
+                            float* out) {
+  detail::range_logits(team, head, row_range{0, head.rows}, hidden, out);
+}
 
 /// logits[i] = head row of position i . hidden, for every position i of `list`: gather and product
 /// in one pass, nothing is copied. Collective; adjacent rows are read as one stream.
@@ -286,19 +309,8 @@ HUNCH_HOST_DEVICE void range_gemv(T& team, const head_weights<Weight>& head, con
   std::int32_t before = 0;
   for (std::int32_t g = 0; g < list.range_count; ++g) {
     const row_range range = list.ranges[g];
-    const std::int32_t length = range.end - range.begin;
-    if (team.size() > 1) {
-      detail::share_logits(team, head, range.begin, length, hidden, logits.data + before);
-      before += length;
-      continue;
-    }
-    const std::int32_t blocks = (length + gemv_rows - 1) / gemv_rows;
-    team.for_each(blocks, [=](std::int64_t b) {
-      const auto offset = static_cast<std::int32_t>(b) * gemv_rows;
-      const std::int32_t count = length - offset < gemv_rows ? length - offset : gemv_rows;
-      detail::logits_of(head, range.begin + offset, count, hidden, logits.data + before + offset);
-    });
-    before += length;
+    detail::range_logits(team, head, range, hidden, logits.data + before);
+    before += range.end - range.begin;
   }
 }
 

@@ -10,10 +10,8 @@
 #include <hunch/float16.hpp>
 #include <hunch/kernel/head_weights.hpp>
 #include <hunch/kernel/range_gemv.hpp>
-#include <hunch/rows.hpp>
 #include <hunch/team/serial.hpp>
 #include <hunch/team/team.hpp>
-#include <hunch/vocab_layout.hpp>
 
 namespace hunch {
 
@@ -78,9 +76,7 @@ struct mlp {
   template <class T>
   HUNCH_HOST_DEVICE static void product(T& team, const kernel::head_weights<Weight>& w,
                                         const float* x, float* y) {
-    const row_range all{0, w.rows};
-    const shortlist list{&all, 1, w.rows, nullptr, nullptr, w.rows};
-    kernel::range_gemv(team, w, list, x, row_view<float>{y, w.rows});
+    kernel::gemv(team, w, x, y);
     team.sync();
   }
 };

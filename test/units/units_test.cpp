@@ -14,10 +14,10 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/layout/frequency_ranking.hpp>
 #include <hunch/planner.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
-#include <hunch/layout/frequency_ranking.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/statistics.hpp>
 #include <hunch/stop.hpp>
@@ -308,11 +308,9 @@ std::vector<token> order_of(const vocab_layout& layout) {
 
 TEST_CASE("a ranking by frequency") {
   const std::vector<token> corpus{3, 3, 3, 1, 5, 5, 0, 1};
-  CHECK(order_of(frequency_ranking(corpus, 7)) ==
-        std::vector<token>{3, 1, 5, 0, 2, 4, 6});
+  CHECK(order_of(frequency_ranking(corpus, 7)) == std::vector<token>{3, 1, 5, 0, 2, 4, 6});
   const std::vector<token> keep{6, 0, 6};
-  CHECK(order_of(frequency_ranking(corpus, 7, keep)) ==
-        std::vector<token>{0, 6, 3, 1, 5, 2, 4});
+  CHECK(order_of(frequency_ranking(corpus, 7, keep)) == std::vector<token>{0, 6, 3, 1, 5, 2, 4});
   CHECK(order_of(frequency_ranking({}, 3)) == std::vector<token>{0, 1, 2});
 }
 

@@ -48,9 +48,9 @@ using executor::looping;
 using model = engine::device_model<cuda, engine::device::cublaslt_multiply>;
 using chain_drafter = drafter::autoregressive<model&, tree::chain<longest_draft>>;
 template <class Drafter>
-using loop =
-    resident_decoder<model&, Drafter, selector::frequency, sampler::pipeline<sampler::temperature>,
-                     verifier::rejection, random_source<>, cuda>;
+using loop = resident_decoder<model&, Drafter, selector::frequency<>,
+                              sampler::pipeline<sampler::temperature>, verifier::rejection,
+                              random_source<>, cuda>;
 using prompt_list = std::vector<std::vector<token>>;
 
 /// The shipped models on an executor of their own.
@@ -113,7 +113,7 @@ class shipped_models {
   std::int32_t max_length_;
   model target_;
   model draft_;
-  selector::frequency frequent_;
+  selector::frequency<> frequent_;
 };
 
 generation_options request_at(float temperature) {

@@ -128,7 +128,7 @@ class step_loop {
   resident_decoder<free_model&,
                    decltype(drafter::autoregressive{std::declval<free_model&>(),
                                                     tree::chain<chain_length>{}}),
-                   selector::frequency, plain, verifier::rejection, random_source<>, cuda>
+                   selector::frequency<>, plain, verifier::rejection, random_source<>, cuda>
       decoder_;
   std::int64_t passes_ = 0;
 };

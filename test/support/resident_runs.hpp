@@ -102,7 +102,7 @@ class run_loop {
   }
 
  private:
-  static selector::frequency selector_of(model& draft) {
+  static selector::frequency<> selector_of(model& draft) {
     selector::frequency selector{run_layout(), run_shortlist};
     draft.head_layout(selector.layout());
     return selector;
@@ -111,7 +111,7 @@ class run_loop {
   E executor_;
   model target_;
   model draft_;
-  resident_decoder<model&, drafter_type, selector::frequency, S, V, random_source<>, E> decoder_;
+  resident_decoder<model&, drafter_type, selector::frequency<>, S, V, random_source<>, E> decoder_;
   std::vector<request_id> ids_;
   std::vector<std::vector<token>> texts_;
 };

@@ -242,15 +242,11 @@ class toy_draft {
     hunch::status status(std::int32_t i) const {
       return of_->statuses_[static_cast<std::size_t>(i)];
     }
-    /// Numbers that depend on the whole text up to row i.
     const float* context(std::int32_t i) {
       const auto row = static_cast<std::size_t>(i);
       require(row < of_->wanted_.size() && of_->wanted_[row] == 1, "the context of no wanted row");
-      float* const out = of_->contexts_.data() + row * static_cast<std::size_t>(context_size);
-      for (std::int32_t k = 0; k < context_size; ++k) {
-        out[k] = static_cast<float>(
-            2.0 * fraction(mix(of_->texts_[row] + static_cast<std::uint64_t>(k))) - 1.0);
-      }
+      float* const out = of_->contexts_.data() + row * static_cast<std::size_t>(toy_context_size);
+      toy_context(of_->texts_[row], out);
       return out;
     }
 
@@ -258,18 +254,16 @@ class toy_draft {
     toy_draft* of_;
   };
 
-  static constexpr std::int32_t context_size = 5;
-
   std::int32_t vocab_size() const { return world_.vocab; }
   std::uint64_t head_fingerprint() const { return fingerprint_; }
-  static std::int32_t context_width() { return context_size; }
+  static std::int32_t context_width() { return toy_context_size; }
 
   hidden_states forward(const rows& r) {
     if (failures != nullptr) { failures->call(); }
     require(r.size > 0, "an empty pass");
     cache_.stage(r, texts_, statuses_);
     wanted_.assign(r.wanted, r.wanted + r.size);
-    contexts_.resize(static_cast<std::size_t>(r.size * context_size));
+    contexts_.resize(static_cast<std::size_t>(r.size * toy_context_size));
     return hidden_states(*this);
   }
 

@@ -8,7 +8,7 @@
 #include <hunch/selector/clustered.hpp>
 #include <hunch/selector/router.hpp>
 #include "hash.hpp"
-#include "toy_model.hpp"
+#include "toy_world.hpp"
 
 namespace hunch::test {
 
@@ -50,14 +50,13 @@ inline vocab_layout toy_clusters(const vocab_layout& order, std::int32_t core) {
   return order.clustered(begin);
 }
 
-/// A clustered selector over the contexts of `toy_draft`.
+/// A clustered selector over toy contexts.
 template <class B>
 auto toy_clustered(const vocab_layout& order, std::int32_t core, B budget) {
   vocab_layout layout = toy_clusters(order, core);
-  static const toy_router weights[] = {
-      {toy_draft<>::context_size, 1, 1}, {toy_draft<>::context_size, 2, 2},
-      {toy_draft<>::context_size, 3, 3}, {toy_draft<>::context_size, 4, 4},
-      {toy_draft<>::context_size, 5, 5}, {toy_draft<>::context_size, 6, 6}};
+  static const toy_router weights[] = {{toy_context_size, 1, 1}, {toy_context_size, 2, 2},
+                                       {toy_context_size, 3, 3}, {toy_context_size, 4, 4},
+                                       {toy_context_size, 5, 5}, {toy_context_size, 6, 6}};
   const toy_router& router = weights[layout.clusters() - 1];
   return selector::clustered{std::move(layout), router.view(), budget};
 }

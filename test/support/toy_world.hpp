@@ -91,4 +91,12 @@ struct toy_world {
   }
 };
 
+/// What a toy draft model tells routers of a text: a few numbers that depend on all of it.
+inline constexpr std::int32_t toy_context_size = 5;
+inline void toy_context(std::uint64_t text, float* out) {
+  for (std::int32_t k = 0; k < toy_context_size; ++k) {
+    out[k] = static_cast<float>(2.0 * fraction(mix(text + static_cast<std::uint64_t>(k))) - 1.0);
+  }
+}
+
 }  // namespace hunch::test

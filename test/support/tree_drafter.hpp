@@ -78,10 +78,14 @@ struct tree_drafter {
     const auto tree = drafts.tree(k);
     row_range* ranges = drafts.ranges(k, node);
     std::int32_t count = 0;
-    selector.select(selector_contexts{1, tokens.depth(node), tree.tokens + node},
+    const std::uint64_t text = text_to(c, tokens, node);
+    float numbers[toy_context_size];
+    toy_context(text, numbers);
+    const float* known = numbers;
+    selector.select(selector_contexts{1, tokens.depth(node), tree.tokens + node, &known},
                     selector_lists{&ranges, &count});
     tree.lists[node] = s.layout->list(ranges, count);
-    const std::vector<double> all = rows_after(c, tokens, node);
+    const std::vector<double> all = world.logits(text);
     real* const row = drafts.logits(k, node);
     for (std::int32_t at = 0; at < tree.lists[node].size; ++at) {
       row[at] = static_cast<real>(all[static_cast<std::size_t>(tree.lists[node].token_at(at))]);
@@ -91,15 +95,16 @@ struct tree_drafter {
                               drafts.history(k, c, node, tree.lists + node));
   }
 
-  std::vector<double> rows_after(const draft_context& c, const drafted_tokens& tokens,
-                                 std::int32_t node) const {
+  /// The text that ends with a node.
+  static std::uint64_t text_to(const draft_context& c, const drafted_tokens& tokens,
+                               std::int32_t node) {
     std::vector<token> path;
     for (std::int32_t up = node; up > 0; up = tokens.parent[up]) {
       path.push_back(tokens.tokens[up]);
     }
     std::uint64_t hash = hash_of(std::span(c.committed, static_cast<std::size_t>(c.length)));
     for (auto t = path.rbegin(); t != path.rend(); ++t) { hash = extend(hash, *t); }
-    return world.logits(hash);
+    return hash;
   }
 
   /// The position of the next child of `parent`, or -1.

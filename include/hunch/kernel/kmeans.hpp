@@ -154,7 +154,7 @@ struct assign_rows {
     team.fill(count, [=](std::int64_t r) { return cluster[r]; });
     for_row_groups(team, of.head.rows, index,
                    [*this](auto& worker, std::int32_t first, std::int32_t rows) {
-                     nearest(worker, first, rows);
+                     this->nearest(worker, first, rows);
                    });
     const std::int64_t* const before = team.scratch().list;
     const std::int32_t changed = team.reduce(

@@ -26,8 +26,9 @@ namespace hunch::drafter {
 /// The model's cache advances only in `observe`. What was emitted but not yet read by the model
 /// (one token after a draft that was accepted whole; all accepted ones for a model that
 /// `rereads_accepted`) is read first in the next step; a long prompt is read in chunks, in step
-/// with the target. \tparam Model models `DraftModel`; a reference where the caller keeps the
-/// model.
+/// with the target.
+///
+/// \tparam Model models `DraftModel`; a reference where the caller keeps the model.
 template <class Model, class Tree>
 class autoregressive {
   static_assert(DraftModel<std::remove_reference_t<Model>> ||

@@ -257,6 +257,16 @@ struct soft_terms {
   Rescale rescale;  ///< rescale(from, to) for from <= to
 };
 
+/// Such terms whose totals are known tile by tile.
+template <class Terms>
+struct totalled_terms : std::remove_const_t<Terms> {
+  const soft_total<decltype(Terms::lowest)>* tiles;
+};
+template <class Terms>
+concept Totalled = requires(const Terms& terms) {
+  terms.tiles;
+};
+
 /// The weights of the elements of such terms, relative to `top`. A `Vectorised` function.
 template <class Terms>
 struct soft_weights {
@@ -283,15 +293,28 @@ HUNCH_HOST_DEVICE HUNCH_INLINE double soft_tile(std::int64_t begin, std::int64_t
   return static_cast<double>(tile_sum(begin, end, soft_weights<Terms>{terms, top}));
 }
 
-/// The largest key of [begin, end), by a single thread.
+/// The largest key of [begin, end), by a single thread: in lanes, for compilers refuse to vectorise
+/// a running maximum.
 template <class Terms>
 HUNCH_HOST_DEVICE HUNCH_INLINE auto top_of(std::int64_t begin, std::int64_t end,
                                            const Terms& terms) {
-  auto top = terms.lowest;
-  for (std::int64_t i = begin; i < end; ++i) {
-    const auto k = terms.key(terms.elements[i]);
-    top = k > top ? k : top;
+  using key = decltype(terms.lowest);
+  constexpr std::int32_t lanes = 64;
+  key tops[lanes];
+  for (key& k : tops) { k = terms.lowest; }
+  std::int64_t base = begin;
+  for (; base + lanes <= end; base += lanes) {
+    for (std::int32_t l = 0; l < lanes; ++l) {
+      const key k = terms.key(terms.elements[base + l]);
+      tops[l] = k > tops[l] ? k : tops[l];
+    }
   }
+  for (; base < end; ++base) {
+    const key k = terms.key(terms.elements[base]);
+    tops[0] = k > tops[0] ? k : tops[0];
+  }
+  key top = tops[0];
+  for (const key k : tops) { top = k > top ? k : top; }
   return top;
 }
 

@@ -54,29 +54,40 @@ class request {
         row_(executor, count()),
         lists_(executor, count()),
         views_(executor, count()),
-        logits_(executor, count() * static_cast<std::size_t>(rows_)) {
+        logits_(executor, count() * static_cast<std::size_t>(rows_)),
+        totals_(executor, count() * tiles()),
+        best_(executor, count() * tiles() * children),
+        digests_(executor, count()) {
     std::vector<std::int32_t> row(count());
     std::iota(row.begin(), row.end(), 0);
     const std::vector<shortlist> lists(
         count(),
         {ranges_.data(), static_cast<std::int32_t>(ranges.size()), rows_, nullptr, nullptr, vocab});
     std::vector<row_view<float>> views;
-    for (std::int64_t i = 0; i < states; ++i) {
-      views.push_back({logits_.data() + i * rows_, rows_});
+    std::vector<row_digest> digests;
+    for (std::size_t i = 0; i < count(); ++i) {
+      views.push_back({logits_.data() + i * static_cast<std::size_t>(rows_), rows_});
+      digests.push_back({kernel::scale_at_one<float>, totals_.data() + i * tiles(), children,
+                         best_.data() + i * tiles() * children});
     }
     executor.upload(ranges_.data(), ranges.data(), ranges.size());
     executor.upload(row_.data(), row.data(), row.size());
     executor.upload(lists_.data(), lists.data(), lists.size());
     executor.upload(views_.data(), views.data(), views.size());
+    executor.upload(digests_.data(), digests.data(), digests.size());
     executor.synchronize();
   }
 
   head_rows<float> asked() const { return {size_, row_.data(), lists_.data(), views_.data()}; }
+  const row_digest* digests() const { return digests_.data(); }
   /// Of weights: each row is read once, however many states ask for it.
   double bytes() const { return 2.0 * width * rows_; }
 
  private:
+  static constexpr std::int32_t children = 10;
+
   std::size_t count() const { return static_cast<std::size_t>(size_); }
+  std::size_t tiles() const { return static_cast<std::size_t>(team::tiles_of(rows_)); }
 
   std::int32_t size_;
   std::int32_t rows_;
@@ -85,6 +96,9 @@ class request {
   cuda::resident<shortlist> lists_;
   cuda::resident<row_view<float>> views_;
   cuda::resident<float> logits_;
+  cuda::resident<team::soft_total<std::int32_t>> totals_;
+  cuda::resident<std::int64_t> best_;
+  cuda::resident<row_digest> digests_;
 };
 
 /// Disjoint lists of randomly chosen clusters, in ascending order, as a router leaves them.
@@ -124,14 +138,23 @@ void measure_heads(report& out, cuda& executor, memory_copy& copy) {
                      },
                      static_cast<double>(requests.size())};
   };
+  const auto with_epilogue = [&](const std::vector<request>& requests) {
+    return candidate{[&executor, &weights, &hidden, &head, &requests] {
+                       for (const request& r : requests) {
+                         head(executor, weights, hidden.data(), width, r.asked(), r.digests());
+                       }
+                     },
+                     static_cast<double>(requests.size())};
+  };
   std::vector<request> full, one, ten;
   full.emplace_back(executor, std::vector<row_range>{{0, vocab}}, 1);
   for (const std::vector<row_range>& list : shortlists()) {
     one.emplace_back(executor, list, 1);
     ten.emplace_back(executor, list, most_states);
   }
-  const timings t =
-      interleave_on(executor, rounds, {copy.work(), in_turn(full), in_turn(one), in_turn(ten)});
+  const timings t = interleave_on(executor, rounds,
+                                  {copy.work(), in_turn(full), in_turn(one), in_turn(ten),
+                                   with_epilogue(one), with_epilogue(ten)});
 
   const auto add = [&](const std::string& name, const request& r, const std::vector<double>& times,
                        double wanted) {
@@ -144,6 +167,9 @@ void measure_heads(report& out, cuda& executor, memory_copy& copy) {
   add("head of 128256 x 4096 bf16, 1 hidden state", full[0], t[1], 0.90);
   add("head, 27008 rows in 211 clusters, 1 hidden state", one[0], t[2], 0.85);
   add("head, 27008 rows in 211 clusters, 10 hidden states", ten[0], t[3], 0.75);
+  out.add("with laws and 10 best children / without, 1 hidden state", median_ratio(t[4], t[2]), "");
+  out.add("with laws and 10 best children / without, 10 hidden states", median_ratio(t[5], t[3]),
+          "");
 }
 
 }  // namespace bench::device

@@ -13,6 +13,7 @@
 #include <hunch/generation.hpp>
 #include <hunch/given_uniforms.hpp>
 #include <hunch/grammar.hpp>
+#include <hunch/kernel/best_children.hpp>
 #include <hunch/law.hpp>
 #include <hunch/layout/frequency_ranking.hpp>
 #include <hunch/layout/layout_file.hpp>

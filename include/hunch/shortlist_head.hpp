@@ -6,10 +6,13 @@
 #include <type_traits>
 
 #include <hunch/executor/executor.hpp>
+#include <hunch/kernel/digest_rows.hpp>
 #include <hunch/kernel/head_plan.hpp>
 #include <hunch/kernel/head_weights.hpp>
 #include <hunch/kernel/multiply_strips.hpp>
+#include <hunch/row_digest.hpp>
 #include <hunch/rows.hpp>
+#include <hunch/team/canonical.hpp>
 
 namespace hunch {
 
@@ -49,6 +52,16 @@ class shortlist_head {
       multiply.teams = teams_at_once(executor, multiply);
       executor.launch(multiply.teams, multiply);
     }
+  }
+
+  /// The same with an epilogue: digests[i] is that of list i, for its law and its best children
+  /// (see `kernel::best_children`).
+  void operator()(E& executor, const kernel::head_weights<Weight>& head, const float* hidden,
+                  std::int32_t stride, const head_rows<float>& asked, const row_digest* digests) {
+    (*this)(executor, head, hidden, stride, asked);
+    const auto tiles = static_cast<std::int32_t>(team::tiles_of(head.rows));
+    executor.launch(asked.size * tiles,
+                    kernel::digest_rows{asked.logits, asked.row, digests, tiles});
   }
 
  private:

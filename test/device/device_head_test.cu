@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// On a GPU: the logits of the head are right, by tensor cores and of float weights, and no logit
-// depends on what is computed beside it. (They have not the bits of the host: a device rounds a
-// product and a sum once.) Without a GPU nothing is run, and the program says so. With --short
-// there are few heads, for tools that watch each access to memory.
+// On a GPU: the logits of the head are right, by tensor cores and of float weights, no logit
+// depends on what is computed beside it, and digests have the bits of the host's. (The logits have
+// not the bits of the host: a device rounds a product and a sum once.) Without a GPU nothing is
+// run, and the program says so. With --short there are few heads, for tools that watch each access
+// to memory.
 
 #include <cstdint>
 #include <cstdio>
@@ -11,6 +12,9 @@
 #include <vector>
 
 #include <hunch/executor/cuda.cuh>
+#include <hunch/executor/host.hpp>
+#include <hunch/kernel/best_children.hpp>
+#include <hunch/kernel/digest_rows.hpp>
 #include "../support/head_problem.hpp"
 
 namespace {
@@ -51,6 +55,59 @@ void check_head(const char* name, std::int32_t rows, std::int32_t width, std::in
   }
 }
 
+/// The digest of a row of tied and of excluded logits, and its children, on the host and here.
+void check_epilogue(std::int32_t size) {
+  const std::string what = "epilogue of " + std::to_string(size) + " logits";
+  if (!has_device) {
+    ++checks;
+    return;
+  }
+  constexpr std::int32_t count = 10;
+  dice random{static_cast<std::uint64_t>(size)};
+  std::vector<float> logits(static_cast<std::size_t>(size));
+  for (float& x : logits) {
+    x = random.below(5) == 0 ? -kernel::infinity<float>
+                             : static_cast<float>(random.below(4000)) / 100.0f;
+  }
+  const auto digest = [&](auto executor) {
+    using E = decltype(executor);
+    const auto of = [&](const auto& values) { return head_problem<float>::copy(executor, values); };
+    const auto tiles = static_cast<std::size_t>(team::tiles_of(size));
+    const auto row = of(logits);
+    const auto totals = of(std::vector<team::soft_total<std::int32_t>>(tiles));
+    const auto best = of(std::vector<std::int64_t>(tiles * count));
+    const auto work = of(std::vector<std::int64_t>(count));
+    const auto ranges = of(std::vector<row_range>{{0, size}});
+    const auto law_of_row = of(std::vector<law<float>>(1));
+    const auto children = of(std::vector<token>(count));
+    const auto probability = of(std::vector<float>(count));
+    const row_digest made{1.5f, totals.data(), count, best.data()};
+    const auto views = of(std::vector<row_view<float>>{{row.data(), size}});
+    const auto asked = of(std::vector<std::int32_t>{0});
+    const auto digests = of(std::vector<row_digest>{made});
+    const auto rows =
+        of(std::vector<kernel::digested_row>{{{row.data(), size},
+                                              {ranges.data(), 1, size, nullptr, nullptr, size},
+                                              made,
+                                              law_of_row.data(),
+                                              work.data(),
+                                              children.data(),
+                                              probability.data()}});
+    executor.launch(static_cast<std::int32_t>(tiles),
+                    kernel::digest_rows{views.data(), asked.data(), digests.data(),
+                                        static_cast<std::int32_t>(tiles)});
+    executor.launch(1, kernel::best_children{rows.data()});
+    executor.synchronize();
+    std::vector<double> all{static_cast<double>(law_of_row.data()->norm)};
+    for (std::int32_t i = 0; i < count; ++i) {
+      all.push_back(static_cast<double>(children.data()[i]));
+      all.push_back(static_cast<double>(probability.data()[i]));
+    }
+    return all;
+  };
+  check(digest(gpu{}) == digest(executor::host{}), what);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -69,6 +126,7 @@ int main(int argc, char** argv) {
       }
     }
   }
+  for (const std::int32_t size : {33, 4097, 27000, 128256}) { check_epilogue(size); }
   if (!has_device) {
     std::printf("######## NO CUDA DEVICE: %d device checks were NOT RUN ########\n", checks);
     return 0;

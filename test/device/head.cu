@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <hunch/float16.hpp>
+#include <hunch/kernel/best_children.hpp>
+#include <hunch/kernel/digest_rows.hpp>
 #include <hunch/kernel/head_plan.hpp>
 #include <hunch/kernel/multiply_strips.hpp>
 #include <hunch/kernel/range_gemv.hpp>
@@ -15,6 +17,8 @@ struct strips_of_floats;
 struct strips_of_bfloats;
 struct strips_of_halves;
 struct strips_of_bytes;
+struct digest_of_rows;
+struct best_children;
 }  // namespace names
 
 template <class Weight>
@@ -39,6 +43,8 @@ kernel_pointer heads[] = {
     by_block<names::strips_of_bfloats, kernel::multiply_strips<bfloat16>>(),
     by_block<names::strips_of_halves, kernel::multiply_strips<float16>>(),
     by_block<names::strips_of_bytes, kernel::multiply_strips<std::int8_t>>(),
+    by_block<names::digest_of_rows, kernel::digest_rows>(),
+    by_block<names::best_children, kernel::best_children>(),
 };
 
 }  // namespace hunch::gate

@@ -76,11 +76,9 @@ HUNCH_HOST_DEVICE law<Real> whole_row(T& team, row_view<const Real> row,
   return result;
 }
 
-/// `whole_row` and `normalise` in one, for a law that nothing restricts. Reads the row once from
-/// memory: each tile of it is summed, relative to its own maximum, while it is near.
-template <class Real, Team T>
-HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> unrestricted(T& team, row_view<const Real> row,
-                                                                Real scale, status nothing_left) {
+/// The weights of a row of logits at a scale, as `soft_sum` adds them.
+template <class Real>
+HUNCH_HOST_DEVICE HUNCH_INLINE auto row_terms(const Real* row, Real scale) {
   using keys = order<Real>;
   using key = typename keys::key;
   const auto key_of = [](Real x) { return keys::of(x); };
@@ -88,9 +86,18 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> unrestricted(T& team, row_vie
   const auto rescale = [=](key from, key to) {
     return exp2_product(keys::value(from) - keys::value(to), scale);
   };
-  const auto all = team.soft_sum(
-      row.size, team::soft_terms<Real, key, decltype(key_of), decltype(weight), decltype(rescale)>{
-                    row.data, keys::minus_infinity, key_of, weight, rescale});
+  return team::soft_terms<Real, key, decltype(key_of), decltype(weight), decltype(rescale)>{
+      row, keys::minus_infinity, key_of, weight, rescale};
+}
+
+namespace detail {
+
+template <class Real, Team T, class Terms>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> law_of_terms(T& team, row_view<const Real> row,
+                                                                Real scale, status nothing_left,
+                                                                const Terms& terms) {
+  using keys = order<Real>;
+  const auto all = team.soft_sum(row.size, terms);
   law<Real> result;
   result.logits = row;
   if (all.top >= keys::plus_infinity || all.top <= keys::minus_infinity) {
@@ -102,6 +109,27 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> unrestricted(T& team, row_vie
   result.norm = static_cast<Real>(1.0 / all.sum);
   team.last_sum() = result.sum_of_weights();
   return result;
+}
+
+}  // namespace detail
+
+/// `whole_row` and `normalise` in one, for a law that nothing restricts. Reads the row once from
+/// memory: each tile of it is summed, relative to its own maximum, while it is near.
+template <class Real, Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> unrestricted(T& team, row_view<const Real> row,
+                                                                Real scale, status nothing_left) {
+  return detail::law_of_terms(team, row, scale, nothing_left, row_terms(row.data, scale));
+}
+
+/// The same law, bit for bit, where the totals of the row's tiles at that scale are known: the row
+/// is not read.
+template <class Real, Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> unrestricted(
+    T& team, row_view<const Real> row, Real scale, status nothing_left,
+    const team::soft_total<typename order<Real>::key>* tiles) {
+  const auto terms = row_terms(row.data, scale);
+  return detail::law_of_terms(team, row, scale, nothing_left,
+                              team::totalled_terms<decltype(terms)>{terms, tiles});
 }
 
 /// The lowest id among the elements equal to the maximum of `l`.

@@ -133,12 +133,17 @@ class cooperative {
     for_each_group(n, [&](std::int32_t g) {
       soft_total<key> group{terms.lowest, 0.0};
       tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) {
-        const key top = machine_.top(begin, end, terms);
-        const double sum =
-            top <= terms.lowest
-                ? 0.0
-                : static_cast<double>(machine_.tile(begin, end, soft_weights<Terms>{terms, top}));
-        group.add(top, sum, terms.rescale);  // the sum is that of the worker's first thread
+        if constexpr (Totalled<Terms>) {
+          const soft_total<key> tile = terms.tiles[begin / tile_elements];
+          group.add(tile.top, tile.sum, terms.rescale);
+        } else {
+          const key top = machine_.top(begin, end, terms);
+          const double sum =
+              top <= terms.lowest
+                  ? 0.0
+                  : static_cast<double>(machine_.tile(begin, end, soft_weights<Terms>{terms, top}));
+          group.add(top, sum, terms.rescale);  // the sum is that of the worker's first thread
+        }
       });
       share(group.sum, [g, top = group.top](shared_scratch& to, double value) {
         to.tops[g] = top;

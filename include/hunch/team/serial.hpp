@@ -88,30 +88,12 @@ class serial {
   HUNCH_HOST_DEVICE HUNCH_INLINE auto soft_sum(std::int64_t n, const Terms& terms) {
     using key = decltype(terms.lowest);
     last_sum_ = {};
-    const std::int64_t per_group = tiles_per_group(n);
-    const auto end_of = [n](std::int64_t t) {
-      return (t + 1) * tile_elements < n ? (t + 1) * tile_elements : n;
-    };
-    key top = top_of(0, end_of(0), terms);
-    const std::int32_t groups = groups_of(n);
-    for (std::int32_t g = 0; g < groups; ++g) {
-      soft_total<key> group{terms.lowest, 0.0};
-      for (std::int64_t t = g * per_group; t < (g + 1) * per_group && t < tiles_of(n); ++t) {
-        const std::int64_t begin = t * tile_elements;
-        key next = terms.lowest;
-        double sum = 0.0;
-        if (begin + 2 * tile_elements <= n && top > terms.lowest) {
-          sum = soft_tile_and_next_top(begin, top, next, terms);
-        } else {
-          sum = soft_tile(begin, end_of(t), top, terms);
-          if (t + 1 < tiles_of(n)) { next = top_of(end_of(t), end_of(t + 1), terms); }
-        }
-        group.add(top, sum, terms.rescale);
-        top = next;
-      }
-      scratch_.tops[g] = group.top;
-      scratch_.groups[g] = group.sum;
+    if constexpr (Totalled<Terms>) {
+      add_totals(n, terms);
+    } else {
+      add_tiles(n, terms);
     }
+    const std::int32_t groups = groups_of(n);
     const auto all = fold_groups<key>(groups, scratch_, terms);
     for (std::int32_t g = 0; g < groups; ++g) {
       scratch_.groups[g] = scaled_group(g, scratch_, all.top, terms);
@@ -182,6 +164,50 @@ class serial {
     }
     for (; first < end; ++first) {
       if (keep(first)) { visit(first); }
+    }
+  }
+
+  /// The groups of `soft_sum` from the elements.
+  template <class Terms>
+  HUNCH_HOST_DEVICE HUNCH_INLINE void add_tiles(std::int64_t n, const Terms& terms) {
+    using key = decltype(terms.lowest);
+    const std::int64_t per_group = tiles_per_group(n);
+    const auto end_of = [n](std::int64_t t) {
+      return (t + 1) * tile_elements < n ? (t + 1) * tile_elements : n;
+    };
+    key top = top_of(0, end_of(0), terms);
+    for (std::int32_t g = 0; g < groups_of(n); ++g) {
+      soft_total<key> group{terms.lowest, 0.0};
+      for (std::int64_t t = g * per_group; t < (g + 1) * per_group && t < tiles_of(n); ++t) {
+        const std::int64_t begin = t * tile_elements;
+        key next = terms.lowest;
+        double sum = 0.0;
+        if (begin + 2 * tile_elements <= n && top > terms.lowest) {
+          sum = soft_tile_and_next_top(begin, top, next, terms);
+        } else {
+          sum = soft_tile(begin, end_of(t), top, terms);
+          if (t + 1 < tiles_of(n)) { next = top_of(end_of(t), end_of(t + 1), terms); }
+        }
+        group.add(top, sum, terms.rescale);
+        top = next;
+      }
+      scratch_.tops[g] = group.top;
+      scratch_.groups[g] = group.sum;
+    }
+  }
+
+  /// The groups of `soft_sum` from the totals of its tiles.
+  template <class Terms>
+  HUNCH_HOST_DEVICE HUNCH_INLINE void add_totals(std::int64_t n, const Terms& terms) {
+    using key = decltype(terms.lowest);
+    for (std::int32_t g = 0; g < groups_of(n); ++g) {
+      soft_total<key> group{terms.lowest, 0.0};
+      tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t) {
+        const soft_total<key> tile = terms.tiles[begin / tile_elements];
+        group.add(tile.top, tile.sum, terms.rescale);
+      });
+      scratch_.tops[g] = group.top;
+      scratch_.groups[g] = group.sum;
     }
   }
 

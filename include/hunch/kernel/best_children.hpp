@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <hunch/config.hpp>
+#include <hunch/kernel/digest_rows.hpp>
+#include <hunch/kernel/restrict.hpp>
+#include <hunch/law.hpp>
+#include <hunch/row_digest.hpp>
+#include <hunch/rows.hpp>
+#include <hunch/team/team.hpp>
+#include <hunch/vocab_layout.hpp>
+
+namespace hunch::kernel {
+
+/// A row of draft logits that has been digested, and where its children go.
+struct digested_row {
+  row_view<const float> logits;  ///< over `list`
+  shortlist list;
+  row_digest digest;                 ///< with `tiles`, and `count` best elements of each
+  law<float>* drawn_from = nullptr;  ///< out
+  std::int64_t* best = nullptr;      ///< [count] workspace
+  token* children = nullptr;         ///< [count] out: the most probable tokens; `no_token` behind
+  float* probability = nullptr;      ///< [count] out: theirs
+};
+
+/// The law of a row and its most probable tokens, from its digest: of the row itself only the best
+/// elements are read. Ties go to the lower position of the list. One team per row; the digest has
+/// at most `team::list_capacity` best elements in all tiles together, which is so up to 262,144
+/// logits.
+struct best_children {
+  const digested_row* rows;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    const digested_row row = rows[index];
+    const law<float> q =
+        unrestricted(team, row.logits, row.digest.scale, status::invalid_logits, row.digest.tiles);
+    if (team.rank() == 0) { *row.drawn_from = q; }
+    const std::int64_t* const best = row.digest.best;
+    const auto candidates =
+        static_cast<std::int32_t>(team::tiles_of(row.logits.size)) * row.digest.count;
+    team.fill(candidates, [=](std::int64_t i) { return best[i]; });
+    detail::put_largest(team, candidates, row.digest.count, row.best);
+    team.for_each(row.digest.count, [=](std::int64_t i) {
+      const std::int64_t ranked = row.best[i];
+      const bool there = ranked != ranked_element::none && q.status == status::ok;
+      const std::int32_t at = there ? ranked_element::position(ranked) : 0;
+      row.children[i] = there ? row.list.token_at(at) : no_token;
+      row.probability[i] = there ? q.prob(at) : 0.0f;
+    });
+  }
+};
+
+}  // namespace hunch::kernel

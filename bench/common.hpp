@@ -90,13 +90,12 @@ class report {
                 : wanted->met_by(value) ? "yes"
                                         : "NO");
     std::fflush(stdout);
-    rows_.push_back("{\"name\": " + json_string(name) + ", \"value\": " + json_number(value) +
-                    ", \"unit\": " + json_string(unit) + ", \"goal\": " +
-                    (wanted ? json_number(wanted->value) : "null") + ", \"met\": " +
-                    (!wanted                 ? "null"
-                     : wanted->met_by(value) ? "true"
-                                             : "false") +
-                    "}");
+    keep(name, value, unit, wanted);
+  }
+
+  /// A row that is not printed: one of many, that a table of its own shows.
+  void record(const std::string& name, double value, const std::string& unit) {
+    keep(name, value, unit, std::nullopt);
   }
 
   /// Writes the file, if one was asked for. Returns the exit code: 0 unless writing failed.
@@ -116,6 +115,17 @@ class report {
   }
 
  private:
+  void keep(const std::string& name, double value, const std::string& unit,
+            std::optional<goal> wanted) {
+    rows_.push_back("{\"name\": " + json_string(name) + ", \"value\": " + json_number(value) +
+                    ", \"unit\": " + json_string(unit) + ", \"goal\": " +
+                    (wanted ? json_number(wanted->value) : "null") + ", \"met\": " +
+                    (!wanted                 ? "null"
+                     : wanted->met_by(value) ? "true"
+                                             : "false") +
+                    "}");
+  }
+
   std::string file_;
   std::vector<std::string> rows_;  ///< as JSON
 };

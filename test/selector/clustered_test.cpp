@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -14,7 +15,10 @@
 
 #include <hunch/bfloat16.hpp>
 #include <hunch/kernel/choose_clusters.hpp>
+#include <hunch/kernel/restrict.hpp>
+#include <hunch/layout/layouts.hpp>
 #include <hunch/selector/clustered.hpp>
+#include <hunch/selector/oracle.hpp>
 #include <hunch/selector/router.hpp>
 #include <hunch/team/serial.hpp>
 #include <hunch/team/simulated.hpp>
@@ -251,6 +255,60 @@ void check_router(double tolerance) {
 TEST_CASE("a router of two layers") {
   check_router<float>(1e-4);
   check_router<bfloat16>(1e-4);
+}
+
+TEST_CASE("an oracle chooses the clusters that the target likes best") {
+  dice random{23};
+  constexpr std::int32_t vocab = 60, k = 3;
+  std::vector<std::int32_t> cluster;
+  std::vector<float> logits;
+  for (std::int32_t t = 0; t < vocab; ++t) {
+    cluster.push_back(random.below(8));
+    logits.push_back(static_cast<float>(6.0 * random.unit()));
+  }
+  const token core[] = {5, 9};
+  const vocab_layout layout = clustered_layout(cluster, core);
+  team::serial team;
+  const law<float> target =
+      kernel::unrestricted(team, row_view<const float>{logits.data(), vocab},
+                           kernel::scale_at_one<float>, status::invalid_logits);
+  std::vector<float> masses(static_cast<std::size_t>(layout.clusters()));
+  cluster_masses(target, layout, masses.data());
+  // The law of the ranges' tokens, looked up one by one.
+  const auto covered = [&](const std::vector<row_range>& ranges) {
+    double sum = 0.0;
+    for (const row_range& r : ranges) {
+      for (std::int32_t row = r.begin; row < r.end; ++row) {
+        sum += static_cast<double>(target.prob(layout.row_token()[row]));
+      }
+    }
+    return sum;
+  };
+  const double of_core = covered({{0, layout.core_rows()}});
+  CHECK(of_core + std::accumulate(masses.begin(), masses.end(), 0.0) == doctest::Approx(1.0));
+  std::vector<double> sorted(masses.begin(), masses.end());
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+
+  const auto coverage_by = [&](const auto& selector, const float* context) {
+    std::vector<row_range> ranges(static_cast<std::size_t>(selector.max_ranges()));
+    row_range* const to = ranges.data();
+    std::int32_t count = 0;
+    auto chosen = selector;
+    chosen.select({1, 0, nullptr, &context}, {&to, &count});
+    ranges.resize(static_cast<std::size_t>(count));
+    return covered(ranges);
+  };
+  const router::oracle knows(layout.clusters());
+  const selector::clustered best{layout, knows, budget::fixed{k}};
+  CHECK(best.context_width() == layout.clusters());
+  CHECK(coverage_by(best, masses.data()) ==
+        doctest::Approx(of_core + sorted[0] + sorted[1] + sorted[2]));
+  // In any unit, and beside clusters without mass; one that is told nonsense covers less.
+  std::vector<float> other = masses;
+  for (float& m : other) { m = m * 8.0f < 1.0f ? 0.0f : m * 8.0f; }
+  CHECK(coverage_by(best, other.data()) >= of_core + sorted[0]);
+  for (float& m : masses) { m = 1.0f - m; }
+  CHECK(coverage_by(best, masses.data()) < of_core + sorted[0] + sorted[1]);
 }
 
 struct rows_without_depth : budget::fixed {

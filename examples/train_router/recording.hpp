@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include <hunch/concepts.hpp>
+#include <hunch/kernel/restrict.hpp>
 #include <hunch/rows.hpp>
+#include <hunch/selector/oracle.hpp>
+#include <hunch/team/serial.hpp>
 #include <hunch/types.hpp>
 #include <hunch/vocab_layout.hpp>
 
@@ -38,14 +39,11 @@ struct recording {
 /// What both models share: contexts of a step that the target has not come to yet.
 class recorder {
  public:
+  /// The layout must outlive it.
   recorder(const hunch::vocab_layout& layout, std::int32_t inputs, std::int32_t max_batch)
-      : pending_(static_cast<std::size_t>(max_batch)) {
+      : layout_(layout), pending_(static_cast<std::size_t>(max_batch)) {
     taken.inputs = inputs;
     taken.clusters = layout.clusters();
-    for (hunch::token t = 0; t < layout.vocab_size(); ++t) {
-      const std::int32_t row = layout.token_row() == nullptr ? t : layout.token_row()[t];
-      cluster_.push_back(row < 0 ? -1 : layout.cluster_of(row));
-    }
   }
 
   recording taken;
@@ -68,19 +66,15 @@ class recorder {
     taken.masses.resize(taken.size() * static_cast<std::size_t>(taken.clusters));
     float* const mass =
         taken.masses.data() + (taken.size() - 1) * static_cast<std::size_t>(taken.clusters);
-    const float top = *std::max_element(logits.data, logits.data + logits.size);
-    double total = 0.0;
-    for (std::int32_t t = 0; t < logits.size; ++t) {
-      const float w = std::exp(logits[t] - top);
-      total += static_cast<double>(w);
-      const std::int32_t c = cluster_[static_cast<std::size_t>(t)];
-      if (c >= 0) { mass[c] += w; }
-    }
-    for (std::int32_t c = 0; c < taken.clusters; ++c) { mass[c] /= static_cast<float>(total); }
+    hunch::team::serial team;
+    hunch::cluster_masses(
+        hunch::kernel::unrestricted(team, logits, hunch::kernel::scale_at_one<float>,
+                                    hunch::status::invalid_logits),
+        layout_, mass);
   }
 
  private:
-  std::vector<std::int32_t> cluster_;  ///< [vocab_size] -1: in the core, or without a row
+  const hunch::vocab_layout& layout_;
   std::vector<std::vector<float>> pending_;
 };
 

@@ -78,7 +78,8 @@ struct draft_capacity {
   std::int32_t max_ranges = 0;  ///< in a shortlist
   std::int32_t max_rows = 0;    ///< in a shortlist
   std::int32_t vocab_size = 0;
-  bool grammars = false;  ///< whether sets of allowed tokens are kept
+  bool grammars = false;       ///< whether sets of allowed tokens are kept
+  std::int32_t max_parts = 0;  ///< of a layout, if shortlists come with shifts
 
   /// From one row of logits to the next: all of them can be read sixteen bytes at a time.
   HUNCH_HOST_DEVICE std::int32_t row_stride() const { return (max_rows + 3) / 4 * 4; }
@@ -96,6 +97,7 @@ struct draft_trees {
   law<Real>* laws = nullptr;
   shortlist* lists = nullptr;
   row_range* all_ranges = nullptr;
+  std::int32_t* all_shifts = nullptr;
   Real* all_logits = nullptr;
   std::uint32_t* all_allowed = nullptr;
 
@@ -111,6 +113,10 @@ struct draft_trees {
   /// Room for the ranges of the shortlist of node `node` of sequence k.
   HUNCH_HOST_DEVICE row_range* ranges(std::int32_t k, std::int32_t node) const {
     return all_ranges + index(k, node) * capacity.max_ranges;
+  }
+  /// Room for the shifts of that shortlist; nullptr where there are none.
+  HUNCH_HOST_DEVICE std::int32_t* shifts(std::int32_t k, std::int32_t node) const {
+    return capacity.max_parts == 0 ? nullptr : all_shifts + index(k, node) * capacity.max_parts;
   }
   /// Room for the draft logits of node `node` < max_nodes - 1 of sequence k.
   HUNCH_HOST_DEVICE Real* logits(std::int32_t k, std::int32_t node) const {
@@ -158,6 +164,7 @@ class draft_batch {
         laws_(executor, nodes()),
         lists_(executor, nodes()),
         ranges_(executor, nodes() * static_cast<std::size_t>(capacity.max_ranges)),
+        shifts_(executor, nodes() * static_cast<std::size_t>(capacity.max_parts)),
         // The children of the deepest node are never drawn, so max_nodes - 1 laws per sequence.
         logits_(executor, static_cast<std::size_t>(capacity.max_batch) *
                               static_cast<std::size_t>(capacity.max_nodes - 1) *
@@ -167,7 +174,7 @@ class draft_batch {
   draft_trees<Real> view() const {
     return {capacity_,      words_,           count_.data(),  tokens_.data(),
             parent_.data(), drawn_at_.data(), laws_.data(),   lists_.data(),
-            ranges_.data(), logits_.data(),   allowed_.data()};
+            ranges_.data(), shifts_.data(),   logits_.data(), allowed_.data()};
   }
 
   /// The tree of sequence k of this step.
@@ -175,6 +182,7 @@ class draft_batch {
   std::int32_t& count(std::int32_t k) const { return count_.data()[k]; }
   std::int32_t max_nodes() const { return capacity_.max_nodes; }
   row_range* ranges(std::int32_t k, std::int32_t node) const { return view().ranges(k, node); }
+  std::int32_t* shifts(std::int32_t k, std::int32_t node) const { return view().shifts(k, node); }
   Real* logits(std::int32_t k, std::int32_t node) const { return view().logits(k, node); }
 
   /// Makes tree k a lone root.
@@ -223,6 +231,7 @@ class draft_batch {
   buffer<law<Real>> laws_;
   buffer<shortlist> lists_;
   buffer<row_range> ranges_;
+  buffer<std::int32_t> shifts_;
   buffer<Real> logits_;
   buffer<std::uint32_t> allowed_;
 };

@@ -37,6 +37,7 @@
 #include <hunch/selector/clustered.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/selector/full.hpp>
+#include <hunch/selector/oracle.hpp>
 #include <hunch/selector/router.hpp>
 #include <hunch/selector/router_weights.hpp>
 #include <hunch/selector/trimmed.hpp>

@@ -7,6 +7,7 @@ namespace hunch::gate {
 namespace names {
 struct route_and_choose;
 struct choose_by_rows;
+struct choose_by_mass_per_row;
 }  // namespace names
 
 /// Routes a context and chooses its clusters, as a selector does.
@@ -31,7 +32,8 @@ struct routed {
 kernel_pointer routers[] = {
     by_block<names::route_and_choose, routed<budget::mass>>(),
     by_cluster<names::route_and_choose, routed<budget::mass>>(),
-    by_block<names::choose_by_rows, routed<budget::rows>>(),
+    by_block<names::choose_by_rows, routed<budget::position_aware<budget::rows>>>(),
+    by_block<names::choose_by_mass_per_row, routed<budget::per_row<budget::mass>>>(),
 };
 
 }  // namespace hunch::gate

@@ -40,7 +40,7 @@ void for_each_selector(std::int32_t vocab, Use&& use) {
   use(selector::frequency{shuffled_layout(vocab, vocab), budget::position_aware{vocab}});
   use(toy_clustered(shuffled_layout(vocab, vocab), 0, budget::position_aware{2}));
   use(toy_clustered(shuffled_layout(vocab, vocab - 1), 1, budget::mass{3, 0.6f}));
-  use(toy_clustered(shuffled_layout(vocab, vocab), 0, budget::rows{3, 2}));
+  use(toy_clustered(shuffled_layout(vocab, vocab), 0, budget::per_row{budget::rows{3, 2}}));
 }
 inline constexpr std::int64_t selector_count = 12;
 

@@ -211,7 +211,7 @@ TEST_CASE("draft vocabularies") {
 }
 
 TEST_CASE("budgets") {
-  constexpr budget::position_aware k{30};
+  constexpr budget::position_aware<> k{30};
   const std::int32_t expected[] = {30, 30, 5, 3, 3, 2, 2, 1, 1};
   for (std::int32_t t = 0; t < 9; ++t) { CHECK(k.at(t) == expected[t]); }
   CHECK(budget::position_aware{1}.at(7) == 1);

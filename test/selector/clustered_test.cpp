@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -14,7 +15,10 @@
 
 #include <hunch/bfloat16.hpp>
 #include <hunch/kernel/choose_clusters.hpp>
+#include <hunch/kernel/restrict.hpp>
+#include <hunch/layout/layouts.hpp>
 #include <hunch/selector/clustered.hpp>
+#include <hunch/selector/oracle.hpp>
 #include <hunch/selector/router.hpp>
 #include <hunch/team/serial.hpp>
 #include <hunch/team/simulated.hpp>
@@ -38,19 +42,24 @@ struct scored {
   }
 };
 
-/// The clusters in the order of their scores, the lower number first on ties.
-std::vector<std::int32_t> ranked(const scored& of) {
+/// The clusters in the order of their scores, the lower number first on ties; or of their scores
+/// per row.
+std::vector<std::int32_t> ranked(const scored& of, bool per_row) {
   std::vector<std::int32_t> order(of.scores.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-    return of.scores[static_cast<std::size_t>(a)] > of.scores[static_cast<std::size_t>(b)];
-  });
+  const auto worth = [&](std::int32_t cluster) {
+    const auto c = static_cast<std::size_t>(cluster);
+    const double rows = of.begin[c + 1] - of.begin[c];
+    return of.scores[c] - (per_row ? static_cast<float>(std::log(rows)) : 0.0f);
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int32_t a, std::int32_t b) { return worth(a) > worth(b); });
   return order;
 }
 
 template <class B>
-std::size_t count_of(const scored& of, const B& budget, std::int32_t depth) {
-  const std::vector<std::int32_t> order = ranked(of);
+std::size_t count_of(const scored& of, const std::vector<std::int32_t>& order, const B& budget,
+                     std::int32_t depth) {
   const auto most = static_cast<std::size_t>(std::min(budget.at(depth), of.clusters()));
   if constexpr (requires { budget.share; }) {
     double all = 0.0;
@@ -66,7 +75,7 @@ std::size_t count_of(const scored& of, const B& budget, std::int32_t depth) {
     for (std::size_t k = 0; k < most; ++k) {
       const auto c = static_cast<std::size_t>(order[k]);
       rows += of.begin[c + 1] - of.begin[c];
-      if (rows > budget.rows) { return std::max(k, std::size_t(1)); }
+      if (rows > budget.rows_at(depth)) { return std::max(k, std::size_t(1)); }
     }
     return most;
   } else {
@@ -75,10 +84,13 @@ std::size_t count_of(const scored& of, const B& budget, std::int32_t depth) {
 }
 
 /// Ranges from rows that are marked one by one.
-std::vector<row_range> expected_ranges(const scored& of, std::size_t count) {
+template <class B>
+std::vector<row_range> expected_ranges(const scored& of, const B& budget, std::int32_t depth) {
   std::vector<bool> in(static_cast<std::size_t>(of.begin.back()));
   std::fill_n(in.begin(), of.begin[0], true);
-  const std::vector<std::int32_t> order = ranked(of);
+  const std::vector<std::int32_t> order = ranked(
+      of, requires { budget.ranks_per_row; });
+  const std::size_t count = count_of(of, order, budget, depth);
   for (std::size_t k = 0; k < count; ++k) {
     const auto c = static_cast<std::size_t>(order[k]);
     std::fill(in.begin() + of.begin[c], in.begin() + of.begin[c + 1], true);
@@ -98,8 +110,9 @@ std::vector<row_range> chosen_by(std::int32_t ranks, const scored& of, const B& 
   std::vector<row_range> ranges(of.scores.size() + 1);
   std::int32_t count = 0;
   const kernel::choose_clusters<B> choose{of.begin.data(), of.clusters(), budget};
+  std::vector<float> scores = of.scores;
   const auto body = [&](auto& team, std::int32_t) {
-    const std::int32_t found = choose(team, of.scores.data(), depth, ranges.data());
+    const std::int32_t found = choose(team, scores.data(), depth, ranges.data());
     if (team.rank() == 0) { count = found; }
   };
   if (ranks == 0) {
@@ -116,7 +129,7 @@ std::vector<row_range> chosen_by(std::int32_t ranks, const scored& of, const B& 
 template <class B>
 void check_budget(const scored& of, const B& budget) {
   for (const std::int32_t depth : {0, 1, 2, 5}) {
-    const auto expected = expected_ranges(of, count_of(of, budget, depth));
+    const auto expected = expected_ranges(of, budget, depth);
     CHECK(chosen_by(0, of, budget, depth) == expected);
     if (depth != 2) { continue; }
     for (const std::int32_t ranks : {3, 32}) {
@@ -141,7 +154,14 @@ TEST_CASE("the best clusters, ties to the lower number") {
           check_budget(of, budget::fixed{k});
           check_budget(of, budget::position_aware{k});
           check_budget(of, budget::rows{k, core + 30});
-          if (values == 40) { check_budget(of, budget::mass{k, 0.37f}); }
+          check_budget(of, budget::position_aware{budget::rows{k, core + 90}});
+          check_budget(of, budget::per_row{budget::fixed{k}});
+          check_budget(of, budget::per_row{budget::rows{k, core + 30}});
+          check_budget(of, budget::position_aware{budget::per_row{budget::rows{k, core + 90}}});
+          if (values == 40) {
+            check_budget(of, budget::mass{k, 0.37f});
+            check_budget(of, budget::per_row{budget::mass{k, 0.37f}});
+          }
         }
       }
     }
@@ -155,6 +175,32 @@ TEST_CASE("scores that are not numbers choose some clusters") {
   CHECK(chosen_by(0, of, budget::fixed{4}, 0) == expected);
   std::fill(of.scores.begin(), of.scores.end(), -std::numeric_limits<float>::infinity());
   CHECK(chosen_by(3, of, budget::mass{4, 0.5f}, 0) == expected);
+}
+
+TEST_CASE("clusters that a router rules out come last") {
+  scored of(70, 3, 40, 5);
+  std::fill(of.scores.begin(), of.scores.end(), -std::numeric_limits<float>::infinity());
+  of.scores[20] = of.scores[60] = 1.0f;
+  check_budget(of, budget::fixed{4});
+  check_budget(of, budget::per_row{budget::rows{50, 100}});
+  check_budget(of, budget::mass{50, 1.0f});
+  CHECK(chosen_by(0, of, budget::mass{50, 1.0f}, 0).size() == 3);
+}
+
+TEST_CASE("a cluster of few rows is worth as much as a large one that is more probable") {
+  scored of(3, 0, 1, 1);
+  of.begin = {0, 10, 12, 13};
+  of.scores = {std::log(0.6f), std::log(0.3f), std::log(0.1f)};
+  CHECK(chosen_by(0, of, budget::fixed{1}, 0) == std::vector<row_range>{{0, 10}});
+  CHECK(chosen_by(0, of, budget::per_row{budget::fixed{1}}, 0) == std::vector<row_range>{{10, 12}});
+  // The share is one of probability: 0.3 and 0.1 are less than half of it.
+  CHECK(chosen_by(0, of, budget::per_row{budget::mass{3, 0.39f}}, 0) ==
+        std::vector<row_range>{{10, 13}});
+  CHECK(chosen_by(0, of, budget::per_row{budget::mass{3, 0.5f}}, 0) ==
+        std::vector<row_range>{{0, 13}});
+  CHECK(chosen_by(0, of, budget::per_row{budget::rows{3, 4}}, 0) ==
+        std::vector<row_range>{{10, 13}});
+  CHECK(chosen_by(0, of, budget::rows{3, 4}, 0) == std::vector<row_range>{{0, 10}});
 }
 
 template <class Weight>
@@ -211,6 +257,70 @@ TEST_CASE("a router of two layers") {
   check_router<bfloat16>(1e-4);
 }
 
+TEST_CASE("an oracle chooses the clusters that the target likes best") {
+  dice random{23};
+  constexpr std::int32_t vocab = 60, k = 3;
+  std::vector<std::int32_t> cluster;
+  std::vector<float> logits;
+  for (std::int32_t t = 0; t < vocab; ++t) {
+    cluster.push_back(random.below(8));
+    logits.push_back(static_cast<float>(6.0 * random.unit()));
+  }
+  const token core[] = {5, 9};
+  const vocab_layout layout = clustered_layout(cluster, core);
+  team::serial team;
+  const law<float> target =
+      kernel::unrestricted(team, row_view<const float>{logits.data(), vocab},
+                           kernel::scale_at_one<float>, status::invalid_logits);
+  std::vector<float> masses(static_cast<std::size_t>(layout.clusters()));
+  cluster_masses(target, layout, masses.data());
+  // The law of the ranges' tokens, looked up one by one.
+  const auto covered = [&](const std::vector<row_range>& ranges) {
+    double sum = 0.0;
+    for (const row_range& r : ranges) {
+      for (std::int32_t row = r.begin; row < r.end; ++row) {
+        sum += static_cast<double>(target.prob(layout.row_token()[row]));
+      }
+    }
+    return sum;
+  };
+  const double of_core = covered({{0, layout.core_rows()}});
+  CHECK(of_core + std::accumulate(masses.begin(), masses.end(), 0.0) == doctest::Approx(1.0));
+  std::vector<double> sorted(masses.begin(), masses.end());
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+
+  const auto coverage_by = [&](const auto& selector, const float* context) {
+    std::vector<row_range> ranges(static_cast<std::size_t>(selector.max_ranges()));
+    row_range* const to = ranges.data();
+    std::int32_t count = 0;
+    auto chosen = selector;
+    chosen.select({1, 0, nullptr, &context}, {&to, &count});
+    ranges.resize(static_cast<std::size_t>(count));
+    return covered(ranges);
+  };
+  const router::oracle knows(layout.clusters());
+  const selector::clustered best{layout, knows, budget::fixed{k}};
+  CHECK(best.context_width() == layout.clusters());
+  CHECK(coverage_by(best, masses.data()) ==
+        doctest::Approx(of_core + sorted[0] + sorted[1] + sorted[2]));
+  // In any unit, and beside clusters without mass; one that is told nonsense covers less.
+  std::vector<float> other = masses;
+  for (float& m : other) { m = m * 8.0f < 1.0f ? 0.0f : m * 8.0f; }
+  CHECK(coverage_by(best, other.data()) >= of_core + sorted[0]);
+  for (float& m : masses) { m = 1.0f - m; }
+  CHECK(coverage_by(best, masses.data()) < of_core + sorted[0] + sorted[1]);
+}
+
+struct rows_without_depth : budget::fixed {
+  std::int32_t rows;
+};
+struct share_in_words : budget::fixed {
+  const char* share;
+};
+static_assert(!ClusterBudget<rows_without_depth>);
+static_assert(!ClusterBudget<share_in_words>);
+static_assert(ClusterBudget<budget::position_aware<budget::mass>>);
+
 TEST_CASE("a clustered selector knows how much room it needs") {
   const vocab_layout layout = vocab_layout::identity(20).clustered({2, 3, 8, 10, 19, 20});
   std::vector<float> nothing(5);
@@ -222,7 +332,13 @@ TEST_CASE("a clustered selector knows how much room it needs") {
   CHECK(selector::clustered{layout, route, budget::fixed{50}}.max_rows() == 20);
   CHECK(selector::clustered{layout, route, budget::rows{5, 12}}.max_rows() == 12);
   CHECK(selector::clustered{layout, route, budget::rows{5, 4}}.max_rows() == 11);
+  CHECK(selector::clustered{layout, route, budget::per_row{budget::rows{5, 12}}}.max_rows() == 12);
   CHECK_THROWS_AS((selector::clustered{layout, route, budget::fixed{0}}), std::invalid_argument);
+  CHECK_THROWS_AS((selector::clustered{layout, route, budget::rows{1, 0}}), std::invalid_argument);
+  for (const float share : {0.0f, 1.5f, std::numeric_limits<float>::quiet_NaN()}) {
+    CHECK_THROWS_AS((selector::clustered{layout, route, budget::mass{1, share}}),
+                    std::invalid_argument);
+  }
   CHECK_THROWS_AS((selector::clustered{vocab_layout::identity(20), route, budget::fixed{1}}),
                   std::invalid_argument);
 }

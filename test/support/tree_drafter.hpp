@@ -84,7 +84,7 @@ struct tree_drafter {
     const float* known = numbers;
     selector.select(selector_contexts{1, tokens.depth(node), tree.tokens + node, &known},
                     selector_lists{&ranges, &count});
-    tree.lists[node] = s.layout->list(ranges, count);
+    tree.lists[node] = s.layout->list(ranges, count, drafts.shifts(k, node));
     const std::vector<double> all = world.logits(text);
     real* const row = drafts.logits(k, node);
     for (std::int32_t at = 0; at < tree.lists[node].size; ++at) {

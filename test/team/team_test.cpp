@@ -20,6 +20,7 @@
 #include <hunch/kernel/race.hpp>
 #include <hunch/kernel/range_gemv.hpp>
 #include <hunch/kernel/verify_rows.hpp>
+#include <hunch/layout/layouts.hpp>
 #include <hunch/random.hpp>
 #include <hunch/sampler/greedy.hpp>
 #include <hunch/sampler/pipeline.hpp>
@@ -166,6 +167,77 @@ TEST_CASE("sums, maxima, laws and draws") {
         });
         CHECK(std::ranges::all_of(seen, [&](const bits& b) { return b == expected; }));
       }
+    }
+  }
+}
+
+/// Residuals against a draft law over some clusters of a permuted vocabulary: sums of them, their
+/// sums beside q's weights, and a draw. \param use the positions of tokens that the test looked up.
+template <Team T>
+bits residuals(T& team, const std::vector<float>& p_row, const std::vector<float>& q_row,
+               const shortlist& list, const std::int32_t* use) {
+  bits out;
+  const auto n = static_cast<std::int32_t>(p_row.size());
+  for (const sampling_parameters& with : {parameters[0], parameters[1]}) {
+    const sampler_type sampler;
+    const law<float> p =
+        sampler(team, row_view<float>{const_cast<float*>(p_row.data()), n}, with, {});
+    const law<float> q =
+        sampler(team, row_view<float>{const_cast<float*>(q_row.data()), list.size}, with, {});
+    for (const float taken : {1.0f, 2.5f}) {
+      kernel::with_excess(p, q, list, 1.0f, taken, [&](const auto& weight) {
+        const auto first = [&](std::int64_t v) { return weight.of(v, use[v]); };
+        const auto both = [&](std::int64_t v) {
+          const std::int32_t at = use[v];
+          return team::two_terms<float>{first(v), at < 0 ? 0.0f : q.weight(at)};
+        };
+        note(out, use == nullptr ? team.sum(n, weight) : team.sum(n, first));
+        const kernel::noted_tokens none(team);
+        const team::two_sums sums =
+            use == nullptr ? team.sum_both(n, kernel::excess_and_remainder{weight, none})
+                           : team.sum_both(n, both);
+        note(out, sums.first);
+        note(out, sums.second);
+        out.push_back(static_cast<std::uint64_t>(
+            use == nullptr ? random_source<>{}.categorical(team, {3}, n, weight)
+                           : random_source<>{}.categorical(team, {3}, n, first)));
+        return 0;
+      });
+    }
+  }
+  return out;
+}
+
+TEST_CASE("residuals over clusters, with and without a search for positions") {
+  for (const std::int32_t n : sizes) {
+    dice random{static_cast<std::uint64_t>(n)};
+    std::vector<std::int32_t> cluster(static_cast<std::size_t>(n));
+    for (std::int32_t& c : cluster) { c = random.below(9); }
+    const vocab_layout layout = clustered_layout(cluster);
+    std::vector<row_range> ranges;
+    for (std::int32_t c = 0; c < layout.clusters(); c += 2) {
+      ranges.push_back({layout.cluster_begin()[c], layout.cluster_begin()[c + 1]});
+    }
+    const auto count = static_cast<std::int32_t>(ranges.size());
+    std::vector<std::int32_t> shifts(static_cast<std::size_t>(layout.parts()));
+    const shortlist shifted = layout.list(ranges.data(), count, shifts.data());
+    const shortlist searched = layout.list(ranges.data(), count);
+    std::vector<std::int32_t> position(static_cast<std::size_t>(n), -1);
+    shifted.for_each_in(0, shifted.size, [&](std::int32_t at, token t) {
+      position[static_cast<std::size_t>(t)] = at;
+    });
+    const auto p = row_of(n, row_kind::smooth, 1);
+    const auto q = row_of(n, row_kind::smooth, 2);
+    team::serial serial;
+    const bits expected = residuals(serial, p, q, searched, position.data());
+    CHECK(residuals(serial, p, q, searched, nullptr) == expected);
+    CHECK(residuals(serial, p, q, shifted, nullptr) == expected);
+    for (const team_shape& shape : rule_shapes) {
+      std::vector<bits> seen(shape.size());
+      shape.launch(1, [&](team::simulated& team, std::int32_t) {
+        seen[static_cast<std::size_t>(team.rank())] = residuals(team, p, q, shifted, nullptr);
+      });
+      CHECK(std::ranges::all_of(seen, [&](const bits& b) { return b == expected; }));
     }
   }
 }

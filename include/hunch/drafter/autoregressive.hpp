@@ -270,7 +270,8 @@ class autoregressive {
       const std::int32_t k = s.frontier[static_cast<std::size_t>(f)];
       const draft_context& c = contexts[k];
       const draft_tree<real> tree = drafts.tree(k);
-      const shortlist list = s.layout->list(s.select_ranges.data()[f], s.select_count.data()[f]);
+      const shortlist list = s.layout->list(s.select_ranges.data()[f], s.select_count.data()[f],
+                                            drafts.shifts(k, depth));
       const row_view<real> logits{drafts.logits(k, depth), list.size};
       tree.lists[depth] = list;
       s.head_list.data()[f] = list;

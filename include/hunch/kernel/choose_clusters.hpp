@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <hunch/config.hpp>
+#include <hunch/kernel/bits.hpp>
 #include <hunch/kernel/restrict.hpp>
 #include <hunch/law.hpp>
 #include <hunch/selector/budget.hpp>
@@ -13,8 +14,8 @@
 namespace hunch::kernel {
 
 /// The best clusters of a row of scores as row ranges: what a budget allows, ties to the lower
-/// number, adjacent ranges merged, the core in front. The scores are logits of a law over clusters;
-/// the choice is the cut that a sampler would make, top-p for a budget by mass, top-k for all.
+/// number, adjacent ranges merged, the core in front. The scores are logits of a law over clusters.
+/// A budget that ranks per row takes the logarithm of its rows from each.
 template <ClusterBudget B>
 struct choose_clusters {
   const std::int32_t* begin;  ///< [clusters + 1] first rows
@@ -23,10 +24,10 @@ struct choose_clusters {
 
   /// Writes the ranges, and returns how many on all ranks. Collective.
   template <Team T>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int32_t operator()(T& team, const float* scores,
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int32_t operator()(T& team, float* scores,
                                                                    std::int32_t depth,
                                                                    row_range* ranges) const {
-    const law<float> chosen = cut(team, scores, depth);
+    const law<float> chosen = best(team, scores, depth);
     // Unit 0 is the core, unit c + 1 is cluster c; 64 units in a word.
     const std::int32_t units = clusters + 1;
     const std::int32_t words = (units + 63) / 64;
@@ -69,60 +70,97 @@ struct choose_clusters {
     return chosen.status == status::ok ? chosen.keeps(c) : c == 0;
   }
 
-  template <class T>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<float> best(T& team, const float* scores,
-                                                           std::int32_t count) const {
-    law<float> l = whole_row(team, row_view<const float>{scores, clusters});
-    l.scale = scale_at_one<float>;
-    if (l.status != status::ok) { return l; }
-    if constexpr (requires { budget.share; }) {
-      if (budget.share < 1.0f) { keep_top_p(team, l, budget.share); }
-    }
-    keep_top_k(team, l, count);
-    return l;
-  }
-
-  template <class T>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<float> cut(T& team, const float* scores,
-                                                          std::int32_t depth) const {
-    const std::int32_t most = budget.at(depth);
-    if constexpr (requires { budget.rows; }) {
-      // As many as fit, at least one.
-      std::int32_t low = 1;
-      std::int32_t high = most;
-      while (low < high) {
-        const std::int32_t middle = low + (high - low + 1) / 2;
-        const law<float> chosen = best(team, scores, middle);
-        const std::int32_t* const first = begin;
-        const std::int32_t rows = team.reduce(
-            clusters, std::int32_t(0),
-            [=](std::int64_t c) { return takes(chosen, c) ? first[c + 1] - first[c] : 0; },
-            [](std::int32_t a, std::int32_t b) { return a + b; });
-        if (begin[0] + rows <= budget.rows) {
-          low = middle;
-        } else {
-          high = middle - 1;
-        }
-      }
-      return best(team, scores, low);
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool ranks_per_row() const {
+    if constexpr (hunch::detail::has_ranking<B>) {
+      return budget.ranks_per_row;
     } else {
-      return best(team, scores, most);
+      return false;
     }
   }
 
-  HUNCH_HOST_DEVICE static std::int32_t count_of(std::uint64_t bits) {
-#if defined(__CUDA_ARCH__)
-    return __popcll(bits);
-#else
-    return __builtin_popcountll(bits);
-#endif
+  template <class T>
+  HUNCH_HOST_DEVICE static HUNCH_INLINE_ON_DEVICE std::int32_t count_in(T& team,
+                                                                        const law<float>& l) {
+    return team.reduce(
+        l.size(), std::int32_t(0), [=](std::int64_t c) { return l.keeps(c) ? 1 : 0; },
+        [](std::int32_t a, std::int32_t b) { return a + b; });
   }
-  HUNCH_HOST_DEVICE static std::int32_t lowest_of(std::uint64_t bits) {
-#if defined(__CUDA_ARCH__)
-    return __ffsll(static_cast<long long>(bits)) - 1;
-#else
-    return __builtin_ctzll(bits);
-#endif
+  /// The core included.
+  template <class T>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int32_t rows_in(T& team,
+                                                                const law<float>& l) const {
+    const std::int32_t* const first = begin;
+    return first[0] + team.reduce(
+                          l.size(), std::int32_t(0),
+                          [=](std::int64_t c) { return l.keeps(c) ? first[c + 1] - first[c] : 0; },
+                          [](std::int32_t a, std::int32_t b) { return a + b; });
+  }
+  /// By the router's law, in units of its own.
+  template <class T>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE double mass_in(T& team, const law<float>& l) const {
+    const std::int32_t* const first = begin;
+    const bool per_row = ranks_per_row();
+    return team.sum(l.size(), [=](std::int64_t c) {
+      const float rows = per_row ? static_cast<float>(first[c + 1] - first[c]) : 1.0f;
+      return product(l.weight(c), rows);
+    });
+  }
+
+  /// The best clusters as a law that keeps them. In the order of their scores, and of their numbers
+  /// where these are equal, it ends with the cluster that uses the budget up.
+  template <class T>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<float> best(T& team, float* scores,
+                                                           std::int32_t depth) const {
+    if (ranks_per_row()) {
+      const std::int32_t* const first = begin;
+      team.for_each(clusters, [=](std::int64_t c) {
+        scores[c] -= static_cast<float>(log_of(static_cast<double>(first[c + 1] - first[c])));
+      });
+    }
+    const law<float> all = whole_row(team, row_view<const float>{scores, clusters});
+    if (all.status != status::ok) { return all; }
+    const std::int32_t most = budget.at(depth);
+    double wanted = 0.0;
+    if constexpr (hunch::detail::has_share<B>) {
+      wanted = static_cast<double>(budget.share) * mass_in(team, all);
+    }
+    const auto up_to = [=](float score, std::int32_t number) {
+      law<float> l = all;
+      l.threshold = score;
+      l.last_kept = number;
+      return l;
+    };
+    const auto is_used_up = [&](const law<float>& l) {
+      const std::int32_t count = count_in(team, l);
+      if (count == 0 || count >= most) { return count > 0; }
+      if constexpr (hunch::detail::has_rows<B>) {
+        if (rows_in(team, l) >= budget.rows_at(depth)) { return true; }
+      }
+      if constexpr (hunch::detail::has_share<B>) {
+        if (mass_in(team, l) >= wanted) { return true; }
+      }
+      return false;
+    };
+    using keys = order<float>;
+    const float score = keys::value(detail::largest_key(
+        keys::minus_infinity, keys::of(all.maximum) + 1,
+        [&](keys::key k) { return is_used_up(up_to(keys::value(k), last_id)); }));
+    std::int32_t low = 0;
+    std::int32_t high = clusters - 1;
+    while (low < high) {
+      const std::int32_t middle = low + (high - low) / 2;
+      if (is_used_up(up_to(score, middle))) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    law<float> l = up_to(score, low);
+    if constexpr (hunch::detail::has_rows<B>) {
+      // It does not fit, and is not the only one: without it.
+      if (rows_in(team, l) > budget.rows_at(depth) && count_in(team, l) > 1) { --l.last_kept; }
+    }
+    return l;
   }
 };
 

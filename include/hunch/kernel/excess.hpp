@@ -11,8 +11,9 @@
 
 namespace hunch::kernel {
 
-/// What a draft law ranges over: every token in order, one range of a permuted head, or any ranges.
-enum class list_kind { everything, one_range, ranges };
+/// What a draft law ranges over: every token in order, one range of a permuted head, parts of a
+/// clustered one, or any ranges.
+enum class list_kind { everything, one_range, parts, ranges };
 
 /// The weight (a p(v) - b q(v))+ of every token v of the target's vocabulary: what a rejected draft
 /// leaves of the target's law. q ranges over the positions of a shortlist and is 0 outside.
@@ -28,7 +29,7 @@ struct excess {
   using real = typename P::real;
   /// Over ranges, the search for a position takes longer than any load.
   static constexpr bool is_vectorised = VectorisedLaw<P> && Over != list_kind::ranges &&
-                                        (Over == list_kind::one_range || VectorisedLaw<Q>);
+                                        (Over != list_kind::everything || VectorisedLaw<Q>);
 
   P p;
   Q q;
@@ -91,6 +92,9 @@ struct excess {
     if constexpr (Over == list_kind::one_range) {
       at = list.token_row[v] - first;
       inside = (at >= 0) & (at < list.size);
+    } else if constexpr (Over == list_kind::parts) {
+      at = list.token_row[v] + list.shift[list.token_part[v]];
+      inside = at >= 0;
     } else {
       at = list.position_of(static_cast<token>(v));
       inside = at >= 0;
@@ -154,6 +158,12 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_fitting_excess(const P& p, co
   if (list.range_count == 1 && list.token_row != nullptr) {
     return use(excess<P, Q, list_kind::one_range>{p, q, list, a, b, list.ranges[0].begin});
   }
+  // On a device the search for a position is none where there are shifts, and loops need no more.
+#if !defined(__CUDA_ARCH__)
+  if (list.shift != nullptr && list.token_row != nullptr) {
+    return use(excess<P, Q, list_kind::parts>{p, q, list, a, b});
+  }
+#endif
   return use(excess<P, Q, list_kind::ranges>{p, q, list, a, b});
 }
 

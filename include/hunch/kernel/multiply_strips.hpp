@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <hunch/config.hpp>
+#include <hunch/kernel/bits.hpp>
 #include <hunch/kernel/head_plan.hpp>
 #include <hunch/kernel/head_weights.hpp>
 #include <hunch/kernel/range_gemv.hpp>
@@ -29,21 +30,13 @@ class list_set {
   HUNCH_HOST_DEVICE std::int32_t at(std::int32_t n) const {
     std::uint64_t left = left_;
     for (std::int32_t i = 0; i < n; ++i) { left &= left - 1; }
-    return lowest(left);
+    return lowest_of(left);
   }
   HUNCH_HOST_DEVICE void drop(std::int32_t n) {
     for (std::int32_t i = 0; i < n; ++i) { left_ &= left_ - 1; }
   }
 
  private:
-  HUNCH_HOST_DEVICE static std::int32_t lowest(std::uint64_t bits) {
-#if defined(__CUDA_ARCH__)
-    return __ffsll(static_cast<long long>(bits)) - 1;
-#else
-    return bits == 0 ? -1 : __builtin_ctzll(bits);
-#endif
-  }
-
   std::uint64_t left_;
 };
 

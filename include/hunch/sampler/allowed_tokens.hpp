@@ -33,9 +33,14 @@ struct allowed_tokens {
         if ((words[whole] >> b & 1u) == 0) { row[32 * whole + b] = never; }
       });
     } else {
-      team.for_each(row.size, [=](std::int64_t i) {
-        const token t = history.token_at(static_cast<std::int32_t>(i));
-        if ((words[t / 32] >> (t % 32) & 1u) == 0) { row[i] = never; }
+      // Some positions at a time, so that few walk along the ranges.
+      constexpr std::int32_t at_once = 32;
+      team.for_each((row.size + at_once - 1) / at_once, [=](std::int64_t block) {
+        const auto first = static_cast<std::int32_t>(block) * at_once;
+        const std::int32_t last = first + at_once < row.size ? first + at_once : row.size;
+        history.list->for_each_in(first, last, [=](std::int32_t at, token t) {
+          if ((words[t / 32] >> (t % 32) & 1u) == 0) { row[at] = never; }
+        });
       });
     }
   }

@@ -27,7 +27,7 @@ template <Router R, ClusterBudget B>
 class clustered {
  public:
   /// \throws std::invalid_argument if the layout has other clusters than the router scores, or the
-  ///         budget is empty.
+  ///         budget is empty or its share not in (0, 1].
   clustered(vocab_layout layout, R router, B budget)
       : layout_(std::move(layout)), router_(router), budget_(budget) {
     if (layout_.clusters() < 1 || layout_.clusters() != router_.clusters) {
@@ -35,9 +35,7 @@ class clustered {
                                   std::to_string(router_.clusters) + " clusters and a layout of " +
                                   std::to_string(layout_.clusters()));
     }
-    if (budget_.most < 1) {
-      throw std::invalid_argument("hunch::selector::clustered: a budget of no clusters");
-    }
+    check_budget();
     budget_.most = std::min(budget_.most, layout_.clusters());
     std::vector<std::int32_t> sizes(static_cast<std::size_t>(layout_.clusters()));
     for (std::size_t c = 0; c < sizes.size(); ++c) {
@@ -45,7 +43,7 @@ class clustered {
     }
     std::sort(sizes.begin(), sizes.end(), std::greater<>());
     max_rows_ = std::accumulate(sizes.begin(), sizes.begin() + budget_.most, layout_.core_rows());
-    if constexpr (requires { budget_.rows; }) {
+    if constexpr (detail::has_rows<B>) {
       max_rows_ = std::min(max_rows_, std::max(budget_.rows, layout_.core_rows() + sizes[0]));
     }
     workspace_.resize(static_cast<std::size_t>(router_.scratch + router_.clusters));
@@ -68,6 +66,23 @@ class clustered {
   }
 
  private:
+  void check_budget() const {
+    if (budget_.most < 1) {
+      throw std::invalid_argument("hunch::selector::clustered: a budget of no clusters");
+    }
+    if constexpr (detail::has_share<B>) {
+      if (!(budget_.share > 0 && budget_.share <= 1)) {
+        throw std::invalid_argument("hunch::selector::clustered: a budget of the share " +
+                                    std::to_string(budget_.share));
+      }
+    }
+    if constexpr (detail::has_rows<B>) {
+      if (budget_.rows < 1) {
+        throw std::invalid_argument("hunch::selector::clustered: a budget of no rows");
+      }
+    }
+  }
+
   vocab_layout layout_;
   R router_;
   B budget_;

@@ -125,4 +125,15 @@ concept RoutedModel = requires(M& m, const rows& r, std::int32_t i) {
   { std::declval<decltype(m.forward(r))&>().context(i) } -> std::convertible_to<const float*>;
 };
 
+/// Such a model in a resident loop, where a router runs beside the pass that it is for.
+///
+/// 1. `m.contexts(rows)` is called before `m.forward(rows)` with the same rows, and launches what
+///    writes their contexts. They lie in memory of the executor, at the same place in every pass,
+///    and stay until the next call.
+template <class M>
+concept ResidentRoutedModel = requires(M& m, const rows& r) {
+  { m.context_width() } -> std::convertible_to<std::int32_t>;
+  { m.contexts(r) } -> std::same_as<context_rows>;
+};
+
 }  // namespace hunch

@@ -82,10 +82,10 @@ class resident_decoder {
         memory_(executor_),
         sequences_(memory_, {options_.max_batch, options_.max_length, options_.max_bias,
                              vocab_size_, sampler_type::needs_counts}),
-        trees_(memory_,
-               {options_.max_batch, max_nodes, selector_.max_ranges(),
-                drafter_type::uses_selector ? selector_.max_rows() : 0, vocab_size_, false}),
-        drafting_(drafter_, executor_, options_.max_batch),
+        trees_(memory_, {options_.max_batch, max_nodes, selector_.max_ranges(),
+                         drafter_type::uses_selector ? selector_.max_rows() : 0, vocab_size_, false,
+                         selector_.max_ranges() > 1 ? selector_.layout().parts() : 0}),
+        drafting_(drafter_, selector_, executor_, options_.max_batch),
         rows_(memory_, options_.max_batch * max_nodes),
         kept_(memory_, options_.max_batch * max_nodes, options_.max_batch),
         laws_(memory_, batch_nodes()),
@@ -95,6 +95,7 @@ class resident_decoder {
         row_token_(memory_,
                    table_size(selector_.layout().row_token(), selector_.layout().head_rows())),
         token_row_(memory_, table_size(selector_.layout().token_row(), vocab_size_)),
+        token_part_(memory_, table_size(selector_.layout().token_part(), vocab_size_)),
         counted_(memory_, batch()),
         steps_(memory_, 1),
         steps_left_(memory_, 1),
@@ -111,6 +112,7 @@ class resident_decoder {
                     context_width_of(selector_)});
     upload_table(row_token_, selector_.layout().row_token());
     upload_table(token_row_, selector_.layout().token_row());
+    upload_table(token_part_, selector_.layout().token_part());
   }
 
   resident_decoder(const resident_decoder&) = delete;
@@ -309,8 +311,10 @@ class resident_decoder {
     if (table != nullptr) { executor_.upload(to.data(), table, to.size()); }
   }
   resident::layout_tables tables() const {
-    return {row_token_.size() > 0 ? row_token_.data() : nullptr,
-            token_row_.size() > 0 ? token_row_.data() : nullptr, vocab_size_};
+    const auto of = [](const resident_buffer<std::int32_t>& table) {
+      return table.size() > 0 ? table.data() : nullptr;
+    };
+    return {of(row_token_), of(token_row_), vocab_size_, of(token_part_)};
   }
   resident::rings rings() const {
     return {options_.ring, entries_.data(), written_.data(), read_.data(), counted_.data()};
@@ -335,8 +339,8 @@ class resident_decoder {
         piece_kept_.keep(slot, i);
       }
       target_.evaluate(piece_.view());
-      drafting_.read(piece_.view());
       target_.commit(piece_kept_.view());
+      drafting_.read(piece_.view());  // behind the target, whose states a draft model may read
       drafting_.keep(piece_kept_.view());
       executor_.synchronize();  // the rows of the next piece take the place of these
     }
@@ -418,7 +422,7 @@ class resident_decoder {
   void propose(std::int32_t slots, const arrays_type& of) {
     const profiler_range<E> range("hunch: propose");
     using draw_type = child_draw<Random, verifier_type::shares_noise>;
-    drafting_.propose(slots, of.all, of.trees, tables(), options_.draft_length, selector_, sampler_,
+    drafting_.propose(slots, of.all, of.trees, tables(), options_.draft_length, sampler_,
                       draw_type{random_}, executor_);
   }
 
@@ -465,7 +469,7 @@ class resident_decoder {
   memory memory_;
   resident::sequence_storage<memory> sequences_;
   draft_batch<real, memory> trees_;
-  resident::drafting<drafter_type, real, E> drafting_;
+  resident::drafting<drafter_type, std::remove_reference_t<Selector>, real, E> drafting_;
   staged_rows<memory> rows_;
   kept_list<memory> kept_;
   resident_buffer<law<real>> laws_;
@@ -474,6 +478,7 @@ class resident_decoder {
   resident_buffer<statistics<max_nodes>> counters_;
   resident_buffer<token> row_token_;
   resident_buffer<std::int32_t> token_row_;
+  resident_buffer<std::int32_t> token_part_;
   resident_buffer<std::int64_t> counted_;
   resident_buffer<std::int64_t> steps_;
   resident_buffer<std::int64_t> steps_left_;

@@ -72,4 +72,11 @@ struct head_rows {
   const row_view<Real>* logits = nullptr;  ///< [size] out; logits[i].size == lists[i].size
 };
 
+/// What a model knows of the rows of a pass, for routers: row i has its numbers at data + i *
+/// stride.
+struct context_rows {
+  const float* data = nullptr;
+  std::int64_t stride = 0;
+};
+
 }  // namespace hunch

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <hunch/resident/drafting.hpp>
+#include <hunch/resident/routing.hpp>
 #include <hunch/resident/step.hpp>
 #include <hunch/sampler/greedy.hpp>
 #include <hunch/selector/selector.hpp>
@@ -12,6 +13,8 @@ namespace names {
 struct plant_root;
 struct begin_chain;
 struct grow_chain;
+struct add_bias;
+struct choose_list;
 struct place_rows;
 struct resident_law;
 struct settle_by_point_mass;
@@ -21,12 +24,15 @@ struct go_on;
 
 constexpr int nodes = 6;
 using chooser = selector::prefix_chooser<>;
+using scored = resident::scored_chooser<budget::per_row<budget::rows>>;
 using draw = child_draw<source, false>;
 
 kernel_pointer resident_step[] = {
     by_block<names::plant_root, resident::plant_root<float>>(),
     by_block<names::begin_chain, resident::begin_chain<float, chooser>>(),
     by_block<names::grow_chain, resident::grow_chain<float, chooser, plain, draw>>(),
+    by_block<names::add_bias, resident::add_bias>(),
+    by_block<names::choose_list, resident::choose_list<float, scored>>(),
     by_block<names::place_rows, resident::place_rows<float, plain, nodes>>(),
     by_block<names::resident_law, resident::make_laws<float, plain, nodes>>(),
     by_block<names::settle_by_point_mass,

@@ -173,6 +173,29 @@ outcome resident(E executor, Drafter drafter, Selector selector, S sampler, V ve
 
 using chain = tree::chain<length>;
 
+/// Five clusters behind a core, and a random router.
+template <class B>
+auto routed(B budget) {
+  static const toy_router weights(toy_context_size, 5, 7);
+  return selector::clustered{shuffled_layout(vocab, 37).clustered({2, 9, 16, 17, 30, 37}),
+                             weights.view(), budget};
+}
+
+/// The same router, as one whose layers a resident loop does not know.
+struct plain_router {
+  router::mlp<float> known;
+  std::int32_t clusters = known.clusters;
+  std::int32_t inputs = known.inputs;
+  std::int32_t scratch = known.scratch;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, const float* context, float* workspace,
+                                    float* scores) const {
+    known(team, context, workspace, scores);
+  }
+};
+static_assert(Router<plain_router>);
+
 template <class E, class S, class V>
 void same_texts(E executor, S sampler, V verifier, kind what,
                 const std::vector<std::int32_t>& batches = {1, 3, request_count}) {
@@ -195,6 +218,11 @@ void same_texts(E executor, S sampler, V verifier, kind what,
   };
   check(selector::full{vocab});
   check(selector::frequency{shuffled_layout(vocab, 30), 20});
+  check(routed(budget::position_aware{3}));
+  check(routed(budget::per_row{budget::rows{5, 20}}));
+  const auto clusters = routed(budget::fixed{2});
+  check(selector::clustered{clusters.layout(), plain_router{clusters.router()},
+                            budget::mass{4, 0.8f}});
 }
 
 TEST_CASE("the texts of a loop that waits, by every rule") {
@@ -215,6 +243,35 @@ TEST_CASE("the same bodies on teams of threads") {
 #if !defined(__SANITIZE_THREAD__)
   same_texts(team_host<3, 2>{}, plain_sampler{}, verifier::coupled{}, kind::sampled, {3});
 #endif
+}
+
+/// A draft model that reads accepted tokens again.
+struct rereading_draft : toy_draft<float> {
+  using toy_draft<float>::toy_draft;
+  static constexpr bool rereads_accepted = true;
+
+  hidden_states forward(const rows& r) {
+    read_by_one_pass = std::max(read_by_one_pass, r.size);
+    return toy_draft<float>::forward(r);
+  }
+  std::int32_t read_by_one_pass = 0;
+};
+
+TEST_CASE("a draft model that reads accepted tokens again") {
+  const std::vector<request> requests = requests_of(kind::sampled);
+  const auto selector = routed(budget::fixed{2});
+  const auto run = [&]<class Draft>(Draft& toy) {
+    resident_draft<float, Draft> model{toy};
+    const outcome out =
+        resident(executor::host{}, drafter::autoregressive{model, chain{}}, selector,
+                 plain_sampler{}, verifier::rejection{}, requests, 1, 1000, 0);
+    toy.cache().check();
+    return out;
+  };
+  toy_draft<float> once{draft_world, selector.layout()};
+  rereading_draft again{draft_world, selector.layout()};
+  CHECK(run(again) == run(once));
+  CHECK(again.read_by_one_pass > 2);  // more than one that only catches up
 }
 
 TEST_CASE("models that live on the executor") {

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <vector>
 
+#include <hunch/concepts.hpp>
 #include <hunch/rows.hpp>
 #include "toy_model.hpp"
+#include "toy_world.hpp"
 
 namespace hunch::test {
 
@@ -102,11 +104,16 @@ class resident_target {
   compact_rows compact_;
 };
 
-/// A toy draft model for resident loops.
-template <class Real>
+/// A toy draft model for resident loops. \tparam Draft toy_draft<Real> or what is one.
+template <class Real, class Draft = toy_draft<Real>>
 class resident_draft {
+  static constexpr std::int32_t most_rows = 1024;
+
  public:
-  explicit resident_draft(toy_draft<Real>& draft) : draft_(&draft) {}
+  static constexpr bool rereads_accepted = hunch::rereads_accepted<Draft>;
+
+  explicit resident_draft(Draft& draft)
+      : draft_(&draft), contexts_(static_cast<std::size_t>(most_rows * toy_context_size)) {}
 
   struct hidden_states {
     hunch::status status(std::int32_t) const { return hunch::status::ok; }
@@ -114,11 +121,25 @@ class resident_draft {
 
   std::int32_t vocab_size() const { return draft_->vocab_size(); }
   std::uint64_t head_fingerprint() const { return draft_->head_fingerprint(); }
+  static std::int32_t context_width() { return toy_context_size; }
+
+  /// The pass is made here: what a toy router reads depends on the row's token.
+  context_rows contexts(const rows& padded) {
+    require(!has_contexts_, "contexts are asked for twice");
+    pass(padded);
+    has_contexts_ = true;
+    for (std::int32_t i = 0; i < padded.size; ++i) {
+      const std::int32_t at = compact_.to[static_cast<std::size_t>(i)];
+      if (at < 0 || padded.wanted[i] == 0) { continue; }
+      std::copy_n(typename Draft::hidden_states(*draft_).context(at), toy_context_size,
+                  contexts_.data() + static_cast<std::ptrdiff_t>(i) * toy_context_size);
+    }
+    return {contexts_.data(), toy_context_size};
+  }
 
   hidden_states forward(const rows& padded) {
-    const rows r = compact_.of(padded);
-    is_empty_ = r.size == 0;
-    if (!is_empty_) { draft_->forward(r); }
+    if (!has_contexts_) { pass(padded); }
+    has_contexts_ = false;
     return {};
   }
 
@@ -134,7 +155,7 @@ class resident_draft {
       logits.push_back(h.logits[i]);
     }
     if (row.empty()) { return; }
-    draft_->head(typename toy_draft<Real>::hidden_states(*draft_),
+    draft_->head(typename Draft::hidden_states(*draft_),
                  {static_cast<std::int32_t>(row.size()), row.data(), lists.data(), logits.data()});
   }
 
@@ -143,9 +164,15 @@ class resident_draft {
   }
 
  private:
-  toy_draft<Real>* draft_;
+  void pass(const rows& padded) {
+    const rows r = compact_.of(padded);
+    if (r.size > 0) { draft_->forward(r); }
+  }
+
+  Draft* draft_;
+  std::vector<float> contexts_;
   compact_rows compact_;
-  bool is_empty_ = false;
+  bool has_contexts_ = false;
 };
 
 }  // namespace hunch::test

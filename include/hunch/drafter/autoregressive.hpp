@@ -122,7 +122,7 @@ class autoregressive {
           "the selector's layout");
     }
     std::int32_t context = 0;
-    if constexpr (RoutedModel<std::remove_reference_t<Model>>) { context = model_.context_width(); }
+    if constexpr (requires { model_.context_width(); }) { context = model_.context_width(); }
     if (setup.context_width != 0 && setup.context_width != context) {
       throw std::invalid_argument(
           "hunch::drafter::autoregressive: the selector's router reads contexts of " +

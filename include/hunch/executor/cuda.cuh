@@ -105,6 +105,28 @@ struct destroy_executable {
 using graph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, destroy_graph>;
 using executable = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, destroy_executable>;
 
+/// Makes one stream wait for another, with an event that is made once.
+class order_of_streams {
+ public:
+  order_of_streams() = default;
+  order_of_streams(const order_of_streams&) = delete;
+  order_of_streams& operator=(const order_of_streams&) = delete;
+  ~order_of_streams() {
+    if (event_ != nullptr) { cudaEventDestroy(event_); }
+  }
+  /// What `second` is given from now on comes behind what `first` was given.
+  void signal(cudaStream_t first, cudaStream_t second) {
+    if (event_ == nullptr) {
+      check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    }
+    check(cudaEventRecord(event_, first), "cudaEventRecord");
+    check(cudaStreamWaitEvent(second, event_, 0), "cudaStreamWaitEvent");
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 /// Ends a capture that an exception has left open.
 class capture_guard {
  public:
@@ -222,6 +244,18 @@ class cuda {
     return shared_->resident_blocks(detail::run_body<Body>);
   }
 
+  /// An executor on another stream, whose launches come behind those that this one was given so
+  /// far, and beside later ones until `join`. The same one every time; a recorded step may have
+  /// many.
+  cuda& fork() {
+    state& own = *shared_;
+    if (own.side == nullptr) { own.side = std::make_unique<cuda>(); }
+    own.forked.signal(stream(), own.side->stream());
+    return *own.side;
+  }
+  /// Later launches come behind those of the forked executor.
+  void join() { shared_->joined.signal(shared_->side->stream(), stream()); }
+
   void synchronize() { detail::check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize"); }
 
   /// Copies of pageable memory return when that memory is free again.
@@ -331,6 +365,9 @@ class cuda {
     looping how;
     cudaStream_t stream = nullptr;
     bool owns_stream = false;
+    std::unique_ptr<cuda> side;
+    detail::order_of_streams forked;
+    detail::order_of_streams joined;
     std::map<const void*, std::int32_t> cluster_limits;
     std::map<const void*, std::int32_t> block_limits;
     std::map<std::pair<std::uint64_t, const std::int32_t*>, detail::executable> recorded;

@@ -67,6 +67,22 @@ concept ResidentExecutor = Executor<E> &&
   e.repeat(std::uint64_t(0), step, again);
 };
 
+/// An executor for launches that run beside those of `executor`: behind all that it was given so
+/// far, and before all that it is given after `join`. `executor.fork()` and `executor.join()` where
+/// it has them, else the executor itself, in order.
+template <Executor E>
+E& fork(E& executor) {
+  if constexpr (requires { executor.fork(); }) {
+    return executor.fork();
+  } else {
+    return executor;
+  }
+}
+template <Executor E>
+void join([[maybe_unused]] E& executor) {
+  if constexpr (requires { executor.join(); }) { executor.join(); }
+}
+
 /// How many teams an executor runs side by side for `body`: into so many parts work is divided that
 /// can be divided at will. `e.teams_at_once(body)` where it says so, else 1.
 template <Executor E, class Body>

@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include <hunch/concepts.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/none.hpp>
 #include <hunch/kernel/draw_children.hpp>
+#include <hunch/resident/routing.hpp>
 #include <hunch/resident/sequences.hpp>
 #include <hunch/resident/step.hpp>
 #include <hunch/staged_rows.hpp>
@@ -24,22 +26,27 @@ struct layout_tables {
   const token* row_token = nullptr;
   const std::int32_t* token_row = nullptr;
   std::int32_t vocab_size = 0;
+  const std::int32_t* token_part = nullptr;
 
-  HUNCH_HOST_DEVICE shortlist list(const row_range* ranges, std::int32_t count) const {
+  /// \param shifts of the parts, or nullptr.
+  HUNCH_HOST_DEVICE shortlist list(const row_range* ranges, std::int32_t count,
+                                   const std::int32_t* shifts) const {
     std::int32_t size = 0;
     for (std::int32_t r = 0; r < count; ++r) { size += ranges[r].end - ranges[r].begin; }
-    return {ranges, count, size, row_token, token_row, vocab_size};
+    return {ranges, count, size, row_token, token_row, vocab_size, token_part, shifts};
   }
 };
 
 /// The drafting of D in a resident loop. Specialised for the drafters that can:
 ///
-/// 1. `drafting(drafter, executor, max_batch)`; `keeping()` is what the end of a step needs.
-/// 2. `d.propose(slots, all, trees, tables, length, selector, sampler, draw, executor)` plants the
-///    trees of the slots [0, slots) and grows them by at most `length` levels.
+/// 1. `drafting(drafter, selector, executor, max_batch)`; `keeping()` is what the end of a step
+///    needs.
+/// 2. `d.propose(slots, all, trees, tables, length, sampler, draw, executor)` plants the trees of
+///    the slots [0, slots) and grows them by at most `length` levels.
 /// 3. `d.commit(slots)` makes final what the end of the step kept; `d.release(slot)` between steps.
-/// 4. `d.read(rows)` and `d.keep(kept)` read pieces of prompts, between steps.
-template <class D, class Real, class Executor>
+/// 4. `d.read(rows)` and `d.keep(kept)` read pieces of prompts that the target has read, between
+///    steps.
+template <class D, class Selector, class Real, class Executor>
 class drafting;
 
 /// Makes the tree of slot `slot` a lone root, or empty.
@@ -57,17 +64,16 @@ struct plant_root {
   }
 };
 
-template <class Real, class Executor>
-class drafting<drafter::none, Real, Executor> {
+template <class Selector, class Real, class Executor>
+class drafting<drafter::none, Selector, Real, Executor> {
  public:
-  drafting(drafter::none&, Executor&, std::int32_t) {}
+  drafting(drafter::none&, const Selector&, Executor&, std::int32_t) {}
 
   draft_keeping keeping() const { return {}; }
 
-  template <class Selector, class S, class Draw>
+  template <class S, class Draw>
   void propose(std::int32_t slots, const sequences& all, const draft_trees<Real>& trees,
-               const layout_tables&, std::int32_t, const Selector&, const S&, const Draw&,
-               Executor& executor) {
+               const layout_tables&, std::int32_t, const S&, const Draw&, Executor& executor) {
     executor.launch(slots, plant_root<Real>{all, trees});
   }
 
@@ -80,7 +86,7 @@ class drafting<drafter::none, Real, Executor> {
 /// The arrays of a chain that is drafted level by level. A trivially copyable view.
 template <class Real>
 struct chain_arrays {
-  row_arrays first;                ///< [max_batch, 2] committed tokens that the model has not read
+  row_arrays first;                ///< [max_batch, unread] committed tokens to be read
   row_arrays later;                ///< [max_batch] one drafted node each
   std::int32_t* head_row;          ///< [max_batch] hidden row whose logits are wanted; -1: none
   shortlist* lists;                ///< [max_batch] over which rows of the head
@@ -98,24 +104,21 @@ struct chain_step {
   chain_arrays<Real> of;
   Chooser chooser;
   std::int32_t length;  ///< draft at most so many tokens
+  std::int32_t unread;  ///< committed tokens that the model may not have read
 
   /// Tokens that slot `slot` drafts in this step: the last token of a text is never drafted.
   HUNCH_HOST_DEVICE std::int32_t limit(const sequence& s) const {
     return s.remaining - 1 < length ? s.remaining - 1 : length;
   }
 
-  /// Where the logits, the law and the child of node `node` go.
+  /// Where the law and the child of node `node` go; and over which rows of the head, unless a
+  /// router says so later.
   HUNCH_HOST_DEVICE void ask(std::int32_t slot, std::int32_t node, std::int32_t hidden_row) const {
     const sequence& s = all.of[slot];
     const draft_tree<Real> tree = trees.tree(slot);
-    row_range* const ranges = trees.ranges(slot, node);
-    tree.lists[node] = tables.list(ranges, chooser(tree.tokens[node], node, ranges));
-    const row_view<Real> logits{trees.logits(slot, node), tree.lists[node].size};
     of.head_row[slot] = hidden_row;
-    of.lists[slot] = tree.lists[node];
-    of.logits[slot] = logits;
-    of.tasks[slot] = {logits,
-                      tree.lists[node],
+    of.tasks[slot] = {{},
+                      {},
                       s.parameters,
                       {tree.lists + node, all.text(slot), s.length, all.counts(slot), tree.tokens,
                        tree.parent, node, nullptr},
@@ -125,11 +128,41 @@ struct chain_step {
                       tree.laws + node,
                       tree.drawn_at + node + 1,
                       tree.tokens + node + 1};
+    if constexpr (!needs_scores<Chooser>) {
+      put_list(slot, node, chooser(tree.tokens[node], node, trees.ranges(slot, node)));
+    }
+  }
+
+  /// The shortlist of node `node`, made of the first `count` of its ranges.
+  HUNCH_HOST_DEVICE void put_list(std::int32_t slot, std::int32_t node, std::int32_t count) const {
+    const std::int32_t* const shifts = needs_scores<Chooser> ? trees.shifts(slot, node) : nullptr;
+    const shortlist list = tables.list(trees.ranges(slot, node), count, shifts);
+    const row_view<Real> logits{trees.logits(slot, node), list.size};
+    trees.tree(slot).lists[node] = list;
+    of.lists[slot] = list;
+    of.logits[slot] = logits;
+    of.tasks[slot].list = list;
+    of.tasks[slot].logits = logits;
+  }
+};
+
+/// Chooses the shortlist of node `node` in slot `slot` by what the router has scored.
+template <class Real, class Chooser>
+struct choose_list {
+  chain_step<Real, Chooser> step;
+  std::int32_t node;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    if (step.of.head_row[slot] < 0) { return; }
+    const std::int32_t count = step.chooser(team, slot, node, step.trees.ranges(slot, node),
+                                            step.trees.shifts(slot, node));
+    if (team.rank() == 0) { step.put_list(slot, node, count); }
   }
 };
 
 /// Plants the tree of slot `slot` and places the rows of the model's first pass: what it has not
-/// read of the text, one token, or two after a draft that was accepted whole.
+/// read of the text, one token, two after a draft that was accepted whole, or what it reads again.
 template <class Real, class Chooser>
 struct begin_chain {
   chain_step<Real, Chooser> step;
@@ -138,8 +171,8 @@ struct begin_chain {
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
     if (team.rank() != 0) { return; }
     const sequence& s = step.all.of[slot];
-    step.of.first.pad(2 * slot);
-    step.of.first.pad(2 * slot + 1);
+    const std::int32_t first = step.unread * slot;
+    for (std::int32_t i = 0; i < step.unread; ++i) { step.of.first.pad(first + i); }
     step.of.head_row[slot] = -1;
     step.of.progress[slot] = {};
     step.trees.count(slot) = 0;
@@ -149,11 +182,11 @@ struct begin_chain {
     const std::int32_t unread = s.length - s.draft_cached;
     if (step.limit(s) < 1) { return; }
     for (std::int32_t i = 0; i < unread; ++i) {
-      step.of.first.set(2 * slot + i, slot, i, i == 0 ? end_of_cache : i - 1, s.draft_cached + i,
+      step.of.first.set(first + i, slot, i, i == 0 ? end_of_cache : i - 1, s.draft_cached + i,
                         text[s.draft_cached + i], i + 1 == unread);
     }
     step.of.progress[slot].read = unread;
-    step.ask(slot, 0, 2 * slot + unread - 1);
+    step.ask(slot, 0, first + unread - 1);
   }
 };
 
@@ -193,18 +226,22 @@ struct grow_chain {
   }
 };
 
-template <class Model, class Tree, class Real, class Executor>
-class drafting<drafter::autoregressive<Model, Tree>, Real, Executor> {
-  static_assert(!rereads_accepted<Model>,
-                "hunch: a resident loop has no room for tokens that a draft model reads again");
+template <class Model, class Tree, class Selector, class Real, class Executor>
+class drafting<drafter::autoregressive<Model, Tree>, Selector, Real, Executor> {
+  using model_type = std::remove_reference_t<Model>;
+  using routing_type = routing<Selector, Executor>;
+  using chooser = decltype(std::declval<const routing_type&>().chooser());
+
+  static constexpr std::int32_t unread = rereads_accepted<Model> ? Tree::max_depth + 1 : 2;
   static constexpr std::int32_t stride = Tree::max_depth + 2;  ///< kept rows of a slot
 
  public:
-  drafting(drafter::autoregressive<Model, Tree>& drafter, Executor& executor,
-           std::int32_t max_batch)
+  drafting(drafter::autoregressive<Model, Tree>& drafter, const Selector& selector,
+           Executor& executor, std::int32_t max_batch)
       : drafter_(&drafter),
+        routing_(selector, executor, max_batch),
         memory_(executor),
-        first_(memory_, 2 * max_batch),
+        first_(memory_, unread * max_batch),
         later_(memory_, max_batch),
         kept_(memory_, stride * max_batch, max_batch),
         head_row_(memory_, size(max_batch)),
@@ -213,21 +250,22 @@ class drafting<drafter::autoregressive<Model, Tree>, Real, Executor> {
         tasks_(memory_, size(max_batch)),
         progress_(memory_, size(max_batch)) {}
 
-  draft_keeping keeping() const { return {progress_.data(), kept_.arrays(), stride}; }
+  draft_keeping keeping() const {
+    return {progress_.data(), kept_.arrays(), stride, rereads_accepted<Model>};
+  }
 
-  template <class Selector, class S, class Draw>
+  template <class S, class Draw>
   void propose(std::int32_t slots, const sequences& all, const draft_trees<Real>& trees,
-               const layout_tables& tables, std::int32_t length, const Selector& selector,
-               const S& sampler, const Draw& draw, Executor& executor) {
-    static_assert(ResidentSelector<Selector>,
-                  "hunch: a resident loop needs a selector that bodies can call, such as "
-                  "selector::full or selector::frequency");
-    using chooser = decltype(selector.chooser());
-    const chain_step<Real, chooser> step{all, trees, tables, arrays(), selector.chooser(), length};
+               const layout_tables& tables, std::int32_t length, const S& sampler, const Draw& draw,
+               Executor& executor) {
+    const chain_step<Real, chooser> step{all,    trees, tables, arrays(), routing_.chooser(),
+                                         length, unread};
     executor.launch(slots, begin_chain<Real, chooser>{step});
-    rows next = first_.arrays().view(2 * slots);
+    rows next = first_.arrays().view(unread * slots);
     for (std::int32_t node = 0; node < length; ++node) {
+      route(slots, step, node, next, executor);
       auto hidden = drafter_->model().forward(next);
+      if constexpr (needs_scores<chooser>) { join(executor); }
       drafter_->model().head(
           hidden, head_rows<Real>{slots, head_row_.data(), lists_.data(), logits_.data()});
       executor.launch(slots, grow_chain<Real, chooser, S, Draw>{step, node, sampler, draw});
@@ -247,12 +285,30 @@ class drafting<drafter::autoregressive<Model, Tree>, Real, Executor> {
   using buffer = typename memory::template buffer<T>;
 
   static std::size_t size(std::int32_t n) { return static_cast<std::size_t>(n); }
+
+  /// The shortlists of the pass over `next`, beside which they are chosen if that takes a router.
+  void route([[maybe_unused]] std::int32_t slots,
+             [[maybe_unused]] const chain_step<Real, chooser>& step,
+             [[maybe_unused]] std::int32_t node, [[maybe_unused]] const rows& next,
+             [[maybe_unused]] Executor& executor) {
+    if constexpr (needs_scores<chooser>) {
+      static_assert(ResidentRoutedModel<model_type>,
+                    "hunch: in a resident loop, a selector with a router asks the draft model for "
+                    "contexts before a pass: context_width() and contexts(rows)");
+      const context_rows contexts = drafter_->model().contexts(next);
+      Executor& side = fork(executor);
+      routing_.score(side, slots, head_row_.data(), contexts);
+      side.launch(slots, choose_list<Real, chooser>{step, node});
+    }
+  }
+
   chain_arrays<Real> arrays() const {
     return {first_.arrays(), later_.arrays(), head_row_.data(), lists_.data(),
             logits_.data(),  tasks_.data(),   progress_.data()};
   }
 
   drafter::autoregressive<Model, Tree>* drafter_;
+  routing_type routing_;
   memory memory_;
   staged_rows<memory> first_;
   staged_rows<memory> later_;

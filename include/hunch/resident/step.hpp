@@ -28,6 +28,7 @@ struct draft_keeping {
   const draft_progress* progress = nullptr;  ///< [max_batch]
   kept_arrays kept;                          ///< [max_batch, stride], [max_batch]
   std::int32_t stride = 0;
+  bool rereads = false;  ///< whether drafted rows are never kept, see `rereads_accepted`
 };
 
 /// The arrays of a step. A trivially copyable view; N is the drafter's number of nodes.
@@ -196,7 +197,7 @@ struct settle {
     std::int32_t at = slot * of.draft.stride;
     for (std::int32_t i = 0; i < staged.read; ++i) { of.draft.kept.set(at++, slot, i); }
     std::int32_t nodes = 0;
-    while (nodes < kept && v.path[nodes] <= staged.nodes) {
+    while (!of.draft.rereads && nodes < kept && v.path[nodes] <= staged.nodes) {
       of.draft.kept.set(at++, slot, staged.read - 1 + v.path[nodes++]);
     }
     of.all.of[slot].draft_cached += staged.read + nodes;

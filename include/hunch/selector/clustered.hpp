@@ -54,6 +54,8 @@ class clustered {
   std::int32_t max_ranges() const { return budget_.most + 1; }
   std::int32_t max_rows() const { return max_rows_; }
   std::int32_t context_width() const { return router_.inputs; }
+  const R& router() const { return router_; }
+  const B& cluster_budget() const { return budget_; }
 
   void select(const selector_contexts& contexts, const selector_lists& lists) {
     const kernel::choose_clusters<B> choose{layout_.cluster_begin(), layout_.clusters(), budget_};

@@ -60,46 +60,6 @@ struct materials {
   }
 };
 
-/// Routes by what it is given: the oracle's knowledge.
-struct given_scores {
-  std::int32_t clusters;
-  std::int32_t inputs = clusters;
-  std::int32_t scratch = 0;
-
-  template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, const float* given, float*, float* scores) const {
-    team.for_each(clusters, [=](std::int64_t c) { scores[c] = given[c]; });
-  }
-};
-
-/// The target's law over clusters, as scores of a router.
-class target_masses {
- public:
-  explicit target_masses(const vocab_layout& layout)
-      : scores_(static_cast<std::size_t>(layout.clusters())) {
-    for (std::int32_t row = 0; row < layout.head_rows(); ++row) {
-      cluster_.push_back(layout.cluster_of(row));
-    }
-    tokens_.assign(layout.row_token(), layout.row_token() + layout.head_rows());
-  }
-
-  const float* of(std::span<const float> law) {
-    std::ranges::fill(scores_, 0.0f);
-    for (std::size_t row = 0; row < cluster_.size(); ++row) {
-      if (cluster_[row] < 0) { continue; }
-      scores_[static_cast<std::size_t>(cluster_[row])] +=
-          law[static_cast<std::size_t>(tokens_[row])];
-    }
-    for (float& s : scores_) { s = std::log(std::max(s, 1e-30f)); }
-    return scores_.data();
-  }
-
- private:
-  std::vector<std::int32_t> cluster_;  ///< [head rows] -1: in the core
-  std::vector<token> tokens_;
-  std::vector<float> scores_;
-};
-
 /// A way to select, to be measured along texts.
 struct column {
   std::string name;
@@ -116,13 +76,18 @@ column plain_column(std::string name, S selector) {
 
 template <class B>
 column oracle_column(std::string name, const materials& m, B budget) {
-  return {std::move(name),
-          [selector = selector::clustered{m.clusters, given_scores{m.clusters.clusters()}, budget},
-           masses = target_masses(m.clusters)](const forced_text& text) mutable {
-            return measure(text, selector, [&](int root, int depth) {
-              return masses.of(text.target(root, depth));
-            });
-          }};
+  return {
+      std::move(name),
+      [selector = selector::clustered{m.clusters, router::oracle{m.clusters.clusters()}, budget},
+       masses = std::vector<float>(static_cast<std::size_t>(m.clusters.clusters()))](
+          const forced_text& text) mutable {
+        return measure(text, selector, [&](int root, int depth) {
+          const auto law = text.target(root, depth);
+          const probabilities<float> p{{law.data(), static_cast<std::int32_t>(law.size())}};
+          cluster_masses(p, selector.layout(), masses.data());
+          return static_cast<const float*>(masses.data());
+        });
+      }};
 }
 
 budget::per_row<budget::rows> rows_budget(const materials& m, double share) {

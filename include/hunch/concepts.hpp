@@ -125,15 +125,30 @@ concept RoutedModel = requires(M& m, const rows& r, std::int32_t i) {
   { std::declval<decltype(m.forward(r))&>().context(i) } -> std::convertible_to<const float*>;
 };
 
-/// Such a model in a resident loop, where a router runs beside the pass that it is for.
+namespace detail {
+
+template <class M>
+concept has_early_contexts = requires(M& m, const rows& r) {
+  { m.contexts(r) } -> std::same_as<context_rows>;
+};
+template <class M>
+concept has_late_contexts = requires(M& m, const rows& r) {
+  { std::declval<decltype(m.forward(r))&>().contexts() } -> std::same_as<context_rows>;
+};
+
+}  // namespace detail
+
+/// Such a model in a resident loop, where contexts lie in memory of the executor, at the same place
+/// in every pass. One of two:
 ///
 /// 1. `m.contexts(rows)` is called before `m.forward(rows)` with the same rows, and launches what
-///    writes their contexts. They lie in memory of the executor, at the same place in every pass,
-///    and stay until the next call.
+///    writes their contexts; they stay until the next call. The router then runs beside the pass.
+/// 2. `h.contexts()`, for the hidden states h that `forward` returns, if contexts depend on the
+///    pass: a draft model may read two tokens in one, and know the first of them only behind it.
 template <class M>
-concept ResidentRoutedModel = requires(M& m, const rows& r) {
+concept ResidentRoutedModel = requires(M& m) {
   { m.context_width() } -> std::convertible_to<std::int32_t>;
-  { m.contexts(r) } -> std::same_as<context_rows>;
+  requires detail::has_early_contexts<M> || detail::has_late_contexts<M>;
 };
 
 }  // namespace hunch

@@ -105,7 +105,8 @@ class resident_target {
 };
 
 /// A toy draft model for resident loops. \tparam Draft toy_draft<Real> or what is one.
-template <class Real, class Draft = toy_draft<Real>>
+/// \tparam Early whether routers run beside a pass.
+template <class Real, class Draft = toy_draft<Real>, bool Early = true>
 class resident_draft {
   static constexpr std::int32_t most_rows = 1024;
 
@@ -116,7 +117,11 @@ class resident_draft {
       : draft_(&draft), contexts_(static_cast<std::size_t>(most_rows * toy_context_size)) {}
 
   struct hidden_states {
+    const resident_draft* of;
     hunch::status status(std::int32_t) const { return hunch::status::ok; }
+    context_rows contexts() const requires(!Early) {
+      return {of->contexts_.data(), toy_context_size};
+    }
   };
 
   std::int32_t vocab_size() const { return draft_->vocab_size(); }
@@ -124,23 +129,17 @@ class resident_draft {
   static std::int32_t context_width() { return toy_context_size; }
 
   /// The pass is made here: what a toy router reads depends on the row's token.
-  context_rows contexts(const rows& padded) {
+  context_rows contexts(const rows& padded) requires Early {
     require(!has_contexts_, "contexts are asked for twice");
     pass(padded);
     has_contexts_ = true;
-    for (std::int32_t i = 0; i < padded.size; ++i) {
-      const std::int32_t at = compact_.to[static_cast<std::size_t>(i)];
-      if (at < 0 || padded.wanted[i] == 0) { continue; }
-      std::copy_n(typename Draft::hidden_states(*draft_).context(at), toy_context_size,
-                  contexts_.data() + static_cast<std::ptrdiff_t>(i) * toy_context_size);
-    }
     return {contexts_.data(), toy_context_size};
   }
 
   hidden_states forward(const rows& padded) {
     if (!has_contexts_) { pass(padded); }
     has_contexts_ = false;
-    return {};
+    return {this};
   }
 
   void head(const hidden_states&, const head_rows<Real>& h) {
@@ -167,6 +166,12 @@ class resident_draft {
   void pass(const rows& padded) {
     const rows r = compact_.of(padded);
     if (r.size > 0) { draft_->forward(r); }
+    for (std::int32_t i = 0; i < padded.size; ++i) {
+      const std::int32_t at = compact_.to[static_cast<std::size_t>(i)];
+      if (at < 0 || padded.wanted[i] == 0) { continue; }
+      std::copy_n(typename Draft::hidden_states(*draft_).context(at), toy_context_size,
+                  contexts_.data() + static_cast<std::ptrdiff_t>(i) * toy_context_size);
+    }
   }
 
   Draft* draft_;

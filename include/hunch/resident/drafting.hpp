@@ -263,9 +263,15 @@ class drafting<drafter::autoregressive<Model, Tree>, Selector, Real, Executor> {
     executor.launch(slots, begin_chain<Real, chooser>{step});
     rows next = first_.arrays().view(unread * slots);
     for (std::int32_t node = 0; node < length; ++node) {
-      route(slots, step, node, next, executor);
+      if constexpr (routes_early()) {
+        route(slots, step, node, drafter_->model().contexts(next), fork(executor));
+      }
       auto hidden = drafter_->model().forward(next);
-      if constexpr (needs_scores<chooser>) { join(executor); }
+      if constexpr (routes_early()) {
+        join(executor);
+      } else if constexpr (needs_scores<chooser>) {
+        route(slots, step, node, hidden.contexts(), executor);
+      }
       drafter_->model().head(
           hidden, head_rows<Real>{slots, head_row_.data(), lists_.data(), logits_.data()});
       executor.launch(slots, grow_chain<Real, chooser, S, Draw>{step, node, sampler, draw});
@@ -286,20 +292,23 @@ class drafting<drafter::autoregressive<Model, Tree>, Selector, Real, Executor> {
 
   static std::size_t size(std::int32_t n) { return static_cast<std::size_t>(n); }
 
-  /// The shortlists of the pass over `next`, beside which they are chosen if that takes a router.
-  void route([[maybe_unused]] std::int32_t slots,
-             [[maybe_unused]] const chain_step<Real, chooser>& step,
-             [[maybe_unused]] std::int32_t node, [[maybe_unused]] const rows& next,
-             [[maybe_unused]] Executor& executor) {
+  /// Whether the router runs beside the pass that it is for.
+  static constexpr bool routes_early() {
     if constexpr (needs_scores<chooser>) {
       static_assert(ResidentRoutedModel<model_type>,
                     "hunch: in a resident loop, a selector with a router asks the draft model for "
-                    "contexts before a pass: context_width() and contexts(rows)");
-      const context_rows contexts = drafter_->model().contexts(next);
-      Executor& side = fork(executor);
-      routing_.score(side, slots, head_row_.data(), contexts);
-      side.launch(slots, choose_list<Real, chooser>{step, node});
+                    "contexts: context_width(), and contexts(rows) before a pass or contexts() of "
+                    "what forward returns");
+      return detail::has_early_contexts<model_type>;
     }
+    return false;
+  }
+
+  /// Launches what chooses the shortlist of node `node` in each slot.
+  void route(std::int32_t slots, const chain_step<Real, chooser>& step, std::int32_t node,
+             const context_rows& contexts, Executor& executor) {
+    routing_.score(executor, slots, head_row_.data(), contexts);
+    executor.launch(slots, choose_list<Real, chooser>{step, node});
   }
 
   chain_arrays<Real> arrays() const {

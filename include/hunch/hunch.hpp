@@ -41,6 +41,7 @@
 #include <hunch/selector/router.hpp>
 #include <hunch/selector/router_weights.hpp>
 #include <hunch/selector/trimmed.hpp>
+#include <hunch/selector/united.hpp>
 #include <hunch/shortlist_head.hpp>
 #include <hunch/statistics.hpp>
 #include <hunch/tree/chain.hpp>

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include <hunch/selector/united.hpp>
 #include "../support/toy_router.hpp"
 #include "exact.hpp"
 
@@ -25,8 +26,9 @@ inline vocab_layout shuffled_layout(std::int32_t vocab, std::int32_t rows) {
 
 /// Calls use(selector) with every kind of shortlist: the whole head in order, permuted and trimmed;
 /// a prefix of one row, of some and of all, or shrinking with depth; several ranges that change
-/// with depth and context, of a whole and of a trimmed head; clusters that a router chooses.
-/// Shortlists that miss what the target likes best are among them.
+/// with depth and context, of a whole and of a trimmed head; clusters that a router chooses; and
+/// the union of such lists over the nodes of a depth. Shortlists that miss what the target likes
+/// best are among them.
 template <class Use>
 void for_each_selector(std::int32_t vocab, Use&& use) {
   use(selector::full{vocab});
@@ -41,8 +43,10 @@ void for_each_selector(std::int32_t vocab, Use&& use) {
   use(toy_clustered(shuffled_layout(vocab, vocab), 0, budget::position_aware{2}));
   use(toy_clustered(shuffled_layout(vocab, vocab - 1), 1, budget::mass{3, 0.6f}));
   use(toy_clustered(shuffled_layout(vocab, vocab), 0, budget::per_row{budget::rows{3, 2}}));
+  use(selector::united{toy_selector{shuffled_layout(vocab, vocab - 1)}, 4});
+  use(selector::united{toy_clustered(shuffled_layout(vocab, vocab), 0, budget::fixed{1}), 4});
 }
-inline constexpr std::int64_t selector_count = 12;
+inline constexpr std::int64_t selector_count = 14;
 
 /// One exactness case over every kind of shortlist. Returns the number of tapes.
 template <class S, class V>

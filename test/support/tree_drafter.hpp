@@ -46,13 +46,19 @@ struct tree_drafter {
                                         -1);  // in the tree, of each node of the shape
       node_of[0] = 0;
       std::vector<std::int32_t> tried(shape.size(), 0);  // children that a node was asked for
+      std::vector<bool> listed(shape.size(), false);     // nodes that have a shortlist
       for (std::size_t i = 1; i < shape.size(); ++i) {
         const auto above = static_cast<std::size_t>(shape[i]);
         const std::int32_t parent = node_of[above];
         if (parent < 0) { continue; }
         const drafted_tokens so_far{drafts.count(k), tree.tokens, tree.parent, tree.drawn_at};
         if (so_far.depth(parent) >= c.max_depth) { continue; }
-        if (tried[above] == 0) { make_law(s, k, c, drafts, so_far, selector, sampler, parent); }
+        if (tried[above] == 0) {
+          if (!listed[static_cast<std::size_t>(parent)]) {
+            choose_lists(s, k, c, drafts, so_far, selector, so_far.depth(parent), listed);
+          }
+          make_law(k, c, drafts, so_far, sampler, parent);
+        }
         const std::int32_t node = drafts.count(k);
         const std::int32_t at = child(so_far, c, tree, draw, parent, tried[above]++);
         if (at < 0) { continue; }
@@ -70,22 +76,47 @@ struct tree_drafter {
   void release(State&, std::int32_t) noexcept {}
 
  private:
-  template <class State, class Drafts, class Selector, class S>
-  void make_law(State& s, std::int32_t k, const draft_context& c, Drafts& drafts,
-                const drafted_tokens& tokens, Selector& selector, const S& sampler,
-                std::int32_t node) const {
+  /// The shortlists of all nodes at a depth that have none yet: a frontier of the tree.
+  template <class State, class Drafts, class Selector>
+  void choose_lists(State& s, std::int32_t k, const draft_context& c, Drafts& drafts,
+                    const drafted_tokens& tokens, Selector& selector, std::int32_t depth,
+                    std::vector<bool>& listed) const {
+    const auto tree = drafts.tree(k);
+    std::vector<std::int32_t> nodes;
+    for (std::int32_t node = 0; node < tokens.count; ++node) {
+      if (tokens.depth(node) == depth && !listed[static_cast<std::size_t>(node)]) {
+        nodes.push_back(node);
+      }
+    }
+    const std::size_t size = nodes.size();
+    std::vector<row_range*> ranges;
+    std::vector<std::int32_t> counts(size), trees(size, k);
+    std::vector<token> read;
+    std::vector<float> numbers(size * static_cast<std::size_t>(toy_context_size));
+    std::vector<const float*> known;
+    for (std::size_t i = 0; i < size; ++i) {
+      ranges.push_back(drafts.ranges(k, nodes[i]));
+      read.push_back(tree.tokens[nodes[i]]);
+      float* const of = numbers.data() + i * static_cast<std::size_t>(toy_context_size);
+      toy_context(text_to(c, tokens, nodes[i]), of);
+      known.push_back(of);
+    }
+    selector.select(selector_contexts{static_cast<std::int32_t>(size), depth, read.data(),
+                                      known.data(), trees.data()},
+                    selector_lists{ranges.data(), counts.data()});
+    for (std::size_t i = 0; i < size; ++i) {
+      const std::int32_t node = nodes[i];
+      listed[static_cast<std::size_t>(node)] = true;
+      tree.lists[node] = s.layout->list(ranges[i], counts[i], drafts.shifts(k, node));
+    }
+  }
+
+  template <class Drafts, class S>
+  void make_law(std::int32_t k, const draft_context& c, Drafts& drafts,
+                const drafted_tokens& tokens, const S& sampler, std::int32_t node) const {
     using real = typename Drafts::real;
     const auto tree = drafts.tree(k);
-    row_range* ranges = drafts.ranges(k, node);
-    std::int32_t count = 0;
-    const std::uint64_t text = text_to(c, tokens, node);
-    float numbers[toy_context_size];
-    toy_context(text, numbers);
-    const float* known = numbers;
-    selector.select(selector_contexts{1, tokens.depth(node), tree.tokens + node, &known},
-                    selector_lists{&ranges, &count});
-    tree.lists[node] = s.layout->list(ranges, count, drafts.shifts(k, node));
-    const std::vector<double> all = world.logits(text);
+    const std::vector<double> all = world.logits(text_to(c, tokens, node));
     real* const row = drafts.logits(k, node);
     for (std::int32_t at = 0; at < tree.lists[node].size; ++at) {
       row[at] = static_cast<real>(all[static_cast<std::size_t>(tree.lists[node].token_at(at))]);

@@ -19,6 +19,10 @@ struct selector_contexts {
   /// [size] of `RoutedSelector`s: what the draft model knows of each node before it reads its
   /// token, [context_width] numbers. Else nullptr.
   const float* const* states = nullptr;
+  /// [size] which tree each node is in, those of one tree adjacent; nullptr: each in its own.
+  const std::int32_t* trees = nullptr;
+
+  std::int32_t tree_of(std::int32_t i) const { return trees == nullptr ? i : trees[i]; }
 };
 
 /// One shortlist per context, to be filled: ranges ascending, disjoint, not empty.

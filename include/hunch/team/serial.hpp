@@ -88,7 +88,7 @@ class serial {
   HUNCH_HOST_DEVICE HUNCH_INLINE auto soft_sum(std::int64_t n, const Terms& terms) {
     using key = decltype(terms.lowest);
     last_sum_ = {};
-    const std::int64_t per_group = tiles_per_group(n);
+    const std::int32_t per_group = tiles_per_group(n);
     const auto end_of = [n](std::int64_t t) {
       return (t + 1) * tile_elements < n ? (t + 1) * tile_elements : n;
     };
@@ -96,7 +96,7 @@ class serial {
     const std::int32_t groups = groups_of(n);
     for (std::int32_t g = 0; g < groups; ++g) {
       soft_total<key> group{terms.lowest, 0.0};
-      for (std::int64_t t = g * per_group; t < (g + 1) * per_group && t < tiles_of(n); ++t) {
+      for (std::int32_t t = g * per_group; t < (g + 1) * per_group && t < tiles_of(n); ++t) {
         const std::int64_t begin = t * tile_elements;
         key next = terms.lowest;
         double sum = 0.0;

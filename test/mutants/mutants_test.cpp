@@ -240,7 +240,7 @@ TEST_CASE("1 - sum instead of the summed remainder") {
   };
   const auto wrong = [&](std::uint64_t word) {
     kernel::detail::prefix_walk walk{kernel::uniform(word) * static_cast<double>(1.0f - overlap)};
-    for (std::int64_t i = 0; i < n; ++i) { walk.visit(i, static_cast<double>(weight(i))); }
+    for (std::int32_t i = 0; i < n; ++i) { walk.visit(i, static_cast<double>(weight(i))); }
     return walk.chosen;
   };
   CHECK(total_variation(word_counts(n, right, draw_order), rest) <= 1e-12);

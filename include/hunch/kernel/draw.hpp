@@ -20,11 +20,11 @@ namespace detail {
 /// where rounding leaves the target beyond the end, the last entry with weight is.
 struct prefix_walk {
   double target;
-  std::int64_t chosen = -1;
+  std::int32_t chosen = -1;
   double weight = 0.0;  ///< of the chosen entry
   bool done = false;
 
-  HUNCH_HOST_DEVICE void visit(std::int64_t i, double w) {
+  HUNCH_HOST_DEVICE void visit(std::int32_t i, double w) {
     if (done || !(w > 0.0)) { return; }
     if (chosen >= 0) { target -= weight; }
     chosen = i;
@@ -71,17 +71,17 @@ HUNCH_HOST_DEVICE HUNCH_INLINE double sum_for_draw(T& team, std::int64_t n, cons
 /// Chooses a tile of a group of several, beyond 262,144 elements: its index, `fraction` of the
 /// group's weight into the group; `fraction` becomes that into the tile.
 template <Team T, class Weight>
-HUNCH_HOST_DEVICE std::int64_t tile_in_group(T& team, std::int64_t n, std::int64_t first_tile,
+HUNCH_HOST_DEVICE std::int32_t tile_in_group(T& team, std::int64_t n, std::int32_t first_tile,
                                              double group_weight, const Weight& weight,
                                              double& fraction) {
   const team::shared_scratch& shared = team.scratch();
-  const std::int64_t rest = team::tiles_of(n) - first_tile;
-  const std::int64_t per_group = team::tiles_per_group(n);
-  const std::int64_t tiles = rest < per_group ? rest : per_group;
+  const std::int32_t rest = team::tiles_of(n) - first_tile;
+  const std::int32_t per_group = team::tiles_per_group(n);
+  const std::int32_t tiles = rest < per_group ? rest : per_group;
   prefix_walk among{fraction * group_weight};
-  for (std::int64_t first = 0; first < tiles; first += team::lane_count) {
-    const std::int64_t left = tiles - first;
-    const auto count = static_cast<std::int32_t>(left < team::lane_count ? left : team::lane_count);
+  for (std::int32_t first = 0; first < tiles; first += team::lane_count) {
+    const std::int32_t left = tiles - first;
+    const std::int32_t count = left < team::lane_count ? left : team::lane_count;
     team.tiles(n, first_tile + first, count, weight);
     for (std::int32_t k = 0; k < count; ++k) { among.visit(first + k, shared.lanes[k]); }
   }
@@ -108,8 +108,8 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t draw(T& team, std::int64_t
   detail::prefix_walk group{uniform(word) * total};
   for (std::int32_t g = 0; g < team::groups_of(n); ++g) { group.visit(g, shared.groups[g]); }
 
-  const std::int64_t per_group = team::tiles_per_group(n);
-  std::int64_t tile = group.chosen * per_group;
+  const std::int32_t per_group = team::tiles_per_group(n);
+  std::int32_t tile = group.chosen * per_group;
   double fraction = group.fraction();
   if (per_group > 1) { tile = detail::tile_in_group(team, n, tile, group.weight, of, fraction); }
 
@@ -131,7 +131,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t draw(T& team, std::int64_t
             detail::walk_along(lane.fraction() * lane.weight, count, [&](std::int32_t i) {
               return static_cast<double>(weight(first + i * team::lane_count));
             });
-        return element.chosen < 0 ? element.chosen : first + element.chosen * team::lane_count;
+        return element.chosen < 0 ? -1 : first + element.chosen * team::lane_count;
       },
       [](std::int64_t a, std::int64_t b) { return a > b ? a : b; });
 }

@@ -11,6 +11,7 @@
 #include <hunch/kernel/range_gemv.hpp>
 #include <hunch/kernel/row_dots.hpp>
 #include <hunch/kernel/tensor_strip.hpp>
+#include <hunch/kernel/unseen.hpp>
 #include <hunch/rows.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/team/worker.hpp>
@@ -35,6 +36,8 @@ class list_set {
   HUNCH_HOST_DEVICE void drop(std::int32_t n) {
     for (std::int32_t i = 0; i < n; ++i) { left_ &= left_ - 1; }
   }
+  /// Which they are is not kept in registers: it is found again in the set behind this.
+  HUNCH_HOST_DEVICE void forget() { left_ = unseen(left_); }
 
  private:
   std::uint64_t left_;
@@ -183,8 +186,9 @@ struct multiply_strips {
     shares_of(worker, ranges, counts, row, shares);
   }
 
-  /// The first 4 * Tiles of the lists, which it drops. What they hold of the strip is looked up
-  /// before the weights are read and again behind them: registers are what the loads need.
+  /// The first 4 * Tiles of the lists, which it drops. Which they are and what they hold of the
+  /// strip is looked up before the weights are read and again behind them: registers are what the
+  /// loads need.
   template <int Tiles, class Worker>
   HUNCH_HOST_DEVICE void states_by_tensor_cores(Worker& worker, detail::list_set& lists,
                                                 std::int32_t row) const {
@@ -216,13 +220,16 @@ struct multiply_strips {
         [&](std::int32_t lane, detail::lane_rows<Weight>& mine) {
           for (int i = 0; i < 2; ++i) {
             const std::int32_t g = lane / 4 + 8 * i;
-            mine.of[i] = head.row(row + ((held >> g & 1u) != 0 ? g : some));
+            // Or the offset in the head would lie in registers beside it.
+            mine.of[i] = unseen(head.row(row + ((held >> g & 1u) != 0 ? g : some)) +
+                                lane % 4 * detail::row_piece<Weight>::elements);
           }
         },
         rows);
     const std::uintptr_t addresses = reinterpret_cast<std::uintptr_t>(head.data) |
                                      static_cast<std::uintptr_t>(head.width) * sizeof(Weight);
     detail::add_strip<Weight, Tiles>(worker, rows, columns, head.width, addresses % 16 == 0, sums);
+    lists.forget();
     HUNCH_UNROLLED
     for (int n = 0; n < Tiles; ++n) {
       strip_share shares[4];

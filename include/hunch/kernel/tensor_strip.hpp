@@ -74,6 +74,20 @@ HUNCH_HOST_DEVICE HUNCH_INLINE std::uint32_t bits_of(std::int8_t x) {
   return static_cast<std::uint8_t>(x);
 }
 
+/// The bits of a weight, which is read once and not to be kept.
+template <class Weight>
+HUNCH_HOST_DEVICE HUNCH_INLINE std::uint32_t bits_at(const Weight* from) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (sizeof(Weight) == 2) {
+    return __ldcs(reinterpret_cast<const unsigned short*>(from));
+  } else {
+    return __ldcs(reinterpret_cast<const unsigned char*>(from));
+  }
+#else
+  return bits_of(*from);
+#endif
+}
+
 /// Two halves in a word, the first in its lower end.
 template <class Half>
 HUNCH_HOST_DEVICE HUNCH_INLINE std::uint32_t pair_of(Half first, Half second) {
@@ -103,17 +117,17 @@ struct row_piece {
   static constexpr int elements = 16 / static_cast<int>(sizeof(Weight));
   std::uint32_t words[4] = {};
 
-  /// Elements k, k + 1, ... of `row`, as far as it goes.
-  /// \param whole whether `row` is aligned and the piece lies inside.
-  HUNCH_HOST_DEVICE HUNCH_INLINE static row_piece read(const Weight* row, std::int64_t k,
-                                                       std::int64_t width, bool whole) {
+  /// The elements from `first` on, of which the row has `left`; if that is negative, none.
+  /// \param whole whether `first` is aligned and the row has all of them.
+  HUNCH_HOST_DEVICE HUNCH_INLINE static row_piece read(const Weight* first, std::int64_t left,
+                                                       bool whole) {
     row_piece out;
     if (whole) {
 #if defined(__CUDA_ARCH__)
-      const uint4 x = __ldcs(reinterpret_cast<const uint4*>(row + k));  // read once, not to be kept
+      const uint4 x = __ldcs(reinterpret_cast<const uint4*>(first));  // read once, not to be kept
       return {{x.x, x.y, x.z, x.w}};
 #else
-      __builtin_memcpy(out.words, row + k, sizeof out.words);
+      __builtin_memcpy(out.words, first, sizeof out.words);
       return out;
 #endif
     }
@@ -123,8 +137,8 @@ struct row_piece {
     for (int w = 0; w < 4; ++w) {
       HUNCH_ROLLED
       for (int i = 0; i < in_word; ++i) {
-        const std::int64_t at = k + w * in_word + i;
-        if (at < width) { out.words[w] |= bits_of(row[at]) << (bits * i); }
+        const int at = w * in_word + i;
+        if (at < left) { out.words[w] |= bits_at(first + at) << (bits * i); }
       }
     }
     return out;
@@ -140,8 +154,8 @@ struct row_piece {
   }
 };
 
-/// The two rows of a lane: g and g + 8 of the strip, or in the place of one that nobody wants some
-/// other, which is read anyway.
+/// The two rows of a lane, from what it reads first on: g and g + 8 of the strip, or in the place
+/// of one that nobody wants some other, which is read anyway.
 template <class Weight>
 struct lane_rows {
   const Weight* of[2];
@@ -229,9 +243,9 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void add_blocks(
   for (int u = 0; u < Blocks; ++u) {
     worker.each(
         [&](std::int32_t lane, const lane_rows<Weight>& from, two_pieces& to) {
-          const std::int64_t at = k + u * block + lane % 4 * piece::elements;
-          to.of[0] = piece::read(from.of[0], at, width, whole);
-          to.of[1] = piece::read(from.of[1], at, width, whole);
+          const std::int64_t left = width - k - u * block - lane % 4 * piece::elements;
+          to.of[0] = piece::read(from.of[0] + k + u * block, left, whole);
+          to.of[1] = piece::read(from.of[1] + k + u * block, left, whole);
         },
         rows, pieces[u]);
   }

@@ -31,15 +31,16 @@ inline constexpr std::int32_t max_groups = 64;
 /// Elements that share a value of the gate of `reduce_where`.
 inline constexpr std::int64_t gate_elements = 1024;
 
-HUNCH_HOST_DEVICE constexpr std::int64_t tiles_of(std::int64_t n) {
-  return (n + tile_elements - 1) / tile_elements;
+// Tiles are counted in 32 bits: these numbers are in registers beside every loop over a row.
+HUNCH_HOST_DEVICE constexpr std::int32_t tiles_of(std::int64_t n) {
+  return static_cast<std::int32_t>((n + tile_elements - 1) / tile_elements);
 }
-HUNCH_HOST_DEVICE constexpr std::int64_t tiles_per_group(std::int64_t n) {
+HUNCH_HOST_DEVICE constexpr std::int32_t tiles_per_group(std::int64_t n) {
   return (tiles_of(n) + max_groups - 1) / max_groups;
 }
 HUNCH_HOST_DEVICE constexpr std::int32_t groups_of(std::int64_t n) {
-  const std::int64_t per_group = tiles_per_group(n);
-  return n == 0 ? 0 : static_cast<std::int32_t>((tiles_of(n) + per_group - 1) / per_group);
+  const std::int32_t per_group = tiles_per_group(n);
+  return n == 0 ? 0 : (tiles_of(n) + per_group - 1) / per_group;
 }
 
 /// Elements that a body may collect at a time.
@@ -199,10 +200,10 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void tile_lanes(std::int64_t begin, std::int64_t 
 /// Calls use(begin, end) for the tiles of group `g` of a row of n elements, in order.
 template <class Use>
 HUNCH_HOST_DEVICE HUNCH_INLINE void tiles_of_group(std::int64_t n, std::int32_t g, Use&& use) {
-  const std::int64_t per_group = tiles_per_group(n);
-  const std::int64_t first = g * per_group;
-  const std::int64_t last = first + per_group < tiles_of(n) ? first + per_group : tiles_of(n);
-  for (std::int64_t t = first; t < last; ++t) {
+  const std::int32_t per_group = tiles_per_group(n);
+  const std::int32_t first = g * per_group;
+  const std::int32_t last = first + per_group < tiles_of(n) ? first + per_group : tiles_of(n);
+  for (std::int32_t t = first; t < last; ++t) {
     const std::int64_t begin = t * tile_elements;
     use(begin, begin + tile_elements < n ? begin + tile_elements : n);
   }

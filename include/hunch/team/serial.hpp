@@ -171,14 +171,14 @@ class serial {
   template <class Terms>
   HUNCH_HOST_DEVICE HUNCH_INLINE void add_tiles(std::int64_t n, const Terms& terms) {
     using key = decltype(terms.lowest);
-    const std::int64_t per_group = tiles_per_group(n);
+    const std::int32_t per_group = tiles_per_group(n);
     const auto end_of = [n](std::int64_t t) {
       return (t + 1) * tile_elements < n ? (t + 1) * tile_elements : n;
     };
     key top = top_of(0, end_of(0), terms);
     for (std::int32_t g = 0; g < groups_of(n); ++g) {
       soft_total<key> group{terms.lowest, 0.0};
-      for (std::int64_t t = g * per_group; t < (g + 1) * per_group && t < tiles_of(n); ++t) {
+      for (std::int32_t t = g * per_group; t < (g + 1) * per_group && t < tiles_of(n); ++t) {
         const std::int64_t begin = t * tile_elements;
         key next = terms.lowest;
         double sum = 0.0;

@@ -32,8 +32,13 @@ struct rejection {
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, const View& view,
                                                            const Random& random,
                                                            verdict& out) const {
-    std::int32_t c = 0;
-    while (c >= 0) { c = descend(team, view, random, c, out); }
+    // Left from inside: a test at its head would carry what is known of the verdict around the
+    // loop.
+    for (std::int32_t c = 0;;) {
+      const std::int32_t child = descend(team, view, random, c, out);
+      if (child < 0) { return; }
+      c = child;
+    }
   }
 
  private:

@@ -159,23 +159,29 @@ struct place_share {
   double kept[2] = {};      ///< that the draft from the whole vocabulary is in the shortlist
 };
 
-inline place_share share_of(std::span<const float> target, std::span<const float> draft,
-                            const hunch::shortlist& list) {
+/// \param weight of a token in the draft law over the shortlist: weight(token), in any unit.
+template <class Weight>
+place_share share_of(std::span<const float> target, std::span<const float> draft,
+                     const hunch::shortlist& list, const Weight& weight) {
   double mass = 0.0;
+  double total = 0.0;
   std::int32_t best = -1;
-  for (std::int32_t i = 0; i < list.size; ++i) {
-    const auto t = static_cast<std::size_t>(list.token_at(i));
-    mass += static_cast<double>(draft[t]);
-    if (best < 0 || draft[t] > draft[static_cast<std::size_t>(best)]) {
-      best = static_cast<std::int32_t>(t);
+  double of_best = 0.0;
+  const auto each = [&](const auto& use) { list.for_each_in(0, list.size, use); };
+  each([&](std::int32_t, hunch::token t) {
+    mass += static_cast<double>(draft[static_cast<std::size_t>(t)]);
+    const double w = weight(t);
+    total += w;
+    if (best < 0 || w > of_best) {
+      best = t;
+      of_best = w;
     }
-  }
+  });
   double accepted = 0.0;
-  for (std::int32_t i = 0; i < list.size; ++i) {
-    const auto t = static_cast<std::size_t>(list.token_at(i));
-    const double q = mass > 0.0 ? static_cast<double>(draft[t]) / mass : 0.0;
-    accepted += std::min(static_cast<double>(target[t]), q);
-  }
+  each([&](std::int32_t, hunch::token t) {
+    const double q = total > 0.0 ? weight(t) / total : 0.0;
+    accepted += std::min(static_cast<double>(target[static_cast<std::size_t>(t)]), q);
+  });
   const auto favourite = [](std::span<const float> law) {
     return static_cast<std::int32_t>(std::max_element(law.begin(), law.end()) - law.begin());
   };
@@ -187,9 +193,11 @@ inline place_share share_of(std::span<const float> target, std::span<const float
   return out;
 }
 
-/// What a selector leaves of the drafts of a text. `state(root, depth)` is what its router reads.
-template <hunch::VocabSelector S, class State>
-kept_share measure(const forced_text& text, S& selector, const State& state) {
+/// What a selector leaves of the drafts of a text. `state(root, depth)` is what its router reads;
+/// `weights(root, depth, list)` is the draft law's weight of a token in the shortlist there.
+template <hunch::VocabSelector S, class State, class Weights>
+kept_share measure(const forced_text& text, S& selector, const State& state,
+                   const Weights& weights) {
   std::vector<hunch::row_range> ranges(static_cast<std::size_t>(selector.max_ranges()));
   hunch::row_range* const to = ranges.data();
   kept_share out;
@@ -202,7 +210,8 @@ kept_share measure(const forced_text& text, S& selector, const State& state) {
       std::int32_t count = 0;
       selector.select({1, depth, &read, &seen}, {&to, &count});
       const hunch::shortlist list = selector.layout().list(ranges.data(), count);
-      const place_share share = share_of(text.target(root, depth), text.draft(root, depth), list);
+      const place_share share = share_of(text.target(root, depth), text.draft(root, depth), list,
+                                         weights(root, depth, list));
       for (int t = 0; t < 2; ++t) {
         reached[t] *= share.accepted[t];
         length[t] += reached[t];
@@ -215,6 +224,16 @@ kept_share measure(const forced_text& text, S& selector, const State& state) {
     out.roots += 1.0;
   }
   return out;
+}
+
+/// The same where the draft law is the drafter's.
+template <hunch::VocabSelector S, class State>
+kept_share measure(const forced_text& text, S& selector, const State& state) {
+  return measure(text, selector, state, [&](int root, int depth, const hunch::shortlist&) {
+    return [draft = text.draft(root, depth)](hunch::token t) {
+      return static_cast<double>(draft[static_cast<std::size_t>(t)]);
+    };
+  });
 }
 
 }  // namespace bench::vocab

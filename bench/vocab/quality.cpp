@@ -66,6 +66,9 @@ struct column {
   std::function<kept_share(const forced_text&)> of;
 };
 
+budget::per_row<budget::rows> rows_budget(const materials& m, double share) {
+  return {{m.clusters.clusters(), m.rows(share)}};
+}
 template <class S>
 column plain_column(std::string name, S selector) {
   return {std::move(name), [selector = std::move(selector)](const forced_text& text) mutable {
@@ -90,9 +93,62 @@ column oracle_column(std::string name, const materials& m, B budget) {
       }};
 }
 
-budget::per_row<budget::rows> rows_budget(const materials& m, double share) {
-  return {{m.clusters.clusters(), m.rows(share)}};
+/// The router as a second opinion: of the mass of each cluster, the share `lambda` is what the
+/// router gives it, the rest what the drafter does; within a cluster, and in the core, the
+/// drafter's law.
+template <class B>
+column opinion_column(std::string name, const materials& m, B budget, double lambda) {
+  struct opinion {
+    const vocab_layout* layout;
+    router::mlp<float> router;
+    double lambda;
+    std::vector<float> workspace;
+    std::vector<double> factor;  ///< of each part of the layout
+
+    void about(const forced_text& text, int root, int depth, const shortlist& list) {
+      const auto clusters = static_cast<std::size_t>(layout->clusters());
+      workspace.resize(static_cast<std::size_t>(router.scratch) + clusters);
+      float* const scores = workspace.data() + router.scratch;
+      team::serial team;
+      router(team, text.context(root, depth), workspace.data(), scores);
+      const float top = *std::max_element(scores, scores + clusters);
+      std::vector<double> mass(clusters + 2);
+      const auto draft = text.draft(root, depth);
+      list.for_each_in(0, list.size, [&](std::int32_t, token t) {
+        mass[static_cast<std::size_t>(layout->token_part()[t])] +=
+            static_cast<double>(draft[static_cast<std::size_t>(t)]);
+      });
+      double drafted = 0.0;
+      double routed = 0.0;
+      for (std::size_t c = 0; c < clusters; ++c) {
+        if (!(mass[c + 1] > 0.0)) { continue; }
+        drafted += mass[c + 1];
+        routed += std::exp(static_cast<double>(scores[c] - top));
+      }
+      factor.assign(clusters + 2, 1.0);
+      for (std::size_t c = 0; c < clusters; ++c) {
+        if (!(mass[c + 1] > 0.0)) { continue; }
+        const double wanted = drafted * std::exp(static_cast<double>(scores[c] - top)) / routed;
+        factor[c + 1] = (1.0 - lambda) + lambda * wanted / mass[c + 1];
+      }
+    }
+  };
+  return {std::move(name), [selector = selector::clustered{m.clusters, m.router.view(), budget},
+                            said = opinion{&m.clusters, m.router.view(), lambda, {}, {}}](
+                               const forced_text& text) mutable {
+            return measure(
+                text, selector, [&](int root, int depth) { return text.context(root, depth); },
+                [&](int root, int depth, const shortlist& list) {
+                  said.about(text, root, depth, list);
+                  return [&said, draft = text.draft(root, depth)](token t) {
+                    const auto part = static_cast<std::size_t>(said.layout->token_part()[t]);
+                    return static_cast<double>(draft[static_cast<std::size_t>(t)]) *
+                           said.factor[part];
+                  };
+                });
+          }};
 }
+
 constexpr float share_of_mass = 0.9f;
 budget::per_row<budget::mass> mass_budget(const materials& m) {
   return {{m.clusters.clusters() / 4, share_of_mass}};
@@ -115,6 +171,11 @@ std::vector<column> columns_of(const materials& m) {
         "DynaSpec position-aware" + percent(s),
         selector::clustered{m.clusters, view, budget::position_aware{rows_budget(m, s)}}));
     out.push_back(oracle_column("oracle" + percent(s), m, rows_budget(m, s)));
+  }
+  for (const double lambda : {0.25, 0.5, 1.0}) {
+    char name[48];
+    std::snprintf(name, sizeof name, "second opinion %g, 10 %%", lambda);
+    out.push_back(opinion_column(name, m, rows_budget(m, 0.1), lambda));
   }
   out.push_back(plain_column("DynaSpec mass",
                              selector::clustered{m.clusters, m.router.view(), mass_budget(m)}));
@@ -455,7 +516,7 @@ void measure_quality(report& out, const fs::path& models) {
   engine::model writer = engine::model::load(models / "target", many);
   const materials m{vocab, load_layout(models / "frequency.safetensors", vocab),
                     frequency_ranking(own_text(writer, text), vocab, keep),
-                    load_layout(models / "clusters.safetensors", vocab),
+                    load_layout(models / "layout.safetensors", vocab),
                     router::weights::load(models / "router.safetensors")};
 
   const std::vector<std::string> names = domains(models);

@@ -4,7 +4,8 @@
 //
 //   train_router --model DIR (--eagle DIR | --draft DIR) --layout FILE --text FILE --out FILE ...
 
-#include <charconv>
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -16,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include <command_line.hpp>
 #include <engine/config.hpp>
 #include <engine/model.hpp>
 #include <engine/tokenizer.hpp>
@@ -41,7 +43,9 @@ constexpr const char* usage =
     "  --eagle DIR      its EAGLE head, or\n"
     "  --draft DIR      a draft model of its own\n"
     "  --layout FILE    clusters, of make_layout\n"
-    "  --text FILE      prompts are taken from it, each at an even distance\n"
+    "  --text FILE      prompts are taken from it at even distances; or a folder of .txt files,\n"
+    "                   one for each domain\n"
+    "  --leave-out NAME a domain of the folder that is not trained on\n"
     "  --out FILE       the router\n"
     "  --prompts N      texts that are continued (64)\n"
     "  --prompt N       tokens of a prompt (64)\n"
@@ -55,7 +59,7 @@ constexpr const char* usage =
 constexpr std::int32_t draft_length = 5;
 
 struct arguments {
-  std::string model, eagle, draft, layout, text, out;
+  std::string model, eagle, draft, layout, text, leave_out, out;
   std::int32_t prompts = 64;
   std::int32_t prompt = 64;
   std::int32_t tokens = 256;
@@ -64,20 +68,14 @@ struct arguments {
   training_options training;
 };
 
-template <class T>
-void read(std::string_view flag, std::string_view text, T& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw std::invalid_argument(std::string(flag) + ": '" + std::string(text) +
-                                "' is not a number");
-  }
-}
+using command_line::number;
+using command_line::usage_error;
 
 arguments parse(int argc, char** argv) {
   arguments out;
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
-    if (i + 1 == argc) { throw std::invalid_argument(std::string(flag) + " needs a value"); }
+    if (i + 1 == argc) { throw usage_error(std::string(flag) + " needs a value"); }
     const std::string_view value = argv[++i];
     if (flag == "--model") {
       out.model = value;
@@ -89,53 +87,88 @@ arguments parse(int argc, char** argv) {
       out.layout = value;
     } else if (flag == "--text") {
       out.text = value;
+    } else if (flag == "--leave-out") {
+      out.leave_out = value;
     } else if (flag == "--out") {
       out.out = value;
     } else if (flag == "--prompts") {
-      read(flag, value, out.prompts);
+      out.prompts = number<std::int32_t>(flag, value);
     } else if (flag == "--prompt") {
-      read(flag, value, out.prompt);
+      out.prompt = number<std::int32_t>(flag, value);
     } else if (flag == "--tokens") {
-      read(flag, value, out.tokens);
+      out.tokens = number<std::int32_t>(flag, value);
     } else if (flag == "--threads") {
-      read(flag, value, out.threads);
+      out.threads = number<std::int32_t>(flag, value);
     } else if (flag == "--temperature") {
-      read(flag, value, out.temperature);
+      out.temperature = number<float>(flag, value);
     } else if (flag == "--width") {
-      read(flag, value, out.training.width);
+      out.training.width = number<std::int32_t>(flag, value);
     } else if (flag == "--epochs") {
-      read(flag, value, out.training.epochs);
+      out.training.epochs = number<std::int32_t>(flag, value);
     } else if (flag == "--labels" && (value == "mass" || value == "top")) {
       out.training.kind = value == "mass" ? labels::mass : labels::top;
     } else {
-      throw std::invalid_argument("unknown option " + std::string(flag) + " " + std::string(value));
+      throw usage_error("unknown option " + std::string(flag) + " " + std::string(value));
     }
   }
   if (out.model.empty() || out.layout.empty() || out.text.empty() || out.out.empty() ||
       out.eagle.empty() == out.draft.empty()) {
-    throw std::invalid_argument("--model, --layout, --text, --out and one drafter are needed");
+    throw usage_error("--model, --layout, --text, --out and one drafter are needed");
   }
   return out;
 }
 
-/// Pieces of the text at even distances.
-std::vector<std::vector<hunch::token>> prompts_of(const arguments& args,
-                                                  const engine::tokenizer& text) {
-  std::ifstream in(args.text, std::ios::binary);
-  if (!in) { throw std::runtime_error(args.text + ": cannot be read"); }
+/// The files that prompts are taken from: the text, or those of its folder but one.
+std::vector<std::filesystem::path> texts_of(const arguments& args) {
+  if (!std::filesystem::is_directory(args.text)) {
+    if (!args.leave_out.empty()) { throw usage_error("--leave-out needs a folder as --text"); }
+    return {args.text};
+  }
+  std::vector<std::filesystem::path> out;
+  bool left_out = args.leave_out.empty();
+  for (const auto& entry : std::filesystem::directory_iterator(args.text)) {
+    if (entry.path().extension() != ".txt") { continue; }
+    if (entry.path().stem() == args.leave_out) {
+      left_out = true;
+    } else {
+      out.push_back(entry.path());
+    }
+  }
+  if (!left_out) { throw usage_error(args.text + " has no " + args.leave_out + ".txt"); }
+  if (out.empty()) { throw std::runtime_error(args.text + ": has no .txt file to train on"); }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+/// `count` pieces of a text at even distances.
+void add_prompts(const std::filesystem::path& file, std::int32_t count, std::int32_t tokens_each,
+                 const engine::tokenizer& text, std::vector<std::vector<hunch::token>>& out) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) { throw std::runtime_error(file.string() + ": cannot be read"); }
   const std::string all((std::istreambuf_iterator<char>(in)), {});
   const std::vector<hunch::token> tokens = text.encode(all, false);
-  const auto length = static_cast<std::size_t>(args.prompt);
-  if (tokens.size() <= length) { throw std::runtime_error(args.text + ": is too short"); }
-  std::vector<std::vector<hunch::token>> out;
-  for (std::int32_t i = 0; i < args.prompts; ++i) {
-    const std::size_t at = (tokens.size() - length) * static_cast<std::size_t>(i) /
-                           static_cast<std::size_t>(args.prompts);
+  const auto length = static_cast<std::size_t>(tokens_each);
+  if (tokens.size() <= length) { throw std::runtime_error(file.string() + ": is too short"); }
+  for (std::int32_t i = 0; i < count; ++i) {
+    const std::size_t at =
+        (tokens.size() - length) * static_cast<std::size_t>(i) / static_cast<std::size_t>(count);
     std::vector<hunch::token> prompt;
     if (text.bos() != hunch::no_token) { prompt.push_back(text.bos()); }
     prompt.insert(prompt.end(), tokens.begin() + static_cast<std::ptrdiff_t>(at),
                   tokens.begin() + static_cast<std::ptrdiff_t>(at + length));
     out.push_back(std::move(prompt));
+  }
+}
+
+/// As many from each text, those that are over from the first ones.
+std::vector<std::vector<hunch::token>> prompts_of(const std::vector<std::filesystem::path>& files,
+                                                  const arguments& args,
+                                                  const engine::tokenizer& text) {
+  const auto count = static_cast<std::int32_t>(files.size());
+  std::vector<std::vector<hunch::token>> out;
+  for (std::int32_t i = 0; i < count; ++i) {
+    add_prompts(files[static_cast<std::size_t>(i)], (args.prompts + count - 1 - i) / count,
+                args.prompt, text, out);
   }
   return out;
 }
@@ -165,6 +198,7 @@ recording record(const arguments& args, engine::model& target, Draft& draft,
 }
 
 void run(const arguments& args) {
+  const std::vector<std::filesystem::path> files = texts_of(args);
   engine::model_options options;
   options.threads = args.threads;
   options.keep_features = true;
@@ -172,7 +206,7 @@ void run(const arguments& args) {
   const engine::tokenizer text(args.model);
   const hunch::vocab_layout layout = hunch::load_layout(args.layout, target.vocab_size());
   if (layout.clusters() == 0) { throw std::runtime_error(args.layout + ": has no clusters"); }
-  const auto prompts = prompts_of(args, text);
+  const auto prompts = prompts_of(files, args, text);
   recording taken;
   if (!args.eagle.empty()) {
     engine::eagle_model draft = engine::eagle_model::load(args.eagle, args.model, target, options);

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <engine/checkpoint.hpp>
 #include <engine/model.hpp>
 #include <engine/tokenizer.hpp>
 #include <generate/measure.hpp>
@@ -36,10 +35,7 @@ inline void measure_speculation(report& out, const std::filesystem::path& models
   const auto prompts = domain_prompts(text, models / "heldout");
 
   const std::int32_t vocab = target.vocab_size();
-  selector::frequency frequent{
-      vocab_layout::permuted(
-          engine::checkpoint::open(models / "frequency.safetensors").integers("ranking"), vocab),
-      vocab / 6};
+  selector::frequency frequent{load_layout(models / "frequency.safetensors", vocab), vocab / 6};
   draft.set_head_layout(frequent.layout());
 
   const sampler::pipeline law{sampler::temperature{}};

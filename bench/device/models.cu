@@ -21,6 +21,7 @@
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/none.hpp>
 #include <hunch/executor/cuda.cuh>
+#include <hunch/layout/layout_file.hpp>
 #include <hunch/resident_decoder.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
@@ -63,7 +64,7 @@ class shipped_models {
         max_length_(max_length),
         target_(model::load(folder / "target", sizes(max_batch * (longest_draft + 1)), executor_)),
         draft_(model::load(folder / "draft", sizes(0), executor_)),
-        frequent_(generate::load_ranking(folder / "frequency.safetensors", target_.vocab_size()),
+        frequent_(load_layout(folder / "frequency.safetensors", target_.vocab_size()),
                   target_.vocab_size() / 6) {
     draft_.set_head_layout(frequent_.layout());
   }

@@ -251,19 +251,4 @@ std::vector<float> checkpoint::vector(const std::string& name, int size) const {
   return out;
 }
 
-std::vector<std::int32_t> checkpoint::integers(const std::string& name) const {
-  const entry& values = find(name);
-  if (values.view.type != dtype::i32) {
-    fail(values.file, name,
-         std::string("has dtype ") + to_string(values.view.type) + ", expected I32");
-  }
-  if (values.view.shape.size() != 1) {
-    fail(values.file, name,
-         "has shape " + describe(values.view.shape) + ", expected one dimension");
-  }
-  std::vector<std::int32_t> out(static_cast<std::size_t>(values.view.shape[0]));
-  std::memcpy(out.data(), values.view.data, out.size() * sizeof(std::int32_t));
-  return out;
-}
-
 }  // namespace engine

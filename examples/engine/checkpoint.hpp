@@ -50,9 +50,6 @@ class checkpoint {
   /// The tensor `name` of shape [size], as floats. Throws like `matrix`.
   std::vector<float> vector(const std::string& name, int size) const;
 
-  /// The tensor `name`, I32 of one dimension. Throws like `matrix`.
-  std::vector<std::int32_t> integers(const std::string& name) const;
-
   /// Where the tensors come from, for messages.
   const std::string& origin() const { return origin_; }
 

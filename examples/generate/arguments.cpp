@@ -1,39 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generate/arguments.hpp"
 
-#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <iterator>
 #include <set>
-#include <sstream>
 #include <string_view>
-#include <system_error>
 
 namespace generate {
 
 namespace {
 
-template <class T>
-T number(const std::string& flag, std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw usage_error(flag + ": '" + std::string(text) + "' is not a number that fits");
-  }
-  return value;
-}
-
-template <class T>
-T number_at_least(const std::string& flag, std::string_view text, T least) {
-  const T value = number<T>(flag, text);
-  if (!(value >= least)) {
-    std::ostringstream out;
-    out << flag << ": " << text << " is less than " << least;
-    throw usage_error(out.str());
-  }
-  return value;
-}
+using command_line::number;
+using command_line::number_at_least;
 
 float finite(const std::string& flag, std::string_view text) {
   const float value = number<float>(flag, text);
@@ -60,12 +39,14 @@ std::string read_file(const std::string& path) {
 
 void choose_selector(arguments& a, const std::string& text) {
   const auto colon = text.find(':');
-  a.selector = one_of<selector_kind>(
-      "--selector", text.substr(0, colon),
-      {{"full", selector_kind::full}, {"frequency", selector_kind::frequency}});
+  a.selector = one_of<selector_kind>("--selector", text.substr(0, colon),
+                                     {{"full", selector_kind::full},
+                                      {"frequency", selector_kind::frequency},
+                                      {"trimmed", selector_kind::trimmed},
+                                      {"clustered", selector_kind::clustered}});
   if (colon == std::string::npos) { return; }
-  if (a.selector != selector_kind::frequency) {
-    throw usage_error("--selector: only frequency takes a number of rows");
+  if (a.selector != selector_kind::frequency && a.selector != selector_kind::trimmed) {
+    throw usage_error("--selector: only frequency and trimmed take a number of rows");
   }
   a.shortlist_rows = number_at_least<std::int32_t>("--selector", text.substr(colon + 1), 1);
 }
@@ -82,14 +63,31 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
   }
   if (a.plain || a.drafter == drafter_kind::none) {
     const char* beside = a.plain ? "--plain" : "--drafter none";
-    for (const char* flag : {"--draft", "--selector", "--frequency", "--draft-length"}) {
+    for (const char* flag :
+         {"--draft", "--selector", "--layout", "--router", "--budget", "--draft-length"}) {
       refuse(flag, beside);
     }
     if (a.plain && given.count("--drafter") != 0 && a.drafter != drafter_kind::none) {
       throw usage_error("--plain and --drafter exclude each other");
     }
   }
-  if (a.selector == selector_kind::full) { refuse("--frequency", "--selector full"); }
+  if (a.selector == selector_kind::full) { refuse("--layout", "--selector full"); }
+  if (a.selector == selector_kind::clustered) {
+    if (given.count("--layout") == 0 || given.count("--router") == 0) {
+      throw usage_error("--selector clustered needs --layout and --router");
+    }
+    if (a.device == device_kind::cuda) {
+      throw usage_error(
+          "--selector clustered asks the host for every draft, which --device cuda does not wait "
+          "for: use --device host");
+    }
+  } else {
+    for (const char* flag : {"--router", "--budget"}) {
+      if (given.count(flag) != 0) {
+        throw usage_error(std::string(flag) + " has a meaning with --selector clustered only");
+      }
+    }
+  }
   if (a.verifier == verifier_kind::greedy) {
     if (a.temperature != 0.0f) {
       throw usage_error(
@@ -124,7 +122,7 @@ arguments parse(const std::vector<std::string>& words) {
   arguments a;
   a.model = HUNCH_MODELS "/target";
   a.draft = HUNCH_MODELS "/draft";
-  a.frequency_file = HUNCH_MODELS "/frequency.safetensors";
+  a.layout = HUNCH_MODELS "/frequency.safetensors";
   a.prompt = "The purpose of this chapter is to explain how";
   std::set<std::string> given;
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -159,8 +157,12 @@ arguments parse(const std::vector<std::string>& words) {
           flag, value(), {{"model", drafter_kind::model}, {"none", drafter_kind::none}});
     } else if (flag == "--selector") {
       choose_selector(a, value());
-    } else if (flag == "--frequency") {
-      a.frequency_file = value();
+    } else if (flag == "--layout") {
+      a.layout = value();
+    } else if (flag == "--router") {
+      a.router = value();
+    } else if (flag == "--budget") {
+      a.budget = parse_budget(flag, value());
     } else if (flag == "--verifier") {
       a.verifier = one_of<verifier_kind>(flag, value(),
                                          {{"rejection", verifier_kind::rejection},
@@ -232,9 +234,11 @@ Usage: generate [flags]
 Models (Hugging Face directories: config.json, *.safetensors, tokenizer.model)
   --model DIR           the target model: its law is what the text keeps
                         (default: the shipped target)
-  --draft DIR           the draft model, of the same vocabulary (default: the shipped draft)
+  --draft DIR           the draft model, of the same vocabulary, or an EAGLE head of the target
+                        (default: the shipped draft)
   --device NAME         host: the processors (default)
-                        cuda: a CUDA device, where the whole loop stays; without --pattern
+                        cuda: a CUDA device, where the whole loop stays; without --pattern,
+                        --selector clustered and EAGLE heads
 
 Policies
   --drafter NAME        model: a smaller model drafts (default)
@@ -242,8 +246,15 @@ Policies
   --selector NAME       full: the draft head covers the whole vocabulary
                         frequency[:ROWS]: the ROWS most frequent tokens (FR-Spec; default, a
                         sixth of the vocabulary)
-  --frequency FILE      safetensors with the tokens in order of frequency, as 'ranking'
-                        (default: the shipped one)
+                        trimmed[:ROWS]: a head that has no other rows than these (VocabTrim)
+                        clustered: the clusters that a router chooses (DynaSpec)
+  --layout FILE         the order of the head's rows (default: the shipped one, by frequency); of
+                        clustered: with clusters, by make_layout
+  --router FILE         of clustered: by train_router
+  --budget NAME         of clustered: fixed:K clusters, position-aware:K less with the depth,
+                        mass:P[:K] up to the share P of the router's law, or rows:R[:K]; behind
+                        per-row: the best per row, behind position-aware: less with the depth
+                        (default per-row:rows:R, a sixth of the vocabulary)
   --verifier NAME       rejection: speculative sampling (default)
                         block: the draft judged as a whole
                         coupled: the text of plain decoding with the same seed, bit for bit

@@ -3,19 +3,18 @@
 
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "command_line.hpp"
+#include "generate/cluster_budget.hpp"
+
 namespace generate {
 
-/// Raised for flags that are unknown, malformed, unsupported or contradict each other.
-struct usage_error : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+using command_line::usage_error;
 
 enum class drafter_kind { none, model };
-enum class selector_kind { full, frequency };
+enum class selector_kind { full, frequency, trimmed, clustered };
 enum class verifier_kind { rejection, block, coupled, greedy };
 enum class device_kind { host, cuda };
 enum class color_mode { automatic, always, never };
@@ -23,12 +22,14 @@ enum class color_mode { automatic, always, never };
 /// What the command line asks for.
 struct arguments {
   std::string model;  ///< Hugging Face directory of the target
-  std::string draft;  ///< of the draft model
+  std::string draft;  ///< of the draft model, or of an EAGLE head of the target
   device_kind device = device_kind::host;
   drafter_kind drafter = drafter_kind::model;
   selector_kind selector = selector_kind::frequency;
-  std::int32_t shortlist_rows = 0;  ///< of selector frequency; 0: a sixth of the vocabulary
-  std::string frequency_file;       ///< safetensors with the tokens in order of frequency
+  std::int32_t shortlist_rows = 0;       ///< of selectors frequency and trimmed; 0: not given
+  std::string layout;                    ///< file of all selectors but full
+  std::string router;                    ///< file of selector clustered
+  std::optional<cluster_budget> budget;  ///< of selector clustered
   verifier_kind verifier = verifier_kind::rejection;
   std::optional<std::int32_t> draft_length;  ///< nothing: the planner chooses
   std::string prompt;

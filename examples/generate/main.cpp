@@ -4,6 +4,7 @@
 // says what was gained. The composition of policies is chosen at compile time; the flags choose
 // among a few.
 
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -35,6 +36,7 @@ class program {
  public:
   explicit program(const arguments& a)
       : args_(a),
+        drafts_by_eagle_(drafts() && is_eagle(a.draft)),
         target_(engine::model::load(a.model, options())),
         session_(a, target_.vocab_size(), target_.context()) {
     if (!a.pattern.empty()) {
@@ -47,14 +49,27 @@ class program {
 
   void run() {
     using namespace hunch;
-    if (args_.plain || args_.drafter == drafter_kind::none) {
+    if (!drafts()) {
       return with_verifier([&](auto sampler, auto verifier) {
         decoder plain{target_, drafter::none{}, selector::full{target_.vocab_size()},
                       sampler, verifier,        sizes()};
         report_plain(plain);
       });
     }
-    engine::model draft = engine::model::load(args_.draft, options());
+    if (drafts_by_eagle_) {
+      engine::eagle_model draft =
+          engine::eagle_model::load(args_.draft, args_.model, target_, options());
+      speculate(draft);
+    } else {
+      engine::model draft = engine::model::load(args_.draft, options());
+      speculate(draft);
+    }
+  }
+
+ private:
+  template <class Draft>
+  void speculate(Draft& draft) {
+    using namespace hunch;
     with_selector([&](auto& selector) {
       draft.set_head_layout(selector.layout());
       with_verifier([&](auto sampler, auto verifier) {
@@ -70,11 +85,12 @@ class program {
     });
   }
 
- private:
   engine::model_options options() const {
     engine::model_options o;
     o.threads = args_.threads > 0 ? args_.threads : default_threads();
     o.max_batch = args_.batch;
+    // Of the target for an EAGLE head, of the draft model for a router.
+    o.keep_features = drafts_by_eagle_ || args_.selector == selector_kind::clustered;
     return o;
   }
 
@@ -84,15 +100,18 @@ class program {
     return o;
   }
 
+  bool drafts() const { return !args_.plain && args_.drafter != drafter_kind::none; }
+
   template <class Use>
   void with_selector(Use&& use) {
     const std::int32_t vocab = target_.vocab_size();
-    if (args_.selector == selector_kind::full) {
-      hunch::selector::full selector{vocab};
+    if (args_.selector != selector_kind::clustered) {
+      hunch::selector::frequency<> selector = session_.fixed_shortlist(vocab);
       return use(selector);
     }
-    hunch::selector::frequency selector{load_ranking(args_.frequency_file, vocab),
-                                        session_.shortlist_rows(vocab)};
+    const auto router = hunch::router::weights::load(args_.router);
+    hunch::selector::clustered selector{hunch::load_layout(args_.layout, vocab), router.view(),
+                                        args_.budget.value_or(default_budget(vocab))};
     use(selector);
   }
 
@@ -147,6 +166,7 @@ class program {
   }
 
   arguments args_;
+  bool drafts_by_eagle_;
   engine::model target_;
   session session_;
 };

@@ -88,8 +88,13 @@ class resident_program {
         session_.report_plain(run_on(plain, session_.request, session_.stream()));
       });
     }
+    if (is_eagle(a.draft)) {
+      throw usage_error("--draft: " + a.draft +
+                        " is an EAGLE head, which --device cuda has no model for: use --device "
+                        "host");
+    }
     model draft = model::load(a.draft, sizes(0), executor_);
-    const selector::frequency<> shortlist = chosen();
+    const selector::frequency<> shortlist = session_.fixed_shortlist(shape_.vocab_size);
     draft.set_head_layout(shortlist.layout());
     Platform::with_policies(a, [&](auto sampler, auto verifier, auto of_plain) {
       auto plain = decoder_of(drafter::none{}, everything(), sampler, of_plain, 1);
@@ -137,11 +142,6 @@ class resident_program {
 
   hunch::selector::frequency<> everything() const {
     return {hunch::vocab_layout::identity(shape_.vocab_size), shape_.vocab_size};
-  }
-  hunch::selector::frequency<> chosen() const {
-    if (session_.args().selector == selector_kind::full) { return everything(); }
-    return {load_ranking(session_.args().frequency_file, shape_.vocab_size),
-            session_.shortlist_rows(shape_.vocab_size)};
   }
 
   template <class D, class S, class V>

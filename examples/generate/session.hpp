@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <engine/checkpoint.hpp>
 #include <engine/tokenizer.hpp>
 #include <hunch/generation.hpp>
+#include <hunch/layout/layout_file.hpp>
+#include <hunch/layout/layouts.hpp>
+#include <hunch/selector/frequency.hpp>
 #include <hunch/vocab_layout.hpp>
 
 #include "generate/arguments.hpp"
@@ -19,14 +24,9 @@
 
 namespace generate {
 
-/// The tokens of a vocabulary in order of frequency, from a safetensors file.
-inline hunch::vocab_layout load_ranking(const std::string& path, std::int32_t vocab_size) {
-  const std::vector<std::int32_t> ranking = engine::checkpoint::open(path).integers("ranking");
-  if (static_cast<std::int32_t>(ranking.size()) != vocab_size) {
-    throw std::runtime_error(path + ": 'ranking' has " + std::to_string(ranking.size()) +
-                             " tokens, the target's vocabulary " + std::to_string(vocab_size));
-  }
-  return hunch::vocab_layout::permuted(ranking, vocab_size);
+/// Whether a draft directory holds an EAGLE head: layers behind a map that joins two inputs.
+inline bool is_eagle(const std::string& directory) {
+  return engine::checkpoint::open(directory).has("model.fc.weight");
 }
 
 /// What does not depend on where the models run: the request, the text as it comes, the report.
@@ -68,14 +68,22 @@ class session {
     return static_cast<std::int32_t>(prompts_[0].size()) + args_.max_new_tokens;
   }
 
-  /// How many of the most frequent tokens the shortlist has.
-  std::int32_t shortlist_rows(std::int32_t vocab_size) const {
-    const std::int32_t rows = args_.shortlist_rows > 0 ? args_.shortlist_rows : vocab_size / 6;
-    if (rows > vocab_size) {
-      throw usage_error("--selector frequency:" + std::to_string(rows) + ": the vocabulary has " +
-                        std::to_string(vocab_size) + " tokens");
+  /// What is asked for where the shortlist is the same for every draft: the first rows of a head.
+  hunch::selector::frequency<> fixed_shortlist(std::int32_t vocab_size) const {
+    if (args_.selector == selector_kind::full) {
+      return {hunch::vocab_layout::identity(vocab_size), vocab_size};
     }
-    return rows;
+    hunch::vocab_layout layout = hunch::load_layout(args_.layout, vocab_size);
+    const bool trimmed = args_.selector == selector_kind::trimmed;
+    std::int32_t rows = std::min(vocab_size / 6, layout.head_rows());
+    if (trimmed && layout.head_rows() < vocab_size) { rows = layout.head_rows(); }
+    if (args_.shortlist_rows > 0) { rows = args_.shortlist_rows; }
+    if (rows > layout.head_rows()) {
+      throw usage_error("--selector: " + std::to_string(rows) + " rows are asked for, " +
+                        args_.layout + " has " + std::to_string(layout.head_rows()));
+    }
+    if (trimmed) { layout = hunch::first_rows(layout, rows); }
+    return {std::move(layout), rows};
   }
 
   void begin_text() {

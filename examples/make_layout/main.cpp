@@ -5,7 +5,6 @@
 //   make_layout --model DIR --out FILE [--clusters M] [--core N --frequency FILE]
 //               [--balance X] [--iterations N] [--seed N]
 
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -16,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include <command_line.hpp>
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
 #include <engine/tensor.hpp>
@@ -31,8 +31,8 @@ constexpr const char* usage =
     "  --model DIR        whose head is clustered: config.json and safetensors\n"
     "  --out FILE         the layout\n"
     "  --clusters M       (256)\n"
-    "  --frequency FILE   'ranking': tokens in the order of their frequency\n"
-    "  --core N           so many of them are in every shortlist (0)\n"
+    "  --frequency FILE   a layout in the order of the tokens' frequency\n"
+    "  --core N           its first N tokens are in every shortlist (0)\n"
     "  --balance X        no cluster is larger than X times the mean; 0: as it comes (0)\n"
     "  --iterations N     at most (20)\n"
     "  --seed N           (0)\n";
@@ -43,22 +43,14 @@ struct arguments {
   hunch::clustering_options options;
 };
 
-template <class T>
-T number(std::string_view flag, std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw std::invalid_argument(std::string(flag) + ": '" + std::string(text) +
-                                "' is not a number");
-  }
-  return value;
-}
+using command_line::number;
+using command_line::usage_error;
 
 arguments parse(int argc, char** argv) {
   arguments out;
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
-    if (i + 1 == argc) { throw std::invalid_argument(std::string(flag) + " needs a value"); }
+    if (i + 1 == argc) { throw usage_error(std::string(flag) + " needs a value"); }
     const std::string_view value = argv[++i];
     if (flag == "--model") {
       out.model = value;
@@ -77,15 +69,11 @@ arguments parse(int argc, char** argv) {
     } else if (flag == "--seed") {
       out.options.seed = number<std::uint64_t>(flag, value);
     } else {
-      throw std::invalid_argument("unknown option " + std::string(flag));
+      throw usage_error("unknown option " + std::string(flag));
     }
   }
-  if (out.model.empty() || out.out.empty()) {
-    throw std::invalid_argument("--model and --out are needed");
-  }
-  if (out.core > 0 && out.frequency.empty()) {
-    throw std::invalid_argument("--core needs --frequency");
-  }
+  if (out.model.empty() || out.out.empty()) { throw usage_error("--model and --out are needed"); }
+  if (out.core > 0 && out.frequency.empty()) { throw usage_error("--core needs --frequency"); }
   return out;
 }
 
@@ -113,12 +101,9 @@ void run(const arguments& args) {
 
   std::vector<hunch::token> core;
   if (args.core > 0) {
-    core = engine::checkpoint::open(args.frequency).integers("ranking");
-    if (core.size() < static_cast<std::size_t>(args.core)) {
-      throw std::runtime_error(args.frequency + ": ranks " + std::to_string(core.size()) +
-                               " tokens");
-    }
-    core.resize(static_cast<std::size_t>(args.core));
+    const hunch::vocab_layout ranked =
+        hunch::first_rows(hunch::load_layout(args.frequency, shape.vocab_size), args.core);
+    core.assign(ranked.row_token(), ranked.row_token() + args.core);
   }
 
   hunch::executor::host executor;

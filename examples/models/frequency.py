@@ -2,8 +2,8 @@
 
     python frequency.py --work DIR
 
-frequency.safetensors holds `ranking`, I32 [vocabulary]: the most frequent token first. Every domain
-has the same weight, as in training. End of text and the byte pieces come first: a shortlist without
+frequency.safetensors is a vocabulary layout, see `hunch::save_layout`: `row_token`, I32 [vocabulary], has
+the most frequent token first. Every domain has the same weight, as in training. End of text and the byte pieces come first: a shortlist without
 them could never draft the end of a text, or a character that the tokenizer has no piece for.
 """
 import argparse
@@ -33,4 +33,5 @@ if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     arguments.add_argument("--work", type=Path, required=True)
     folder = arguments.parse_args().work / "tokens" / "train"
-    save_file({"ranking": ranking(folder)}, Path(__file__).parent / "frequency.safetensors")
+    save_file({"row_token": ranking(folder)}, Path(__file__).parent / "frequency.safetensors",
+              metadata={"format": "hunch.vocab_layout", "vocab_size": str(VOCABULARY), "head": "0"})

@@ -4,18 +4,21 @@
 //
 //   train_router --model DIR (--eagle DIR | --draft DIR) --layout FILE --text FILE --out FILE ...
 
-#include <charconv>
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <command_line.hpp>
 #include <engine/config.hpp>
 #include <engine/model.hpp>
 #include <engine/tokenizer.hpp>
@@ -25,9 +28,13 @@
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/selector/full.hpp>
+#include <hunch/selector/oracle.hpp>
+#include <hunch/selector/router_weights.hpp>
 #include <hunch/tree/chain.hpp>
 #include <hunch/verifier/rejection.hpp>
 
+#include "generate/cluster_budget.hpp"
+#include "train_router/coverage.hpp"
 #include "train_router/recording.hpp"
 #include "train_router/trainer.hpp"
 
@@ -41,7 +48,11 @@ constexpr const char* usage =
     "  --eagle DIR      its EAGLE head, or\n"
     "  --draft DIR      a draft model of its own\n"
     "  --layout FILE    clusters, of make_layout\n"
-    "  --text FILE      prompts are taken from it, each at an even distance\n"
+    "  --text FILE      prompts are taken from it at even distances; or a folder of .txt files,\n"
+    "                   one for each domain\n"
+    "  --leave-out NAME a domain of the folder that is not trained on, but measured: what the\n"
+    "                   router's shortlists hold of the target's law, beside those of an oracle\n"
+    "  --budget NAME    of these shortlists, as generate takes it\n"
     "  --out FILE       the router\n"
     "  --prompts N      texts that are continued (64)\n"
     "  --prompt N       tokens of a prompt (64)\n"
@@ -55,29 +66,24 @@ constexpr const char* usage =
 constexpr std::int32_t draft_length = 5;
 
 struct arguments {
-  std::string model, eagle, draft, layout, text, out;
+  std::string model, eagle, draft, layout, text, leave_out, out;
   std::int32_t prompts = 64;
   std::int32_t prompt = 64;
   std::int32_t tokens = 256;
   std::int32_t threads = 1;
   float temperature = 1.0f;
+  std::optional<generate::cluster_budget> budget;
   training_options training;
 };
 
-template <class T>
-void read(std::string_view flag, std::string_view text, T& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw std::invalid_argument(std::string(flag) + ": '" + std::string(text) +
-                                "' is not a number");
-  }
-}
+using command_line::number;
+using command_line::usage_error;
 
 arguments parse(int argc, char** argv) {
   arguments out;
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
-    if (i + 1 == argc) { throw std::invalid_argument(std::string(flag) + " needs a value"); }
+    if (i + 1 == argc) { throw usage_error(std::string(flag) + " needs a value"); }
     const std::string_view value = argv[++i];
     if (flag == "--model") {
       out.model = value;
@@ -89,53 +95,96 @@ arguments parse(int argc, char** argv) {
       out.layout = value;
     } else if (flag == "--text") {
       out.text = value;
+    } else if (flag == "--leave-out") {
+      out.leave_out = value;
+    } else if (flag == "--budget") {
+      out.budget = generate::parse_budget("--budget", std::string(value));
     } else if (flag == "--out") {
       out.out = value;
     } else if (flag == "--prompts") {
-      read(flag, value, out.prompts);
+      out.prompts = number<std::int32_t>(flag, value);
     } else if (flag == "--prompt") {
-      read(flag, value, out.prompt);
+      out.prompt = number<std::int32_t>(flag, value);
     } else if (flag == "--tokens") {
-      read(flag, value, out.tokens);
+      out.tokens = number<std::int32_t>(flag, value);
     } else if (flag == "--threads") {
-      read(flag, value, out.threads);
+      out.threads = number<std::int32_t>(flag, value);
     } else if (flag == "--temperature") {
-      read(flag, value, out.temperature);
+      out.temperature = number<float>(flag, value);
     } else if (flag == "--width") {
-      read(flag, value, out.training.width);
+      out.training.width = number<std::int32_t>(flag, value);
     } else if (flag == "--epochs") {
-      read(flag, value, out.training.epochs);
+      out.training.epochs = number<std::int32_t>(flag, value);
     } else if (flag == "--labels" && (value == "mass" || value == "top")) {
       out.training.kind = value == "mass" ? labels::mass : labels::top;
     } else {
-      throw std::invalid_argument("unknown option " + std::string(flag) + " " + std::string(value));
+      throw usage_error("unknown option " + std::string(flag) + " " + std::string(value));
     }
   }
   if (out.model.empty() || out.layout.empty() || out.text.empty() || out.out.empty() ||
       out.eagle.empty() == out.draft.empty()) {
-    throw std::invalid_argument("--model, --layout, --text, --out and one drafter are needed");
+    throw usage_error("--model, --layout, --text, --out and one drafter are needed");
   }
   return out;
 }
 
-/// Pieces of the text at even distances.
-std::vector<std::vector<hunch::token>> prompts_of(const arguments& args,
-                                                  const engine::tokenizer& text) {
-  std::ifstream in(args.text, std::ios::binary);
-  if (!in) { throw std::runtime_error(args.text + ": cannot be read"); }
+/// The files that prompts are taken from: the text, or those of its folder but one.
+struct texts {
+  std::vector<std::filesystem::path> files;
+  std::filesystem::path left_out;  ///< empty: none
+};
+
+texts texts_of(const arguments& args) {
+  if (!std::filesystem::is_directory(args.text)) {
+    if (!args.leave_out.empty()) { throw usage_error("--leave-out needs a folder as --text"); }
+    return {{args.text}, {}};
+  }
+  texts out;
+  for (const auto& entry : std::filesystem::directory_iterator(args.text)) {
+    if (entry.path().extension() != ".txt") { continue; }
+    if (entry.path().stem() == args.leave_out) {
+      out.left_out = entry.path();
+    } else {
+      out.files.push_back(entry.path());
+    }
+  }
+  if (out.left_out.empty() && !args.leave_out.empty()) {
+    throw usage_error(args.text + " has no " + args.leave_out + ".txt");
+  }
+  if (out.files.empty()) { throw std::runtime_error(args.text + ": has no .txt file to train on"); }
+  std::sort(out.files.begin(), out.files.end());
+  return out;
+}
+
+/// `count` pieces of a text at even distances.
+void add_prompts(const std::filesystem::path& file, std::int32_t count, std::int32_t tokens_each,
+                 const engine::tokenizer& text, std::vector<std::vector<hunch::token>>& out) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) { throw std::runtime_error(file.string() + ": cannot be read"); }
   const std::string all((std::istreambuf_iterator<char>(in)), {});
   const std::vector<hunch::token> tokens = text.encode(all, false);
-  const auto length = static_cast<std::size_t>(args.prompt);
-  if (tokens.size() <= length) { throw std::runtime_error(args.text + ": is too short"); }
-  std::vector<std::vector<hunch::token>> out;
-  for (std::int32_t i = 0; i < args.prompts; ++i) {
-    const std::size_t at = (tokens.size() - length) * static_cast<std::size_t>(i) /
-                           static_cast<std::size_t>(args.prompts);
+  const auto length = static_cast<std::size_t>(tokens_each);
+  if (tokens.size() <= length) { throw std::runtime_error(file.string() + ": is too short"); }
+  for (std::int32_t i = 0; i < count; ++i) {
+    const std::size_t at =
+        (tokens.size() - length) * static_cast<std::size_t>(i) / static_cast<std::size_t>(count);
     std::vector<hunch::token> prompt;
     if (text.bos() != hunch::no_token) { prompt.push_back(text.bos()); }
     prompt.insert(prompt.end(), tokens.begin() + static_cast<std::ptrdiff_t>(at),
                   tokens.begin() + static_cast<std::ptrdiff_t>(at + length));
     out.push_back(std::move(prompt));
+  }
+}
+
+/// `prompts` pieces of `length` tokens: as many from each text, those that are over from the first.
+std::vector<std::vector<hunch::token>> prompts_of(const std::vector<std::filesystem::path>& files,
+                                                  std::int32_t prompts, std::int32_t length,
+                                                  const engine::tokenizer& text) {
+  const auto count = static_cast<std::int32_t>(files.size());
+  std::vector<std::vector<hunch::token>> out;
+  for (std::int32_t i = 0; i < count; ++i) {
+    add_prompts(files[static_cast<std::size_t>(i)], (prompts + count - 1 - i) / count, length, text,
+                out);
   }
   return out;
 }
@@ -164,30 +213,57 @@ recording record(const arguments& args, engine::model& target, Draft& draft,
   return std::move(to.taken);
 }
 
+/// How much of the target's law the shortlists of the left-out domain hold: those of the router,
+/// and those of an oracle, which has the same clusters and the same budget.
+void report(const arguments& args, const recording& of, const hunch::vocab_layout& layout,
+            const hunch::router::weights& trained) {
+  const generate::cluster_budget budget =
+      args.budget.value_or(generate::default_budget(layout.vocab_size()));
+  const coverage by_router =
+      coverage_of(of, layout, trained.view(), budget, [&](std::size_t i) { return of.context(i); });
+  const coverage by_oracle = coverage_of(of, layout, hunch::router::oracle(layout.clusters()),
+                                         budget, [&](std::size_t i) { return of.mass(i); });
+  std::printf("%s, left out: the router's shortlists hold %.4f of the target's law in %.0f rows\n",
+              args.leave_out.c_str(), by_router.law, by_router.rows);
+  std::printf("%s, left out: those of an oracle hold %.4f in %.0f rows\n", args.leave_out.c_str(),
+              by_oracle.law, by_oracle.rows);
+}
+
+template <class Draft>
+void train(const arguments& args, const texts& from, engine::model& target, Draft& draft,
+           const hunch::vocab_layout& layout) {
+  const engine::tokenizer text(args.model);
+  const recording taken =
+      record(args, target, draft, layout, prompts_of(from.files, args.prompts, args.prompt, text));
+  trainer training(taken, args.training);
+  const hunch::router::weights trained = training.run([](std::int32_t epoch, double loss) {
+    std::printf("epoch %d: loss %.4f\n", epoch + 1, loss);
+    std::fflush(stdout);
+  });
+  trained.save(args.out);
+  if (from.left_out.empty()) { return; }
+  const std::int32_t prompts = std::max(args.prompts / 8, 1);
+  report(
+      args,
+      record(args, target, draft, layout, prompts_of({from.left_out}, prompts, args.prompt, text)),
+      layout, trained);
+}
+
 void run(const arguments& args) {
+  const texts from = texts_of(args);
   engine::model_options options;
   options.threads = args.threads;
   options.keep_features = true;
   engine::model target = engine::model::load(args.model, options);
-  const engine::tokenizer text(args.model);
   const hunch::vocab_layout layout = hunch::load_layout(args.layout, target.vocab_size());
   if (layout.clusters() == 0) { throw std::runtime_error(args.layout + ": has no clusters"); }
-  const auto prompts = prompts_of(args, text);
-  recording taken;
   if (!args.eagle.empty()) {
     engine::eagle_model draft = engine::eagle_model::load(args.eagle, args.model, target, options);
-    taken = record(args, target, draft, layout, prompts);
+    train(args, from, target, draft, layout);
   } else {
     engine::model draft = engine::model::load(args.draft, options);
-    taken = record(args, target, draft, layout, prompts);
+    train(args, from, target, draft, layout);
   }
-  trainer train(taken, args.training);
-  train
-      .run([](std::int32_t epoch, double loss) {
-        std::printf("epoch %d: loss %.4f\n", epoch + 1, loss);
-        std::fflush(stdout);
-      })
-      .save(args.out);
 }
 
 }  // namespace

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs `generate` as a user would: every bad flag, broken models, and what it prints and writes."""
+"""Runs `generate` as a user would: every bad flag, broken models, and what it prints and writes; with layouts
+and routers of the programs that make them."""
 
 import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import unittest
 from pathlib import Path
 
-PROGRAM, RESIDENT = sys.argv[1:3]
-MODELS, WORK = Path(sys.argv[3]), Path(sys.argv[4]) / "cli"
+PROGRAM, RESIDENT, MAKE_LAYOUT, TRAIN_ROUTER = sys.argv[1:5]
+MODELS, WORK = Path(sys.argv[5]), Path(sys.argv[6]) / "cli"
+CLUSTERED = ["--selector", "clustered", "--layout", "x", "--router", "y"]
 
 BAD_FLAGS = [
     (["--bogus"], "unknown flag '--bogus'"),
@@ -42,10 +45,24 @@ BAD_FLAGS = [
     (["--device", "cuda", "--threads", "2"], "--threads has no meaning with --device cuda"),
     (["--device", "cuda", "--pattern", "a"], "--pattern asks the host in every step"),
     (["--drafter", "medium"], "it takes model, none"),
-    (["--selector", "best"], "it takes full, frequency"),
-    (["--selector", "full:10"], "only frequency takes a number of rows"),
+    (["--selector", "best"], "it takes full, frequency, trimmed, clustered"),
+    (["--selector", "full:10"], "only frequency and trimmed take a number of rows"),
     (["--selector", "frequency:0"], "0 is less than 1"),
-    (["--selector", "frequency:99999999"], "the vocabulary has"),
+    (["--selector", "frequency:99999999"], "99999999 rows are asked for"),
+    (["--selector", "trimmed:99999999"], "99999999 rows are asked for"),
+    (["--selector", "clustered", "--layout", "x"], "--selector clustered needs --layout and --router"),
+    ([*CLUSTERED, "--device", "cuda"], "asks the host for every draft"),
+    (["--router", "x"], "--router has a meaning with --selector clustered only"),
+    (["--budget", "fixed:4"], "--budget has a meaning with --selector clustered only"),
+    ([*CLUSTERED, "--budget", "some:4"], "'some:4' is unknown; it takes fixed:K, position-aware:K,"),
+    ([*CLUSTERED, "--budget", "per-row:4"], "is unknown"),
+    ([*CLUSTERED, "--budget", "position-aware:"], "is unknown"),
+    ([*CLUSTERED, "--budget", "fixed"], "has not the numbers that fixed takes"),
+    ([*CLUSTERED, "--budget", "fixed:4:5"], "has not the numbers that fixed takes"),
+    ([*CLUSTERED, "--budget", "fixed:0"], "0 is less than 1"),
+    ([*CLUSTERED, "--budget", "mass:1.5"], "the share 1.5 is not in (0, 1]"),
+    ([*CLUSTERED, "--budget", "mass:nan"], "the share nan is not in (0, 1]"),
+    ([*CLUSTERED, "--budget", "rows:3200:x"], "'x' is not a number"),
     (["--verifier", "hope"], "it takes rejection, block, coupled, greedy"),
     (["--verifier", "greedy"], "keeps only greedy text exact"),
     (["--verifier", "greedy", "--temperature", "0", "--top-k", "4"], "--top-k has no meaning"),
@@ -56,7 +73,7 @@ BAD_FLAGS = [
     (["--plain", "--selector", "full"], "--selector has no meaning with --plain"),
     (["--plain", "--drafter", "model"], "exclude each other"),
     (["--drafter", "none", "--draft", "x"], "--draft has no meaning with --drafter none"),
-    (["--selector", "full", "--frequency", "x"], "--frequency has no meaning"),
+    (["--selector", "full", "--layout", "x"], "--layout has no meaning"),
     (["--model", str(MODELS / "target")], "--model without --draft"),
     (["--color", "blue"], "it takes auto, always, never"),
     (["--threads", "0"], "--threads: 0 is less than 1"),
@@ -70,6 +87,33 @@ SHORT = ["--max-new-tokens", "24", "--rounds", "1", "--prompt", "The name of the
 def generate(*flags, program=PROGRAM, **environment):
     return subprocess.run([program, *flags], capture_output=True, text=True, errors="replace",
                           env={**os.environ, **environment}, timeout=120)
+
+
+def report_of(*flags, program=PROGRAM):
+    file = WORK / "report.json"
+    done = generate(*SHORT, "--json", str(file), *flags, program=program)
+    if done.returncode != 0:
+        raise AssertionError(done.stderr)
+    return json.loads(file.read_text()), done.stdout
+
+
+def read_tensors(path):
+    """{name: (dtype, shape, bytes)} of a safetensors file."""
+    data = path.read_bytes()
+    begin = 8 + struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:begin])
+    return {name: (t["dtype"], t["shape"], data[begin + t["data_offsets"][0]:begin + t["data_offsets"][1]])
+            for name, t in header.items() if name != "__metadata__"}
+
+
+def write_tensors(path, tensors):
+    header, at = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(t[2] for t in tensors.values()))
 
 
 class BadFlags(unittest.TestCase):
@@ -128,10 +172,7 @@ class BrokenModels(unittest.TestCase):
 
 class Output(unittest.TestCase):
     def report(self, *flags, program=PROGRAM):
-        file = WORK / "report.json"
-        done = generate(*SHORT, "--json", str(file), *flags, program=program)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(file.read_text()), done.stdout
+        return report_of(*flags, program=program)
 
     def test_help_lists_every_flag(self):
         text = generate("--help").stdout
@@ -192,9 +233,15 @@ class Output(unittest.TestCase):
         self.assertEqual(report["average_shortlist_rows"], 4000)
         self.assertEqual(len(report["acceptance_by_position"]), 2)
 
+    def test_a_trimmed_head_has_no_other_rows(self):
+        for verifier in ("rejection", "block", "coupled", "greedy"):
+            report, _ = self.report("--temperature", "0", "--selector", "trimmed:3000", "--verifier", verifier)
+            self.assertIs(report["identical_to_plain"], True)
+            self.assertEqual(report["average_shortlist_rows"], 3000)
+
     def test_loops_that_do_not_wait_for_the_host(self):
         for flags in (["--temperature", "0"], ["--temperature", "0.9", "--batch", "3"],
-                      ["--selector", "full", "--draft-length", "2"]):
+                      ["--selector", "full", "--draft-length", "2"], ["--selector", "trimmed:3000"]):
             report, _ = self.report(*flags, "--verifier", "coupled", program=RESIDENT)
             self.assertIs(report["identical_to_plain"], True)
             self.assertGreater(report["mean_acceptance_length"], 1.0)
@@ -215,6 +262,111 @@ class Output(unittest.TestCase):
         self.assertIn("\033[", self.report("--color", "always")[1])
         self.assertNotIn("\033[", self.report("--color", "never")[1])
         self.assertNotIn("\033[", self.report()[1])  # not a terminal
+
+
+class Clusters(unittest.TestCase):
+    """Clusters of the shipped draft model, and routers for it and for an EAGLE head: a layer of the target,
+    which learned nothing else, is one as good as any for what is tested here."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.layout, cls.eagle = WORK / "layout.safetensors", WORK / "eagle"
+        cls.make_eagle()
+        cls.run_program(MAKE_LAYOUT, "--model", MODELS / "draft", "--out", cls.layout, "--clusters", "40",
+                        "--iterations", "3", "--frequency", MODELS / "frequency.safetensors", "--core", "300")
+        cls.routers, cls.printed = {}, {}
+        for kind, folder in (("--draft", MODELS / "draft"), ("--eagle", cls.eagle)):
+            cls.routers[kind] = WORK / f"router{kind}.safetensors"
+            cls.printed[kind] = cls.run_program(
+                TRAIN_ROUTER, "--model", MODELS / "target", kind, folder, "--layout", cls.layout, "--text",
+                MODELS / "heldout", "--leave-out", "man", "--out", cls.routers[kind], "--prompts", "7",
+                "--tokens", "20", "--width", "8", "--epochs", "2")
+
+    @staticmethod
+    def run_program(*command):
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300)
+        if done.returncode != 0:
+            raise AssertionError(done.stderr)
+        return done.stdout
+
+    @classmethod
+    def make_eagle(cls):
+        cls.eagle.mkdir(exist_ok=True)
+        config = json.loads((MODELS / "target/config.json").read_text())
+        width, last = config["hidden_size"], config["num_hidden_layers"] - 1
+        config["num_hidden_layers"] = 1
+        (cls.eagle / "config.json").write_text(json.dumps(config))
+        taken = {name.replace(f"layers.{last}.", "layers.0."): tensor
+                 for name, tensor in read_tensors(MODELS / "target/model.safetensors").items()
+                 if f"layers.{last}." in name or name == "model.norm.weight"}
+        # Half of the embedding and half of the feature before it.
+        row = [[0.5 if k % width == i else 0.0 for k in range(2 * width)] for i in range(width)]
+        taken["model.fc.weight"] = ("F32", [width, 2 * width],
+                                    b"".join(struct.pack(f"<{2 * width}f", *r) for r in row))
+        write_tensors(cls.eagle / "model.safetensors", taken)
+
+    def test_an_oracle_covers_more_than_a_router(self):
+        for printed in self.printed.values():
+            laws = [float(x) for x in re.findall(r"^man, left out: .* hold ([0-9.]+)", printed, re.MULTILINE)]
+            rows = [int(x) for x in re.findall(r"in ([0-9]+) rows$", printed, re.MULTILINE)]
+            self.assertEqual(len(laws), 2)
+            self.assertLess(0.2, laws[0])
+            self.assertLess(laws[0], laws[1])
+            self.assertLess(laws[1], 1.0)
+            self.assertTrue(all(300 < r <= 32000 / 6 for r in rows), rows)
+
+    def test_domains_are_left_out_of_training(self):
+        flags = ["--model", "x", "--draft", "x", "--layout", "x", "--out", "x"]
+        for text, domain in ((MODELS / "heldout", "poetry"), (MODELS / "heldout/man.txt", "man")):
+            done = subprocess.run([TRAIN_ROUTER, *flags, "--text", str(text), "--leave-out", domain],
+                                  capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 2, done.stderr)
+
+    def flags(self, kind="--draft"):
+        return ["--selector", "clustered", "--layout", str(self.layout), "--router", str(self.routers[kind])]
+
+    def test_budgets(self):
+        rows = {}
+        for budget in ("fixed:4", "position-aware:12", "mass:0.9:8", "rows:4000", "per-row:rows:4000",
+                       "position-aware:per-row:rows:4000:30"):
+            report, _ = report_of(*self.flags(), "--budget", budget, "--verifier", "coupled", "--draft-length", "4")
+            self.assertIs(report["identical_to_plain"], True)
+            self.assertGreater(report["average_shortlist_rows"], 300)
+            rows[budget] = report["average_shortlist_rows"]
+        for budget in ("rows:4000", "per-row:rows:4000"):
+            self.assertLessEqual(rows[budget], 4000)
+        self.assertLess(rows["position-aware:per-row:rows:4000:30"], rows["per-row:rows:4000"])
+
+    def test_verifiers(self):
+        for verifier in ("rejection", "block", "coupled", "greedy"):
+            report, _ = report_of(*self.flags(), "--temperature", "0", "--verifier", verifier, "--ignore-end")
+            self.assertIs(report["identical_to_plain"], True)
+            self.assertEqual(report["tokens"], 24)
+            self.assertLessEqual(report["average_shortlist_rows"], 32000 / 6)
+
+    def test_text_depends_on_the_seed_alone(self):
+        flags = [*self.flags(), "--draft-length", "3", "--seed", "5"]
+        self.assertEqual(report_of(*flags)[0]["text"], report_of(*flags, "--batch", "3", "--threads", "1")[0]["text"])
+
+    def test_an_eagle_head_drafts(self):
+        for selector in ([], ["--selector", "full"], self.flags("--eagle")):
+            report, _ = report_of("--draft", str(self.eagle), "--temperature", "0", "--draft-length", "3", *selector)
+            self.assertIs(report["identical_to_plain"], True)
+        done = generate("--draft", str(self.eagle), *SHORT, program=RESIDENT)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("is an EAGLE head", done.stderr)
+
+    def test_what_does_not_fit_is_refused(self):
+        shipped = str(MODELS / "frequency.safetensors")
+        for flags, message in (
+                (["--draft", str(self.eagle), *self.flags()], "router reads contexts of 256 numbers"),
+                (["--selector", "clustered", "--layout", shipped, "--router", str(self.routers["--draft"])],
+                 "a router of 40 clusters and a layout of 0"),
+                (["--selector", "clustered", "--layout", str(self.layout), "--router", shipped], "first"),
+                (["--layout", str(self.routers["--draft"])], "is not a layout")):
+            done = generate(*flags, *SHORT)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(message, done.stderr)
 
 
 if __name__ == "__main__":

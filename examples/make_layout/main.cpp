@@ -2,7 +2,7 @@
 
 // Clusters the head of a model and writes the layout that a clustered selector needs.
 //
-//   make_layout --model DIR --out FILE [--clusters M] [--core N --frequency FILE]
+//   make_layout --model DIR --out FILE [--clusters M] [--core N --frequency FILE [--rare A:B]]
 //               [--balance X] [--iterations N] [--seed N]
 
 #include <chrono>
@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -33,6 +34,9 @@ constexpr const char* usage =
     "  --clusters M       (256)\n"
     "  --frequency FILE   a layout in the order of the tokens' frequency\n"
     "  --core N           its first N tokens are in every shortlist (0)\n"
+    "  --rare A:B         but ids A to B - 1 are left to the router, wherever they are ranked: "
+    "byte\n"
+    "                     pieces, say (none)\n"
     "  --balance X        no cluster is larger than X times the mean; 0: as it comes (0)\n"
     "  --iterations N     at most (20)\n"
     "  --seed N           (0)\n";
@@ -40,6 +44,7 @@ constexpr const char* usage =
 struct arguments {
   std::string model, out, frequency;
   std::int32_t core = 0;
+  std::int32_t rare_begin = 0, rare_end = 0;  ///< ids that are not of the core
   hunch::clustering_options options;
 };
 
@@ -60,6 +65,11 @@ arguments parse(int argc, char** argv) {
       out.frequency = value;
     } else if (flag == "--core") {
       out.core = number<std::int32_t>(flag, value);
+    } else if (flag == "--rare") {
+      const auto colon = value.find(':');
+      if (colon == std::string_view::npos) { throw usage_error("--rare needs two ids, A:B"); }
+      out.rare_begin = number<std::int32_t>(flag, value.substr(0, colon));
+      out.rare_end = number<std::int32_t>(flag, value.substr(colon + 1));
     } else if (flag == "--clusters") {
       out.options.clusters = number<std::int32_t>(flag, value);
     } else if (flag == "--balance") {
@@ -74,6 +84,22 @@ arguments parse(int argc, char** argv) {
   }
   if (out.model.empty() || out.out.empty()) { throw usage_error("--model and --out are needed"); }
   if (out.core > 0 && out.frequency.empty()) { throw usage_error("--core needs --frequency"); }
+  return out;
+}
+
+/// The most frequent tokens that are not called rare.
+std::vector<hunch::token> core_of(const arguments& args, std::int32_t vocab_size) {
+  std::vector<hunch::token> out;
+  if (args.core == 0) { return out; }
+  const hunch::vocab_layout ranked = hunch::load_layout(args.frequency, vocab_size);
+  for (std::int32_t r = 0; r < ranked.head_rows() && std::ssize(out) < args.core; ++r) {
+    const hunch::token t = ranked.row_token() == nullptr ? r : ranked.row_token()[r];
+    if (t < args.rare_begin || t >= args.rare_end) { out.push_back(t); }
+  }
+  if (std::ssize(out) < args.core) {
+    throw std::runtime_error(args.frequency + ": does not rank " + std::to_string(args.core) +
+                             " tokens for the core");
+  }
   return out;
 }
 
@@ -99,13 +125,7 @@ void run(const arguments& args) {
   const std::vector<float> weights = head_of(engine::checkpoint::open(directory), shape);
   const hunch::kernel::head_weights<float> head{weights.data(), shape.vocab_size, shape.hidden};
 
-  std::vector<hunch::token> core;
-  if (args.core > 0) {
-    const hunch::vocab_layout ranked =
-        hunch::first_rows(hunch::load_layout(args.frequency, shape.vocab_size), args.core);
-    core.assign(ranked.row_token(), ranked.row_token() + args.core);
-  }
-
+  const std::vector<hunch::token> core = core_of(args, shape.vocab_size);
   hunch::executor::host executor;
   const auto start = std::chrono::steady_clock::now();
   const hunch::clustering found = hunch::spherical_kmeans(executor, head, args.options);

@@ -1,9 +1,10 @@
 #!/bin/sh
 # The whole chain from packages to shipped files. Every stage resumes: run it again after an interruption.
 #
-#   ./train.sh [minutes for the target] [minutes for each of the draft's two stages]
+#   ./train.sh [minutes for the target] [minutes for each of the draft's two stages] [minutes for the EAGLE head]
 #
-# Needs a Debian 12 system (apt-get, dpkg) and the packages of requirements.txt in the Python on the path.
+# Needs a Debian 12 system (apt-get, dpkg), the packages of requirements.txt in the Python on the path, and
+# make_layout of the examples, on the path or named by MAKE_LAYOUT.
 # With CUDA the same recipe runs on the GPU; larger budgets and PER_DOMAIN=4 use it better.
 set -e
 cd "$(dirname "$0")"
@@ -19,6 +20,13 @@ for stage in text distil; do
   python train_draft.py --work "$WORK" --minutes "${2:-40}" --stage $stage --per-domain "$PER_DOMAIN"
 done
 python export.py --work "$WORK" --model draft --out draft
+python train_eagle.py --work "$WORK" --minutes "${3:-60}" --per-domain "$PER_DOMAIN"
+python export.py --work "$WORK" --model eagle --out eagle
 python frequency.py --work "$WORK"
+"${MAKE_LAYOUT:-make_layout}" --model target --clusters 256 --core 300 --rare 3:259 \
+  --frequency frequency.safetensors --out layout.safetensors
+python record_router.py --work "$WORK" --drafter eagle
+python train_router.py --work "$WORK" --drafter eagle --layout layout.safetensors --out router.safetensors
 python golden.py
 python evaluate.py
+python evaluate_router.py --depths 5 --windows 2

@@ -19,16 +19,12 @@ import torch.nn.functional as F
 
 import checkpoint
 import training
+from drafted import shifted
 from model import EAGLE, Eagle
 from train_draft import CONTEXT, FULL_FROM, acceptance_share, candidates, chunked
 
 SECOND = 0.7    # weight of the second reading
 FEATURE = 0.1   # weight of the distance from the features
-
-
-def shifted(features):
-    """Row t has the feature of t - 1; the first has none."""
-    return F.pad(features[:, :-1], (0, 0, 1, 0))
 
 
 def main():

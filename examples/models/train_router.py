@@ -1,15 +1,19 @@
-"""Trains the router of a clustered selector: which clusters of the vocabulary the target likes next.
+"""Trains the router of a clustered selector: which clusters of the vocabulary are worth their rows.
 
-    python train_router.py --work DIR --layout FILE --features target --minutes N
-    python train_router.py --work DIR --layout FILE --features draft --minutes N
+    python record_router.py --work DIR --drafter eagle
+    python train_router.py --work DIR --drafter eagle --layout FILE --out FILE --minutes N
 
-Two layers on [embedding of the token; hidden state at the token before it], of the drafter that it is for:
-an EAGLE head's are the target's (`target`), a separate draft model's its own (`draft`). The label of a
-cluster is what the target's law gives to all of its tokens; the loss is the cross-entropy (`mass`), or one
-for each cluster of whether it holds one of the target's favourites (`top`). Zhang et al. 2025,
-arXiv:2510.13847, who name neither.
+Two layers on [embedding of the token; hidden state at the token before it], of the drafter that it is for: an
+EAGLE head's are the target's at the first token of a draft and its own behind it, a separate draft model's
+always its own. It learns from recorded positions of the training text, see record_router.py.
 
-Writes safetensors: "first" [width, inputs], "first_bias", "second" [clusters, width], "second_bias".
+The label of a cluster is the part of it that is accepted, the sum of min(p, q) over its tokens (`overlap`),
+or what the target's law p gives to them (`mass`). The core is always chosen, and no label. The loss is the
+cross-entropy of a law over the clusters (`law`), or one of each cluster for itself (`each`). Zhang et al.
+2025, arXiv:2510.13847, who name neither; labels, losses and sizes were measured, see README.md.
+
+Inputs are brought to unit size for training; the factors are part of the weights that are saved: "first"
+[width, inputs], "first_bias", "second" [clusters, width], "second_bias", safetensors.
 """
 import argparse
 from pathlib import Path
@@ -22,11 +26,9 @@ from torch import nn
 
 import checkpoint
 import training
-from train_draft import CONTEXT
-from train_eagle import shifted
 
-FAVOURITES = 8   # tokens whose clusters are labels of `top`
-CHUNK = 1024     # rows of laws held at once
+BATCH = 1024
+RATE = 0.004
 
 
 class Router(nn.Module):
@@ -36,6 +38,64 @@ class Router(nn.Module):
 
     def forward(self, x):
         return self.second(F.relu(self.first(x)))
+
+
+class Recording:
+    """Recorded positions, but those of a domain that is left out."""
+
+    def __init__(self, work, drafter, leave_out=""):
+        domains = [p.stem for p in sorted((work / "tokens" / "train").glob("*.bin"))]
+        files = sorted((work / f"router-{drafter}").glob("*.pt"), key=lambda p: int(p.stem))
+        parts = [torch.load(path, weights_only=True) for path in files]
+        for name in ("ids", "states", "token", "p", "q"):
+            setattr(self, name, torch.cat([part[name] for part in parts]))
+        counts = torch.cat([part["begin"].diff() for part in parts]).long()
+        self.begin = F.pad(counts.cumsum(0), (1, 0))
+        domain = torch.cat([part["domain"] for part in parts])
+        left_out = domains.index(leave_out) if leave_out else -1
+        self.rows = (domain != left_out).nonzero()[:, 0]
+        self.order = None
+
+    def batch(self, step):
+        """Numbers of positions, a function of the step alone."""
+        epoch, index = divmod(step, len(self.rows) // BATCH)
+        if self.order is None or self.order[0] != epoch:
+            random = torch.Generator().manual_seed(training.SEED + epoch)
+            self.order = epoch, self.rows[torch.randperm(len(self.rows), generator=random)]
+        return self.order[1][index * BATCH:(index + 1) * BATCH]
+
+    def contexts(self, rows, embedding):
+        """Of a random depth: half of them 0, the first of a draft."""
+        depths = self.states.shape[1]
+        depth = torch.randint(max(1, 2 * depths - 2), (len(rows),))
+        depth[depth >= depths] = 0
+        return torch.cat((embedding[self.ids[rows].long()], self.states[rows, depth].float()), dim=-1)
+
+    def labels(self, rows, cluster, clusters, kind):
+        """[rows, clusters]"""
+        begin, count = self.begin[rows], self.begin[rows + 1] - self.begin[rows]
+        row = torch.arange(len(rows)).repeat_interleave(count)
+        at = torch.arange(len(row)) + (begin - count.cumsum(0) + count).repeat_interleave(count)
+        value = self.p[at] if kind == "mass" else torch.minimum(self.p[at], self.q[at])
+        sums = torch.zeros(len(rows) * (clusters + 1))
+        sums.index_add_(0, row * (clusters + 1) + cluster[self.token[at].long()], value.float())
+        return sums.view(len(rows), clusters + 1)[:, :clusters]
+
+
+class Adam:
+    def __init__(self, model):
+        self.adam = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.98), weight_decay=0.0)
+
+    def step(self, factor):
+        self.adam.param_groups[0]["lr"] = RATE * factor
+        self.adam.step()
+        self.adam.zero_grad()
+
+    def state_dict(self):
+        return self.adam.state_dict()
+
+    def load_state_dict(self, state):
+        self.adam.load_state_dict(state)
 
 
 def cluster_of_token(layout, vocabulary):
@@ -48,78 +108,50 @@ def cluster_of_token(layout, vocabulary):
     return out, len(begin) - 1
 
 
+def size(x):
+    return x.float().square().mean().sqrt()
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     arguments.add_argument("--work", type=Path, required=True)
     arguments.add_argument("--layout", type=Path, required=True)
     arguments.add_argument("--out", type=Path, required=True)
     arguments.add_argument("--models", type=Path, default=Path(__file__).parent)
-    arguments.add_argument("--features", choices=("target", "draft"), default="target")
-    arguments.add_argument("--labels", choices=("mass", "top"), default="mass")
+    arguments.add_argument("--drafter", choices=("eagle", "draft"), default="eagle")
+    arguments.add_argument("--labels", choices=("overlap", "mass"), default="overlap")
+    arguments.add_argument("--loss", choices=("law", "each"), default="law")
     arguments.add_argument("--width", type=int, default=128)
     arguments.add_argument("--leave-out", default="", help="a domain that is not trained on")
     arguments.add_argument("--minutes", type=float, default=5)
     options = arguments.parse_args()
 
     torch.manual_seed(training.SEED)
-    target = checkpoint.load(options.models / "target").to(training.device()).requires_grad_(False)
-    reader = target if options.features == "target" else \
-        checkpoint.load(options.models / "draft").to(training.device()).requires_grad_(False)
-    cluster, clusters = cluster_of_token(load_file(options.layout), target.config.vocab_size)
-    cluster = cluster.to(training.device())
-    head = target.model.embed_tokens.weight
-    router = Router(2 * reader.config.hidden_size, options.width, clusters).to(training.device())
+    reader = checkpoint.load(options.models / ("target" if options.drafter == "eagle" else "draft"))
+    embedding, hidden = reader.model.embed_tokens.weight, reader.config.hidden_size
+    recording = Recording(options.work, options.drafter, options.leave_out)
+    cluster, clusters = cluster_of_token(load_file(options.layout), reader.config.vocab_size)
+    some = recording.rows[:4096]
+    factors = torch.cat((1 / size(embedding[recording.ids[some].long()]).expand(hidden),
+                         1 / size(recording.states[some, 0]).expand(hidden)))
+    router = Router(2 * hidden, options.width, clusters).to(training.device())
 
-    def labels_of(hidden):
-        law = F.linear(hidden, head).softmax(-1)
-        if options.labels == "mass":
-            mass = torch.zeros(len(law), clusters + 1, device=law.device)
-            return mass.index_add_(1, cluster, law)[:, :clusters]
-        best = cluster[law.topk(FAVOURITES).indices]
-        return torch.zeros(len(law), clusters + 1, device=law.device).scatter_(1, best, 1.0)[:, :clusters]
+    def loss_of(rows, progress):
+        x = recording.contexts(rows, embedding) * factors
+        labels = recording.labels(rows, cluster, clusters, options.labels)
+        x, labels = x.to(training.device()), labels.to(training.device())
+        scores = router(x)
+        if options.loss == "law":
+            return -(labels * scores.log_softmax(-1)).sum() / len(x)
+        return F.binary_cross_entropy_with_logits(scores, labels.clamp(max=1), reduction="sum") / len(x)
 
-    def loss_of(batch, progress):
-        ids = batch[:, :-1]
-        with torch.no_grad():
-            states = target.model(ids)
-            own = states if reader is target else reader.model(ids)
-            x = torch.cat((reader.model.embed_tokens(ids), shifted(own)), dim=-1)
-        x, hidden = x.reshape(-1, x.shape[-1]), states.reshape(-1, states.shape[-1])
-        loss = 0.0
-        for rows, laws in zip(x.split(CHUNK), hidden.split(CHUNK)):
-            with torch.no_grad():
-                labels = labels_of(laws)
-            scores = router(rows)
-            if options.labels == "mass":
-                part = -(labels * scores.log_softmax(-1)).sum()
-            else:
-                part = F.binary_cross_entropy_with_logits(scores, labels, reduction="sum") / clusters * 16
-            loss = loss + part / len(x)
-        return loss
-
-    class Adam:
-        def __init__(self):
-            self.adam = torch.optim.AdamW(router.parameters(), lr=0.003, betas=(0.9, 0.98), weight_decay=0.0)
-
-        def step(self, factor):
-            self.adam.param_groups[0]["lr"] = 0.003 * factor
-            self.adam.step()
-            self.adam.zero_grad()
-
-        def state_dict(self):
-            return self.adam.state_dict()
-
-        def load_state_dict(self, state):
-            self.adam.load_state_dict(state)
-
-    windows = training.Windows(options.work / "tokens" / "train", CONTEXT, 1, options.leave_out)
-    training.run(f"router-{options.out.stem}", options.work, options.minutes, router, Adam(),
-                 lambda step, progress: windows.batch(step), loss_of)
+    training.run(f"router-{options.out.stem}", options.work, options.minutes, router, Adam(router),
+                 lambda step, progress: recording.batch(step), loss_of)
     with safe_open(options.layout, "pt") as file:
         about = {"format": "hunch.router", "head": file.metadata().get("head", "0")}
-    save_file({"first": router.first.weight.detach(), "first_bias": router.first.bias.detach(),
-               "second": router.second.weight.detach(), "second_bias": router.second.bias.detach()},
-              options.out, about)
+    save_file({"first": (router.first.weight.detach().cpu() * factors).contiguous(),
+               "first_bias": router.first.bias.detach().cpu(), "second": router.second.weight.detach().cpu(),
+               "second_bias": router.second.bias.detach().cpu()}, options.out, about)
 
 
 if __name__ == "__main__":

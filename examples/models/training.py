@@ -144,7 +144,8 @@ def run(name, work, minutes, model, optimiser, batch_of, loss_of):
 
     while elapsed < minutes * 60:
         start, progress = time.monotonic(), elapsed / (minutes * 60)
-        batch = batch_of(step, progress)
+        batch = batch_of(step, progress)  # numbers of positions, or windows with one label behind their inputs
+        labels = len(batch) * (batch.shape[1] - 1 if batch.ndim == 2 else 1)
         loss = loss_of(batch, progress)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -158,7 +159,7 @@ def run(name, work, minutes, model, optimiser, batch_of, loss_of):
         if step % 20 == 0:
             with log.open("a") as f:
                 f.write(json.dumps({"step": step, "elapsed": round(elapsed, 1), "loss": round(mean, 4),
-                                    "tokens": step * batch.shape[0] * (batch.shape[1] - 1)}) + "\n")
+                                    "tokens": step * labels}) + "\n")
         if elapsed - saved > 180:
             save()
             saved = elapsed

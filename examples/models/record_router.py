@@ -1,0 +1,88 @@
+"""Records what a router learns from, once, so that layouts, sizes and losses can be compared quickly.
+
+    python record_router.py --work DIR --drafter eagle --positions N
+    python record_router.py --work DIR --drafter draft --positions N
+
+A file DIR/router-DRAFTER/<step>.pt holds one window of every domain: `ids`, `domain`, what the drafter knew
+of the token before at each depth of a draft (`states`, see drafted.py; those of a separate draft model are
+the same at each), and of both laws what lies above FLOOR (`begin`, `token`, `p`, `q`). A run that was
+interrupted continues; so does one for more positions.
+"""
+import argparse
+import math
+import os
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+import checkpoint
+import training
+from drafted import shifted, unrolled
+
+CONTEXT = 1024
+CHUNK = 512     # rows of laws held at once
+FLOOR = 3e-4    # of the target's law: less is left out
+DEPTHS = 3      # depths at which an EAGLE head's states are recorded
+FIRST = 700     # the windows before it are those that the EAGLE head learned from
+
+
+def read_by_eagle(target, eagle, ids):
+    """The target's features, the states [batch, length, depths, hidden] and what the head reads at depth 0."""
+    features = target.model(ids)
+    drafted = unrolled(eagle, target.model.embed_tokens(ids), features, DEPTHS - 1)
+    return features, torch.stack([shifted(x) for x in (features, *drafted)], dim=2), drafted[0]
+
+
+def read_by_draft(target, draft, ids):
+    own = draft.model(ids)
+    return target.model(ids), shifted(own)[:, :, None], own
+
+
+def record(ids, target, drafter, read):
+    head = target.model.embed_tokens.weight
+    drafter_head = drafter.model.embed_tokens.weight if read is read_by_draft else head
+    features, states, outputs = read(target, drafter, ids)
+    counts, tokens, ps, qs = [], [], [], []
+    for h, g in zip(features.flatten(0, 1).split(CHUNK), outputs.flatten(0, 1).split(CHUNK)):
+        p, q = F.linear(h, head), F.linear(g, drafter_head)
+        p_total, q_total = (x.logsumexp(-1, keepdim=True) for x in (p, q))
+        row, token = (p > p_total + math.log(FLOOR)).nonzero(as_tuple=True)
+        counts.append(torch.bincount(row, minlength=len(h)))
+        tokens.append(token)
+        ps.append((p[row, token] - p_total[row, 0]).exp())
+        qs.append((q[row, token] - q_total[row, 0]).exp())
+    begin = F.pad(torch.cat(counts).cumsum(0), (1, 0))
+    domain = torch.arange(len(ids), device=ids.device)[:, None].expand_as(ids)
+    out = {"ids": ids.flatten().int(), "domain": domain.flatten().to(torch.uint8),
+           "states": states.flatten(0, 1).half(), "begin": begin.int(), "token": torch.cat(tokens).int(),
+           "p": torch.cat(ps).half(), "q": torch.cat(qs).half()}
+    return {name: value.cpu() for name, value in out.items()}
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments.add_argument("--work", type=Path, required=True)
+    arguments.add_argument("--models", type=Path, default=Path(__file__).parent)
+    arguments.add_argument("--drafter", choices=("eagle", "draft"), default="eagle")
+    arguments.add_argument("--positions", type=int, default=600_000)
+    options = arguments.parse_args()
+
+    target = checkpoint.load(options.models / "target").to(training.device())
+    by_eagle = options.drafter == "eagle"
+    load, read = (checkpoint.load_eagle, read_by_eagle) if by_eagle else (checkpoint.load, read_by_draft)
+    drafter = load(options.models / options.drafter).to(training.device())
+    folder = options.work / f"router-{options.drafter}"
+    folder.mkdir(exist_ok=True)
+    windows = training.Windows(options.work / "tokens" / "train", CONTEXT, 1)
+    per_step = CONTEXT * len(windows.streams)
+    for step in range(FIRST, FIRST + math.ceil(options.positions / per_step)):
+        path = folder / f"{step}.pt"
+        if not path.exists():
+            torch.save(record(windows.batch(step)[:, :-1], target, drafter, read), f"{path}.new")
+            os.replace(f"{path}.new", path)
+
+
+if __name__ == "__main__":
+    with torch.inference_mode():
+        main()

@@ -53,7 +53,7 @@ struct materials {
   vocab_layout ranked;   ///< by frequency in a corpus
   vocab_layout trimmed;  ///< by frequency in text of the target
   vocab_layout clusters;
-  router::weights router;
+  router::quantised router;
 
   std::int32_t rows(double share) const {
     return static_cast<std::int32_t>(share * static_cast<double>(vocab));
@@ -100,7 +100,7 @@ template <class B>
 column opinion_column(std::string name, const materials& m, B budget, double lambda) {
   struct opinion {
     const vocab_layout* layout;
-    router::mlp<float> router;
+    router::mlp<std::int8_t> router;
     double lambda;
     std::vector<float> workspace;
     std::vector<double> factor;  ///< of each part of the layout
@@ -517,7 +517,7 @@ void measure_quality(report& out, const fs::path& models) {
   const materials m{vocab, load_layout(models / "frequency.safetensors", vocab),
                     frequency_ranking(own_text(writer, text), vocab, keep),
                     load_layout(models / "layout.safetensors", vocab),
-                    router::weights::load(models / "router.safetensors")};
+                    router::quantised(router::weights::load(models / "router.safetensors"))};
 
   const std::vector<std::string> names = domains(models);
   std::vector<std::vector<token>> texts;

@@ -109,7 +109,7 @@ class program {
       hunch::selector::frequency<> selector = session_.fixed_shortlist(vocab);
       return use(selector);
     }
-    const auto router = hunch::router::weights::load(args_.router);
+    const hunch::router::quantised router(hunch::router::weights::load(args_.router));
     hunch::selector::clustered selector{hunch::load_layout(args_.layout, vocab), router.view(),
                                         args_.budget.value_or(default_budget(vocab))};
     use(selector);

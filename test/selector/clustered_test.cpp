@@ -20,6 +20,7 @@
 #include <hunch/selector/clustered.hpp>
 #include <hunch/selector/oracle.hpp>
 #include <hunch/selector/router.hpp>
+#include <hunch/selector/router_weights.hpp>
 #include <hunch/team/serial.hpp>
 #include <hunch/team/simulated.hpp>
 #include "../support/hash.hpp"
@@ -250,6 +251,41 @@ void check_router(double tolerance) {
     route(threads, x.data(), workspace.data(), by_threads.data());
   });
   CHECK(by_threads == scores);
+}
+
+TEST_CASE("a router in bytes has nearly the scores of its weights") {
+  constexpr std::int32_t inputs = 48;
+  constexpr std::int32_t width = 20;
+  constexpr std::int32_t clusters = 33;
+  dice random{12};
+  router::weights exact = router::weights::sized(inputs, width, clusters);
+  for (auto* v : {&exact.first, &exact.first_bias, &exact.second, &exact.second_bias}) {
+    for (float& x : *v) { x = static_cast<float>(2.0 * random.unit() - 1.0); }
+  }
+  std::fill_n(exact.second.begin(), width, 0.0f);  // a row of zeros
+  const router::quantised bytes(exact);
+  std::vector<float> context(inputs), workspace(width), one(clusters), other(clusters);
+  team::serial team;
+  for (int round = 0; round < 20; ++round) {
+    double size = 0.0;
+    for (float& x : context) {
+      x = static_cast<float>(2.0 * random.unit() - 1.0);
+      size += std::abs(static_cast<double>(x));
+    }
+    exact.view()(team, context.data(), workspace.data(), one.data());
+    double hidden = 0.0;
+    for (const float h : workspace) { hidden += static_cast<double>(h); }
+    bytes.view()(team, context.data(), workspace.data(), other.data());
+    // Half a step of 1 / 127 of every weight, through both layers.
+    const double bound = (width * size + hidden) / 254.0 + 1e-5;
+    double worst = 0.0;
+    for (std::size_t c = 0; c < one.size(); ++c) {
+      worst = std::max(worst, std::abs(static_cast<double>(one[c] - other[c])));
+    }
+    CHECK(worst <= bound);
+    CHECK(worst > 0.0);  // they are not the same numbers
+    CHECK(other[0] == exact.second_bias[0]);
+  }
 }
 
 TEST_CASE("a router of two layers") {

@@ -145,7 +145,8 @@ struct multiply_strips {
       while (i < strip_rows) {
         std::int32_t run = 0;  // of adjacent rows
         while (run < gemv_rows && i + run < strip_rows && share.holds(i + run)) { ++run; }
-        if (run > 0) { detail::logits_of(head, row + i, run, hidden_of(list), out); }
+        detail::no_rows_ahead ahead;
+        if (run > 0) { detail::logits_of(head, row + i, run, hidden_of(list), ahead, out); }
         out += run;
         i += run > 0 ? run : 1;
       }

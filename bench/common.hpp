@@ -98,6 +98,16 @@ class report {
     keep(name, value, unit, std::nullopt);
   }
 
+  /// A row that was not measured, and why.
+  void not_run(const std::string& name, const std::string& why) {
+    std::printf("%-64s %12s %s\n", name.c_str(), "not run:", why.c_str());
+    std::fflush(stdout);
+    rows_.push_back("{\"name\": " + json_string(name) +
+                    ", \"value\": null, \"unit\": \"\", \"goal\": null, \"met\": null, "
+                    "\"not_run\": " +
+                    json_string(why) + "}");
+  }
+
   /// Writes the file, if one was asked for. Returns the exit code: 0 unless writing failed.
   int finish() const {
     if (file_.empty()) { return 0; }

@@ -10,11 +10,11 @@
 #include <engine/aligned_buffer.hpp>
 #include <engine/model.hpp>
 #include <engine/row_batch.hpp>
-#include <engine/simd.hpp>
 #include <engine/thread_pool.hpp>
 #include <engine/weights.hpp>
 
 #include "common.hpp"
+#include "read_once.hpp"
 #include "speculation.hpp"
 
 /// \file
@@ -33,23 +33,13 @@ class memory_stream {
 
   void read() {
     auto body = [this](int thread) {
-      constexpr std::size_t step = 8 * engine::lanes;
-      constexpr std::size_t ahead = 1024;  // 4 KiB; a third faster from the last-level cache
-      const auto threads = static_cast<std::size_t>(pool_.size());
-      const auto t = static_cast<std::size_t>(thread);
-      const std::size_t steps = buffer_.size() / step;
-      const float* p = buffer_.data() + steps * t / threads * step;
-      const float* const end = buffer_.data() + steps * (t + 1) / threads * step;
-      engine::f32x16 sums[8];
-      for (auto& s : sums) { s = engine::splat(0.0f); }
-      for (; p < end; p += step) {
-        for (int j = 0; j < 8; ++j) {
-          engine::prefetch(p + j * engine::lanes + ahead);
-          sums[j] = sums[j] + engine::load(p + j * engine::lanes);
-        }
-      }
-      for (int j = 1; j < 8; ++j) { sums[0] = sums[0] + sums[j]; }
-      sinks_[t] = engine::sum(sums[0]);
+      const auto boundary = [this](int t) {
+        return buffer_.size() * static_cast<std::size_t>(t) /
+               static_cast<std::size_t>(pool_.size());
+      };
+      const std::size_t begin = boundary(thread);
+      sinks_[static_cast<std::size_t>(thread)] =
+          bench::read_once(buffer_.data() + begin, boundary(thread + 1) - begin);
     };
     pool_.run(body);
   }

@@ -31,6 +31,10 @@ build="$root/build-bench"
 program="bench/hunch_bench_$suite"
 options=
 case "$suite" in
+  vocab)
+    # Where it cannot be installed, the row that needs it says so.
+    bash -c '. "$1" && need_packages "${BENCH_PACKAGES[@]}"' - "$root/examples/packages.sh" >&2 || true
+    ;;
   device*)
     if ! nvcc=$(find_nvcc); then
       echo "bench/run.sh $suite: this suite needs nvcc, which is not here; if a toolkit is" \

@@ -15,6 +15,7 @@
 
 #include "common.hpp"
 #include "materialised.hpp"
+#include "read_once.hpp"
 
 /// \file
 /// Verification and sampling on one thread, from logits to the outcome, against reading the same
@@ -40,18 +41,7 @@ void need(bool holds, const char* what) {
 
 volatile float sink;
 
-void read_once(const float* first, std::size_t n) {
-  constexpr std::size_t lanes = 128;
-  constexpr std::size_t ahead = 1024;  // 4 KiB, as far as pays
-  float lane[lanes] = {};
-  for (std::size_t i = 0; i + lanes <= n; i += lanes) {
-    for (std::size_t l = 0; l < lanes; l += 16) { __builtin_prefetch(first + i + ahead + l); }
-    for (std::size_t l = 0; l < lanes; ++l) { lane[l] += first[i + l]; }
-  }
-  float sum = 0.0f;
-  for (const float x : lane) { sum += x; }
-  sink = sum;
-}
+void read_once(const float* first, std::size_t n) { sink = bench::read_once(first, n); }
 
 /// Rows of logits like those of a language model, a few likely tokens before a long tail, in sets
 /// of `rows_per_set`. There are more of them than a last-level cache holds, and no set is used

@@ -41,3 +41,5 @@ thrust_package() {
 }
 
 BUILD_PACKAGES=(g++ cmake make pkg-config nlohmann-json3-dev libsentencepiece-dev)
+# Of benchmarks only: what others compute the same with.
+BENCH_PACKAGES=(libopenblas-dev)

@@ -212,6 +212,7 @@ struct model::implementation {
   const int mixed_stride;
   const int product_stride;
   std::optional<draft_head> shortlist_head;
+  std::vector<std::int32_t> head_outputs;  ///< of the rows that a head is asked for
   workspace space;
   pass_result result;
 };
@@ -490,7 +491,7 @@ void model::set_head_layout(const hunch::vocab_layout& layout) {
         "engine::model: a head layout of " + std::to_string(layout.vocab_size()) +
         " tokens does not fit the model's vocabulary of " + std::to_string(vocab_size()));
   }
-  self_->shortlist_head.emplace(self_->weights.head(), layout);
+  self_->shortlist_head.emplace(self_->weights.head(), layout, self_->pool);
 }
 
 std::uint64_t model::head_fingerprint() const {
@@ -498,21 +499,18 @@ std::uint64_t model::head_fingerprint() const {
                                : hunch::vocab_layout::identity(vocab_size()).fingerprint();
 }
 
-void model::head(const hidden_states& states, const hunch::head_rows<float>& rows) {
+void model::head(const hidden_states&, const hunch::head_rows<float>& rows) {
   if (!self_->shortlist_head) { set_head_layout(hunch::vocab_layout::identity(vocab_size())); }
-  const draft_head& weights = *self_->shortlist_head;
+  draft_head& weights = *self_->shortlist_head;
+  std::vector<std::int32_t>& outputs = self_->head_outputs;
+  outputs.clear();
   for (std::int32_t i = 0; i < rows.size; ++i) {
-    states.hidden(rows.row[i]);  // throws if there is none
+    // Throws if there is none.
+    outputs.push_back(static_cast<std::int32_t>(self_->result.output(rows.row[i])));
     check_shortlist(i, rows.lists[i], rows.logits[i].size, weights.rows());
   }
-  thread_pool& pool = self_->pool;
-  auto body = [&](int thread) {
-    for (std::int32_t i = 0; i < rows.size; ++i) {
-      weights.multiply(thread, pool.size(), states.hidden(rows.row[i]).data, rows.lists[i],
-                       rows.logits[i]);
-    }
-  };
-  pool.run(body);
+  weights.multiply(self_->result.hidden.data(), self_->hidden_stride,
+                   {rows.size, outputs.data(), rows.lists, rows.logits});
 }
 
 void model::commit(const hunch::kept_rows& kept) noexcept {

@@ -150,7 +150,13 @@ TEST_CASE("a plan holds the strips that are wanted, and by whom") {
     std::vector<std::int32_t> counts(static_cast<std::size_t>(segments), -1);
     const kernel::head_plan plan{wanted.data(), listed.data(), counts.data(), segments};
     const head_rows<float> asked{66, all.row.data(), lists.data(), nullptr};
-    threads{{}, 1, 5, 1}.launch(segments, kernel::plan_head{asked, first, all.rows, plan});
+    const auto make = [&](const auto& executor) {
+      std::ranges::fill(wanted, 99);
+      std::ranges::fill(counts, -1);
+      executor.launch(segments, kernel::plan_head{asked, first, all.rows, plan});
+    };
+    make(warps{});
+    std::vector<std::uint64_t> masks;
     std::vector<std::int32_t> expected;
     for (std::int32_t s = 0; s < strips; ++s) {
       std::uint64_t mask = 0;
@@ -163,13 +169,23 @@ TEST_CASE("a plan holds the strips that are wanted, and by whom") {
           mask |= std::uint64_t(1) << (i - first);
         }
       }
-      CHECK(wanted[static_cast<std::size_t>(s)] == mask);
+      masks.push_back(mask);
       if (mask != 0) { expected.push_back(s); }
     }
+    CHECK(wanted == masks);
     std::vector<std::int32_t> found;
     for (std::int32_t i = 0; i < plan.size(); ++i) { found.push_back(plan.strip(i)); }
     std::ranges::sort(found);
     CHECK(found == expected);
+    for (const std::int32_t ranks : {1, 5}) {
+      make(threads{{}, 1, ranks, 1});
+      CHECK(wanted == masks);
+      CHECK(plan.size() == static_cast<std::int32_t>(expected.size()));
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        CHECK(plan.row_of(static_cast<std::int32_t>(i), all.rows) == 16 * expected[i]);
+      }
+      CHECK(plan.row_of(plan.size(), all.rows) == all.rows);
+    }
   }
 }
 

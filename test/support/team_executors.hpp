@@ -29,6 +29,8 @@ struct threads : executor::host {
 
 /// A team of one thread whose worker is a simulated warp.
 struct warp_team : team::serial {
+  using worker_type = team::simulated_warp;
+
   template <class F>
   void for_each_worker(std::int32_t n, F&& f) {
     team::simulated_warp worker;

@@ -30,8 +30,9 @@ HUNCH_HOST_DEVICE constexpr std::int32_t segments_of(std::int32_t rows) {
 /// hold is read once. A view.
 struct head_plan {
   std::uint64_t* wanted = nullptr;  ///< [strips] bit i: list i holds some of its rows
-  std::int32_t* strips = nullptr;   ///< [segments, segment_strips] the wanted ones of each segment
-  std::int32_t* counts = nullptr;   ///< [segments] how many
+  /// [segments, segment_strips] the wanted ones of each segment; not written by threads.
+  std::int32_t* strips = nullptr;
+  std::int32_t* counts = nullptr;  ///< [segments] how many
   std::int32_t segments = 0;
 
   /// Wanted strips.
@@ -40,7 +41,17 @@ struct head_plan {
     for (std::int32_t s = 0; s < segments; ++s) { all += counts[s]; }
     return all;
   }
-  /// Number `i` of them.
+  /// The row at which number `i` of them begins, counted in the order of rows, out of `rows`; the
+  /// end of the head behind the last. For a thread: it looks at up to a segment.
+  HUNCH_HOST_DEVICE std::int32_t row_of(std::int32_t i, std::int32_t rows) const {
+    std::int32_t segment = 0;
+    while (segment < segments && i >= counts[segment]) { i -= counts[segment++]; }
+    if (segment == segments) { return rows; }
+    std::int32_t strip = segment * segment_strips;
+    for (; wanted[strip] == 0 || i > 0; ++strip) { i -= wanted[strip] != 0 ? 1 : 0; }
+    return strip * strip_rows;
+  }
+  /// Number `i` of them, in any order within a segment.
   HUNCH_HOST_DEVICE std::int32_t strip(std::int32_t i) const {
     std::int32_t segment = 0;
     while (i >= counts[segment]) { i -= counts[segment++]; }
@@ -172,6 +183,21 @@ struct plan_head {
     const std::int32_t begin = index * segment_strips;
     const std::int32_t left = strips_of(rows) - begin;
     const std::int32_t count = left < segment_strips ? left : segment_strips;
+    if constexpr (T::worker_type::lanes == 1) {
+      mark(team, index, begin, count);
+    } else {
+      search(team, index, begin, count);
+    }
+  }
+
+ private:
+  /// Lists that are searched at the same time, so that their loads are under way side by side.
+  static constexpr std::int32_t searched_lists = 8;
+
+  /// For each strip, which lists hold some of it.
+  template <Team T>
+  HUNCH_HOST_DEVICE void search(T& team, std::int32_t index, std::int32_t begin,
+                                std::int32_t count) const {
     const std::int32_t all = lists();
     std::uint64_t* const wanted = plan.wanted + begin;
     team.for_each(count, [=, *this](std::int64_t s) {
@@ -189,9 +215,38 @@ struct plan_head {
     if (team.rank() == 0) { plan.counts[index] = found; }
   }
 
- private:
-  /// Lists that are searched at the same time, so that their loads are under way side by side.
-  static constexpr std::int32_t searched_lists = 8;
+  /// The same the other way round, for threads: along the ranges of each list, which is less work,
+  /// but nothing that many could share. Threads find strips by `row_of` and need no list of them.
+  template <Team T>
+  HUNCH_HOST_DEVICE void mark(T& team, std::int32_t index, std::int32_t begin,
+                              std::int32_t count) const {
+    const std::int32_t parts = team.size();
+    team.for_each_worker(parts, [=, *this](auto&, std::int32_t part) {
+      mark_strips(begin + count * part / parts, begin + count * (part + 1) / parts);
+    });
+    const std::uint64_t* const wanted = plan.wanted + begin;
+    const std::int32_t found = team.reduce(
+        count, std::int32_t(0),
+        [=](std::int64_t s) { return static_cast<std::int32_t>(wanted[s] != 0); },
+        [](std::int32_t a, std::int32_t b) { return a + b; });
+    if (team.rank() == 0) { plan.counts[index] = found; }
+  }
+  HUNCH_HOST_DEVICE void mark_strips(std::int32_t begin, std::int32_t end) const {
+    for (std::int32_t s = begin; s < end; ++s) { plan.wanted[s] = 0; }
+    for (std::int32_t i = 0; i < lists(); ++i) {
+      if (asked.row[first + i] < 0) { continue; }
+      const shortlist& list = asked.lists[first + i];
+      for (std::int32_t r = 0; r < list.range_count; ++r) {
+        const row_range range = list.ranges[r];
+        if (range.begin >= range.end) { continue; }
+        const std::int32_t from = range.begin / strip_rows;
+        const std::int32_t to = (range.end - 1) / strip_rows + 1;
+        for (std::int32_t s = from > begin ? from : begin; s < (to < end ? to : end); ++s) {
+          plan.wanted[s] |= std::uint64_t(1) << i;
+        }
+      }
+    }
+  }
 
   /// Bit i: list `begin` + i of `all` holds a row of the strip that begins at `row`.
   HUNCH_HOST_DEVICE std::uint64_t meeting(std::int32_t begin, std::int32_t all,

@@ -10,6 +10,8 @@
 #include <hunch/kernel/head_weights.hpp>
 #include <hunch/kernel/range_gemv.hpp>
 #include <hunch/kernel/row_dots.hpp>
+#include <hunch/kernel/row_sweep.hpp>
+#include <hunch/kernel/rows_ahead.hpp>
 #include <hunch/kernel/tensor_strip.hpp>
 #include <hunch/kernel/unseen.hpp>
 #include <hunch/rows.hpp>
@@ -105,19 +107,23 @@ struct multiply_strips {
     const std::int64_t all = plan.size();
     const auto begin = static_cast<std::int32_t>(all * index / teams);
     const auto end = static_cast<std::int32_t>(all * (index + 1) / teams);
-    team.for_each_worker(end - begin, [this, begin](auto& worker, std::int32_t i) {
-      using worker_type = std::remove_cvref_t<decltype(worker)>;
-      const std::int32_t strip = plan.strip(begin + i);
-      const detail::list_set lists(plan.wanted[strip]);
-      const std::int32_t row = strip * strip_rows;
-      if constexpr (!worker_type::has_tensor_cores) {
-        by_thread(worker, lists, row);
-      } else if constexpr (std::is_same_v<Weight, float>) {
-        by_lanes(worker, lists, row);
-      } else {
-        by_tensor_cores(worker, lists, row);
-      }
-    });
+    if constexpr (T::worker_type::lanes == 1) {
+      const std::int32_t parts = team.size();
+      team.for_each_worker(parts, [=, *this](auto&, std::int32_t part) {
+        by_thread(begin + (end - begin) * part / parts, begin + (end - begin) * (part + 1) / parts);
+      });
+    } else {
+      team.for_each_worker(end - begin, [this, begin](auto& worker, std::int32_t i) {
+        const std::int32_t strip = plan.strip(begin + i);
+        const detail::list_set lists(plan.wanted[strip]);
+        const std::int32_t row = strip * strip_rows;
+        if constexpr (std::is_same_v<Weight, float>) {
+          by_lanes(worker, lists, row);
+        } else {
+          by_tensor_cores(worker, lists, row);
+        }
+      });
+    }
   }
 
  private:
@@ -131,19 +137,27 @@ struct multiply_strips {
         head.row_scale == nullptr ? logit : logit * head.row_scale[row + i];
   }
 
-  template <class Worker>
-  HUNCH_HOST_DEVICE void by_thread(Worker& worker, detail::list_set lists, std::int32_t row) const {
-    for (; !lists.empty(); lists.drop(1)) {
-      const std::int32_t list = lists.at(0);
-      const strip_share share = share_of(worker, asked.lists[first + list], row);
-      float* out = asked.logits[first + list].data + share.before;
-      std::int32_t i = 0;
-      while (i < strip_rows) {
-        std::int32_t run = 0;  // of adjacent rows
-        while (run < gemv_rows && i + run < strip_rows && share.holds(i + run)) { ++run; }
-        if (run > 0) { detail::logits_of(head, row + i, run, hidden_of(list), out); }
-        out += run;
-        i += run > 0 ? run : 1;
+  /// The strips [begin, end) of the plan, by a thread: one sweep over the rows, so that these are
+  /// read in long ranges.
+  HUNCH_HOST_DEVICE void by_thread(std::int32_t begin, std::int32_t end) const {
+    detail::row_sweep sweep(asked, first, plan.row_of(begin, head.rows),
+                            plan.row_of(end, head.rows));
+    detail::rows_ahead ahead(head, sweep);
+    row_range rows;
+    while (sweep.next(rows)) {
+      for (std::int32_t row = rows.begin; row < rows.end; row += gemv_rows) {
+        const std::int32_t count = rows.end - row < gemv_rows ? rows.end - row : gemv_rows;
+        bool read = false;
+        sweep.for_holders([&](std::int32_t list, std::int32_t position) {
+          float* const out = asked.logits[first + list].data + position + (row - rows.begin);
+          if (!read) {
+            detail::logits_of(head, row, count, hidden_of(list), ahead, out);
+          } else {
+            detail::no_rows_ahead nothing;
+            detail::logits_of(head, row, count, hidden_of(list), nothing, out);
+          }
+          read = true;
+        });
       }
     }
   }

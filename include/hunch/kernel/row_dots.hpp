@@ -22,7 +22,8 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void row_dots(Worker& worker, const head_weights<
     for (std::int32_t i = 0; i < count; i += gemv_rows) {
       const std::int32_t rows = count - i < gemv_rows ? count - i : gemv_rows;
       float sums[gemv_rows];
-      detail::logits_of(plain, first + i, rows, x, sums);
+      detail::no_rows_ahead ahead;
+      detail::logits_of(plain, first + i, rows, x, ahead, sums);
       for (std::int32_t r = 0; r < rows; ++r) { use(i + r, sums[r]); }
     }
   } else {

@@ -35,6 +35,8 @@ namespace hunch::team {
 template <class Machine>
 class cooperative {
  public:
+  using worker_type = typename Machine::worker_type;
+
   HUNCH_HOST_DEVICE explicit cooperative(const Machine& machine) : machine_(machine) {}
 
   HUNCH_HOST_DEVICE std::int32_t size() const { return machine_.parts() * machine_.threads(); }
@@ -51,7 +53,7 @@ class cooperative {
 
   template <class F>
   HUNCH_HOST_DEVICE void for_each_worker(std::int32_t n, F&& f) {
-    typename Machine::worker_type worker;
+    worker_type worker;
     const std::int32_t step = machine_.workers() * machine_.parts();
     for (std::int32_t i = machine_.worker() * machine_.parts() + machine_.part(); i < n;
          i += step) {

@@ -14,6 +14,8 @@ namespace hunch::team {
 /// device too, which lets one body serve both in a file that nvcc compiles.)
 class serial {
  public:
+  using worker_type = single_thread;
+
   HUNCH_HOST_DEVICE static constexpr std::int32_t size() { return 1; }
   HUNCH_HOST_DEVICE static constexpr std::int32_t rank() { return 0; }
   HUNCH_HOST_DEVICE static constexpr void sync() {}

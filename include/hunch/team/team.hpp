@@ -66,7 +66,7 @@ struct any_action {
 /// 9. `t.last_sum()` is a `team::summed` of this rank's own: `sum` and `soft_sum` clear it, and
 ///    whoever knows what was summed may set it.
 /// 10. `t.for_each_worker(n, f)` calls f(worker, i) once for every i in [0, n), each by one of the
-///    team's workers (see worker.hpp), with a `sync` after the last.
+///    team's workers (see worker.hpp), `typename T::worker_type`, with a `sync` after the last.
 ///
 /// Not required: a size that is a power of two, or more than one rank. A body may branch only on
 /// collective results and on its arguments; else ranks would wait for each other for ever. And only
@@ -93,6 +93,7 @@ concept Team = requires(T& t, std::int64_t n, double v) {
   { t.broadcast(v, 0) } -> std::same_as<double>;
   { t.scratch() } -> std::same_as<const team::shared_scratch&>;
   { t.last_sum() } -> std::same_as<team::summed&>;
+  typename T::worker_type;
   t.for_each_worker(0, detail::any_action{});
 };
 

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common.hpp"
+#include "vocab/speed.hpp"
+
+/// \file
+/// What it costs to draft over a part of the vocabulary.
+
+int main(int argc, char** argv) {
+  bench::report out(argc, argv);
+  bench::measure_vocab_speed(out);
+  return out.finish();
+}

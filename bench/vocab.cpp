@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common.hpp"
+#include "vocab/quality.hpp"
 #include "vocab/speed.hpp"
 
 /// \file
@@ -7,6 +8,7 @@
 
 int main(int argc, char** argv) {
   bench::report out(argc, argv);
+  bench::vocab::measure_quality(out, HUNCH_BENCH_MODELS);
   bench::measure_vocab_speed(out);
   return out.finish();
 }

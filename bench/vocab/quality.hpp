@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "../common.hpp"
+#include "common.hpp"
 
 namespace bench::vocab {
 

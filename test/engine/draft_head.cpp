@@ -1,11 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <random>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
+#include <engine/aligned_buffer.hpp>
+#include <engine/draft_head.hpp>
 #include <engine/model.hpp>
+#include <engine/packed_matrix.hpp>
+#include <engine/simd.hpp>
+#include <engine/tensor.hpp>
+#include <engine/thread_pool.hpp>
+#include <hunch/rows.hpp>
 #include <hunch/vocab_layout.hpp>
 
 #include "tiny_model.hpp"
@@ -134,4 +146,131 @@ TEST_CASE("layouts and shortlists that do not fit are refused") {
   CHECK_THROWS_AS(attempt(0, {4, 3}, -1, -1), std::invalid_argument);
   CHECK_THROWS_AS(attempt(0, {71, 76}, 5, 5), std::invalid_argument);
   CHECK_THROWS_AS(attempt(1, {0, 5}, 5, 5), std::out_of_range);
+}
+
+namespace {
+
+/// A head by itself, of random weights, with hidden states and the lists that these ask for.
+struct head_alone {
+  static constexpr int outputs = 701;
+  static constexpr int states = 70;  ///< more than a plan is for
+
+  head_alone(engine::dtype type, int width) : inputs(width), stride(engine::round_up(width, 16)) {
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal;
+    std::vector<float> values(static_cast<std::size_t>(outputs * inputs));
+    for (float& x : values) { x = normal(random); }
+    tensors = test::encode("w", values, {outputs, inputs}, type);
+    source = {type, outputs, inputs, tensors[0].bytes.data(),
+              tensors.size() > 1 ? tensors[1].bytes.data() : nullptr};
+    std::vector<engine::weight_row> rows;
+    for (int r = 0; r < outputs; ++r) { rows.push_back({&source, r}); }
+    const auto kind =
+        type == engine::dtype::f32 ? engine::arithmetic::f32 : engine::arithmetic::bf16_fma;
+    bytes.grow(engine::packed_matrix::bytes(kind, outputs, inputs));
+    packed = engine::packed_matrix(kind, rows, inputs, bytes.data());
+    hidden.resize(static_cast<std::size_t>(states * stride));
+    for (int s = 0; s < states; ++s) {
+      for (int k = 0; k < inputs; ++k) {
+        hidden[static_cast<std::size_t>(s * stride + k)] = normal(random);
+      }
+    }
+    const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+    for (int s = 0; s < states; ++s) {
+      std::vector<hunch::row_range> list;
+      for (int at = below(30); at < layout.head_rows();) {
+        const int end = std::min(layout.head_rows(), at + 1 + below(s % 3 == 0 ? 60 : 9));
+        list.push_back({at, end});
+        at = end + below(40);
+      }
+      ranges.push_back(list);
+    }
+    ranges[1] = {{0, layout.head_rows()}};
+    ranges[2] = {};
+    ranges[4] = {{5, 5}, {layout.head_rows() - 1, layout.head_rows()}};
+  }
+
+  hunch::shortlist list(int s) const {
+    const auto& of = ranges[static_cast<std::size_t>(s)];
+    return layout.list(of.data(), static_cast<std::int32_t>(of.size()));
+  }
+
+  /// The logits of all states' lists, asked for in groups of `group`.
+  std::vector<std::vector<float>> logits(int threads, int group) const {
+    engine::thread_pool pool(threads);
+    engine::draft_head head(packed, layout, pool);
+    CHECK(head.rows() == layout.head_rows());
+    std::vector<std::vector<float>> out;
+    for (int s = 0; s < states; ++s) { out.emplace_back(static_cast<std::size_t>(list(s).size)); }
+    for (int first = 0; first < states; first += group) {
+      std::vector<std::int32_t> row;
+      std::vector<hunch::shortlist> lists;
+      std::vector<hunch::row_view<float>> views;
+      for (int s = first; s < std::min(states, first + group); ++s) {
+        row.push_back(s);
+        lists.push_back(list(s));
+        views.push_back({out[static_cast<std::size_t>(s)].data(), lists.back().size});
+      }
+      head.multiply(
+          hidden.data(), stride,
+          {static_cast<std::int32_t>(row.size()), row.data(), lists.data(), views.data()});
+    }
+    return out;
+  }
+
+  /// Logit i of state s and the sum of the sizes of its terms, in double, from what the
+  /// checkpoint holds.
+  std::pair<double, double> exact(int s, int i) const {
+    std::vector<float> values(static_cast<std::size_t>(inputs));
+    const int token = list(s).token_at(i);
+    source.read_row(token, values.data());
+    double sum = 0.0;
+    double size = 0.0;
+    for (int k = 0; k < inputs; ++k) {
+      const double term = static_cast<double>(values[static_cast<std::size_t>(k)]) *
+                          static_cast<double>(hidden[static_cast<std::size_t>(s * stride + k)]);
+      sum += term;
+      size += std::fabs(term);
+    }
+    const auto scale = static_cast<double>(source.scale_of(token));
+    return {scale * sum, scale * size};
+  }
+
+  int inputs;
+  int stride;
+  hunch::vocab_layout layout = shuffled(outputs);
+  std::vector<test::stored_tensor> tensors;
+  engine::matrix_view source;
+  engine::aligned_buffer<std::byte> bytes;
+  engine::packed_matrix packed;
+  std::vector<float> hidden;
+  std::vector<std::vector<hunch::row_range>> ranges;
+};
+
+}  // namespace
+
+TEST_CASE("a logit of the head over shortlists, in any company") {
+  for (const engine::dtype type : {engine::dtype::f32, engine::dtype::bf16, engine::dtype::i8}) {
+    for (const int inputs : {64, 200}) {
+      CAPTURE(engine::to_string(type));
+      CAPTURE(inputs);
+      const head_alone all(type, inputs);
+      const auto alone = all.logits(1, 1);
+      double worst = 0.0;
+      for (int s = 0; s < all.states; ++s) {
+        const auto& found = alone[static_cast<std::size_t>(s)];
+        for (std::size_t i = 0; i < found.size(); ++i) {
+          const auto [sum, size] = all.exact(s, static_cast<int>(i));
+          worst = std::max(worst, std::fabs(static_cast<double>(found[i]) - sum) / size);
+        }
+      }
+      CHECK(worst < 1e-6);
+      CHECK(worst > 0.0);  // they are sums of floats
+      for (const int threads : {1, 2, 3}) {
+        for (const int group : {1, 2, 9, all.states}) {
+          CHECK(all.logits(threads, group) == alone);
+        }
+      }
+    }
+  }
 }

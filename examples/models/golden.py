@@ -1,4 +1,5 @@
-"""Writes golden.safetensors: what `transformers` computes for the shipped models, for parity tests of an engine.
+"""Writes golden.safetensors: what `transformers` computes for the shipped models, and model.py for the EAGLE
+head, for parity tests of an engine.
 
     python golden.py
 
@@ -12,6 +13,7 @@ from safetensors.torch import save_file
 
 import checkpoint
 from corpus import SEPARATOR
+from drafted import shifted
 
 HERE = Path(__file__).parent
 POSITIONS = 264   # of each window; over the domains more than 2,048
@@ -30,6 +32,12 @@ def windows():
     return torch.tensor(rows)
 
 
+def kept(name, logits, sampled):
+    best = logits.max(-1)
+    return {f"{name}.argmax": best.indices.int(), f"{name}.argmax_logit": best.values.contiguous(),
+            f"{name}.logsumexp": logits.logsumexp(-1), f"{name}.logits": logits[..., sampled].contiguous()}
+
+
 def main():
     ids = windows()
     sampled = torch.randperm(32000, generator=torch.Generator().manual_seed(0))[:SAMPLED_IDS].sort().values
@@ -40,9 +48,11 @@ def main():
         difference = max((own(row[None]) - theirs).abs().max().item() for row, theirs in zip(ids, logits))
         assert difference < 1e-3, f"{name}: model.py and transformers differ by {difference}"
         print(f"{name}: {ids.numel()} positions, largest difference of model.py {difference:.2e}")
-        best = logits.max(-1)
-        tensors |= {f"{name}.argmax": best.indices.int(), f"{name}.argmax_logit": best.values.contiguous(),
-                    f"{name}.logsumexp": logits.logsumexp(-1), f"{name}.logits": logits[..., sampled].contiguous()}
+        tensors |= kept(name, logits, sampled)
+    target, eagle = checkpoint.load(HERE / "target"), checkpoint.load_eagle(HERE / "eagle")
+    embedding = target.model.embed_tokens
+    states = [eagle(embedding(row[None]), shifted(target.model(row[None]))) for row in ids]
+    tensors |= kept("eagle", torch.cat(states) @ embedding.weight.T, sampled)
     save_file(tensors, HERE / "golden.safetensors")
 
 

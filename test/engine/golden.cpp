@@ -58,10 +58,68 @@ double log_sum_exp(hunch::row_view<float> row) {
   return top + std::log(total);
 }
 
-void compare(const golden_file& golden, const std::string& name, engine::arithmetic kind,
-             double tolerance, double agreement) {
-  engine::model m =
-      engine::model::load(std::filesystem::path(HUNCH_TEST_MODELS) / name, {.kind = kind});
+/// The logits of all rows of windows that are read one after the other.
+class model_logits {
+ public:
+  model_logits(const std::string& name, engine::arithmetic kind)
+      : model_(
+            engine::model::load(std::filesystem::path(HUNCH_TEST_MODELS) / name, {.kind = kind})) {}
+
+  /// Calls use(i, logits of row i).
+  template <class Use>
+  void operator()(const hunch::rows& rows, Use&& use) {
+    const auto result = model_.evaluate(rows);
+    for (std::int32_t i = 0; i < rows.size; ++i) { use(i, result.logits(i)); }
+  }
+
+ private:
+  engine::model model_;
+};
+
+/// Those of the EAGLE head behind the target's features.
+class eagle_logits {
+ public:
+  explicit eagle_logits(engine::arithmetic kind)
+      : target_(engine::model::load(folder() / "target", options(kind))),
+        eagle_(engine::eagle_model::load(folder() / "eagle", folder() / "target", target_,
+                                         options(kind))),
+        row_(static_cast<std::size_t>(target_.vocab_size())) {}
+
+  template <class Use>
+  void operator()(const hunch::rows& rows, Use&& use) {
+    target_.forward(rows);
+    const std::vector<std::int32_t> sequence(static_cast<std::size_t>(rows.size), 0);
+    const hunch::kept_rows all{rows.size, sequence.data(), rows.id, 0, nullptr};
+    target_.commit(all);
+    const auto hidden = eagle_.forward(rows);
+    const std::int32_t vocab = target_.vocab_size();
+    const hunch::row_range range{0, vocab};
+    const hunch::shortlist list{&range, 1, vocab, nullptr, nullptr, vocab};
+    const hunch::row_view<float> out{row_.data(), vocab};
+    for (std::int32_t i = 0; i < rows.size; ++i) {
+      eagle_.head(hidden, {1, &i, &list, &out});
+      use(i, out);
+    }
+    const std::int32_t slot = 0;
+    const hunch::kept_rows none{0, nullptr, nullptr, 1, &slot};
+    target_.commit(none);
+    eagle_.commit(none);
+  }
+
+ private:
+  static std::filesystem::path folder() { return HUNCH_TEST_MODELS; }
+  static engine::model_options options(engine::arithmetic kind) {
+    return {.kind = kind, .keep_features = true};
+  }
+
+  engine::model target_;
+  engine::eagle_model eagle_;
+  std::vector<float> row_;
+};
+
+template <class Logits>
+void compare(const golden_file& golden, const std::string& name, Logits logits_of, double tolerance,
+             double agreement) {
   const auto shape = golden.shape("ids");
   const std::size_t windows = shape.at(0);
   const std::size_t positions = shape.at(1);
@@ -77,10 +135,8 @@ void compare(const golden_file& golden, const std::string& name, engine::arithme
     const auto begin = ids.begin() + static_cast<std::ptrdiff_t>(w * positions);
     engine::row_batch rows;
     rows.add_chain(0, 0, {begin, begin + static_cast<std::ptrdiff_t>(positions)});
-    const auto result = m.evaluate(rows.view());
-    for (std::size_t i = 0; i < positions; ++i) {
-      const std::size_t at = w * positions + i;
-      const auto row = result.logits(static_cast<std::int32_t>(i));
+    logits_of(rows.view(), [&](std::int32_t i, hunch::row_view<float> row) {
+      const std::size_t at = w * positions + static_cast<std::size_t>(i);
       const auto note = [&](double got, float expected) {
         const double difference = std::fabs(got - static_cast<double>(expected));
         worst = std::isnan(difference) ? 1e9 : std::max(worst, difference);
@@ -92,7 +148,7 @@ void compare(const golden_file& golden, const std::string& name, engine::arithme
       note(log_sum_exp(row), normaliser[at]);
       const auto top = std::max_element(row.data, row.data + row.size) - row.data;
       same_best += top == best[at] ? 1 : 0;
-    }
+    });
   }
   CHECK(worst <= tolerance);
   CHECK(static_cast<double>(same_best) >= agreement * static_cast<double>(windows * positions));
@@ -107,7 +163,13 @@ TEST_CASE("the shipped models compute what transformers computes") {
   const golden_file golden(file);
   for (const std::string name : {"target", "draft"}) {
     CAPTURE(name);
-    compare(golden, name, engine::arithmetic::f32, 1e-3, 1.0);
-    compare(golden, name, engine::preferred_bf16(), 0.3, 0.97);
+    compare(golden, name, model_logits(name, engine::arithmetic::f32), 1e-3, 1.0);
+    compare(golden, name, model_logits(name, engine::preferred_bf16()), 0.3, 0.97);
   }
+}
+
+TEST_CASE("the shipped EAGLE head computes what it was trained as") {
+  const golden_file golden(std::filesystem::path(HUNCH_TEST_MODELS) / "golden.safetensors");
+  compare(golden, "eagle", eagle_logits(engine::arithmetic::f32), 1e-3, 1.0);
+  compare(golden, "eagle", eagle_logits(engine::preferred_bf16()), 0.4, 0.95);
 }

@@ -5,8 +5,8 @@
 #
 # Builds the suite in build-bench (Release; those of a CUDA device in build-gpu), runs it, prints
 # its table, and writes {"rows": [{"name", "value", "unit", "goal", "met"}]} to FILE if one is
-# named; "goal" and "met" are null for rows without a goal. Exits 0 whenever the suite ran, met or
-# not.
+# named; "goal" and "met" are null for rows without a goal, "value" too for what was "not_run".
+# Exits 0 whenever the suite ran, met or not.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -2,8 +2,11 @@
 #include "speed.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -11,7 +14,6 @@
 #include <random>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <engine/aligned_buffer.hpp>
@@ -281,6 +283,23 @@ void measure_around(report& out) {
   out.add(of + "eight fifths together, against one", median_ratio(t[5], t[0]), "");
 }
 
+/// That `copy` computes what `range_gemv` does.
+template <class Copy>
+void check_copy(products<float>& head, const Copy& copy) {
+  const kernel::head_weights<float> weights = head.of().next();
+  const shortlist list = head.lists().next();
+  std::vector<float> own(size_of(chosen_rows));
+  team::serial team;
+  kernel::range_gemv(team, weights, list, head.hidden(), row_view<float>{own.data(), chosen_rows});
+  copy(weights, list);
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (!(std::abs(own[i] - head.logits()[i]) < 1e-3f)) {
+      std::fprintf(stderr, "the bench is wrong: logit %zu\n", i);
+      std::exit(1);
+    }
+  }
+}
+
 /// Against gathering the rows and a product by a library.
 void measure_copy(report& out) {
   constexpr std::int32_t width = 1024;
@@ -290,19 +309,18 @@ void measure_copy(report& out) {
   }
   products<float> head(width);
   engine::aligned_buffer<float> copied(size_of(chosen_rows) * size_of(width));
+  const auto copy = [&](const kernel::head_weights<float>& weights, const shortlist& list) {
+    float* to = copied.data();
+    for (std::int32_t r = 0; r < list.range_count; ++r) {
+      const row_range range = list.ranges[r];
+      to = std::copy(weights.row(range.begin), weights.row(range.end), to);
+    }
+    blas_product(copied.data(), chosen_rows, width, head.hidden(), head.logits());
+  };
+  check_copy(head, copy);
   const timings t =
       interleave(rounds, memory::as_left,
-                 {[&] { head.some(); },
-                  [&] {
-                    const kernel::head_weights<float> weights = head.of().next();
-                    const shortlist list = head.lists().next();
-                    float* to = copied.data();
-                    for (std::int32_t r = 0; r < list.range_count; ++r) {
-                      const row_range range = list.ranges[r];
-                      to = std::copy(weights.row(range.begin), weights.row(range.end), to);
-                    }
-                    blas_product(copied.data(), chosen_rows, width, head.hidden(), head.logits());
-                  }});
+                 {[&] { head.some(); }, [&] { copy(head.of().next(), head.lists().next()); }});
   out.add(name, median_ratio(t[1], t[0]), "", at_least(3.0));
 }
 

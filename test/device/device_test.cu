@@ -63,7 +63,7 @@ std::string name_of(executor::looping how) {
   return ", looping " + std::to_string(static_cast<int>(how));
 }
 
-template <class S, class V>
+template <class By = by_frequency, class S, class V>
 void same_texts(const char* name, S sampler, V verifier, run_kind kind) {
   const std::int32_t count = brief ? 3 : 12;
   const std::vector<run_request> requests = run_requests_of(kind, count);
@@ -78,10 +78,10 @@ void same_texts(const char* name, S sampler, V verifier, run_kind kind) {
           ++checks;
           continue;
         }
-        const auto expected =
-            resident_texts(executor::host{}, sampler, verifier, requests, batch, 1000, eager_rows);
-        check(resident_texts(executor::cuda{how}, sampler, verifier, requests, batch,
-                             batch == 3 ? 2 : 1000, eager_rows) == expected,
+        const auto expected = resident_texts<By>(executor::host{}, sampler, verifier, requests,
+                                                 batch, 1000, eager_rows);
+        check(resident_texts<By>(executor::cuda{how}, sampler, verifier, requests, batch,
+                                 batch == 3 ? 2 : 1000, eager_rows) == expected,
               what);
       }
     }
@@ -177,6 +177,8 @@ int main(int argc, char** argv) {
   same_texts("point mass", plain{}, verifier::point_mass{}, run_kind::sampled);
   same_texts("coupled", plain{}, verifier::coupled{}, run_kind::sampled);
   same_texts("greedy", sampler::greedy{}, verifier::greedy{}, run_kind::greedy);
+  same_texts<by_router>("rejection over routed shortlists", plain{}, verifier::rejection{},
+                        run_kind::sampled);
   same_texts("rejection with every stage", stages{}, verifier::rejection{}, run_kind::staged);
   if (!brief) { same_shrinking_texts(); }
   same_chains();

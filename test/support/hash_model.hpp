@@ -119,6 +119,39 @@ struct hash_head {
   }
 };
 
+/// What a router may know of each row: a few bits of what it has read.
+inline constexpr std::int32_t hash_context_size = 2;
+struct hash_contexts {
+  hash_state of;
+  rows r;
+  float* contexts;  ///< [max_rows, hash_context_size]
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t row) const {
+    if (team.rank() != 0 || r.sequence[row] == no_sequence) { return; }
+    float* const out = contexts + static_cast<std::int64_t>(row) * hash_context_size;
+    out[0] = static_cast<float>(of.rows[row] >> 44);
+    out[1] = static_cast<float>(of.rows[row] & 0xfffffu);
+  }
+};
+
+/// A router whose scores are a hash of the context, the same numbers on every machine.
+struct hash_router {
+  std::int32_t clusters = 0;
+  std::int32_t inputs = hash_context_size;
+  std::int32_t scratch = 0;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, const float* context, float*, float* scores) const {
+    const std::uint64_t seen = hash_state::mixed(static_cast<std::uint64_t>(context[0]) << 20 |
+                                                 static_cast<std::uint64_t>(context[1]));
+    team.for_each(clusters, [=](std::int64_t c) {
+      const std::uint64_t h = hash_state::mixed(seen + static_cast<std::uint64_t>(c));
+      scores[c] = static_cast<float>(h >> 58) / 8.0f;  // with ties
+    });
+  }
+};
+
 /// A target model and a draft model.
 template <class E>
 class hash_model {
@@ -137,14 +170,19 @@ class hash_model {
         length_(executor, size(max_batch)),
         staged_(executor, size(max_batch) * size(max_rows)),
         rows_(executor, size(max_rows)),
+        contexts_(executor, size(max_rows) * size(hash_context_size)),
         logits_(executor, size(max_rows) * size(vocab)) {}
 
   struct pass {
     float* all;
+    const float* contexts;
     std::int32_t vocab;
     hunch::status status(std::int32_t) const { return hunch::status::ok; }
     row_view<float> logits(std::int32_t i) const {
       return {all + static_cast<std::int64_t>(i) * vocab, vocab};
+    }
+    const float* context(std::int32_t i) const {
+      return contexts + static_cast<std::int64_t>(i) * hash_context_size;
     }
   };
 
@@ -152,9 +190,17 @@ class hash_model {
   std::uint64_t head_fingerprint() const { return fingerprint_; }
   void head_layout(const vocab_layout& layout) { fingerprint_ = layout.fingerprint(); }
 
+  static std::int32_t context_width() { return hash_context_size; }
+  /// Stages the rows, which `forward` then finds so.
+  context_rows contexts(const rows& r) {
+    stage(r);
+    staged_rows_ = true;
+    return {contexts_.data(), hash_context_size};
+  }
   pass forward(const rows& r) {
-    executor_->launch(max_batch_, hash_stage{state(), r});
-    return {logits_.data(), vocab_};
+    if (!staged_rows_) { stage(r); }
+    staged_rows_ = false;
+    return {logits_.data(), contexts_.data(), vocab_};
   }
   pass evaluate(const rows& r) {
     const pass out = forward(r);
@@ -173,6 +219,10 @@ class hash_model {
   using buffer = typename E::template resident<T>;
 
   static std::size_t size(std::int32_t n) { return static_cast<std::size_t>(n); }
+  void stage(const rows& r) {
+    executor_->launch(max_batch_, hash_stage{state(), r});
+    executor_->launch(r.size, hash_contexts{state(), r, contexts_.data()});
+  }
   hash_state state() const {
     return {vocab_, max_rows_, salt_, cached_.data(), length_.data(), staged_.data(), rows_.data()};
   }
@@ -187,7 +237,9 @@ class hash_model {
   buffer<std::int32_t> length_;
   buffer<std::uint64_t> staged_;
   buffer<std::uint64_t> rows_;
+  buffer<float> contexts_;
   buffer<float> logits_;
+  bool staged_rows_ = false;
 };
 
 }  // namespace hunch::test

@@ -9,6 +9,7 @@
 
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/resident_decoder.hpp>
+#include <hunch/selector/clustered.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/tree/chain.hpp>
 #include "hash_model.hpp"
@@ -62,8 +63,26 @@ inline vocab_layout run_layout() {
   return vocab_layout::permuted(std::move(order), run_vocab);
 }
 
+/// Selectors of runs: the most frequent tokens, or clusters that a router chooses.
+struct by_frequency {
+  static selector::frequency<> of() { return {run_layout(), run_shortlist}; }
+};
+struct by_router {
+  using budget_type = budget::per_row<budget::position_aware<budget::rows>>;
+  static selector::clustered<hash_router, budget_type> of() {
+    std::vector<std::int32_t> begin{60};
+    while (begin.back() < run_vocab - 100) {
+      const auto size = static_cast<std::int32_t>(9 + begin.size() * 7 % 50);
+      begin.push_back(std::min(begin.back() + size, run_vocab - 100));
+    }
+    const auto clusters = static_cast<std::int32_t>(begin.size()) - 1;
+    return {run_layout().clustered(std::move(begin)), hash_router{clusters},
+            budget_type{{{clusters, 600}}}};
+  }
+};
+
 /// Hash models and a resident loop over them, to which requests come and from which they go.
-template <class S, class V, class E>
+template <class S, class V, class E, class By = by_frequency>
 class run_loop {
   static constexpr std::int32_t nodes = run_length + 1;
   using model = hash_model<E>;
@@ -102,8 +121,10 @@ class run_loop {
   }
 
  private:
-  static selector::frequency<> selector_of(model& draft) {
-    selector::frequency selector{run_layout(), run_shortlist};
+  using selector_type = decltype(By::of());
+
+  static selector_type selector_of(model& draft) {
+    selector_type selector = By::of();
     draft.head_layout(selector.layout());
     return selector;
   }
@@ -111,18 +132,18 @@ class run_loop {
   E executor_;
   model target_;
   model draft_;
-  resident_decoder<model&, drafter_type, selector::frequency<>, S, V, random_source<>, E> decoder_;
+  resident_decoder<model&, drafter_type, selector_type, S, V, random_source<>, E> decoder_;
   std::vector<request_id> ids_;
   std::vector<std::vector<token>> texts_;
 };
 
 /// The texts of the requests, `batch` at a time, in runs of up to `steps` steps.
-template <class S, class V, class E>
+template <class By = by_frequency, class S, class V, class E>
 std::vector<std::vector<token>> resident_texts(E executor, S sampler, V verifier,
                                                const std::vector<run_request>& requests,
                                                std::int32_t batch, std::int64_t steps,
                                                std::int32_t eager_rows) {
-  run_loop loop(executor, sampler, verifier, batch, eager_rows);
+  run_loop<S, V, E, By> loop(executor, sampler, verifier, batch, eager_rows);
   std::size_t added = 0;
   while (added < requests.size() || loop.running() > 0) {
     while (added < requests.size() && loop.running() < batch) { loop.add(requests[added++]); }

@@ -66,24 +66,26 @@ inline constexpr bool needs_scores = requires {
   requires Chooser::needs_scores;
 };
 
+/// Scores the context of a slot by any router.
+template <Router R>
+struct score_slot {
+  R router;
+  const std::int32_t* row;  ///< [slots] of the pass, -1: none
+  context_rows contexts;
+  float* workspace;  ///< [max_batch, scratch]
+  slot_scores scores;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    if (row[slot] < 0) { return; }
+    router(team, contexts.data + row[slot] * contexts.stride,
+           workspace + static_cast<std::int64_t>(slot) * router.scratch, scores.of(slot));
+  }
+};
+
 /// Scores contexts by any router, one team for each slot.
 template <Router R, ResidentExecutor E>
 class scoring {
-  struct score_slot {
-    R router;
-    const std::int32_t* row;  ///< [slots] of the pass, -1: none
-    context_rows contexts;
-    float* workspace;  ///< [max_batch, scratch]
-    slot_scores scores;
-
-    template <Team T>
-    HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
-      if (row[slot] < 0) { return; }
-      router(team, contexts.data + row[slot] * contexts.stride,
-             workspace + static_cast<std::int64_t>(slot) * router.scratch, scores.of(slot));
-    }
-  };
-
  public:
   scoring(const R& router, E& executor, std::int32_t max_batch)
       : router_(router),
@@ -95,7 +97,7 @@ class scoring {
   /// Launches what scores the contexts of the rows [slots] `row`.
   void operator()(E& executor, std::int32_t slots, const std::int32_t* row,
                   const context_rows& contexts) {
-    executor.launch(slots, score_slot{router_, row, contexts, workspace_.data(), scores()});
+    executor.launch(slots, score_slot<R>{router_, row, contexts, workspace_.data(), scores()});
   }
 
  private:

@@ -10,8 +10,9 @@
 
 namespace engine {
 
-/// Bodies of the library on the threads of a pool, each on one of them. A launch returns when they
-/// are done.
+/// Bodies of the library on the threads of a pool. Those that are divided at will, into
+/// `body.teams` parts, are shared by the threads; what prepares them runs on the calling one: to
+/// meet at one more barrier takes longer. A launch returns when its bodies are done.
 class pool_executor : public hunch::executor::host {
  public:
   /// The pool outlives it.
@@ -19,14 +20,17 @@ class pool_executor : public hunch::executor::host {
 
   template <class Body>
   void launch(std::int32_t count, const Body& body) {
-    const auto share = [this, count](std::int32_t thread) { return count * thread / threads(); };
-    auto run = [&](int thread) {
-      for (std::int32_t index = share(thread); index < share(thread + 1); ++index) {
-        hunch::team::serial team;
-        body(team, index);
-      }
-    };
-    pool_->run(run);
+    if constexpr (requires { std::int32_t{body.teams}; }) {
+      auto run = [&, threads = threads()](int thread) {
+        for (std::int32_t index = thread; index < count; index += threads) {
+          hunch::team::serial team;
+          body(team, index);
+        }
+      };
+      pool_->run(run);
+    } else {
+      host::launch(count, body);
+    }
   }
 
   template <class Body>

@@ -54,25 +54,30 @@ HUNCH_INLINE void load_soon(line_address at) {
   __builtin_prefetch(reinterpret_cast<const void*>(at), 0, 2);
 }
 
-/// Loads line r of a step; asks for line r of those at `ahead`, and for one of the row's own a
-/// little behind it, which is in a cache by now, but not in the nearest.
-template <class Vector>
+/// Loads line r of a step; asks for line r of those at `ahead`, and for one of the row's own that
+/// is `Behind` bytes behind it: by now it is in a cache, but not in the nearest. What is widened is
+/// read more slowly, and asked for later.
+template <line_address Behind, class Vector>
 HUNCH_INLINE void read_line(const void* p, line_address ahead, std::int32_t r, Vector& v) {
   load_soon(ahead + static_cast<line_address>(r) * sizeof v);
-  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<line_address>(p) + 256));
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<line_address>(p) + Behind));
   load_vector(p, v);
 }
 
-/// lane[r] += row r of `w` times `hidden` over one step of elements, a line of each row. Asks for
-/// as many lines at `ahead`.
-template <std::int32_t Rows>
-HUNCH_INLINE void add_step(const float* w, std::int64_t width, const float* hidden,
-                           line_address ahead, lane_floats (&lane)[gemv_rows]) {
-  lane_floats h, values;
-  load_vector(hidden, h);
+/// The sums of rows with a few hidden states, as lanes.
+template <std::int32_t States>
+using state_lanes = lane_floats[States][gemv_rows];
+
+/// lane[s][r] += row r of `w` times hidden[s], from element k on, over one step of elements: a line
+/// of each row. Asks for as many lines at `ahead`.
+template <std::int32_t Rows, std::int32_t States>
+HUNCH_INLINE void add_step(const float* w, std::int64_t width, const float* const (&hidden)[States],
+                           std::int64_t k, line_address ahead, state_lanes<States>& lane) {
+  lane_floats h[States], values;
+  for (std::int32_t s = 0; s < States; ++s) { load_vector(hidden[s] + k, h[s]); }
   for (std::int32_t r = 0; r < Rows; ++r) {
-    read_line(w + r * width, ahead, r, values);
-    lane[r] += values * h;
+    read_line<512>(w + r * width + k, ahead, r, values);
+    for (std::int32_t s = 0; s < States; ++s) { lane[s][r] += values * h[s]; }
   }
 }
 
@@ -112,20 +117,25 @@ HUNCH_INLINE void widen(const float16*, const lane_words& words, lane_floats& lo
   widen_half(words >> 16, high);
 }
 
-template <std::int32_t Rows, class Half>
+template <std::int32_t Rows, std::int32_t States, class Half>
 requires(sizeof(Half) == 2)
-    HUNCH_INLINE void add_step(const Half* w, std::int64_t width, const float* hidden,
-                               line_address ahead, lane_floats (&lane)[gemv_rows]) {
-  lane_floats first, second, even, odd, low, high;
-  load_vector(hidden, first);
-  load_vector(hidden + gemv_lanes, second);
-  every_second(first, second, even, odd);
+    HUNCH_INLINE void add_step(const Half* w, std::int64_t width,
+                               const float* const (&hidden)[States], std::int64_t k,
+                               line_address ahead, state_lanes<States>& lane) {
+  lane_floats first, second, even[States], odd[States], low, high;
+  for (std::int32_t s = 0; s < States; ++s) {
+    load_vector(hidden[s] + k, first);
+    load_vector(hidden[s] + k + gemv_lanes, second);
+    every_second(first, second, even[s], odd[s]);
+  }
   lane_words words;
   for (std::int32_t r = 0; r < Rows; ++r) {
-    read_line(w + r * width, ahead, r, words);
+    read_line<256>(w + r * width + k, ahead, r, words);
     widen(w, words, low, high);
-    lane[r] += low * even;
-    lane[r] += high * odd;
+    for (std::int32_t s = 0; s < States; ++s) {
+      lane[s][r] += low * even[s];
+      lane[s][r] += high * odd[s];
+    }
   }
 }
 
@@ -142,24 +152,30 @@ HUNCH_INLINE void every_fourth(const lane_floats (&in)[4], lane_floats& out) {
 
 /// Four bytes in a word are four integers of 2^24 times their values once the others are cleared,
 /// which is less than to shift each down again; the hidden state makes up for it.
-template <std::int32_t Rows>
-HUNCH_INLINE void add_step(const std::int8_t* w, std::int64_t width, const float* hidden,
-                           line_address ahead, lane_floats (&lane)[gemv_rows]) {
-  lane_floats in[4], h[4];
-  for (int i = 0; i < 4; ++i) { load_vector(hidden + i * gemv_lanes, in[i]); }
-  every_fourth<0>(in, h[0]);
-  every_fourth<1>(in, h[1]);
-  every_fourth<2>(in, h[2]);
-  every_fourth<3>(in, h[3]);
-  for (lane_floats& x : h) { x *= 0x1p-24f; }
+template <std::int32_t Rows, std::int32_t States>
+HUNCH_INLINE void add_step(const std::int8_t* w, std::int64_t width,
+                           const float* const (&hidden)[States], std::int64_t k, line_address ahead,
+                           state_lanes<States>& lane) {
+  lane_floats in[4], h[States][4], values[4];
+  for (std::int32_t s = 0; s < States; ++s) {
+    for (int i = 0; i < 4; ++i) { load_vector(hidden[s] + k + i * gemv_lanes, in[i]); }
+    every_fourth<0>(in, h[s][0]);
+    every_fourth<1>(in, h[s][1]);
+    every_fourth<2>(in, h[s][2]);
+    every_fourth<3>(in, h[s][3]);
+    for (lane_floats& x : h[s]) { x *= 0x1p-24f; }
+  }
   constexpr std::int32_t top = std::numeric_limits<std::int32_t>::min() >> 7;
   lane_integers words;
   for (std::int32_t r = 0; r < Rows; ++r) {
-    read_line(w + r * width, ahead, r, words);
-    lane[r] += __builtin_convertvector(words << 24, lane_floats) * h[0];
-    lane[r] += __builtin_convertvector((words << 16) & top, lane_floats) * h[1];
-    lane[r] += __builtin_convertvector((words << 8) & top, lane_floats) * h[2];
-    lane[r] += __builtin_convertvector(words & top, lane_floats) * h[3];
+    read_line<256>(w + r * width + k, ahead, r, words);
+    values[0] = __builtin_convertvector(words << 24, lane_floats);
+    values[1] = __builtin_convertvector((words << 16) & top, lane_floats);
+    values[2] = __builtin_convertvector((words << 8) & top, lane_floats);
+    values[3] = __builtin_convertvector(words & top, lane_floats);
+    for (std::int32_t s = 0; s < States; ++s) {
+      for (int i = 0; i < 4; ++i) { lane[s][r] += values[i] * h[s][i]; }
+    }
   }
 }
 
@@ -196,36 +212,44 @@ HUNCH_INLINE void pad(const Value* from, std::int64_t there, Value (&to)[Step]) 
   for (std::int32_t i = 0; i < Step; ++i) { to[i] = i < there ? from[i] : Value{}; }
 }
 
-/// The dot products of 1 to 8 adjacent head rows with one hidden state. What is asked
-/// for meanwhile are lines of `ahead`, as many as are read.
-template <std::int32_t Rows, class Weight, class Ahead>
-HUNCH_INLINE void dot_rows(const Weight* w, std::int64_t width, const float* hidden, Ahead& ahead,
-                           float* sums) {
+/// sums[s][r] = row r of 1 to 8 adjacent head rows . hidden[s]. What is asked for meanwhile are
+/// lines of `ahead`, as many as are read.
+template <std::int32_t Rows, std::int32_t States, class Weight, class Ahead>
+HUNCH_INLINE void dot_rows(const Weight* w, std::int64_t width,
+                           const float* const (&hidden)[States], Ahead& ahead,
+                           float* const (&sums)[States]) {
   constexpr std::int32_t step = step_elements<Weight>;
-  lane_floats lane[gemv_rows] = {};
+  state_lanes<States> lane = {};
   std::int64_t k = 0;
   for (; k + step <= width; k += step) {
-    add_step<Rows>(w + k, width, hidden + k, ahead.template take<Rows>(w + k), lane);
+    add_step<Rows>(w, width, hidden, k, ahead.template take<Rows>(w + k), lane);
   }
   if (k < width) {
     // Adding zeros changes nothing.
     Weight rest[Rows][step];
-    float of_hidden[step];
     for (std::int32_t r = 0; r < Rows; ++r) { pad(w + r * width + k, width - k, rest[r]); }
-    pad(hidden + k, width - k, of_hidden);
-    add_step<Rows>(rest[0], step, of_hidden, reinterpret_cast<line_address>(rest), lane);
+    float rest_of[States][step];
+    const float* rest_of_hidden[States];
+    for (std::int32_t s = 0; s < States; ++s) {
+      pad(hidden[s] + k, width - k, rest_of[s]);
+      rest_of_hidden[s] = rest_of[s];
+    }
+    add_step<Rows>(rest[0], step, rest_of_hidden, 0, reinterpret_cast<line_address>(rest), lane);
   }
-  float all[gemv_rows];
-  fold_rows(lane, all);
-  for (std::int32_t r = 0; r < Rows; ++r) { sums[r] = all[r]; }
+  for (std::int32_t s = 0; s < States; ++s) {
+    float all[gemv_rows];
+    fold_rows(lane[s], all);
+    for (std::int32_t r = 0; r < Rows; ++r) { sums[s][r] = all[r]; }
+  }
 }
 
 inline constexpr bool has_vectors = true;
 
 #else
 
-template <std::int32_t Rows, class Weight, class Ahead>
-HUNCH_HOST_DEVICE void dot_rows(const Weight*, std::int64_t, const float*, Ahead&, float*) {}
+template <std::int32_t Rows, std::int32_t States, class Weight, class Ahead>
+HUNCH_HOST_DEVICE void dot_rows(const Weight*, std::int64_t, const float* const (&)[States], Ahead&,
+                                float* const (&)[States]) {}
 
 inline constexpr bool has_vectors = false;
 

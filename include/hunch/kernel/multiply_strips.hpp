@@ -145,21 +145,42 @@ struct multiply_strips {
     detail::rows_ahead ahead(head, sweep);
     row_range rows;
     while (sweep.next(rows)) {
+      const float* states[planned_lists];
+      float* out[planned_lists];
+      std::int32_t count = 0;
+      sweep.for_holders([&](std::int32_t list, std::int32_t position) {
+        states[count] = hidden_of(list);
+        out[count++] = asked.logits[first + list].data + position;
+      });
       for (std::int32_t row = rows.begin; row < rows.end; row += gemv_rows) {
-        const std::int32_t count = rows.end - row < gemv_rows ? rows.end - row : gemv_rows;
-        bool read = false;
-        sweep.for_holders([&](std::int32_t list, std::int32_t position) {
-          float* const out = asked.logits[first + list].data + position + (row - rows.begin);
-          if (!read) {
-            detail::logits_of(head, row, count, hidden_of(list), ahead, out);
+        const std::int32_t left = rows.end - row;
+        const std::int32_t height = left < gemv_rows ? left : gemv_rows;
+        // Two states at a time, with which a weight is widened once; the first ask for rows ahead.
+        const std::int32_t odd = count % 2;
+        if (odd != 0) { multiply_block<1>(row, height, states, out, ahead); }
+        for (std::int32_t i = odd; i < count; i += 2) {
+          if (i == 0) {
+            multiply_block<2>(row, height, states, out, ahead);
           } else {
             detail::no_rows_ahead nothing;
-            detail::logits_of(head, row, count, hidden_of(list), nothing, out);
+            multiply_block<2>(row, height, states + i, out + i, nothing);
           }
-          read = true;
-        });
+        }
+        for (std::int32_t i = 0; i < count; ++i) { out[i] += height; }
       }
     }
+  }
+  template <std::int32_t States, class Ahead>
+  HUNCH_HOST_DEVICE HUNCH_INLINE void multiply_block(std::int32_t row, std::int32_t height,
+                                                     const float* const* states, float* const* out,
+                                                     Ahead& ahead) const {
+    const float* of[States];
+    float* to[States];
+    for (std::int32_t s = 0; s < States; ++s) {
+      of[s] = states[s];
+      to[s] = out[s];
+    }
+    detail::logits_of(head, row, height, of, ahead, to);
   }
 
   template <class Worker>

@@ -45,36 +45,52 @@ HUNCH_HOST_DEVICE void share_logits(T& team, const head_weights<Weight>& head, s
   }
 }
 
-/// The logits of `count` <= 8 adjacent head rows, by a thread. What is asked of `ahead` is what is
-/// read.
+/// The logits of `count` <= 8 adjacent head rows with a few hidden states, by a thread. What is
+/// asked of `ahead` is what is read. out[s]: [count].
+template <std::int32_t States, class Weight, class Ahead>
+HUNCH_HOST_DEVICE HUNCH_INLINE void logits_of(const head_weights<Weight>& head, std::int32_t first,
+                                              std::int32_t count,
+                                              const float* const (&hidden)[States], Ahead& ahead,
+                                              float* const (&out)[States]) {
+  if constexpr (has_vectors) {
+    if (count == gemv_rows) {
+      dot_rows<gemv_rows>(head.row(first), head.width, hidden, ahead, out);
+    } else {
+      for (std::int32_t s = 0; s < States; ++s) {
+        std::int32_t r = 0;
+        const auto add = [&](auto rows) {
+          if ((count & rows.value) == 0) { return; }
+          const float* const of[1] = {hidden[s]};
+          float* const to[1] = {out[s] + r};
+          dot_rows<rows.value>(head.row(first + r), head.width, of, ahead, to);
+          r += rows.value;
+        };
+        add(std::integral_constant<std::int32_t, 4>{});
+        add(std::integral_constant<std::int32_t, 2>{});
+        add(std::integral_constant<std::int32_t, 1>{});
+      }
+    }
+  } else {
+    for (std::int32_t s = 0; s < States; ++s) {
+      for (std::int32_t r = 0; r < count; ++r) {
+        out[s][r] = dot_one(head.row(first + r), head.width, hidden[s]);
+      }
+    }
+  }
+  if (head.row_scale != nullptr) {
+    for (std::int32_t s = 0; s < States; ++s) {
+      for (std::int32_t r = 0; r < count; ++r) { out[s][r] *= head.row_scale[first + r]; }
+    }
+  }
+}
+/// With one.
 template <class Weight, class Ahead>
 HUNCH_HOST_DEVICE HUNCH_INLINE void logits_of(const head_weights<Weight>& head, std::int32_t first,
                                               std::int32_t count, const float* hidden, Ahead& ahead,
                                               float* out) {
-  if constexpr (has_vectors) {
-    const Weight* const w = head.row(first);
-    if (count == gemv_rows) {
-      dot_rows<gemv_rows>(w, head.width, hidden, ahead, out);
-    } else {
-      std::int32_t r = 0;
-      const auto add = [&](auto rows) {
-        if ((count & rows.value) == 0) { return; }
-        dot_rows<rows.value>(w + static_cast<std::int64_t>(r) * head.width, head.width, hidden,
-                             ahead, out + r);
-        r += rows.value;
-      };
-      add(std::integral_constant<std::int32_t, 4>{});
-      add(std::integral_constant<std::int32_t, 2>{});
-      add(std::integral_constant<std::int32_t, 1>{});
-    }
-  } else {
-    for (std::int32_t r = 0; r < count; ++r) {
-      out[r] = dot_one(head.row(first + r), head.width, hidden);
-    }
-  }
-  if (head.row_scale != nullptr) {
-    for (std::int32_t r = 0; r < count; ++r) { out[r] *= head.row_scale[first + r]; }
-  }
+  const float* const of[1] = {hidden};
+  float* const to[1] = {out};
+  logits_of(head, first, count, of, ahead, to);
 }
 
 /// The logits of the rows of a range, by a thread.

@@ -28,6 +28,14 @@ struct cluster_budget {
 
 static_assert(hunch::ClusterBudget<cluster_budget>);
 
+/// A sixth of the vocabulary's rows, the best per row first.
+inline cluster_budget default_budget(std::int32_t vocab_size) {
+  cluster_budget out;
+  out.rows = vocab_size / 6 > 1 ? vocab_size / 6 : 1;
+  out.ranks_per_row = true;
+  return out;
+}
+
 /// Reads `fixed:K`, `mass:P[:K]` or `rows:R[:K]`, behind any of `per-row:` and `position-aware:`;
 /// `position-aware:K` is that of `fixed:K`.
 /// \throws command_line::usage_error naming the flag.

@@ -4,7 +4,6 @@
 // says what was gained. The composition of policies is chosen at compile time; the flags choose
 // among a few.
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -111,9 +110,8 @@ class program {
       return use(selector);
     }
     const auto router = hunch::router::weights::load(args_.router);
-    cluster_budget budget{.rows = std::max(vocab / 6, 1), .ranks_per_row = true};
     hunch::selector::clustered selector{hunch::load_layout(args_.layout, vocab), router.view(),
-                                        args_.budget.value_or(budget)};
+                                        args_.budget.value_or(default_budget(vocab))};
     use(selector);
   }
 

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -27,9 +28,13 @@
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/selector/full.hpp>
+#include <hunch/selector/oracle.hpp>
+#include <hunch/selector/router_weights.hpp>
 #include <hunch/tree/chain.hpp>
 #include <hunch/verifier/rejection.hpp>
 
+#include "generate/cluster_budget.hpp"
+#include "train_router/coverage.hpp"
 #include "train_router/recording.hpp"
 #include "train_router/trainer.hpp"
 
@@ -45,7 +50,9 @@ constexpr const char* usage =
     "  --layout FILE    clusters, of make_layout\n"
     "  --text FILE      prompts are taken from it at even distances; or a folder of .txt files,\n"
     "                   one for each domain\n"
-    "  --leave-out NAME a domain of the folder that is not trained on\n"
+    "  --leave-out NAME a domain of the folder that is not trained on, but measured: what the\n"
+    "                   router's shortlists hold of the target's law, beside those of an oracle\n"
+    "  --budget NAME    of these shortlists, as generate takes it\n"
     "  --out FILE       the router\n"
     "  --prompts N      texts that are continued (64)\n"
     "  --prompt N       tokens of a prompt (64)\n"
@@ -65,6 +72,7 @@ struct arguments {
   std::int32_t tokens = 256;
   std::int32_t threads = 1;
   float temperature = 1.0f;
+  std::optional<generate::cluster_budget> budget;
   training_options training;
 };
 
@@ -89,6 +97,8 @@ arguments parse(int argc, char** argv) {
       out.text = value;
     } else if (flag == "--leave-out") {
       out.leave_out = value;
+    } else if (flag == "--budget") {
+      out.budget = generate::parse_budget("--budget", std::string(value));
     } else if (flag == "--out") {
       out.out = value;
     } else if (flag == "--prompts") {
@@ -119,24 +129,30 @@ arguments parse(int argc, char** argv) {
 }
 
 /// The files that prompts are taken from: the text, or those of its folder but one.
-std::vector<std::filesystem::path> texts_of(const arguments& args) {
+struct texts {
+  std::vector<std::filesystem::path> files;
+  std::filesystem::path left_out;  ///< empty: none
+};
+
+texts texts_of(const arguments& args) {
   if (!std::filesystem::is_directory(args.text)) {
     if (!args.leave_out.empty()) { throw usage_error("--leave-out needs a folder as --text"); }
-    return {args.text};
+    return {{args.text}, {}};
   }
-  std::vector<std::filesystem::path> out;
-  bool left_out = args.leave_out.empty();
+  texts out;
   for (const auto& entry : std::filesystem::directory_iterator(args.text)) {
     if (entry.path().extension() != ".txt") { continue; }
     if (entry.path().stem() == args.leave_out) {
-      left_out = true;
+      out.left_out = entry.path();
     } else {
-      out.push_back(entry.path());
+      out.files.push_back(entry.path());
     }
   }
-  if (!left_out) { throw usage_error(args.text + " has no " + args.leave_out + ".txt"); }
-  if (out.empty()) { throw std::runtime_error(args.text + ": has no .txt file to train on"); }
-  std::sort(out.begin(), out.end());
+  if (out.left_out.empty() && !args.leave_out.empty()) {
+    throw usage_error(args.text + " has no " + args.leave_out + ".txt");
+  }
+  if (out.files.empty()) { throw std::runtime_error(args.text + ": has no .txt file to train on"); }
+  std::sort(out.files.begin(), out.files.end());
   return out;
 }
 
@@ -160,15 +176,15 @@ void add_prompts(const std::filesystem::path& file, std::int32_t count, std::int
   }
 }
 
-/// As many from each text, those that are over from the first ones.
+/// `prompts` pieces of `length` tokens: as many from each text, those that are over from the first.
 std::vector<std::vector<hunch::token>> prompts_of(const std::vector<std::filesystem::path>& files,
-                                                  const arguments& args,
+                                                  std::int32_t prompts, std::int32_t length,
                                                   const engine::tokenizer& text) {
   const auto count = static_cast<std::int32_t>(files.size());
   std::vector<std::vector<hunch::token>> out;
   for (std::int32_t i = 0; i < count; ++i) {
-    add_prompts(files[static_cast<std::size_t>(i)], (args.prompts + count - 1 - i) / count,
-                args.prompt, text, out);
+    add_prompts(files[static_cast<std::size_t>(i)], (prompts + count - 1 - i) / count, length, text,
+                out);
   }
   return out;
 }
@@ -197,31 +213,57 @@ recording record(const arguments& args, engine::model& target, Draft& draft,
   return std::move(to.taken);
 }
 
+/// How much of the target's law the shortlists of the left-out domain hold: those of the router,
+/// and those of an oracle, which has the same clusters and the same budget.
+void report(const arguments& args, const recording& of, const hunch::vocab_layout& layout,
+            const hunch::router::weights& trained) {
+  const generate::cluster_budget budget =
+      args.budget.value_or(generate::default_budget(layout.vocab_size()));
+  const coverage by_router =
+      coverage_of(of, layout, trained.view(), budget, [&](std::size_t i) { return of.context(i); });
+  const coverage by_oracle = coverage_of(of, layout, hunch::router::oracle(layout.clusters()),
+                                         budget, [&](std::size_t i) { return of.mass(i); });
+  std::printf("%s, left out: the router's shortlists hold %.4f of the target's law in %.0f rows\n",
+              args.leave_out.c_str(), by_router.law, by_router.rows);
+  std::printf("%s, left out: those of an oracle hold %.4f in %.0f rows\n", args.leave_out.c_str(),
+              by_oracle.law, by_oracle.rows);
+}
+
+template <class Draft>
+void train(const arguments& args, const texts& from, engine::model& target, Draft& draft,
+           const hunch::vocab_layout& layout) {
+  const engine::tokenizer text(args.model);
+  const recording taken =
+      record(args, target, draft, layout, prompts_of(from.files, args.prompts, args.prompt, text));
+  trainer training(taken, args.training);
+  const hunch::router::weights trained = training.run([](std::int32_t epoch, double loss) {
+    std::printf("epoch %d: loss %.4f\n", epoch + 1, loss);
+    std::fflush(stdout);
+  });
+  trained.save(args.out);
+  if (from.left_out.empty()) { return; }
+  const std::int32_t prompts = std::max(args.prompts / 8, 1);
+  report(
+      args,
+      record(args, target, draft, layout, prompts_of({from.left_out}, prompts, args.prompt, text)),
+      layout, trained);
+}
+
 void run(const arguments& args) {
-  const std::vector<std::filesystem::path> files = texts_of(args);
+  const texts from = texts_of(args);
   engine::model_options options;
   options.threads = args.threads;
   options.keep_features = true;
   engine::model target = engine::model::load(args.model, options);
-  const engine::tokenizer text(args.model);
   const hunch::vocab_layout layout = hunch::load_layout(args.layout, target.vocab_size());
   if (layout.clusters() == 0) { throw std::runtime_error(args.layout + ": has no clusters"); }
-  const auto prompts = prompts_of(files, args, text);
-  recording taken;
   if (!args.eagle.empty()) {
     engine::eagle_model draft = engine::eagle_model::load(args.eagle, args.model, target, options);
-    taken = record(args, target, draft, layout, prompts);
+    train(args, from, target, draft, layout);
   } else {
     engine::model draft = engine::model::load(args.draft, options);
-    taken = record(args, target, draft, layout, prompts);
+    train(args, from, target, draft, layout);
   }
-  trainer train(taken, args.training);
-  train
-      .run([](std::int32_t epoch, double loss) {
-        std::printf("epoch %d: loss %.4f\n", epoch + 1, loss);
-        std::fflush(stdout);
-      })
-      .save(args.out);
 }
 
 }  // namespace

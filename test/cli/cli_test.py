@@ -274,18 +274,20 @@ class Clusters(unittest.TestCase):
         cls.make_eagle()
         cls.run_program(MAKE_LAYOUT, "--model", MODELS / "draft", "--out", cls.layout, "--clusters", "40",
                         "--iterations", "3", "--frequency", MODELS / "frequency.safetensors", "--core", "300")
-        cls.routers = {}
+        cls.routers, cls.printed = {}, {}
         for kind, folder in (("--draft", MODELS / "draft"), ("--eagle", cls.eagle)):
             cls.routers[kind] = WORK / f"router{kind}.safetensors"
-            cls.run_program(TRAIN_ROUTER, "--model", MODELS / "target", kind, folder, "--layout", cls.layout, "--text",
-                            MODELS / "heldout", "--leave-out", "man", "--out", cls.routers[kind],
-                            "--prompts", "7", "--tokens", "20", "--width", "8", "--epochs", "2")
+            cls.printed[kind] = cls.run_program(
+                TRAIN_ROUTER, "--model", MODELS / "target", kind, folder, "--layout", cls.layout, "--text",
+                MODELS / "heldout", "--leave-out", "man", "--out", cls.routers[kind], "--prompts", "7",
+                "--tokens", "20", "--width", "8", "--epochs", "2")
 
     @staticmethod
     def run_program(*command):
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300)
         if done.returncode != 0:
             raise AssertionError(done.stderr)
+        return done.stdout
 
     @classmethod
     def make_eagle(cls):
@@ -303,6 +305,16 @@ class Clusters(unittest.TestCase):
                                     b"".join(struct.pack(f"<{2 * width}f", *r) for r in row))
         write_tensors(cls.eagle / "model.safetensors", taken)
 
+    def test_an_oracle_covers_more_than_a_router(self):
+        for printed in self.printed.values():
+            laws = [float(x) for x in re.findall(r"^man, left out: .* hold ([0-9.]+)", printed, re.MULTILINE)]
+            rows = [int(x) for x in re.findall(r"in ([0-9]+) rows$", printed, re.MULTILINE)]
+            self.assertEqual(len(laws), 2)
+            self.assertLess(0.2, laws[0])
+            self.assertLess(laws[0], laws[1])
+            self.assertLess(laws[1], 1.0)
+            self.assertTrue(all(300 < r <= 32000 / 6 for r in rows), rows)
+
     def test_domains_are_left_out_of_training(self):
         flags = ["--model", "x", "--draft", "x", "--layout", "x", "--out", "x"]
         for text, domain in ((MODELS / "heldout", "poetry"), (MODELS / "heldout/man.txt", "man")):
@@ -314,16 +326,16 @@ class Clusters(unittest.TestCase):
         return ["--selector", "clustered", "--layout", str(self.layout), "--router", str(self.routers[kind])]
 
     def test_budgets(self):
-        lengths = {}
+        rows = {}
         for budget in ("fixed:4", "position-aware:12", "mass:0.9:8", "rows:4000", "per-row:rows:4000",
                        "position-aware:per-row:rows:4000:30"):
             report, _ = report_of(*self.flags(), "--budget", budget, "--verifier", "coupled", "--draft-length", "4")
             self.assertIs(report["identical_to_plain"], True)
             self.assertGreater(report["average_shortlist_rows"], 300)
-            lengths[budget] = report["average_shortlist_rows"]
+            rows[budget] = report["average_shortlist_rows"]
         for budget in ("rows:4000", "per-row:rows:4000"):
-            self.assertLessEqual(lengths[budget], 4000)
-        self.assertLess(lengths["position-aware:per-row:rows:4000:30"], lengths["per-row:rows:4000"])
+            self.assertLessEqual(rows[budget], 4000)
+        self.assertLess(rows["position-aware:per-row:rows:4000:30"], rows["per-row:rows:4000"])
 
     def test_verifiers(self):
         for verifier in ("rejection", "block", "coupled", "greedy"):

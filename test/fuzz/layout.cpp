@@ -48,6 +48,23 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (hunch::token t = 0; t < vocab; ++t) {
       must((list.position_of(t) >= 0) == held.contains(t), "only what is in the list");
     }
+    // The same where the ranges and what lies between them are clusters.
+    std::vector<std::int32_t> begin;
+    for (const hunch::row_range& range : ranges) {
+      if (begin.empty() || begin.back() < range.begin) { begin.push_back(range.begin); }
+      begin.push_back(range.end);
+    }
+    if (begin.size() >= 2) {
+      if (begin.back() < layout.head_rows()) { begin.push_back(layout.head_rows()); }
+      const auto clustered = layout.clustered(begin);
+      std::vector<std::int32_t> shifts(static_cast<std::size_t>(clustered.parts()));
+      const hunch::shortlist shifted =
+          clustered.list(ranges.data(), static_cast<std::int32_t>(ranges.size()), shifts.data());
+      must(shifted.shift != nullptr, "a list of whole clusters has shifts");
+      for (hunch::token t = 0; t < vocab; ++t) {
+        must(shifted.position_of(t) == list.position_of(t), "shifts lead to the same positions");
+      }
+    }
   } catch (const std::invalid_argument&) {}
   must(built == valid, "refused if and only if it is wrong");
 

@@ -158,7 +158,8 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_fitting_excess(const P& p, co
   if (list.range_count == 1 && list.token_row != nullptr) {
     return use(excess<P, Q, list_kind::one_range>{p, q, list, a, b, list.ranges[0].begin});
   }
-  // On a device the search for a position is none where there are shifts, and loops need no more.
+  // Device code looks shifts up as it would search, scalar by scalar: a form of its own for these
+  // costs registers that the kernels of verifiers do not have.
 #if !defined(__CUDA_ARCH__)
   if (list.shift != nullptr && list.token_row != nullptr) {
     return use(excess<P, Q, list_kind::parts>{p, q, list, a, b});

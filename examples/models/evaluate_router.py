@@ -7,7 +7,8 @@ there: the sum of min(p, q) at temperature 1 and the equality of the argmaxes at
 shortlist, as shares of what q over the whole vocabulary reaches. `length` is the same for the number of
 accepted tokens of a draft of N, the sum over the depths of the products along the text. Clusters are taken
 by their probability per row until the next one does not fit, as `budget::per_row{budget::rows{...}}` does; the
-oracle ranks them by what of them would be accepted.
+oracle ranks them by what of them would be accepted. The static list has the byte pieces, which the ranking
+puts in front, behind all others: that is the better one.
 """
 import argparse
 from pathlib import Path
@@ -20,6 +21,7 @@ from safetensors.torch import load_file
 import checkpoint
 from drafted import shifted, unrolled
 from evaluate import HERE, encode
+from frequency import BYTE_PIECES
 from train_router import cluster_of_token
 
 CONTEXT, WINDOWS, CHUNK = 1024, 6, 256
@@ -79,6 +81,8 @@ def main():
     tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(HERE / "target" / "tokenizer.model"))
     clusters, router = Clusters(load_file(options.layout), vocabulary), load_file(options.router)
     ranking = load_file(options.frequency)["row_token"].long()
+    byte_piece = (ranking >= BYTE_PIECES.start) & (ranking < BYTE_PIECES.stop)
+    ranking = torch.cat((ranking[~byte_piece], ranking[byte_piece]))
     place = torch.empty_like(ranking).scatter_(0, ranking, torch.arange(vocabulary))
 
     def shortlists(p, q, contexts):

@@ -65,7 +65,7 @@ def main():
     arguments.add_argument("--work", type=Path, required=True)
     arguments.add_argument("--models", type=Path, default=Path(__file__).parent)
     arguments.add_argument("--drafter", choices=("eagle", "draft"), default="eagle")
-    arguments.add_argument("--positions", type=int, default=600_000)
+    arguments.add_argument("--positions", type=int, default=630_000)
     options = arguments.parse_args()
 
     target = checkpoint.load(options.models / "target").to(training.device())

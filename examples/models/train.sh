@@ -22,11 +22,17 @@ done
 python export.py --work "$WORK" --model draft --out draft
 python train_eagle.py --work "$WORK" --minutes "${3:-60}" --per-domain "$PER_DOMAIN"
 python export.py --work "$WORK" --model eagle --out eagle
-python frequency.py --work "$WORK"
-"${MAKE_LAYOUT:-make_layout}" --model target --clusters 256 --core 300 --rare 3:259 \
-  --frequency frequency.safetensors --out layout.safetensors
 python record_router.py --work "$WORK" --drafter eagle
-python train_router.py --work "$WORK" --drafter eagle --layout layout.safetensors --out router.safetensors
+# What selectors are made of: of all domains, and of all but one.
+for folder in . left_out; do
+  left_out=$([ $folder = . ] || echo "--leave-out man_de")
+  mkdir -p $folder
+  python frequency.py --work "$WORK" $left_out --out $folder/frequency.safetensors
+  "${MAKE_LAYOUT:-make_layout}" --model target --clusters 256 --core 300 --rare 3:259 \
+    --frequency $folder/frequency.safetensors --out $folder/layout.safetensors
+  python train_router.py --work "$WORK" --drafter eagle $left_out --layout $folder/layout.safetensors \
+    --out $folder/router.safetensors
+done
 python golden.py
 python evaluate.py
 python evaluate_router.py --depths 5 --windows 2

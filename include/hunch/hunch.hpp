@@ -40,6 +40,7 @@
 #include <hunch/selector/oracle.hpp>
 #include <hunch/selector/router.hpp>
 #include <hunch/selector/router_weights.hpp>
+#include <hunch/selector/second_opinion.hpp>
 #include <hunch/selector/trimmed.hpp>
 #include <hunch/selector/united.hpp>
 #include <hunch/shortlist_head.hpp>

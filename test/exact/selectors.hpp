@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include <hunch/selector/second_opinion.hpp>
 #include <hunch/selector/united.hpp>
 #include "../support/toy_router.hpp"
 #include "exact.hpp"
@@ -45,8 +46,10 @@ void for_each_selector(std::int32_t vocab, Use&& use) {
   use(toy_clustered(shuffled_layout(vocab, vocab), 0, budget::per_row{budget::rows{3, 2}}));
   use(selector::united{toy_selector{shuffled_layout(vocab, vocab - 1)}, 4});
   use(selector::united{toy_clustered(shuffled_layout(vocab, vocab), 0, budget::fixed{1}), 4});
+  use(selector::second_opinion{toy_clustered(shuffled_layout(vocab, vocab), 1, budget::fixed{2}),
+                               0.7});
 }
-inline constexpr std::int64_t selector_count = 14;
+inline constexpr std::int64_t selector_count = 15;
 
 /// One exactness case over every kind of shortlist. Returns the number of tapes.
 template <class S, class V>

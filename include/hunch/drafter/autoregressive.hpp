@@ -147,7 +147,12 @@ class autoregressive {
       drop_full(s, size, depth, hidden);
       if (s.frontier.empty()) { return; }
       choose_lists(s, depth, drafts, selector, hidden);
-      model_.head(hidden, place_logits(s, contexts, depth, drafts));
+      const head_rows<typename Drafts::real> rows = place_logits(s, contexts, depth, drafts);
+      model_.head(hidden, rows);
+      if constexpr (AdvisingSelector<Selector, typename Drafts::real>) {
+        executor.synchronize();  // the logits are there
+        selector.advise(rows);
+      }
       executor.launch(
           static_cast<std::int32_t>(s.frontier.size()),
           kernel::draw_children<typename Drafts::real, S, Draw>{s.tasks.data(), sampler, draw});

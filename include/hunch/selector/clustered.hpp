@@ -58,11 +58,17 @@ class clustered {
   const B& cluster_budget() const { return budget_; }
 
   void select(const selector_contexts& contexts, const selector_lists& lists) {
+    select(contexts, lists, [](std::int32_t, const float*) {});
+  }
+  /// \param use called with the scores of each context: use(i, scores).
+  template <class Use>
+  void select(const selector_contexts& contexts, const selector_lists& lists, Use&& use) {
     const kernel::choose_clusters<B> choose{layout_.cluster_begin(), layout_.clusters(), budget_};
     team::serial team;
     for (std::int32_t i = 0; i < contexts.size; ++i) {
       float* const scores = workspace_.data() + router_.scratch;
       router_(team, contexts.states[i], workspace_.data(), scores);
+      use(i, static_cast<const float*>(scores));
       lists.counts[i] = choose(team, scores, contexts.depth, lists.ranges[i]);
     }
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <hunch/rows.hpp>
 #include <hunch/selector/budget.hpp>
 #include <hunch/types.hpp>
 #include <hunch/vocab_layout.hpp>
@@ -67,6 +68,16 @@ std::int32_t context_width_of([[maybe_unused]] const S& s) {
     return 0;
   }
 }
+
+/// A selector that has a say in the draft law, too.
+///
+/// 1. `s.advise(rows)` changes the logits of head rows whose lists the last `select` has chosen, in
+///    the order of its contexts, before anything is drawn from them. What it does may depend on
+///    what `select` saw and on the logits.
+template <class S, class Real = float>
+concept AdvisingSelector = VocabSelector<S> && requires(S& s, const head_rows<Real>& rows) {
+  s.advise(rows);
+};
 
 /// A selector whose choice is a function of the token and the depth alone, which bodies can call.
 ///

@@ -34,8 +34,9 @@ class memory_stream {
   void read() {
     auto body = [this](int thread) {
       const auto boundary = [this](int t) {
-        return buffer_.size() * static_cast<std::size_t>(t) /
-               static_cast<std::size_t>(pool_.size());
+        constexpr std::size_t step = 128;  // what the loop reads at a time
+        return buffer_.size() / step * static_cast<std::size_t>(t) /
+               static_cast<std::size_t>(pool_.size()) * step;
       };
       const std::size_t begin = boundary(thread);
       sinks_[static_cast<std::size_t>(thread)] =

@@ -47,6 +47,16 @@ std::string percent(double share) {
   return text;
 }
 
+/// A ranking with the byte pieces behind all other tokens. It has them in front so that any text
+/// can be drafted; here they would take the place of words that are more frequent.
+vocab_layout by_frequency_alone(const vocab_layout& ranked) {
+  constexpr token first_byte = 3;
+  constexpr token last_byte = 258;
+  std::vector<token> order(ranked.row_token(), ranked.row_token() + ranked.head_rows());
+  std::ranges::stable_partition(order, [](token t) { return t < first_byte || t > last_byte; });
+  return vocab_layout::permuted(std::move(order), ranked.vocab_size());
+}
+
 /// The layouts and the router that selectors are made of.
 struct materials {
   std::int32_t vocab;
@@ -578,7 +588,8 @@ void measure_quality(report& out, const fs::path& models) {
   many.max_batch = 16;
   engine::model writer = engine::model::load(models / "target", many);
   const auto load = [&](const fs::path& folder, vocab_layout trimmed) {
-    return materials{vocab, load_layout(folder / "frequency.safetensors", vocab),
+    return materials{vocab,
+                     by_frequency_alone(load_layout(folder / "frequency.safetensors", vocab)),
                      std::move(trimmed), load_layout(folder / "layout.safetensors", vocab),
                      router::quantised(router::weights::load(folder / "router.safetensors"))};
   };

@@ -280,7 +280,7 @@ void measure_around(report& out) {
           "", at_most(0.10));
   out.add(of + "a fifth with its law and ten best, against without", median_ratio(t[4], t[3]), "",
           at_most(1.05));
-  out.add(of + "eight fifths together, against one", median_ratio(t[5], t[0]), "");
+  out.add(of + "eight fifths together, against one", median_ratio(t[5], t[3]), "");
 }
 
 /// That `copy` computes what `range_gemv` does.

@@ -145,7 +145,7 @@ def main():
             return -(labels * scores.log_softmax(-1)).sum() / len(x)
         return F.binary_cross_entropy_with_logits(scores, labels.clamp(max=1), reduction="sum") / len(x)
 
-    training.run(f"router-{options.out.stem}", options.work, options.minutes, router, Adam(router),
+    training.run("-".join(("router", options.drafter, options.leave_out or "all")), options.work, options.minutes, router, Adam(router),
                  lambda step, progress: recording.batch(step), loss_of)
     with safe_open(options.layout, "pt") as file:
         about = {"format": "hunch.router", "head": file.metadata().get("head", "0")}

@@ -76,7 +76,7 @@ struct head_rows {
 /// stride.
 struct context_rows {
   const float* data = nullptr;
-  std::int64_t stride = 0;
+  std::int32_t stride = 0;  ///< >= context_width
 };
 
 }  // namespace hunch

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -247,6 +248,53 @@ TEST_CASE("the same bodies on teams of threads") {
 #if !defined(__SANITIZE_THREAD__)
   same_texts(team_host<3, 2>{}, plain_sampler{}, verifier::coupled{}, kind::sampled, {3});
 #endif
+}
+
+/// A host that can do two things at a time, and a draft model for it: they note in which order they
+/// are asked.
+struct forking_host : executor::host {
+  std::string* asked;
+
+  forking_host& fork() {
+    *asked += "fork ";
+    return *this;
+  }
+  void join() { *asked += "join "; }
+};
+static_assert(ResidentExecutor<forking_host>);
+
+struct noting_draft : resident_draft<float> {
+  std::string* asked;
+
+  noting_draft(toy_draft<float>& toy, std::string& to) : resident_draft<float>(toy), asked(&to) {}
+  context_rows contexts(const rows& r) {
+    *asked += "contexts ";
+    return resident_draft<float>::contexts(r);
+  }
+  hidden_states forward(const rows& r) {
+    *asked += "pass ";
+    return resident_draft<float>::forward(r);
+  }
+  void head(const hidden_states& h, const head_rows<float>& r) {
+    *asked += "head ";
+    resident_draft<float>::head(h, r);
+  }
+};
+
+TEST_CASE("a router comes behind its contexts and in front of the head") {
+  const auto selector = routed(budget::fixed{2});
+  toy_draft<float> toy{draft_world, selector.layout()};
+  std::string asked;
+  noting_draft model{toy, asked};
+  const std::vector<request> one{request{{1}, ask(8, 0.8f)}};
+  resident(forking_host{{}, &asked}, drafter::autoregressive{model, chain{}}, selector,
+           plain_sampler{}, verifier::rejection{}, one, 1, 1000, 0);
+  const std::string level = "contexts fork pass join head ";
+  REQUIRE(asked.size() >= level.size());
+  REQUIRE(asked.size() % level.size() == 0);
+  for (std::size_t at = 0; at < asked.size(); at += level.size()) {
+    CHECK(asked.substr(at, level.size()) == level);
+  }
 }
 
 /// A draft model that reads accepted tokens again.

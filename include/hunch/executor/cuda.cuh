@@ -116,11 +116,14 @@ class order_of_streams {
   }
   /// What `second` is given from now on comes behind what `first` was given.
   void signal(cudaStream_t first, cudaStream_t second) {
-    if (event_ == nullptr) {
-      check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-    }
-    check(cudaEventRecord(event_, first), "cudaEventRecord");
-    check(cudaStreamWaitEvent(second, event_, 0), "cudaStreamWaitEvent");
+    check(try_signal(first, second), "the order of two streams");
+  }
+  cudaError_t try_signal(cudaStream_t first, cudaStream_t second) noexcept {
+    cudaError_t result = cudaSuccess;
+    if (event_ == nullptr) { result = cudaEventCreateWithFlags(&event_, cudaEventDisableTiming); }
+    if (result == cudaSuccess) { result = cudaEventRecord(event_, first); }
+    if (result == cudaSuccess) { result = cudaStreamWaitEvent(second, event_, 0); }
+    return result;
   }
 
  private:
@@ -253,8 +256,11 @@ class cuda {
     own.forked.signal(stream(), own.side->stream());
     return *own.side;
   }
-  /// Later launches come behind those of the forked executor.
-  void join() { shared_->joined.signal(shared_->side->stream(), stream()); }
+  /// Later launches come behind those of the forked executor, if there is one. An error of the
+  /// runtime, which has then failed for good, shows in the next call.
+  void join() noexcept {
+    if (shared_->side != nullptr) { shared_->joined.try_signal(shared_->side->stream(), stream()); }
+  }
 
   void synchronize() { detail::check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize"); }
 

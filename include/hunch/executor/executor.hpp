@@ -67,21 +67,35 @@ concept ResidentExecutor = Executor<E> &&
   e.repeat(std::uint64_t(0), step, again);
 };
 
-/// An executor for launches that run beside those of `executor`: behind all that it was given so
-/// far, and before all that it is given after `join`. `executor.fork()` and `executor.join()` where
-/// it has them, else the executor itself, in order.
+/// Launches that run beside those of an executor, from the construction of this to its end: behind
+/// all that the executor was given before, and before all that it is given afterwards. By
+/// `executor.fork()` and `executor.join()` where it has them, else in order, by the executor
+/// itself.
 template <Executor E>
-E& fork(E& executor) {
-  if constexpr (requires { executor.fork(); }) {
-    return executor.fork();
-  } else {
-    return executor;
+class beside {
+ public:
+  explicit beside(E& executor) : executor_(&executor), side_(&forked(executor)) {}
+  ~beside() {
+    if constexpr (requires { executor_->join(); }) { executor_->join(); }
   }
-}
-template <Executor E>
-void join([[maybe_unused]] E& executor) {
-  if constexpr (requires { executor.join(); }) { executor.join(); }
-}
+  beside(const beside&) = delete;
+  beside& operator=(const beside&) = delete;
+
+  /// What to launch on.
+  E& executor() const { return *side_; }
+
+ private:
+  static E& forked(E& executor) {
+    if constexpr (requires { executor.fork(); }) {
+      return executor.fork();
+    } else {
+      return executor;
+    }
+  }
+
+  E* executor_;
+  E* side_;
+};
 
 /// How many teams an executor runs side by side for `body`: into so many parts work is divided that
 /// can be divided at will. `e.teams_at_once(body)` where it says so, else 1.

@@ -14,7 +14,8 @@
 
 namespace hunch::kernel {
 
-/// A row of draft logits that has been digested, and where its children go.
+/// A row of draft logits that has been digested, and where its children go. Without a `drawn_from`
+/// it is padding.
 struct digested_row {
   row_view<const float> logits;  ///< over `list`
   shortlist list;
@@ -35,6 +36,7 @@ struct best_children {
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     const digested_row row = rows[index];
+    if (row.drawn_from == nullptr) { return; }
     const law<float> q =
         unrestricted(team, row.logits, row.digest.scale, status::invalid_logits, row.digest.tiles);
     if (team.rank() == 0) { *row.drawn_from = q; }

@@ -106,6 +106,16 @@ struct choose_clusters {
     });
   }
 
+  /// What a share is one of: the mass of the clusters, or all that have some, for small ones would
+  /// be lost in a sum beside large ones.
+  template <class T>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE double shared_in(T& team, const law<float>& l) const {
+    if (budget.share < 1.0f) { return mass_in(team, l); }
+    return static_cast<double>(team.reduce(
+        l.size(), std::int32_t(0), [=](std::int64_t c) { return l.weight(c) > 0.0f ? 1 : 0; },
+        [](std::int32_t a, std::int32_t b) { return a + b; }));
+  }
+
   /// The best clusters as a law that keeps them. In the order of their scores, and of their numbers
   /// where these are equal, it ends with the cluster that uses the budget up.
   template <class T>
@@ -122,7 +132,7 @@ struct choose_clusters {
     const std::int32_t most = budget.at(depth);
     double wanted = 0.0;
     if constexpr (hunch::detail::has_share<B>) {
-      wanted = static_cast<double>(budget.share) * mass_in(team, all);
+      wanted = static_cast<double>(budget.share) * shared_in(team, all);
     }
     const auto up_to = [=](float score, std::int32_t number) {
       law<float> l = all;
@@ -137,7 +147,7 @@ struct choose_clusters {
         if (rows_in(team, l) >= budget.rows_at(depth)) { return true; }
       }
       if constexpr (hunch::detail::has_share<B>) {
-        if (mass_in(team, l) >= wanted) { return true; }
+        if (shared_in(team, l) >= wanted) { return true; }
       }
       return false;
     };

@@ -97,7 +97,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void best_of_tile(T& team, const float*
         return ranked >= least && ranked != ranked_element::none;
       },
       element, team::list_capacity);
-  team.sync();  // all ranks have read the favourites
+  team.sync();  // all ranks have read the favourites: `compact` need not be a barrier
   put_largest(team, found, count, best);
 }
 

@@ -263,15 +263,7 @@ class drafting<drafter::autoregressive<Model, Tree>, Selector, Real, Executor> {
     executor.launch(slots, begin_chain<Real, chooser>{step});
     rows next = first_.arrays().view(unread * slots);
     for (std::int32_t node = 0; node < length; ++node) {
-      if constexpr (routes_early()) {
-        route(slots, step, node, drafter_->model().contexts(next), fork(executor));
-      }
-      auto hidden = drafter_->model().forward(next);
-      if constexpr (routes_early()) {
-        join(executor);
-      } else if constexpr (needs_scores<chooser>) {
-        route(slots, step, node, hidden.contexts(), executor);
-      }
+      auto hidden = forward(slots, step, node, next, executor);
       drafter_->model().head(
           hidden, head_rows<Real>{slots, head_row_.data(), lists_.data(), logits_.data()});
       executor.launch(slots, grow_chain<Real, chooser, S, Draw>{step, node, sampler, draw});
@@ -302,6 +294,23 @@ class drafting<drafter::autoregressive<Model, Tree>, Selector, Real, Executor> {
       return detail::has_early_contexts<model_type>;
     }
     return false;
+  }
+
+  /// The model's pass over `next`, and what chooses the shortlist of node `node` in each slot.
+  auto forward(std::int32_t slots, const chain_step<Real, chooser>& step, std::int32_t node,
+               const rows& next, Executor& executor) {
+    if constexpr (routes_early()) {
+      const context_rows contexts = drafter_->model().contexts(next);
+      const beside<Executor> side(executor);  // behind what writes the contexts
+      route(slots, step, node, contexts, side.executor());
+      return drafter_->model().forward(next);
+    } else {
+      auto hidden = drafter_->model().forward(next);
+      if constexpr (needs_scores<chooser>) {
+        route(slots, step, node, hidden.contexts(), executor);
+      }
+      return hidden;
+    }
   }
 
   /// Launches what chooses the shortlist of node `node` in each slot.

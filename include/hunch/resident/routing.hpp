@@ -15,7 +15,8 @@
 
 /// \file
 /// How selectors choose inside a resident step: those that bodies can call at once, and those with
-/// a router, whose layers are launched beside the draft model's pass.
+/// a router, whose layers are launched beside the draft model's pass. The weights of a router are
+/// in memory of the executor.
 
 namespace hunch::resident {
 
@@ -78,7 +79,7 @@ struct score_slot {
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
     if (row[slot] < 0) { return; }
-    router(team, contexts.data + row[slot] * contexts.stride,
+    router(team, contexts.data + static_cast<std::int64_t>(row[slot]) * contexts.stride,
            workspace + static_cast<std::int64_t>(slot) * router.scratch, scores.of(slot));
   }
 };
@@ -138,9 +139,8 @@ class router_layer {
   /// out() row s = weights . row[s] of `from`, and what `finish` makes of it.
   template <class Finish>
   void operator()(E& executor, std::int32_t slots, const std::int32_t* row, const float* from,
-                  std::int64_t stride, const Finish& finish) {
-    product_(executor, weights_, from, static_cast<std::int32_t>(stride),
-             {slots, row, lists_.data(), views_.data()});
+                  std::int32_t stride, const Finish& finish) {
+    product_(executor, weights_, from, stride, {slots, row, lists_.data(), views_.data()});
     executor.launch(slots, finish);
   }
 

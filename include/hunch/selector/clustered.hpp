@@ -26,14 +26,18 @@ namespace hunch::selector {
 template <Router R, ClusterBudget B>
 class clustered {
  public:
-  /// \throws std::invalid_argument if the layout has other clusters than the router scores, or the
-  ///         budget is empty or its share not in (0, 1].
+  /// \throws std::invalid_argument if the layout has other clusters than the router scores, or more
+  ///         than 131,071; or the budget is empty or its share not in (0, 1].
   clustered(vocab_layout layout, R router, B budget)
       : layout_(std::move(layout)), router_(router), budget_(budget) {
     if (layout_.clusters() < 1 || layout_.clusters() != router_.clusters) {
       throw std::invalid_argument("hunch::selector::clustered: a router of " +
                                   std::to_string(router_.clusters) + " clusters and a layout of " +
                                   std::to_string(layout_.clusters()));
+    }
+    if (layout_.clusters() >= 64 * team::list_capacity) {  // bits in a team's list
+      throw std::invalid_argument(
+          "hunch::selector::clustered: " + std::to_string(layout_.clusters()) + " clusters");
     }
     check_budget();
     budget_.most = std::min(budget_.most, layout_.clusters());

@@ -16,11 +16,13 @@
 
 namespace hunch {
 
-/// What `l`, a law over the vocabulary of `layout`, gives to each of its clusters; the core and
-/// tokens without a row are in none.
+/// What `l`, a law without an error over the vocabulary of `layout`, [layout.vocab_size()], gives
+/// to each of its clusters; the core and tokens without a row are in none. Nothing if there are no
+/// clusters.
 /// \param masses [layout.clusters()] out
 template <Law L>
 void cluster_masses(const L& l, const vocab_layout& layout, float* masses) {
+  if (layout.clusters() == 0) { return; }
   std::fill_n(masses, layout.clusters(), 0.0f);
   for (token t = 0; t < layout.vocab_size(); ++t) {
     const std::int32_t cluster = layout.token_part()[t] - 1;

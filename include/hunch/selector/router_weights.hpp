@@ -63,6 +63,9 @@ struct weights {
     const auto matrix = [&](const char* name, std::int32_t& rows, std::int32_t& columns) {
       std::vector<std::int64_t> shape;
       std::vector<float> values = file.get<float>(name, &shape);
+      if (!std::ranges::all_of(values, [](float x) { return std::isfinite(x); })) {
+        file.fail(std::string("'") + name + "' has elements that are no numbers");
+      }
       if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1) {
         file.fail(std::string("'") + name + "' is not a matrix");
       }
@@ -115,7 +118,7 @@ class quantised {
         for (std::size_t k = 0; k < width; ++k) { largest = std::max(largest, std::abs(row[k])); }
         scale[r] = largest / 127.0f;
         for (std::size_t k = 0; k < width; ++k) {
-          const float x = largest > 0.0f ? std::round(row[k] / scale[r]) : 0.0f;
+          const float x = scale[r] > 0.0f ? std::round(row[k] / scale[r]) : 0.0f;
           values[r * width + k] = static_cast<std::int8_t>(x);
         }
       }

@@ -53,7 +53,8 @@ vocab_layout by_frequency_alone(const vocab_layout& ranked) {
   constexpr token first_byte = 3;
   constexpr token last_byte = 258;
   std::vector<token> order(ranked.row_token(), ranked.row_token() + ranked.head_rows());
-  std::ranges::stable_partition(order, [](token t) { return t < first_byte || t > last_byte; });
+  std::stable_partition(order.begin(), order.end(),
+                        [](token t) { return t < first_byte || t > last_byte; });
   return vocab_layout::permuted(std::move(order), ranked.vocab_size());
 }
 

@@ -113,6 +113,32 @@ inline constexpr bool rereads_accepted = requires {
   requires std::remove_reference_t<M>::rereads_accepted;
 };
 
+/// Heads that draft several tokens ahead from one hidden state of the target, as Medusa's do.
+///
+/// 1. `m.vocab_size()` and `m.head_fingerprint()` as for `DraftModel`; `m.hidden_size()`, how many
+///    values of the target's hidden state they read; `m.heads()`, how many tokens ahead they draft.
+/// 2. `m.forward(inputs)` returns their hidden states: row i * heads() + j is that of head j, which
+///    drafts depth j + 1, for input i (see `head_inputs`). It may throw.
+/// 3. `m.head(hidden, head_rows)` as for `DraftModel`.
+///
+/// Not required: a cache; what they know of the text is in the target's hidden state.
+template <class M, class Real = float>
+concept DraftHeads = requires(M& m, const head_inputs& inputs, const head_rows<Real>& h) {
+  { m.vocab_size() } -> std::convertible_to<std::int32_t>;
+  { m.hidden_size() } -> std::convertible_to<std::int32_t>;
+  { m.heads() } -> std::convertible_to<std::int32_t>;
+  { m.head_fingerprint() } -> std::same_as<std::uint64_t>;
+  m.head(std::declval<decltype(m.forward(inputs))&>(), h);
+};
+
+/// Whether a draft model is a view of the target that shares its cache, by `static constexpr bool
+/// shares_target_cache = true`: its first layers, as an early-exit drafter uses. What the target
+/// has read is read; what the view reads in a step has the staged ids that the target's rows have.
+template <class M>
+inline constexpr bool shares_target_cache = requires {
+  requires std::remove_reference_t<M>::shares_target_cache;
+};
+
 /// A draft model that tells routers what it knows of a row before it is read.
 ///
 /// 1. `m.context_width()` is the number of values for a row.

@@ -72,6 +72,15 @@ struct head_rows {
   const row_view<Real>* logits = nullptr;  ///< [size] out; logits[i].size == lists[i].size
 };
 
+/// What draft heads are asked about: for each sequence the root, and what the target knew before it
+/// drew it.
+struct head_inputs {
+  std::int32_t size = 0;
+  const float* const* hidden = nullptr;  ///< [size] of [hidden_size] the target's hidden state, of
+                                         ///< which it made the law of the root
+  const token* tokens = nullptr;         ///< [size] the root: the last emitted token
+};
+
 /// What a model knows of the rows of a pass, for routers: row i has its numbers at data + i *
 /// stride.
 struct context_rows {

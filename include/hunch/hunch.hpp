@@ -8,6 +8,7 @@
 #include <hunch/decoder.hpp>
 #include <hunch/draft_tree.hpp>
 #include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/none.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/generation.hpp>
@@ -46,6 +47,9 @@
 #include <hunch/shortlist_head.hpp>
 #include <hunch/statistics.hpp>
 #include <hunch/tree/chain.hpp>
+#include <hunch/tree/dynamic.hpp>
+#include <hunch/tree/fixed.hpp>
+#include <hunch/tree/sampled.hpp>
 #include <hunch/types.hpp>
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/coupled.hpp>

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <hunch/kernel/copy_rows.hpp>
+#include <hunch/kernel/draw_children.hpp>
+#include <hunch/kernel/grow_dynamic.hpp>
+#include <hunch/kernel/rank_children.hpp>
+#include "gate.cuh"
+
+namespace hunch::gate {
+namespace names {
+struct child_of_a_row;
+struct children_of_a_row;
+struct noisy_children_of_a_row;
+struct ranked_children;
+struct ranked_children_with_stages;
+struct expansion;
+struct re_ranking;
+struct row_copies;
+}  // namespace names
+
+using draw = child_draw<source, false>;
+using noisy_draw = child_draw<source, true>;
+
+kernel_pointer drafting[] = {
+    by_block<names::child_of_a_row, kernel::draw_children<float, plain, draw>>(),
+    by_block<names::children_of_a_row, kernel::draw_children<float, plain, draw, 4>>(),
+    by_block<names::noisy_children_of_a_row, kernel::draw_children<float, plain, noisy_draw, 4>>(),
+    by_block<names::ranked_children, kernel::rank_children<float, plain>>(),
+    by_block<names::ranked_children_with_stages, kernel::rank_children<float, stages>>(),
+    by_block<names::expansion, kernel::expand_dynamic>(),
+    by_block<names::re_ranking, kernel::keep_best>(),
+    by_block<names::row_copies, kernel::copy_rows<float>>(),
+};
+
+}  // namespace hunch::gate

@@ -8,12 +8,16 @@
 #include <hunch/decoder.hpp>
 #include <hunch/draft_tree.hpp>
 #include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/lookup.hpp>
 #include <hunch/drafter/none.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/generation.hpp>
 #include <hunch/given_uniforms.hpp>
 #include <hunch/grammar.hpp>
+#include <hunch/kernel/ancestor_masks.hpp>
 #include <hunch/kernel/best_children.hpp>
+#include <hunch/kernel/entropy.hpp>
+#include <hunch/kernel/tree_links.hpp>
 #include <hunch/law.hpp>
 #include <hunch/layout/frequency_ranking.hpp>
 #include <hunch/layout/layout_file.hpp>

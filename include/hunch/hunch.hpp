@@ -24,6 +24,11 @@
 #include <hunch/layout/layouts.hpp>
 #include <hunch/layout/spherical_kmeans.hpp>
 #include <hunch/layout/tensor_file.hpp>
+#include <hunch/length/confidence.hpp>
+#include <hunch/length/cost.hpp>
+#include <hunch/length/entropy.hpp>
+#include <hunch/length/ewma.hpp>
+#include <hunch/length/fixed.hpp>
 #include <hunch/planner.hpp>
 #include <hunch/random.hpp>
 #include <hunch/resident_decoder.hpp>

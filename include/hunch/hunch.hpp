@@ -54,6 +54,7 @@
 #include <hunch/selector/united.hpp>
 #include <hunch/shortlist_head.hpp>
 #include <hunch/statistics.hpp>
+#include <hunch/tree/best_choices.hpp>
 #include <hunch/tree/chain.hpp>
 #include <hunch/types.hpp>
 #include <hunch/verifier/block.hpp>

@@ -55,10 +55,13 @@ constexpr token untouched = -7;
 template <std::int32_t Longest, class E>
 text proposed_by(E executor, const text& of, std::int32_t shortest, std::int32_t wanted) {
   text out(static_cast<std::size_t>(wanted) + 1, untouched);
-  std::int32_t count = -1;
-  const kernel::match_task task{
-      of.data(), static_cast<std::int32_t>(of.size()), shortest, wanted, out.data(), &count};
+  std::int32_t matched = -1;
+  const auto n = static_cast<std::int32_t>(of.size());
+  const kernel::match_task task{of.data(), n, shortest, wanted, out.data(), &matched};
   executor.launch(1, kernel::find_match<Longest>{&task});
+  const std::int32_t length = wanted > 0 ? reference(of, Longest).length : 0;
+  CHECK(matched == (length >= shortest ? length : 0));
+  const std::int32_t count = matched > 0 ? wanted : 0;
   CHECK(std::all_of(out.begin() + count, out.end(), [](token t) { return t == untouched; }));
   out.resize(static_cast<std::size_t>(count));
   return out;
@@ -183,6 +186,42 @@ TEST_CASE("the drafter proposes no deeper than it may, and greedy texts stay wha
       CHECK(deepest <= std::min(length, 6));
       CHECK((deepest > 0 || length == 0));  // thirty tokens of five repeat themselves
     }
+  }
+}
+
+/// Drafts one level more than the last one that was accepted, and notes what it is told.
+struct one_more {
+  static constexpr bool needs_entropy = false;
+  struct memory {
+    std::int32_t wanted = 1;
+    std::int32_t told = 0;
+    bool operator==(const memory&) const = default;
+  };
+  std::int32_t begin(memory& m, std::int32_t max_depth) const {
+    m.told = 0;
+    return std::min(m.wanted, max_depth);
+  }
+  bool goes_on(memory& m, const length_evidence& e) const {
+    CHECK(e.depth == ++m.told);
+    CHECK(e.rows == e.depth + 1);
+    CHECK(e.probability == 1.0);  // a text of one token repeats its whole tail
+    return true;
+  }
+  void observe(memory& m, std::int32_t drafted, std::int32_t accepted) const noexcept {
+    CHECK(drafted == m.told + 1);
+    m.wanted = accepted + 1;
+  }
+};
+
+TEST_CASE("a policy decides how long a draft is, and learns what became of it") {
+  decoder d{toy_target<>{{1, 3, flavour::smooth}}, drafter::lookup<9, 2, one_more>{},
+            selector::full{1}, sampler::greedy{}, verifier::greedy{}};
+  const text prompt{0, 0, 0};
+  generation_options asked;
+  asked.max_new_tokens = 40;
+  d.add(prompt, asked);
+  for (std::int32_t step = 1; step <= 7; ++step) {
+    CHECK(std::ssize(d.step().front().tokens) == step + 1);  // one level more in each step
   }
 }
 

@@ -79,12 +79,12 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE text_match longest_match(T& team, const
 
 /// A text to be continued, and where its continuation goes.
 struct match_task {
-  const token* text = nullptr;    ///< [length]
-  std::int32_t length = 0;        ///< 1 or more
-  std::int32_t shortest = 1;      ///< tokens of its tail that must occur earlier
-  std::int32_t wanted = 0;        ///< tokens
-  token* proposed = nullptr;      ///< [wanted] out
-  std::int32_t* count = nullptr;  ///< out: tokens proposed, `wanted` or 0
+  const token* text = nullptr;      ///< [length]
+  std::int32_t length = 0;          ///< 1 or more
+  std::int32_t shortest = 1;        ///< tokens of its tail that must occur earlier
+  std::int32_t wanted = 0;          ///< tokens
+  token* proposed = nullptr;        ///< [wanted] out, if there is a match
+  std::int32_t* matched = nullptr;  ///< out: tokens of the tail that occur, 0: no match
 };
 
 /// Proposes the tokens that followed the last occurrence of the longest tail of a text that occurs
@@ -105,13 +105,13 @@ struct find_match {
     const match_task task = tasks[index];
     text_match match;
     if (task.wanted > 0) { match = longest_match<Longest>(team, task.text, task.length); }
-    const std::int32_t count = match.length >= task.shortest ? task.wanted : 0;
+    const bool found = match.length >= task.shortest;
     const token* const followed = task.text + match.next;
     const std::int32_t period = task.length - match.next;
-    team.for_each(count, [=](std::int64_t i) {
+    team.for_each(found ? task.wanted : 0, [=](std::int64_t i) {
       task.proposed[i] = followed[static_cast<std::int32_t>(i) % period];
     });
-    if (team.rank() == 0) { *task.count = count; }
+    if (team.rank() == 0) { *task.matched = found ? match.length : 0; }
   }
 };
 

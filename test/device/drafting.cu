@@ -7,7 +7,6 @@
 
 namespace hunch::gate {
 namespace names {
-struct child_of_a_row;
 struct children_of_a_row;
 struct noisy_children_of_a_row;
 struct ranked_children;
@@ -21,7 +20,6 @@ using draw = child_draw<source, false>;
 using noisy_draw = child_draw<source, true>;
 
 kernel_pointer drafting[] = {
-    by_block<names::child_of_a_row, kernel::draw_children<float, plain, draw>>(),
     by_block<names::children_of_a_row, kernel::draw_children<float, plain, draw, 4>>(),
     by_block<names::noisy_children_of_a_row, kernel::draw_children<float, plain, noisy_draw, 4>>(),
     by_block<names::ranked_children, kernel::rank_children<float, plain>>(),

@@ -7,6 +7,11 @@
 #include <vector>
 
 #include <hunch/drafter/heads.hpp>
+#include <hunch/length/confidence.hpp>
+#include <hunch/length/cost.hpp>
+#include <hunch/length/entropy.hpp>
+#include <hunch/length/ewma.hpp>
+#include <hunch/length/fixed.hpp>
 #include <hunch/tree/dynamic.hpp>
 #include <hunch/tree/fixed.hpp>
 #include <hunch/tree/sampled.hpp>
@@ -28,8 +33,9 @@ using deep_tree = tree::dynamic<2, 3, 7>;
 /// By a draft model of its own cache, and by heads.
 enum class by { model, heads };
 
-template <by By, class Tree, class V, class S = plain_sampler>
-enumeration exact_tree(exact_case c, any_selector selector, V verifier, S sampler = {}) {
+template <by By, class Tree, class V, class S = plain_sampler, class Policy = length::fixed>
+enumeration exact_tree(exact_case c, any_selector selector, V verifier, S sampler = {},
+                       Policy policy = {}) {
   forking_source source;
   c.options.max_batch = batch_of(c);
   if constexpr (By == by::model) {
@@ -45,7 +51,7 @@ enumeration exact_tree(exact_case c, any_selector selector, V verifier, S sample
   } else {
     toy_hidden_target<> target{c.target};
     toy_heads<> model{c.draft, 3, selector.layout()};
-    decoder d{target, drafter::heads{model, Tree{}}, selector, sampler, verifier, c.options,
+    decoder d{target, drafter::heads{model, Tree{}, policy}, selector, sampler, verifier, c.options,
               source};
     const enumeration found = check_law(d, source, c);
     target.cache().check();
@@ -143,6 +149,66 @@ TEST_CASE("a draft like the target's is accepted to its end") {
   const exact_case c{{4, 31, flavour::smooth}, {4, 32, flavour::smooth}, {{{0, 1}, ask(4)}}};
   CHECK(exact_tree<by::model, tree::sampled<2, 1>>(c, selector::full{4}, verifier::rejection{})
             .steps > 2.1);
+}
+
+template <class Policy>
+void exact_with(Policy policy) {
+  for (const flavour q : {flavour::smooth, flavour::sharp, flavour::masked}) {
+    CAPTURE(static_cast<int>(q));
+    const exact_case c = case_of(flavour::smooth, q, 3, 5);
+    const any_selector all = selector::full{3};
+    const plain_sampler sampler;
+    exact_tree<by::model, tree::chain<3>>(c, all, verifier::rejection{}, sampler, policy);
+    exact_tree<by::model, tree::chain<3>>(c, all, verifier::block{}, sampler, policy);
+    const exact_case less = case_of(flavour::smooth, q, 3, 4);
+    exact_tree<by::model, tree::sampled<2, 1>>(less, all, verifier::rejection{}, sampler, policy);
+    exact_tree<by::model, deep_tree>(less, all, verifier::point_mass{}, sampler, policy);
+    exact_tree<by::model, fixed_tree>(less, all, verifier::point_mass{}, sampler, policy);
+    exact_tree<by::heads, tree::sampled<2, 1>>(less, all, verifier::rejection{}, sampler, policy);
+    exact_tree<by::heads, deep_tree>(less, all, verifier::point_mass{}, sampler, policy);
+  }
+}
+
+TEST_CASE("every length policy is exact, on chains and trees") {
+  static constexpr double curve[] = {1.0, 1.1, 1.3, 1.6};
+  exact_with(length::fixed{2});
+  exact_with(length::entropy{});
+  exact_with(length::confidence{0.45});
+  exact_with(length::ewma{});
+  exact_with(length::cost{.draft = 0.1, .rows = curve});
+}
+
+TEST_CASE("policies do decide") {
+  // Over a draft that is as good as it can be, and over one that never is.
+  const auto drafted = [](auto policy, flavour q, std::uint64_t salt) {
+    toy_target<float> target{{6, 41, flavour::sharp}};
+    toy_draft<float> draft{{6, salt, q}};
+    decoder d{target, drafter::autoregressive{draft, tree::chain<6>{}, policy}, selector::full{6},
+              plain_sampler{}, verifier::rejection{}};
+    for (std::uint64_t seed = 0; seed < 6; ++seed) {
+      auto options = ask(120);
+      options.seed = seed;
+      d.add(text{1, 2}, options);
+      while (d.running() > 0) { d.step(); }
+    }
+    return static_cast<double>(d.stats().drafted) / static_cast<double>(d.stats().steps);
+  };
+  static constexpr double curve[] = {1.0, 1.1, 1.3, 1.6, 1.9, 2.2, 2.5};
+  const auto decides = [&](auto policy) {
+    const double good = drafted(policy, flavour::sharp, 41);
+    const double bad = drafted(policy, flavour::uniform, 7);
+    CAPTURE(good);
+    CAPTURE(bad);
+    CHECK(good > bad + 0.5);
+    CHECK(good > 2.0);
+  };
+  decides(length::entropy{.lambda = 0.6});
+  decides(length::confidence{});
+  decides(length::ewma{});
+  decides(length::cost{.draft = 0.1, .rows = curve});
+  // Negative control: one that does not look.
+  CHECK(drafted(length::fixed{3}, flavour::sharp, 41) ==
+        doctest::Approx(drafted(length::fixed{3}, flavour::uniform, 7)).epsilon(0.05));
 }
 
 /// Runs a request to its end and calls use(committed) after every step.

@@ -14,6 +14,8 @@
 #include <hunch/drafter/check_model.hpp>
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/drafter/growth.hpp>
+#include <hunch/length/fixed.hpp>
+#include <hunch/length/length.hpp>
 #include <hunch/selector/selector.hpp>
 #include <hunch/staged_rows.hpp>
 #include <hunch/tree/shape.hpp>
@@ -34,7 +36,8 @@ namespace hunch::drafter {
 ///
 /// \tparam Model models `DraftModel`; a reference where the caller keeps the model.
 /// \tparam Tree a `TreeShape`, such as `tree::chain` or `tree::dynamic`.
-template <class Model, TreeShape Tree>
+/// \tparam Policy decides how deep a draft is.
+template <class Model, TreeShape Tree, LengthPolicy Policy = length::fixed>
 class autoregressive {
   static_assert(DraftModel<std::remove_reference_t<Model>> ||
                     DraftModel<std::remove_reference_t<Model>, double>,
@@ -48,9 +51,10 @@ class autoregressive {
   static constexpr bool is_chain = Tree::is_chain;
   static constexpr bool uses_selector = true;
   static constexpr bool needs_hidden = false;
-  static constexpr std::int32_t law_rows = growth<Tree, float, executor::host>::law_rows;
+  static constexpr std::int32_t law_rows = growth<Tree, Policy, float, executor::host>::law_rows;
 
-  explicit autoregressive(Model&& model, Tree = {}) : model_(std::forward<Model>(model)) {}
+  explicit autoregressive(Model&& model, Tree = {}, Policy policy = {})
+      : model_(std::forward<Model>(model)), policy_(policy) {}
 
   std::remove_reference_t<Model>& model() { return model_; }
 
@@ -81,7 +85,7 @@ class autoregressive {
     std::int32_t chunk;
     staged_rows<Executor> rows;
     kept_list<Executor> kept;
-    growth<Tree, Real, Executor> trees;
+    growth<Tree, Policy, Real, Executor> trees;
     std::vector<slot_state> slots;
     std::vector<staged_tokens> staged;  ///< per sequence of the step
   };
@@ -100,7 +104,8 @@ class autoregressive {
       auto hidden = model_.forward(s.rows.view());
       drop_full(s, size, hidden);
       if (s.trees.frontier().empty()) { break; }
-      s.trees.draft_level(model_, hidden, contexts, drafts, selector, sampler, draw, executor);
+      s.trees.draft_level(model_, hidden, policy_, contexts, drafts, selector, sampler, draw,
+                          executor);
       stage_frontier(s, contexts, drafts);
     }
     s.trees.finish(size, contexts, drafts, executor);
@@ -129,6 +134,7 @@ class autoregressive {
       slot.cached += staged.read + nodes;
       slot.full = slot.full || staged.full;
     }
+    s.trees.observe(policy_, outcomes);
     commit(s);
   }
 
@@ -137,6 +143,7 @@ class autoregressive {
     s.kept.clear();
     s.kept.release(slot);
     s.slots[static_cast<std::size_t>(slot)] = {};
+    s.trees.release(slot);
     commit(s);
   }
 
@@ -150,7 +157,7 @@ class autoregressive {
   /// The committed tokens that the model has not read, at most a chunk of them. A sequence drafts
   /// if they end with the root; without drafting, only whole chunks are worth a pass.
   template <class State>
-  static void stage_committed(State& s, std::int32_t size, const draft_context* contexts) {
+  void stage_committed(State& s, std::int32_t size, const draft_context* contexts) const {
     s.rows.clear();
     s.trees.begin(size);
     for (std::int32_t k = 0; k < size; ++k) {
@@ -164,7 +171,8 @@ class autoregressive {
       const std::int32_t known =
           rereads_accepted<Model> ? std::min(c.length, c.cached + 1) : c.length;
       const std::int32_t unread = known - slot.cached;
-      const bool drafts = c.max_depth > 0 && known == c.length && unread <= s.chunk;
+      const bool drafts =
+          c.max_depth > 0 && known == c.length && unread <= s.chunk && s.trees.opens(policy_, k, c);
       const bool reads = drafts || (unread >= s.chunk && !shares_target_cache<Model>);
       staged.read = reads ? std::min(unread, s.chunk) : 0;
       for (std::int32_t i = 0; i < staged.read; ++i) {
@@ -220,9 +228,12 @@ class autoregressive {
   }
 
   Model model_;
+  Policy policy_;
 };
 
 template <class Model, class Tree>
 autoregressive(Model&&, Tree) -> autoregressive<Model, Tree>;
+template <class Model, class Tree, class Policy>
+autoregressive(Model&&, Tree, Policy) -> autoregressive<Model, Tree, Policy>;
 
 }  // namespace hunch::drafter

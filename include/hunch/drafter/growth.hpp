@@ -2,9 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -12,8 +14,11 @@
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/kernel/copy_rows.hpp>
 #include <hunch/kernel/draw_children.hpp>
+#include <hunch/kernel/entropy.hpp>
 #include <hunch/kernel/grow_dynamic.hpp>
 #include <hunch/kernel/rank_children.hpp>
+#include <hunch/length/draft_lengths.hpp>
+#include <hunch/length/fixed.hpp>
 #include <hunch/selector/selector.hpp>
 #include <hunch/team/canonical.hpp>
 #include <hunch/tree/shape.hpp>
@@ -37,10 +42,12 @@ enum class level_logits {
 /// logits, children from their laws, and the nodes that become of them. What drafters with a law
 /// have in common; where logits come from is theirs.
 ///
-/// Between two levels the caller may take nodes out of the frontier (a cache is full, a length rule
-/// says so), which is exact as long as it does not depend on what was not drawn yet.
-template <TreeShape Tree, class Real, class Executor, level_logits Logits = level_logits::own>
+/// Between two levels the caller may take nodes out of the frontier, which is exact as long as it
+/// does not depend on what was not drawn yet: a cache is full.
+template <TreeShape Tree, LengthPolicy Policy, class Real, class Executor,
+          level_logits Logits = level_logits::own>
 class growth {
+  static constexpr bool looks = !std::is_same_v<Policy, length::fixed>;
   static constexpr bool ranked = Tree::children == child_law::ranked;
   static constexpr bool dynamic = DynamicShape<Tree>;
   static constexpr bool common = Logits == level_logits::common;
@@ -69,10 +76,14 @@ class growth {
         best_(executor, ranked ? count(setup, std::int64_t{Tree::max_width} * best_stride_) : 0),
         child_(executor, count(setup, child_slots)),
         child_at_(executor, ranked ? 0 : count(setup, child_slots)),
-        child_value_(executor, ranked ? count(setup, child_slots) : 0),
+        child_value_(executor, ranked || looks ? count(setup, child_slots) : 0),
         value_(executor, count(setup, Tree::max_nodes)),
         place_(count(setup, Tree::max_nodes)),
         staged_as_(count(setup, Tree::max_nodes)),
+        lengths_(setup.max_batch),
+        entropy_tasks_(executor, Policy::needs_entropy ? count(setup, Tree::max_width) : 0),
+        entropies_(executor, Policy::needs_entropy ? count(setup, Tree::max_width) : 0),
+        goes_on_(count(setup, 1)),
         trees_(executor, dynamic ? count(setup, 1) : 0),
         node_of_(executor, dynamic ? count(setup, child_slots) : 0),
         grown_as_(executor, dynamic ? count(setup, Tree::max_nodes) : 0),
@@ -94,7 +105,13 @@ class growth {
   void begin(std::int32_t size) {
     frontier_.clear();
     depth_ = 0;
+    lengths_.begin(size);
     std::fill_n(level_.begin(), size, std::int32_t{-1});
+  }
+
+  /// Whether sequence k, which may draft, is to: if so, `add_root` follows.
+  bool opens(const Policy& policy, std::int32_t k, const draft_context& c) {
+    return lengths_.open(policy, k, c.slot, std::min(c.max_depth, Tree::max_depth)) > 0;
   }
 
   /// Sequence k drafts. In ascending order of k.
@@ -117,11 +134,13 @@ class growth {
   }
 
   /// Drafts the children of the frontier, whose rows of a pass are in `hidden`: the selector's
-  /// shortlists, the model's head over them, children of the laws. Those that are drafted from are
-  /// the new frontier; their rows are the caller's to fill in. Waits for the executor.
+  /// shortlists, the model's head over them, children of the laws. Those that are drafted from, if
+  /// the policy says so, are the new frontier; their rows are the caller's to fill in. Waits for
+  /// the executor.
   template <class Model, class Hidden, class Drafts, VocabSelector Selector, class S, class Draw>
-  void draft_level(Model& model, Hidden& hidden, const draft_context* contexts, Drafts& drafts,
-                   Selector& selector, const S& sampler, const Draw& draw, Executor& executor) {
+  void draft_level(Model& model, Hidden& hidden, const Policy& policy,
+                   const draft_context* contexts, Drafts& drafts, Selector& selector,
+                   const S& sampler, const Draw& draw, Executor& executor) {
     if constexpr (RoutedSelector<Selector>) {
       static_assert(
           requires {
@@ -137,8 +156,14 @@ class growth {
       executor.synchronize();  // the logits are there
       selector.advise(rows);
     }
-    grow(contexts, drafts, sampler, draw, executor);
+    grow(policy, contexts, drafts, sampler, draw, executor);
   }
+
+  /// What became of the step; noexcept, as `Drafter` asks.
+  void observe(const Policy& policy, const draft_outcomes& outcomes) noexcept {
+    lengths_.observe(policy, outcomes);
+  }
+  void release(std::int32_t slot) noexcept { lengths_.release(slot); }
 
   /// Makes trees of what was grown. Waits for the executor.
   template <class Drafts>
@@ -210,14 +235,15 @@ class growth {
 
   /// Makes children of the logits of the frontier, and a new frontier.
   template <class Drafts, class S, class Draw>
-  void grow(const draft_context* contexts, Drafts& drafts, const S& sampler, const Draw& draw,
-            Executor& executor) {
+  void grow(const Policy& policy, const draft_context* contexts, Drafts& drafts, const S& sampler,
+            const Draw& draw, Executor& executor) {
     if constexpr (ranked) {
       rank(contexts, drafts, sampler, executor);
     } else {
       draw_all(contexts, drafts, sampler, draw, executor);
     }
     ++depth_;
+    ask(policy, drafts, executor);
     next_.clear();
     if constexpr (dynamic) {
       expand(contexts, drafts, executor);
@@ -225,6 +251,89 @@ class growth {
       for (std::size_t f = 0; f < frontier_.size(); ++f) { link(contexts, drafts, f); }
     }
     frontier_.swap(next_);
+  }
+
+  /// Asks the policy of every sequence whether it goes on behind the level that was just drawn.
+  template <class Drafts>
+  void ask(const Policy& policy, Drafts& drafts, Executor& executor) {
+    length_evidence evidence{depth_, 1.0, 1.0, 0.0, 0, 0};
+    if constexpr (looks) { count_rows(drafts, evidence); }
+    if constexpr (Policy::needs_entropy) { take_entropies(drafts, executor); }
+    for_each_tree([&](std::int32_t k, std::size_t first, std::size_t end) {
+      if constexpr (looks) { find_best(k, first, end, drafts, evidence); }
+      goes_on_[index(k)] = lengths_.goes_on(policy, k, evidence) ? 1 : 0;
+    });
+  }
+
+  /// Calls use(k, first, end) for every sequence with nodes [first, end) in the frontier.
+  template <class Use>
+  void for_each_tree(Use&& use) const {
+    for (std::size_t first = 0, end = 0; first < frontier_.size(); first = end) {
+      while (end < frontier_.size() && frontier_[end].sequence == frontier_[first].sequence) {
+        ++end;
+      }
+      use(frontier_[first].sequence, first, end);
+    }
+  }
+
+  /// The rows that the target will have of the sequences that draft, with the new children.
+  template <class Drafts>
+  void count_rows(Drafts& drafts, length_evidence& evidence) const {
+    for_each_tree([&](std::int32_t k, std::size_t first, std::size_t end) {
+      ++evidence.sequences;
+      std::int32_t rows = drafts.count(k);
+      if constexpr (dynamic) {
+        rows = std::min(Tree::total, 1 + Tree::max_children * rows);
+      } else {
+        for (std::size_t f = first; f < end; ++f) {
+          const std::int32_t place = place_[node_index(k, frontier_[f].node)];
+          for (std::int32_t i = 0; i < Tree::asked(place); ++i) {
+            const bool there = child_.data()[child_index(f) + index(i)] != no_token;
+            rows += there && Tree::child(place, i) >= 0 ? 1 : 0;
+          }
+        }
+      }
+      evidence.rows += rows;
+    });
+  }
+
+  template <class Drafts>
+  void take_entropies(Drafts& drafts, Executor& executor) {
+    std::int32_t asked = 0;
+    for_each_law([&](std::size_t f, std::int32_t) {
+      const frontier_node& n = frontier_[f];
+      if (leads(f)) { ++asked; }
+      const law<Real>* const of =
+          ranked ? laws_.data() + asked - 1 : drafts.tree(n.sequence).laws + n.node;
+      entropy_tasks_.data()[f] = {of, entropies_.data() + f};
+    });
+    executor.launch(static_cast<std::int32_t>(frontier_.size()),
+                    kernel::report_entropies<Real>{entropy_tasks_.data()});
+    executor.synchronize();
+  }
+
+  /// Looks for the most probable new child of the nodes [first, end), of tree k.
+  template <class Drafts>
+  void find_best(std::int32_t k, std::size_t first, std::size_t end, Drafts& drafts,
+                 length_evidence& evidence) {
+    float best = -kernel::infinity<float>;
+    for (std::size_t f = first; f < end; ++f) {
+      const frontier_node& n = frontier_[f];
+      const float above = value_.data()[node_index(k, n.node)];
+      for (std::int32_t i = 0; i < Tree::asked(place_[node_index(k, n.node)]); ++i) {
+        const std::size_t child = child_index(f) + index(i);
+        if (child_.data()[child] == no_token) { break; }
+        if constexpr (!ranked) {
+          const Real p = drafts.tree(k).laws[n.node].prob(child_at_.data()[child]);
+          child_value_.data()[child] = above + std::min(0.0f, std::log2(static_cast<float>(p)));
+        }
+        if (!(child_value_.data()[child] > best)) { continue; }
+        best = child_value_.data()[child];
+        evidence.probability = std::exp2(static_cast<double>(best - above));
+        if constexpr (Policy::needs_entropy) { evidence.entropy = entropies_.data()[f]; }
+      }
+    }
+    evidence.reach = std::exp2(static_cast<double>(best));
   }
 
   template <class T>
@@ -374,20 +483,19 @@ class growth {
       if (place_of_child < 0) { continue; }
       const std::int32_t node = drafts.count(n.sequence);
       tree.tokens[node] = child_.data()[child];
-      if constexpr (ranked) {
+      if constexpr (!ranked) { tree.drawn_at[node] = child_at_.data()[child]; }
+      if constexpr (ranked || looks) {
         value_.data()[node_index(n.sequence, node)] = child_value_.data()[child];
-      } else {
-        tree.drawn_at[node] = child_at_.data()[child];
       }
       drafts.grow(n.sequence, c, node, n.node);
       add_node(n.sequence, node, place_of_child);
-      if (goes_on(c, place_of_child)) { next_.push_back({n.sequence, node, -1}); }
+      if (goes_on(n.sequence, place_of_child)) { next_.push_back({n.sequence, node, -1}); }
     }
   }
 
-  /// Whether a new node at a place is drafted from.
-  bool goes_on(const draft_context& c, std::int32_t place) const {
-    return depth_ < std::min(c.max_depth, Tree::max_depth) && Tree::asked(place) > 0;
+  /// Whether a new node of tree k at a place is drafted from.
+  bool goes_on(std::int32_t k, std::int32_t place) const {
+    return goes_on_[index(k)] != 0 && Tree::asked(place) > 0;
   }
 
   template <class Drafts>
@@ -412,28 +520,23 @@ class growth {
   template <class Drafts>
   void expand(const draft_context* contexts, Drafts& drafts, Executor& executor) {
     std::int32_t tasks = 0;
-    for (std::size_t f = 0; f < frontier_.size(); ++f) {
-      const std::int32_t k = frontier_[f].sequence;
-      const bool first = f == 0 || frontier_[f - 1].sequence != k;
-      if (first && goes_on(contexts[k], depth_)) {
-        trees_.data()[tasks++] = dynamic_view(k, drafts);
-        level_[index(k)] = drafts.count(k);
-      }
-    }
+    for_each_tree([&](std::int32_t k, std::size_t, std::size_t) {
+      if (goes_on_[index(k)] == 0) { return; }
+      trees_.data()[tasks++] = dynamic_view(k, drafts);
+      level_[index(k)] = drafts.count(k);
+    });
     if (tasks == 0) { return; }
     executor.launch(tasks, kernel::expand_dynamic{trees_.data(), Tree::max_width});
     executor.synchronize();
-    for (std::size_t f = 0; f < frontier_.size(); ++f) {
-      const std::int32_t k = frontier_[f].sequence;
-      const bool first = f == 0 || frontier_[f - 1].sequence != k;
-      if (!first || !goes_on(contexts[k], depth_)) { continue; }
+    for_each_tree([&](std::int32_t k, std::size_t, std::size_t) {
+      if (goes_on_[index(k)] == 0) { return; }
       const std::int32_t end = drafts.count(k);
       for (std::int32_t node = level_[index(k)]; node < end; ++node) {
         drafts.grow(k, contexts[k], node, drafts.tree(k).parent[node]);
         add_node(k, node, depth_);
         next_.push_back({k, node, -1});
       }
-    }
+    });
   }
 
   /// Makes the best nodes of tree k, which lie in place, a tree.
@@ -479,6 +582,11 @@ class growth {
   buffer<float> value_;
   std::vector<std::int32_t> place_;
   std::vector<std::int32_t> staged_as_;
+  // Of sequences.
+  length::draft_lengths<Policy> lengths_;
+  buffer<kernel::entropy_task<Real>> entropy_tasks_;
+  buffer<double> entropies_;
+  std::vector<char> goes_on_;
   // Of dynamic trees.
   buffer<kernel::dynamic_tree> trees_;
   buffer<std::int32_t> node_of_;

@@ -14,6 +14,8 @@
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/drafter/growth.hpp>
 #include <hunch/kernel/copy_rows.hpp>
+#include <hunch/length/fixed.hpp>
+#include <hunch/length/length.hpp>
 #include <hunch/selector/selector.hpp>
 #include <hunch/tree/shape.hpp>
 
@@ -30,7 +32,8 @@ namespace hunch::drafter {
 ///
 /// \tparam Heads models `DraftHeads`; a reference where the caller keeps them.
 /// \tparam Tree a `TreeShape` that is no deeper than there are heads.
-template <class Heads, TreeShape Tree>
+/// \tparam Policy decides how deep a draft is.
+template <class Heads, TreeShape Tree, LengthPolicy Policy = length::fixed>
 class heads {
   static_assert(DraftHeads<std::remove_reference_t<Heads>> ||
                     DraftHeads<std::remove_reference_t<Heads>, double>,
@@ -38,7 +41,7 @@ class heads {
                 "hidden_size(), heads(), head_fingerprint(), forward(head_inputs) and "
                 "head(hidden, head_rows)");
   template <class Real, class Executor>
-  using growth_type = growth<Tree, Real, Executor, level_logits::common>;
+  using growth_type = growth<Tree, Policy, Real, Executor, level_logits::common>;
 
  public:
   static constexpr std::int32_t max_nodes = Tree::max_nodes;
@@ -48,7 +51,8 @@ class heads {
   static constexpr bool needs_hidden = true;
   static constexpr std::int32_t law_rows = growth_type<float, executor::host>::law_rows;
 
-  explicit heads(Heads&& model, Tree = {}) : model_(std::forward<Heads>(model)) {}
+  explicit heads(Heads&& model, Tree = {}, Policy policy = {})
+      : model_(std::forward<Heads>(model)), policy_(policy) {}
 
   std::remove_reference_t<Heads>& model() { return model_; }
 
@@ -114,13 +118,15 @@ class heads {
       for (frontier_node& n : s.trees.frontier()) {
         n.row = s.input_of[static_cast<std::size_t>(n.sequence)] * model_.heads() + s.trees.depth();
       }
-      s.trees.draft_level(model_, hidden, contexts, drafts, selector, sampler, draw, executor);
+      s.trees.draft_level(model_, hidden, policy_, contexts, drafts, selector, sampler, draw,
+                          executor);
     }
     s.trees.finish(size, contexts, drafts, executor);
   }
 
   template <class State, class E>
   void observe(State& s, const draft_outcomes& outcomes, E& evaluation) noexcept {
+    s.trees.observe(policy_, outcomes);
     std::int32_t copies = 0;
     for (std::int32_t k = 0; k < outcomes.size; ++k) {
       const draft_outcome& outcome = outcomes.of[k];
@@ -142,16 +148,20 @@ class heads {
   template <class State>
   void release(State& s, std::int32_t slot) noexcept {
     s.known[static_cast<std::size_t>(slot)] = 0;
+    s.trees.release(slot);
   }
 
  private:
   template <class State>
-  static std::int32_t place_inputs(State& s, std::int32_t size, const draft_context* contexts) {
+  std::int32_t place_inputs(State& s, std::int32_t size, const draft_context* contexts) const {
     s.trees.begin(size);
     std::int32_t asked = 0;
     for (std::int32_t k = 0; k < size; ++k) {
       const draft_context& c = contexts[k];
-      if (c.max_depth < 1 || s.known[static_cast<std::size_t>(c.slot)] == 0) { continue; }
+      if (c.max_depth < 1 || s.known[static_cast<std::size_t>(c.slot)] == 0 ||
+          !s.trees.opens(policy_, k, c)) {
+        continue;
+      }
       s.inputs.data()[asked] = s.hidden_of(c.slot);
       s.roots.data()[asked] = c.committed[c.length - 1];
       s.input_of[static_cast<std::size_t>(k)] = asked++;
@@ -161,9 +171,12 @@ class heads {
   }
 
   Heads model_;
+  Policy policy_;
 };
 
 template <class Heads, class Tree>
 heads(Heads&&, Tree) -> heads<Heads, Tree>;
+template <class Heads, class Tree, class Policy>
+heads(Heads&&, Tree, Policy) -> heads<Heads, Tree, Policy>;
 
 }  // namespace hunch::drafter

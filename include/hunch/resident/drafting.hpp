@@ -227,7 +227,7 @@ struct grow_chain {
 };
 
 template <class Model, class Tree, class Selector, class Real, class Executor>
-class drafting<drafter::autoregressive<Model, Tree>, Selector, Real, Executor> {
+class drafting<drafter::autoregressive<Model, Tree, length::fixed>, Selector, Real, Executor> {
   static_assert(Tree::is_chain && Tree::children == child_law::independent,
                 "hunch: a resident loop drafts chains: give its drafter a tree::chain<N>");
   static_assert(!shares_target_cache<Model>,

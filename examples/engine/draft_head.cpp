@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 #include <engine/bfloat16.hpp>
@@ -14,6 +16,25 @@ namespace {
 
 int token_of(const hunch::vocab_layout& layout, int row) {
   return layout.row_token() == nullptr ? row : layout.row_token()[row];
+}
+
+/// \throws std::invalid_argument when a shortlist does not fit its output or the head.
+void check_shortlist(std::int32_t i, const hunch::shortlist& list, std::int32_t room, int rows) {
+  const auto refuse = [i](const std::string& why) {
+    throw std::invalid_argument("engine::draft_head: head row " + std::to_string(i) + " has " +
+                                why);
+  };
+  std::int64_t size = 0;
+  for (std::int32_t r = 0; r < list.range_count; ++r) {
+    const hunch::row_range range = list.ranges[r];
+    if (range.begin < 0 || range.end < range.begin || range.end > rows) {
+      refuse("a range outside the head of " + std::to_string(rows) + " rows");
+    }
+    size += range.end - range.begin;
+  }
+  if (size != list.size || list.size != room) {
+    refuse("a list of " + std::to_string(size) + " rows and room for " + std::to_string(room));
+  }
 }
 
 }  // namespace
@@ -50,6 +71,9 @@ draft_head::any_stored draft_head::store(const packed_matrix& head,
 }
 
 void draft_head::multiply(const float* hidden, int stride, const hunch::head_rows<float>& asked) {
+  for (std::int32_t i = 0; i < asked.size; ++i) {
+    check_shortlist(i, asked.lists[i], asked.logits[i].size, rows_);
+  }
   std::visit(
       [&]<class Weight>(stored<Weight>& of) {
         const hunch::kernel::head_weights<Weight> weights{of.weights.data(), rows_, width_,

@@ -31,7 +31,8 @@ class draft_head {
   /// logits[i] = rows lists[i] of the head . hidden row row[i]. Bitwise the same whatever else is
   /// asked for and however many threads the pool has.
   ///
-  /// hidden: [rows, stride], a row padded with zeros to a multiple of 16.
+  /// \param hidden [rows, stride], a row padded with zeros to a multiple of 16.
+  /// \throws std::invalid_argument if a view's size is not its list's, or a range leaves the head.
   void multiply(const float* hidden, int stride, const hunch::head_rows<float>& asked);
 
  private:

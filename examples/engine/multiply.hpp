@@ -20,6 +20,9 @@ struct activation_view {
   std::byte* row(int i) const { return data + static_cast<std::size_t>(i) * row_bytes; }
 };
 
+/// Whether products of this arithmetic read activations in a form of their own, and not floats.
+constexpr bool converts_activations(arithmetic kind) { return kind == arithmetic::bf16_dot; }
+
 /// The bytes of one row of `inputs` activations, padded to a cache line.
 std::size_t activation_bytes(arithmetic kind, int inputs);
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <engine/aligned_buffer.hpp>
 #include <engine/simd.hpp>
 #include <engine/tensor.hpp>
 
@@ -43,6 +44,16 @@ struct weight_row {
   int row = 0;
 };
 
+inline void append_rows(std::vector<weight_row>& to, const matrix_view& from) {
+  for (int row = 0; row < from.rows; ++row) { to.push_back({&from, row}); }
+}
+
+inline std::vector<weight_row> all_rows(const matrix_view& from) {
+  std::vector<weight_row> out;
+  append_rows(out, from);
+  return out;
+}
+
 /// A packed [outputs, inputs] matrix; the values live in memory that somebody else owns.
 class packed_matrix {
  public:
@@ -77,6 +88,17 @@ class packed_matrix {
   int inputs_ = 0;
   std::byte* data_ = nullptr;
   std::vector<float> scale_;
+};
+
+/// A packed matrix with its memory.
+struct stored_matrix {
+  stored_matrix() = default;
+  stored_matrix(arithmetic kind, const std::vector<weight_row>& rows, int inputs)
+      : bytes(packed_matrix::bytes(kind, static_cast<int>(rows.size()), inputs)),
+        packed(kind, rows, inputs, bytes.data()) {}
+
+  aligned_buffer<std::byte> bytes;
+  packed_matrix packed;
 };
 
 }  // namespace engine

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include <engine/pointwise.hpp>
+
 namespace engine {
 namespace {
 
@@ -21,16 +23,6 @@ std::size_t arena_bytes(const config& c, arithmetic kind, bool has_joint) {
          (has_joint ? bytes(c.hidden, 2 * c.hidden) : 0);
 }
 
-void append_rows(std::vector<weight_row>& to, const matrix_view& from) {
-  for (int row = 0; row < from.rows; ++row) { to.push_back({&from, row}); }
-}
-
-std::vector<weight_row> all_rows(const matrix_view& from) {
-  std::vector<weight_row> out;
-  append_rows(out, from);
-  return out;
-}
-
 std::vector<weight_row> interleave(const matrix_view& gate, const matrix_view& up) {
   std::vector<weight_row> out;
   for (int first = 0; first < gate.rows; first += lanes) {
@@ -41,11 +33,6 @@ std::vector<weight_row> interleave(const matrix_view& gate, const matrix_view& u
     }
   }
   return out;
-}
-
-std::vector<float> padded(std::vector<float> values) {
-  values.resize(static_cast<std::size_t>(round_up(static_cast<int>(values.size()), lanes)));
-  return values;
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace engine {
 /// A head that is asked for parts of itself: row-major, in the order of a `hunch::vocab_layout`,
 /// so that what a shortlist names is contiguous, and multiplied by `hunch::shortlist_head`.
 /// Integers with a scale per row stay bytes, for this is read once per step, and no step reads it
-/// twice.
+/// twice; 4-bit integers with a scale per group become such bytes.
 class draft_head {
  public:
   /// Copies the rows of `head` in the order of `layout`. The pool outlives it.
@@ -43,8 +43,10 @@ class draft_head {
   };
   using any_stored = std::variant<stored<float>, stored<hunch::bfloat16>, stored<std::int8_t>>;
 
+  /// \param narrow writes the values of a row as weights, and notes its scale if it has one.
   template <class Weight, class Narrow>
   any_stored store(const packed_matrix& head, const hunch::vocab_layout& layout, Narrow narrow);
+  any_stored store(const packed_matrix& head, const hunch::vocab_layout& layout);
 
   std::uint64_t fingerprint_;
   int rows_;

@@ -2,7 +2,6 @@
 #include <engine/draft_head.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <stdexcept>
 #include <string>
@@ -40,54 +39,33 @@ void check_shortlist(std::int32_t i, const hunch::shortlist& list, std::int32_t 
 
 }  // namespace
 
-draft_head::draft_head(const packed_matrix& head, const hunch::vocab_layout& layout,
+draft_head::draft_head(const head_source& head, const hunch::vocab_layout& layout,
                        thread_pool& pool)
     : fingerprint_{layout.fingerprint()},
       rows_{layout.head_rows()},
       width_{round_up(head.inputs(), lanes)},
       executor_{pool},
-      stored_{store(head, layout)} {}
-
-draft_head::any_stored draft_head::store(const packed_matrix& head,
-                                         const hunch::vocab_layout& layout) {
-  if (head.kind() == arithmetic::f32) {
-    return store<float>(head, layout, [](int, const std::vector<float>& from, float* to) {
-      std::copy(from.begin(), from.end(), to);
-    });
-  }
-  if (head.kind() != arithmetic::int4 && head.scale() == nullptr) {
-    return store<hunch::bfloat16>(
-        head, layout, [](int, const std::vector<float>& from, hunch::bfloat16* to) {
-          std::transform(from.begin(), from.end(), to,
-                         [](float v) { return hunch::bfloat16{to_bf16(v)}; });
-        });
-  }
-  return store<std::int8_t>(
-      head, layout, [&](int token, const std::vector<float>& from, std::int8_t* to) {
-        float unit = 1.0f;  // what one of the bytes stands for, besides the head's scale
-        if (head.kind() == arithmetic::int4) {
-          float largest = 0.0f;
-          for (const float v : from) { largest = std::max(largest, std::fabs(v)); }
-          unit = largest > 0.0f ? largest / 127.0f : 1.0f;
-        }
-        scale_.push_back(head.scale() == nullptr ? unit : head.scale()[token]);
-        std::transform(from.begin(), from.end(), to, [unit](float v) {
-          return static_cast<std::int8_t>(std::nearbyint(v / unit));
-        });
-      });
+      stored_{head.type() == dtype::f32 ? store<float>(head, layout, [](float v) { return v; })
+              : head.type() == dtype::i8
+                  ? store<std::int8_t>(head, layout,
+                                       [](float v) { return static_cast<std::int8_t>(v); })
+                  : store<hunch::bfloat16>(head, layout,
+                                           [](float v) { return hunch::bfloat16{to_bf16(v)}; })} {
+  if (head.type() != dtype::i8) { return; }
+  for (int row = 0; row < rows_; ++row) { scale_.push_back(head.scale_of(token_of(layout, row))); }
 }
 
 template <class Weight, class Narrow>
-draft_head::any_stored draft_head::store(const packed_matrix& head,
-                                         const hunch::vocab_layout& layout, Narrow narrow) {
+draft_head::any_stored draft_head::store(const head_source& head, const hunch::vocab_layout& layout,
+                                         Narrow narrow) {
   const auto width = static_cast<std::size_t>(width_);
   stored<Weight> out{aligned_buffer<Weight>(static_cast<std::size_t>(rows_) * width),
                      {executor_, rows_, width_}};
   std::vector<float> values(static_cast<std::size_t>(head.inputs()));
   for (int row = 0; row < rows_; ++row) {
-    const int token = token_of(layout, row);
-    head.read_row(token, values.data());
-    narrow(token, values, out.weights.data() + static_cast<std::size_t>(row) * width);
+    head.read_row(token_of(layout, row), values.data());
+    std::transform(values.begin(), values.end(),
+                   out.weights.data() + static_cast<std::size_t>(row) * width, narrow);
   }
   return out;
 }

@@ -99,7 +99,7 @@ void model::implementation::set_head_layout(const hunch::vocab_layout& layout) {
         " tokens does not fit the model's vocabulary of " + std::to_string(shape.vocab_size));
   }
   if (shortlist_head && shortlist_head->fingerprint() == layout.fingerprint()) { return; }
-  shortlist_head.emplace(weights.head(), layout, pool);
+  shortlist_head.emplace(weights.listed_head(), layout, pool);
 }
 
 std::uint64_t model::implementation::head_fingerprint() const {

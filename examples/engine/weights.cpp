@@ -91,21 +91,24 @@ model_weights::model_weights(const config& c, const checkpoint& source, arithmet
   }
   final_norm_ = padded(source.vector("model.norm.weight", c.hidden));
 
-  embedding_ = source.matrix("model.embed_tokens.weight", c.vocab_size, c.hidden);
-  head_ = pack(
-      all_rows(c.tied_head ? embedding_ : source.matrix("lm_head.weight", c.vocab_size, c.hidden)),
-      c.hidden);
+  const matrix_view embedding = source.matrix("model.embed_tokens.weight", c.vocab_size, c.hidden);
+  const matrix_view head =
+      c.tied_head ? embedding : source.matrix("lm_head.weight", c.vocab_size, c.hidden);
+  head_ = pack(all_rows(head), c.hidden);
+  embedding_ = kept_matrix(embedding);
+  if (kind == arithmetic::int4 && !c.tied_head) { own_head_ = kept_matrix(head); }
+}
 
-  // The checkpoint may be closed: keep the embedding, as it is.
-  const std::size_t rows = static_cast<std::size_t>(c.vocab_size);
-  const std::size_t bytes = rows * static_cast<std::size_t>(c.hidden) * size_of(embedding_.type);
-  embedding_bytes_.grow(bytes);
-  std::copy_n(embedding_.data, bytes, embedding_bytes_.data());
-  embedding_.data = embedding_bytes_.data();
-  if (embedding_.scale != nullptr) {
-    embedding_scale_.grow(rows * sizeof(float));
-    std::copy_n(embedding_.scale, rows * sizeof(float), embedding_scale_.data());
-    embedding_.scale = embedding_scale_.data();
+model_weights::kept_matrix::kept_matrix(const matrix_view& from) : view{from} {
+  const auto rows = static_cast<std::size_t>(from.rows);
+  const std::size_t size = rows * static_cast<std::size_t>(from.columns) * size_of(from.type);
+  bytes.grow(size);
+  std::copy_n(from.data, size, bytes.data());
+  view.data = bytes.data();
+  if (from.scale != nullptr) {
+    scale.grow(rows * sizeof(float));
+    std::copy_n(from.scale, rows * sizeof(float), scale.data());
+    view.scale = scale.data();
   }
 }
 
@@ -116,9 +119,9 @@ packed_matrix model_weights::pack(const std::vector<weight_row>& rows, int input
 }
 
 void model_weights::embed(int token, float* out) const {
-  embedding_.read_row(token, out);
-  const float scale = embedding_.scale_of(token);
-  for (int i = 0; i < embedding_.columns; ++i) { out[i] *= scale; }
+  embedding_.view.read_row(token, out);
+  const float scale = embedding_.view.scale_of(token);
+  for (int i = 0; i < embedding_.view.columns; ++i) { out[i] *= scale; }
 }
 
 }  // namespace engine

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <engine/config.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace engine {
 namespace {
@@ -96,16 +98,30 @@ void read_rope_scaling(const object& o, rope_config& rope) {
   if (!(rope.factor > 0)) { o.refuse("factor", "must be positive"); }
 }
 
-void check_architecture(const object& o) {
+json parsed(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) { throw std::runtime_error(file.string() + ": cannot be opened"); }
+  try {
+    return json::parse(in);
+  } catch (const json::exception& error) {
+    throw std::runtime_error(file.string() + ": bad JSON: " + error.what());
+  }
+}
+
+void check_architecture(const object& o, const std::vector<std::string>& supported) {
   const json& names = o.at("architectures");
   if (!names.is_array() || names.size() != 1 || !names[0].is_string()) {
     o.refuse("architectures", "must name one architecture");
   }
   const auto name = names[0].get<std::string>();
-  if (name != "LlamaForCausalLM" && name != "MistralForCausalLM") {
-    o.refuse("architectures",
-             "is " + name + "; supported are LlamaForCausalLM and MistralForCausalLM");
-  }
+  if (std::find(supported.begin(), supported.end(), name) != supported.end()) { return; }
+  std::string all;
+  for (const std::string& one : supported) { all += (all.empty() ? "" : " and ") + one; }
+  o.refuse("architectures", "is " + name + "; supported here: " + all);
+}
+
+void check_llama(const object& o) {
+  check_architecture(o, {"LlamaForCausalLM", "MistralForCausalLM"});
   if (o.has("hidden_act") && o.string("hidden_act") != "silu") {
     o.refuse("hidden_act", "is " + o.string("hidden_act") + "; supported is silu");
   }
@@ -146,16 +162,9 @@ void config::check() const {
 }
 
 config read_config(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) { throw std::runtime_error(file.string() + ": cannot be opened"); }
-  json parsed;
-  try {
-    parsed = json::parse(in);
-  } catch (const json::exception& error) {
-    throw std::runtime_error(file.string() + ": bad JSON: " + error.what());
-  }
-  const object o{parsed, file.string()};
-  check_architecture(o);
+  const json values = parsed(file);
+  const object o{values, file.string()};
+  check_llama(o);
 
   config out;
   out.vocab_size = o.integer("vocab_size");
@@ -189,6 +198,20 @@ config read_config(const std::filesystem::path& file) {
     throw std::runtime_error(file.string() + ": " + error.what());
   }
   return out;
+}
+
+medusa_config read_medusa_config(const std::filesystem::path& file) {
+  const json values = parsed(file);
+  const object o{values, file.string()};
+  check_architecture(o, {"HunchMedusaHeads"});
+  return {o.integer("medusa_num_heads"), o.integer("hidden_size"), o.integer("vocab_size")};
+}
+
+exit_config read_exit_config(const std::filesystem::path& file) {
+  const json values = parsed(file);
+  const object o{values, file.string()};
+  check_architecture(o, {"HunchEarlyExit"});
+  return {o.integer("exit_layer")};
 }
 
 }  // namespace engine

@@ -39,10 +39,30 @@ struct config {
   void check() const;
 };
 
+/// Heads that draft several tokens ahead from a target's hidden state.
+struct medusa_config {
+  int heads = 0;
+  int hidden = 0;
+  int vocab_size = 0;
+};
+
+/// A view of the first layers of a target.
+struct exit_config {
+  int layer = 0;  ///< how many
+};
+
 /// Reads a Hugging Face `config.json` of a LlamaForCausalLM or MistralForCausalLM.
 /// \throws std::runtime_error naming the file and the key for anything missing, malformed, or
 ///         not supported: other architectures, biases, a sliding window shorter than the context,
 ///         other activations or rope scalings.
 config read_config(const std::filesystem::path& file);
+
+/// Reads "medusa_num_heads", "hidden_size" and "vocab_size" of a `config.json` whose architecture
+/// is HunchMedusaHeads. Throws like `read_config`.
+medusa_config read_medusa_config(const std::filesystem::path& file);
+
+/// Reads "exit_layer" of a `config.json` whose architecture is HunchEarlyExit. Throws like
+/// `read_config`.
+exit_config read_exit_config(const std::filesystem::path& file);
 
 }  // namespace engine

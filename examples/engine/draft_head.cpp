@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 #include <engine/bfloat16.hpp>
@@ -16,27 +18,46 @@ int token_of(const hunch::vocab_layout& layout, int row) {
   return layout.row_token() == nullptr ? row : layout.row_token()[row];
 }
 
+/// \throws std::invalid_argument when a shortlist does not fit its output or the head.
+void check_shortlist(std::int32_t i, const hunch::shortlist& list, std::int32_t room, int rows) {
+  const auto refuse = [i](const std::string& why) {
+    throw std::invalid_argument("engine::draft_head: head row " + std::to_string(i) + " has " +
+                                why);
+  };
+  std::int64_t size = 0;
+  for (std::int32_t r = 0; r < list.range_count; ++r) {
+    const hunch::row_range range = list.ranges[r];
+    if (range.begin < 0 || range.end < range.begin || range.end > rows) {
+      refuse("a range outside the head of " + std::to_string(rows) + " rows");
+    }
+    size += range.end - range.begin;
+  }
+  if (size != list.size || list.size != room) {
+    refuse("a list of " + std::to_string(size) + " rows and room for " + std::to_string(room));
+  }
+}
+
 }  // namespace
 
-draft_head::draft_head(const packed_matrix& head, const hunch::vocab_layout& layout,
+draft_head::draft_head(const head_source& head, const hunch::vocab_layout& layout,
                        thread_pool& pool)
     : fingerprint_{layout.fingerprint()},
       rows_{layout.head_rows()},
       width_{round_up(head.inputs(), lanes)},
       executor_{pool},
-      stored_{head.kind() == arithmetic::f32 ? store<float>(head, layout, [](float v) { return v; })
-              : head.scale() != nullptr
+      stored_{head.type() == dtype::f32 ? store<float>(head, layout, [](float v) { return v; })
+              : head.type() == dtype::i8
                   ? store<std::int8_t>(head, layout,
                                        [](float v) { return static_cast<std::int8_t>(v); })
                   : store<hunch::bfloat16>(head, layout,
                                            [](float v) { return hunch::bfloat16{to_bf16(v)}; })} {
-  if (head.scale() == nullptr) { return; }
-  for (int row = 0; row < rows_; ++row) { scale_.push_back(head.scale()[token_of(layout, row)]); }
+  if (head.type() != dtype::i8) { return; }
+  for (int row = 0; row < rows_; ++row) { scale_.push_back(head.scale_of(token_of(layout, row))); }
 }
 
 template <class Weight, class Narrow>
-draft_head::any_stored draft_head::store(const packed_matrix& head,
-                                         const hunch::vocab_layout& layout, Narrow narrow) {
+draft_head::any_stored draft_head::store(const head_source& head, const hunch::vocab_layout& layout,
+                                         Narrow narrow) {
   const auto width = static_cast<std::size_t>(width_);
   stored<Weight> out{aligned_buffer<Weight>(static_cast<std::size_t>(rows_) * width),
                      {executor_, rows_, width_}};
@@ -50,6 +71,9 @@ draft_head::any_stored draft_head::store(const packed_matrix& head,
 }
 
 void draft_head::multiply(const float* hidden, int stride, const hunch::head_rows<float>& asked) {
+  for (std::int32_t i = 0; i < asked.size; ++i) {
+    check_shortlist(i, asked.lists[i], asked.logits[i].size, rows_);
+  }
   std::visit(
       [&]<class Weight>(stored<Weight>& of) {
         const hunch::kernel::head_weights<Weight> weights{of.weights.data(), rows_, width_,

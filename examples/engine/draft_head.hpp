@@ -8,6 +8,7 @@
 #include <engine/aligned_buffer.hpp>
 #include <engine/packed_matrix.hpp>
 #include <engine/pool_executor.hpp>
+#include <engine/tensor.hpp>
 #include <engine/thread_pool.hpp>
 #include <hunch/bfloat16.hpp>
 #include <hunch/rows.hpp>
@@ -16,6 +17,37 @@
 
 namespace engine {
 
+/// Where the rows of a head come from: [outputs, inputs] values, and a factor per row or none.
+class head_source {
+ public:
+  head_source(const packed_matrix& from)
+      : packed_{&from},
+        type_{from.kind() == arithmetic::f32 ? dtype::f32
+              : from.scale() != nullptr      ? dtype::i8
+                                             : dtype::bf16},
+        inputs_{from.inputs()} {}
+  head_source(const matrix_view& from)
+      : stored_{&from},
+        type_{from.type == dtype::i8 ? dtype::i8 : dtype::bf16},
+        inputs_{from.columns} {}
+
+  /// What holds a value: f32, bf16, or i8 with a factor per row.
+  dtype type() const { return type_; }
+  int inputs() const { return inputs_; }
+  float scale_of(int row) const {
+    return packed_ == nullptr ? stored_->scale_of(row) : packed_->scale()[row];
+  }
+  void read_row(int row, float* out) const {
+    packed_ == nullptr ? stored_->read_row(row, out) : packed_->read_row(row, out);
+  }
+
+ private:
+  const packed_matrix* packed_ = nullptr;
+  const matrix_view* stored_ = nullptr;
+  dtype type_;
+  int inputs_;
+};
+
 /// A head that is asked for parts of itself: row-major, in the order of a `hunch::vocab_layout`,
 /// so that what a shortlist names is contiguous, and multiplied by `hunch::shortlist_head`.
 /// Integers with a scale per row stay bytes, for this is read once per step, and no step reads it
@@ -23,7 +55,7 @@ namespace engine {
 class draft_head {
  public:
   /// Copies the rows of `head` in the order of `layout`. The pool outlives it.
-  draft_head(const packed_matrix& head, const hunch::vocab_layout& layout, thread_pool& pool);
+  draft_head(const head_source& head, const hunch::vocab_layout& layout, thread_pool& pool);
 
   std::uint64_t fingerprint() const { return fingerprint_; }
   int rows() const { return rows_; }
@@ -31,7 +63,8 @@ class draft_head {
   /// logits[i] = rows lists[i] of the head . hidden row row[i]. Bitwise the same whatever else is
   /// asked for and however many threads the pool has.
   ///
-  /// hidden: [rows, stride], a row padded with zeros to a multiple of 16.
+  /// \param hidden [rows, stride], a row padded with zeros to a multiple of 16.
+  /// \throws std::invalid_argument if a view's size is not its list's, or a range leaves the head.
   void multiply(const float* hidden, int stride, const hunch::head_rows<float>& asked);
 
  private:
@@ -43,7 +76,7 @@ class draft_head {
   using any_stored = std::variant<stored<float>, stored<hunch::bfloat16>, stored<std::int8_t>>;
 
   template <class Weight, class Narrow>
-  any_stored store(const packed_matrix& head, const hunch::vocab_layout& layout, Narrow narrow);
+  any_stored store(const head_source& head, const hunch::vocab_layout& layout, Narrow narrow);
 
   std::uint64_t fingerprint_;
   int rows_;

@@ -61,6 +61,8 @@ class evaluation : public hidden_states {
 };
 
 class eagle_model;
+class early_exit;
+class medusa_heads;
 
 /// The transformer with its weights, caches and threads. Movable; one thread may use it at a time.
 ///
@@ -91,6 +93,8 @@ class model {
   int length(int slot) const;
   /// The bytes of weights that a decode step of one row reads.
   std::size_t weight_bytes() const;
+  /// Rows times layers that were computed so far, by passes of the model and of its views.
+  std::uint64_t layer_rows() const;
 
   /// One pass over the rows: the logits of those that are wanted.
   /// \throws std::out_of_range for slots and tokens outside their range, std::invalid_argument for
@@ -117,6 +121,8 @@ class model {
 
  private:
   friend class eagle_model;
+  friend class early_exit;
+  friend class medusa_heads;
   struct implementation;
   explicit model(std::unique_ptr<implementation> self);
   std::unique_ptr<implementation> self_;

@@ -2,8 +2,11 @@
 #include <engine/multiply.hpp>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 namespace engine {
@@ -23,42 +26,49 @@ constexpr int tiles_at_once(int rows, int tiles) { return rows == 1 ? tiles : 1;
 constexpr std::ptrdiff_t prefetch_distance = 4096;
 constexpr std::ptrdiff_t line = 64;
 
-// The three arithmetics: what a step of the inner dimension does with R rows and T tiles.
+[[maybe_unused]] ENGINE_INLINE int load_word(const void* from) {
+  int word = 0;
+  std::memcpy(&word, from, sizeof word);
+  return word;
+}
+
+// The arithmetics: what a step of the inner dimension does with R rows and T of the W tiles of a
+// block, from tile `first` on. Rows of activations are `stride` bytes apart.
 
 struct f32_step {
-  using weight = float;
-  using activation = float;
-  static constexpr int depth = 1;  ///< activations per step
+  static constexpr arithmetic kind = arithmetic::f32;
+  static constexpr int activation_bytes = 4;  ///< of a step
 
-  template <int R, int T>
-  static ENGINE_INLINE void run(f32x16 (&sums)[R][T], const weight* w, const activation* x,
-                                std::ptrdiff_t stride) {
+  template <int R, int T, int W>
+  static ENGINE_INLINE void run(f32x16 (&sums)[R][T], const std::byte* w, int first,
+                                const std::byte* x, std::ptrdiff_t stride) {
+    const auto* const weights = reinterpret_cast<const float*>(w) + first * lanes;
     f32x16 values[T];
-    for (int t = 0; t < T; ++t) { values[t] = load(w + t * lanes); }
+    for (int t = 0; t < T; ++t) { values[t] = load(weights + t * lanes); }
     for (int r = 0; r < R; ++r) {
-      const f32x16 factor = splat(x[r * stride]);
+      const f32x16 factor = splat(*reinterpret_cast<const float*>(x + r * stride));
       for (int t = 0; t < T; ++t) { sums[r][t] = fma(values[t], factor, sums[r][t]); }
     }
   }
 };
 
 struct bf16_fma_step {
-  using weight = std::uint16_t;
-  using activation = float;
-  static constexpr int depth = 2;
+  static constexpr arithmetic kind = arithmetic::bf16_fma;
+  static constexpr int activation_bytes = 8;
 
-  template <int R, int T>
-  static ENGINE_INLINE void run(f32x16 (&sums)[R][T], const weight* w, const activation* x,
-                                std::ptrdiff_t stride) {
+  template <int R, int T, int W>
+  static ENGINE_INLINE void run(f32x16 (&sums)[R][T], const std::byte* w, int first,
+                                const std::byte* x, std::ptrdiff_t stride) {
+    const auto* const weights = reinterpret_cast<const std::uint16_t*>(w) + first * 2 * lanes;
     f32x16 values[T];
-    for (int t = 0; t < T; ++t) { values[t] = load_even(w + t * 2 * lanes); }
+    for (int t = 0; t < T; ++t) { values[t] = load_even(weights + t * 2 * lanes); }
     for (int r = 0; r < R; ++r) {
-      const f32x16 factor = splat(x[r * stride]);
+      const f32x16 factor = splat(reinterpret_cast<const float*>(x + r * stride)[0]);
       for (int t = 0; t < T; ++t) { sums[r][t] = fma(values[t], factor, sums[r][t]); }
     }
-    for (int t = 0; t < T; ++t) { values[t] = load_odd(w + t * 2 * lanes); }
+    for (int t = 0; t < T; ++t) { values[t] = load_odd(weights + t * 2 * lanes); }
     for (int r = 0; r < R; ++r) {
-      const f32x16 factor = splat(x[r * stride + 1]);
+      const f32x16 factor = splat(reinterpret_cast<const float*>(x + r * stride)[1]);
       for (int t = 0; t < T; ++t) { sums[r][t] = fma(values[t], factor, sums[r][t]); }
     }
   }
@@ -66,19 +76,16 @@ struct bf16_fma_step {
 
 #if defined(__AVX512BF16__)
 struct bf16_dot_step {
-  using weight = std::uint16_t;
-  using activation = std::uint16_t;
-  static constexpr int depth = 2;
+  static constexpr arithmetic kind = arithmetic::bf16_dot;
+  static constexpr int activation_bytes = 4;
 
-  template <int R, int T>
-  static ENGINE_INLINE void run(f32x16 (&sums)[R][T], const weight* w, const activation* x,
-                                std::ptrdiff_t stride) {
+  template <int R, int T, int W>
+  static ENGINE_INLINE void run(f32x16 (&sums)[R][T], const std::byte* w, int first,
+                                const std::byte* x, std::ptrdiff_t stride) {
     __m512i values[T];
-    for (int t = 0; t < T; ++t) { values[t] = _mm512_loadu_si512(w + t * 2 * lanes); }
+    for (int t = 0; t < T; ++t) { values[t] = _mm512_loadu_si512(w + (first + t) * line); }
     for (int r = 0; r < R; ++r) {
-      int pair = 0;
-      std::memcpy(&pair, x + r * stride, sizeof pair);
-      const __m512i factor = _mm512_set1_epi32(pair);
+      const __m512i factor = _mm512_set1_epi32(load_word(x + r * stride));
       for (int t = 0; t < T; ++t) {
         sums[r][t].v = _mm512_dpbf16_ps(sums[r][t].v, reinterpret_cast<__m512bh>(values[t]),
                                         reinterpret_cast<__m512bh>(factor));
@@ -88,18 +95,87 @@ struct bf16_dot_step {
 };
 #endif
 
-/// What a kernel needs to know, in units of elements.
-template <class Step>
+/// Activations of a group.
+struct int4_activations {
+  std::int8_t values[group_size];
+  float scale;
+  std::int32_t start;  ///< -8 times the sum of the values: weights are stored with 8 added
+};
+
+/// Integer sums of groups do not depend on their order; the sum over groups ascends.
+struct int4_step {
+  static constexpr arithmetic kind = arithmetic::int4;
+  static constexpr int activation_bytes = sizeof(int4_activations);
+
+  template <int R, int T, int W>
+  static ENGINE_INLINE void run(f32x16 (&sums)[R][T], const std::byte* w, int first,
+                                const std::byte* x, std::ptrdiff_t stride) {
+    for (int t = 0; t < T; ++t) {
+      const std::byte* const nibbles = w + (first + t) * 256;
+      const f32x16 weight_scale = load_bf16(w + W * 256 + (first + t) * 32);
+      const int4_activations* rows[R];
+      for (int r = 0; r < R; ++r) {
+        rows[r] = reinterpret_cast<const int4_activations*>(x + r * stride);
+      }
+      f32x16 dots[R];
+      group_dots<R>(nibbles, rows, dots);
+      for (int r = 0; r < R; ++r) {
+        sums[r][t] = fma(dots[r], weight_scale * splat(rows[r]->scale), sums[r][t]);
+      }
+    }
+  }
+
+  /// The dot products of a tile's groups with those of R rows, exact.
+  template <int R>
+  static ENGINE_INLINE void group_dots(const std::byte* nibbles,
+                                       const int4_activations* const (&rows)[R],
+                                       f32x16 (&dots)[R]) {
+#if defined(__AVX512VNNI__) && defined(__AVX512F__)
+    const __m512i lower = _mm512_set1_epi8(15);
+    __m512i dot[R];
+    for (int r = 0; r < R; ++r) { dot[r] = _mm512_set1_epi32(rows[r]->start); }
+    for (int q = 0; q < group_size / 8; ++q) {
+      const __m512i both = _mm512_loadu_si512(nibbles + q * line);
+      const __m512i even = _mm512_and_si512(both, lower);
+      const __m512i odd = _mm512_and_si512(_mm512_maskz_srli_epi32(all_lanes, both, 4), lower);
+      for (int r = 0; r < R; ++r) {
+        const std::int8_t* const values = rows[r]->values + q * 8;
+        dot[r] = _mm512_dpbusd_epi32(dot[r], even, _mm512_set1_epi32(load_word(values)));
+        dot[r] = _mm512_dpbusd_epi32(dot[r], odd, _mm512_set1_epi32(load_word(values + 4)));
+      }
+    }
+    for (int r = 0; r < R; ++r) { dots[r].v = _mm512_maskz_cvtepi32_ps(all_lanes, dot[r]); }
+#else
+    for (int r = 0; r < R; ++r) {
+      std::int32_t dot[lanes];
+      std::fill_n(dot, lanes, rows[r]->start);
+      for (int k = 0; k < group_size; ++k) {
+        const int value = rows[r]->values[k];
+        const std::byte* const from = nibbles + k / 8 * line + k % 4;
+        const int shift = k % 8 / 4 * 4;
+        for (int i = 0; i < lanes; ++i) {
+          dot[i] += (std::to_integer<int>(from[i * 4]) >> shift & 15) * value;
+        }
+      }
+      float out[lanes];
+      for (int i = 0; i < lanes; ++i) { out[i] = static_cast<float>(dot[i]); }
+      dots[r] = load(out);
+    }
+#endif
+  }
+};
+
+/// What a kernel needs to know.
 struct job {
-  const typename Step::weight* w;
-  const typename Step::activation* x;
-  std::ptrdiff_t x_stride;
+  const std::byte* w;
+  const std::byte* x;
+  std::ptrdiff_t x_stride;  ///< bytes
   float* y;
   std::ptrdiff_t y_stride;
   const float* scale;
   /// What to fetch while this runs: as many lines as the kernel reads, from `ahead`, which moves on
   /// by `ahead_step` bytes with every step.
-  const char* ahead;
+  const std::byte* ahead;
   std::ptrdiff_t ahead_step;
   int steps;
   into mode;
@@ -107,21 +183,22 @@ struct job {
 
 /// R rows times T adjacent tiles of a block of W tiles, from tile `first` on.
 template <class Step, int R, int T, int W>
-ENGINE_INLINE void tile_kernel(const job<Step>& j, int first) {
+ENGINE_INLINE void tile_kernel(const job& j, int first) {
   f32x16 sums[R][T];
   for (int r = 0; r < R; ++r) {
     for (int t = 0; t < T; ++t) { sums[r][t] = splat(0.0f); }
   }
-  constexpr int tile_weights = lanes * Step::depth;
-  const typename Step::weight* w = j.w + first * tile_weights;
-  const typename Step::activation* x = j.x;
-  const char* ahead = j.ahead + first * line;
+  constexpr int step_size = step_bytes(Step::kind, W);
+  constexpr int lines = static_cast<int>(step_size / line * T / W);
+  const std::byte* w = j.w;
+  const std::byte* x = j.x;
+  const std::byte* ahead = j.ahead + first / T * lines * line;
   for (int s = 0; s < j.steps; ++s) {
-    for (int t = 0; t < T; ++t) { prefetch(ahead + t * line); }
+    for (int i = 0; i < lines; ++i) { prefetch(ahead + i * line); }
     ahead += j.ahead_step;
-    Step::run(sums, w, x, j.x_stride);
-    w += W * tile_weights;
-    x += Step::depth;
+    Step::template run<R, T, W>(sums, w, first, x, j.x_stride);
+    w += step_size;
+    x += Step::activation_bytes;
   }
   for (int r = 0; r < R; ++r) {
     for (int t = 0; t < T; ++t) {
@@ -136,23 +213,22 @@ ENGINE_INLINE void tile_kernel(const job<Step>& j, int first) {
 
 /// R rows times one block of W tiles.
 template <class Step, int R, int W>
-void block_kernel(const job<Step>& j) {
+void block_kernel(const job& j) {
   constexpr int tiles = tiles_at_once(R, W);
   for (int first = 0; first < W; first += tiles) { tile_kernel<Step, R, tiles, W>(j, first); }
 }
 
-template <class Step>
-using kernel = void (*)(const job<Step>&);
+using kernel = void (*)(const job&);
 
 template <class Step, int T, std::size_t... R>
-constexpr void fill_rows(kernel<Step> (&row)[max_rows], std::index_sequence<R...>) {
+constexpr void fill_rows(kernel (&row)[max_rows], std::index_sequence<R...>) {
   ((row[R] = block_kernel<Step, static_cast<int>(R) + 1, T>), ...);
 }
 
 /// kernels[T - 1][R - 1]
 template <class Step>
 struct kernel_table {
-  kernel<Step> entries[tiles_per_block][max_rows];
+  kernel entries[tiles_per_block][max_rows];
 
   constexpr kernel_table() : entries{} {
     constexpr auto rows = std::make_index_sequence<max_rows>{};
@@ -168,11 +244,8 @@ template <class Step>
 void multiply_blocks(const packed_matrix& w, activation_view x, float* y, std::ptrdiff_t y_stride,
                      int rows, into mode, int first_block, int last_block) {
   static constexpr kernel_table<Step> kernels;
-  const auto* weights = reinterpret_cast<const typename Step::weight*>(w.data());
-  const std::ptrdiff_t block_weights =
-      static_cast<std::ptrdiff_t>(w.steps()) * Step::depth * outputs_per_block;
-  job<Step> j{};
-  j.x_stride = static_cast<std::ptrdiff_t>(x.row_bytes / sizeof(typename Step::activation));
+  job j{};
+  j.x_stride = static_cast<std::ptrdiff_t>(x.row_bytes);
   j.y_stride = y_stride;
   j.steps = w.steps();
   j.mode = mode;
@@ -180,50 +253,102 @@ void multiply_blocks(const packed_matrix& w, activation_view x, float* y, std::p
   // use a block while it is in the nearest caches, and each fetches its part of the next one: so
   // memory is as busy under the last group as under the first.
   const int groups = (rows + max_rows - 1) / max_rows;
+  const std::ptrdiff_t block_bytes =
+      std::ptrdiff_t{j.steps} * step_bytes(Step::kind, tiles_per_block);
   for (int block = first_block; block < last_block; ++block) {
     const int tiles = std::min(tiles_per_block, w.tiles() - block * tiles_per_block);
-    j.w = weights + block * block_weights;
+    j.w = w.data() + block * block_bytes;
     j.scale = w.scale() == nullptr ? nullptr : w.scale() + block * outputs_per_block;
     for (int group = 0; group < groups; ++group) {
       const int begin = rows * group / groups;
       const int end = rows * (group + 1) / groups;
-      j.x = reinterpret_cast<const typename Step::activation*>(x.row(begin));
+      j.x = x.row(begin);
       j.y = y + begin * y_stride + block * outputs_per_block;
-      const std::ptrdiff_t step_bytes = tiles * line;
-      j.ahead = reinterpret_cast<const char*>(j.w);
+      const std::ptrdiff_t step_size = step_bytes(Step::kind, tiles);
+      j.ahead = j.w;
       if (groups == 1) {
         j.ahead += prefetch_distance;
-        j.ahead_step = step_bytes;
+        j.ahead_step = step_size;
       } else {
-        j.ahead += step_bytes * j.steps + step_bytes * j.steps / groups * group;
-        j.ahead_step = step_bytes / groups;
+        j.ahead += step_size * j.steps + step_size * j.steps / groups * group;
+        j.ahead_step = step_size / groups;
       }
       kernels.entries[tiles - 1][end - begin - 1](j);
     }
   }
 }
 
+#if defined(__AVX512BF16__)
+void store_bf16(const float* values, int padded, std::byte* row) {
+  for (int i = 0; i < padded; i += lanes) {
+    const auto bits = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(load(values + i).v));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + i * 2), bits);
+  }
+}
+#endif
+
+/// The largest becomes 127. A NaN or an infinity makes the whole product NaN.
+void store_group(const float (&values)[group_size], int4_activations& to) {
+  std::uint32_t top = 0;
+  for (const float v : values) {
+    top = std::max(top, std::bit_cast<std::uint32_t>(v) & 0x7fffffffu);
+  }
+  const float largest = std::bit_cast<float>(top);
+  to = {};
+  if (!std::isfinite(largest)) { to.scale = std::numeric_limits<float>::quiet_NaN(); }
+  if (!std::isfinite(largest) || largest < 0x1p-100f) { return; }
+  const float inverse = 127.0f / largest;
+  const f32x16 magic = splat(12582912.0f);  // 1.5 * 2^23 leaves the nearest integer
+  float rounded[group_size];
+  for (int k = 0; k < group_size; k += lanes) {
+    store(rounded + k, fma(load(values + k), splat(inverse), magic) - magic);
+  }
+  std::int32_t sum = 0;
+  for (int k = 0; k < group_size; ++k) {
+    const auto value = static_cast<std::int32_t>(rounded[k]);
+    to.values[k] = static_cast<std::int8_t>(value);
+    sum += value;
+  }
+  to.scale = largest / 127.0f;
+  to.start = -8 * sum;
+}
+
+void store_groups(const float* values, int padded, std::byte* row) {
+  for (int first = 0; first < padded; first += group_size) {
+    float group[group_size] = {};
+    std::copy_n(values + first, std::min(group_size, padded - first), group);
+    int4_activations to;
+    store_group(group, to);
+    std::memcpy(row, &to, sizeof to);
+    row += sizeof to;
+  }
+}
+
 }  // namespace
 
 std::size_t activation_bytes(arithmetic kind, int inputs) {
-  const std::size_t size = kind == arithmetic::bf16_dot ? 2 : 4;
-  return (static_cast<std::size_t>(round_up(inputs, lanes)) * size + 63) / 64 * 64;
-}
-
-void store_activations(arithmetic kind, f32x16 values, std::byte* row, int first) {
-  if (kind != arithmetic::bf16_dot) {
-    store(reinterpret_cast<float*>(row) + first, values);
-    return;
-  }
-#if defined(__AVX512BF16__)
-  const auto bits = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values.v));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(reinterpret_cast<std::uint16_t*>(row) + first),
-                      bits);
-#endif
+  const auto padded = static_cast<std::size_t>(round_up(inputs, group_size));
+  const std::size_t bytes = kind == arithmetic::int4
+                                ? padded / group_size * sizeof(int4_activations)
+                                : padded * (kind == arithmetic::bf16_dot ? 2 : 4);
+  return (bytes + 63) / 64 * 64;
 }
 
 void store_activations(arithmetic kind, const float* values, int padded, std::byte* row) {
-  for (int i = 0; i < padded; i += lanes) { store_activations(kind, load(values + i), row, i); }
+  switch (kind) {
+    case arithmetic::f32:
+    case arithmetic::bf16_fma:
+      std::memcpy(row, values, static_cast<std::size_t>(padded) * sizeof(float));
+      return;
+    case arithmetic::bf16_dot:
+#if defined(__AVX512BF16__)
+      store_bf16(values, padded, row);
+#endif
+      return;
+    case arithmetic::int4:
+      store_groups(values, padded, row);
+      return;
+  }
 }
 
 void multiply(const packed_matrix& w, activation_view x, float* y, std::ptrdiff_t y_stride,
@@ -240,6 +365,8 @@ void multiply(const packed_matrix& w, activation_view x, float* y, std::ptrdiff_
 #else
       return;
 #endif
+    case arithmetic::int4:
+      return multiply_blocks<int4_step>(w, x, y, y_stride, rows, mode, first_block, last_block);
   }
 }
 

@@ -11,8 +11,7 @@
 
 namespace engine {
 
-/// Rows of inputs of a matrix product: f32, or bf16 where the arithmetic is `bf16_dot`. A row is
-/// padded with zeros to an even number of values.
+/// Rows of inputs of a matrix product: f32, or what `store_activations` makes of them.
 struct activation_view {
   std::byte* data = nullptr;
   std::size_t row_bytes = 0;
@@ -20,13 +19,15 @@ struct activation_view {
   std::byte* row(int i) const { return data + static_cast<std::size_t>(i) * row_bytes; }
 };
 
+/// Whether products of this arithmetic read activations in a form of their own, and not floats.
+constexpr bool converts_activations(arithmetic kind) {
+  return kind == arithmetic::bf16_dot || kind == arithmetic::int4;
+}
+
 /// The bytes of one row of `inputs` activations, padded to a cache line.
 std::size_t activation_bytes(arithmetic kind, int inputs);
 
-/// Writes 16 activations, numbers [first, first + 16) of a row.
-void store_activations(arithmetic kind, f32x16 values, std::byte* row, int first);
-
-/// Writes `padded` activations, a multiple of 16.
+/// Writes a row of `padded` activations, a multiple of 16 whose last ones are zeros.
 void store_activations(arithmetic kind, const float* values, int padded, std::byte* row);
 
 /// y[r][o] (+)= sum over k of w[o][k] x[r][k], times the scale of o, for the rows r in [0, rows)

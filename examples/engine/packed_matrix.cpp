@@ -2,7 +2,9 @@
 #include <engine/packed_matrix.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace engine {
 
@@ -21,18 +23,63 @@ arithmetic preferred_bf16() {
   return arithmetic::bf16_fma;
 }
 
+namespace {
+
+/// The 4-bit integers of a group, and their scale.
+struct quantised_group {
+  std::uint16_t scale = 0;  ///< bf16
+  std::int8_t values[group_size] = {};
+};
+
+/// The largest value becomes -8 or one near it: of a few scales the one with the least square
+/// error.
+quantised_group quantise(const float (&values)[group_size]) {
+  float extreme = 0.0f;
+  for (const float v : values) { extreme = std::fabs(v) > std::fabs(extreme) ? v : extreme; }
+  quantised_group best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const float largest : {-7.0f, -7.5f, -8.0f, -8.5f, -9.0f}) {
+    quantised_group tried;
+    tried.scale = to_bf16(extreme / largest);
+    const float scale = from_bf16(tried.scale);
+    if (scale == 0.0f) { return best; }
+    double error = 0.0;
+    for (int k = 0; k < group_size; ++k) {
+      const float q = std::max(-8.0f, std::min(7.0f, std::nearbyint(values[k] / scale)));
+      tried.values[k] = static_cast<std::int8_t>(q);
+      const double difference = static_cast<double>(q * scale - values[k]);
+      error += difference * difference;
+    }
+    if (error < least) {
+      least = error;
+      best = tried;
+    }
+  }
+  return best;
+}
+
+/// The bit of its byte at which value `k` of a group begins: four bytes of a lane are four
+/// neighbours, and the upper halves of the same bytes are the next four.
+int nibble_shift(int k) { return k % 8 / 4 * 4; }
+
+}  // namespace
+
 std::size_t packed_matrix::bytes(arithmetic kind, int outputs, int inputs) {
-  const auto tiles = static_cast<std::size_t>((outputs + lanes - 1) / lanes);
-  const auto steps = static_cast<std::size_t>(kind == arithmetic::f32 ? inputs : (inputs + 1) / 2);
-  return tiles * steps * 64;
+  const int tiles = (outputs + lanes - 1) / lanes;
+  const int last = tiles % tiles_per_block;
+  const auto steps = static_cast<std::size_t>((inputs + step_inputs(kind) - 1) / step_inputs(kind));
+  const auto whole_blocks = static_cast<std::size_t>(tiles / tiles_per_block);
+  return steps * (whole_blocks * static_cast<std::size_t>(step_bytes(kind, tiles_per_block)) +
+                  static_cast<std::size_t>(step_bytes(kind, last)));
 }
 
 packed_matrix::packed_matrix(arithmetic kind, const std::vector<weight_row>& rows, int inputs,
                              std::byte* where)
     : kind_{kind}, outputs_{static_cast<int>(rows.size())}, inputs_{inputs}, data_{where} {
   std::memset(data_, 0, bytes(kind, outputs_, inputs));
+  const bool keeps_scales = kind == arithmetic::bf16_fma || kind == arithmetic::bf16_dot;
   const bool scaled =
-      kind != arithmetic::f32 && std::any_of(rows.begin(), rows.end(), [](const weight_row& r) {
+      keeps_scales && std::any_of(rows.begin(), rows.end(), [](const weight_row& r) {
         return r.source != nullptr && r.source->scale != nullptr;
       });
   if (scaled) { scale_.assign(static_cast<std::size_t>(tiles()) * lanes, 1.0f); }
@@ -43,42 +90,82 @@ packed_matrix::packed_matrix(arithmetic kind, const std::vector<weight_row>& row
     from.source->read_row(from.row, values.data());
     const float scale = from.source->scale_of(from.row);
     if (scaled) { scale_[static_cast<std::size_t>(output)] = scale; }
-    for (int k = 0; k < inputs; ++k) {
-      const float value = values[static_cast<std::size_t>(k)];
-      std::byte* const to = data_ + offset(output, k);
-      if (kind == arithmetic::f32) {
-        const float product = value * scale;
-        std::memcpy(to, &product, sizeof product);
-      } else {
-        const std::uint16_t bits = to_bf16(value);
-        std::memcpy(to, &bits, sizeof bits);
-      }
+    if (!keeps_scales) {
+      for (float& value : values) { value *= scale; }
+    }
+    put_row(output, values.data());
+  }
+}
+
+std::byte* packed_matrix::step(int output, int k) const {
+  const int block = output / outputs_per_block;
+  const auto size = static_cast<std::size_t>(step_bytes(kind_, tiles_in(block)));
+  const auto before = static_cast<std::size_t>(block) * static_cast<std::size_t>(steps());
+  return data_ + before * static_cast<std::size_t>(step_bytes(kind_, tiles_per_block)) +
+         static_cast<std::size_t>(k / step_inputs(kind_)) * size;
+}
+
+std::byte* packed_matrix::at(int output, int k) const {
+  const int tile = output % outputs_per_block / lanes;
+  std::byte* const lane = step(output, k) + output % lanes * 4;
+  switch (kind_) {
+    case arithmetic::f32:
+      return lane + tile * 64;
+    case arithmetic::bf16_fma:
+    case arithmetic::bf16_dot:
+      return lane + tile * 64 + k % 2 * 2;
+    case arithmetic::int4:
+      return lane + tile * 256 + k % group_size / 8 * 64 + k % 4;
+  }
+  return nullptr;
+}
+
+std::byte* packed_matrix::group_scale(int output, int k) const {
+  const int block = output / outputs_per_block;
+  return step(output, k) + tiles_in(block) * 256 + output % outputs_per_block * 2;
+}
+
+void packed_matrix::put_row(int output, const float* values) {
+  for (int k = 0; k < inputs_; ++k) {
+    if (kind_ == arithmetic::f32) {
+      std::memcpy(at(output, k), values + k, sizeof(float));
+    } else if (kind_ != arithmetic::int4) {
+      const std::uint16_t bits = to_bf16(values[k]);
+      std::memcpy(at(output, k), &bits, sizeof bits);
+    } else if (k % group_size == 0) {
+      put_group(output, k, values + k);
     }
   }
 }
 
-std::size_t packed_matrix::offset(int output, int k) const {
-  const int block = output / outputs_per_block;
-  const int tile = output % outputs_per_block / lanes;
-  const int width = std::min(tiles_per_block, tiles() - block * tiles_per_block);
-  const int step = kind_ == arithmetic::f32 ? k : k / 2;
-  const std::size_t registers =
-      static_cast<std::size_t>(block) * tiles_per_block * static_cast<std::size_t>(steps()) +
-      static_cast<std::size_t>(step) * static_cast<std::size_t>(width) +
-      static_cast<std::size_t>(tile);
-  const int in_register = output % lanes * 4 + (kind_ == arithmetic::f32 ? 0 : k % 2 * 2);
-  return registers * 64 + static_cast<std::size_t>(in_register);
+void packed_matrix::put_group(int output, int first, const float* values) {
+  float group[group_size] = {};
+  std::copy_n(values, std::min(group_size, inputs_ - first), group);
+  const quantised_group q = quantise(group);
+  std::memcpy(group_scale(output, first), &q.scale, sizeof q.scale);
+  for (int k = 0; k < group_size; ++k) {
+    *at(output, first + k) |= static_cast<std::byte>((q.values[k] + 8) << nibble_shift(k));
+  }
 }
 
 void packed_matrix::read_row(int output, float* out) const {
   for (int k = 0; k < inputs_; ++k) {
-    const std::byte* const from = data_ + offset(output, k);
-    if (kind_ == arithmetic::f32) {
-      std::memcpy(out + k, from, sizeof(float));
-    } else {
-      std::uint16_t bits = 0;
-      std::memcpy(&bits, from, sizeof bits);
-      out[k] = from_bf16(bits);
+    const std::byte* const from = at(output, k);
+    std::uint16_t bits = 0;
+    switch (kind_) {
+      case arithmetic::f32:
+        std::memcpy(out + k, from, sizeof(float));
+        break;
+      case arithmetic::bf16_fma:
+      case arithmetic::bf16_dot:
+        std::memcpy(&bits, from, sizeof bits);
+        out[k] = from_bf16(bits);
+        break;
+      case arithmetic::int4:
+        std::memcpy(&bits, group_scale(output, k), sizeof bits);
+        out[k] = from_bf16(bits) *
+                 static_cast<float>((std::to_integer<int>(*from) >> nibble_shift(k) & 15) - 8);
+        break;
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <engine/aligned_buffer.hpp>
 #include <engine/simd.hpp>
 #include <engine/tensor.hpp>
 
@@ -12,10 +13,10 @@
 /// Weights in the order in which the kernels read them.
 ///
 /// A tile is 16 outputs, one per lane; four tiles make a block; a block is stored step by step:
-/// for every step of the inner dimension its four registers, one after the other. So a matrix is
-/// one sequential stream, four accumulators hide the latency of the multiply-add when there is
-/// only one row, and an output is a sum in ascending order of k in its own lane: no horizontal
-/// sums, and no order that depends on how many rows are multiplied at once.
+/// for every step of the inner dimension the registers of its tiles, one after the other. So a
+/// matrix is one sequential stream, four accumulators hide the latency of the multiply-add when
+/// there is only one row, and an output is a sum in ascending order of k in its own lane: no
+/// horizontal sums, and no order that depends on how many rows are multiplied at once.
 
 namespace engine {
 
@@ -24,7 +25,14 @@ enum class arithmetic {
   f32,       ///< f32 weights, f32 activations
   bf16_fma,  ///< bf16 weights widened to f32, f32 activations
   bf16_dot,  ///< bf16 weights, activations rounded to bf16, f32 sums (needs AVX512-BF16)
+  /// Groups of 32 weights as 4-bit integers with a bf16 scale, activations as bytes with a scale
+  /// per group; integer sums in a group, f32 sums of groups. For a copy of a model that drafts for
+  /// it.
+  int4,
 };
+
+/// The weights and activations that have one scale in `int4`.
+inline constexpr int group_size = 32;
 
 /// Whether this build and this machine can do `bf16_dot`.
 bool has_bf16_dot();
@@ -37,11 +45,32 @@ arithmetic preferred_bf16();
 inline constexpr int tiles_per_block = 4;
 inline constexpr int outputs_per_block = tiles_per_block * lanes;
 
+/// Inputs of a step of the inner dimension.
+constexpr int step_inputs(arithmetic kind) {
+  return kind == arithmetic::f32 ? 1 : kind == arithmetic::int4 ? group_size : 2;
+}
+
+/// The bytes of a step of a block of `tiles` tiles: a register of each; in `int4` four registers of
+/// each, then 16 scales of each, and nothing to the next line.
+constexpr int step_bytes(arithmetic kind, int tiles) {
+  return kind == arithmetic::int4 ? tiles * 256 + round_up(tiles * 32, 64) : tiles * 64;
+}
+
 /// An output of a packed matrix: a row of a checkpoint's matrix, or zeros.
 struct weight_row {
   const matrix_view* source = nullptr;
   int row = 0;
 };
+
+inline void append_rows(std::vector<weight_row>& to, const matrix_view& from) {
+  for (int row = 0; row < from.rows; ++row) { to.push_back({&from, row}); }
+}
+
+inline std::vector<weight_row> all_rows(const matrix_view& from) {
+  std::vector<weight_row> out;
+  append_rows(out, from);
+  return out;
+}
 
 /// A packed [outputs, inputs] matrix; the values live in memory that somebody else owns.
 class packed_matrix {
@@ -52,7 +81,8 @@ class packed_matrix {
   static std::size_t bytes(arithmetic kind, int outputs, int inputs);
 
   /// Packs `rows`, all with `inputs` columns, to `where`, aligned to 64 bytes. I8 weights stay
-  /// integers, which bf16 holds exactly, and are scaled after the sum; in f32 they are scaled here.
+  /// integers, which bf16 holds exactly, and are scaled after the sum; in f32 and int4 they are
+  /// scaled here.
   packed_matrix(arithmetic kind, const std::vector<weight_row>& rows, int inputs, std::byte* where);
 
   arithmetic kind() const { return kind_; }
@@ -60,8 +90,8 @@ class packed_matrix {
   int inputs() const { return inputs_; }
   int tiles() const { return (outputs_ + lanes - 1) / lanes; }
   int blocks() const { return (outputs_ + outputs_per_block - 1) / outputs_per_block; }
-  /// Steps of the inner dimension: pairs for bf16, single values for f32.
-  int steps() const { return kind_ == arithmetic::f32 ? inputs_ : (inputs_ + 1) / 2; }
+  /// Steps of the inner dimension.
+  int steps() const { return (inputs_ + step_inputs(kind_) - 1) / step_inputs(kind_); }
   const std::byte* data() const { return data_; }
   /// [tiles * 16] or nullptr.
   const float* scale() const { return scale_.empty() ? nullptr : scale_.data(); }
@@ -70,13 +100,33 @@ class packed_matrix {
   void read_row(int output, float* out) const;
 
  private:
-  std::size_t offset(int output, int k) const;
+  int tiles_in(int block) const {
+    const int rest = tiles() - block * tiles_per_block;
+    return rest < tiles_per_block ? rest : tiles_per_block;
+  }
+  /// Where the step with input `k` of an output begins, its value, and in `int4` its scale.
+  std::byte* step(int output, int k) const;
+  std::byte* at(int output, int k) const;
+  std::byte* group_scale(int output, int k) const;
+  void put_row(int output, const float* values);
+  void put_group(int output, int first, const float* values);
 
   arithmetic kind_ = arithmetic::f32;
   int outputs_ = 0;
   int inputs_ = 0;
   std::byte* data_ = nullptr;
   std::vector<float> scale_;
+};
+
+/// A packed matrix with its memory.
+struct stored_matrix {
+  stored_matrix() = default;
+  stored_matrix(arithmetic kind, const std::vector<weight_row>& rows, int inputs)
+      : bytes(packed_matrix::bytes(kind, static_cast<int>(rows.size()), inputs)),
+        packed(kind, rows, inputs, bytes.data()) {}
+
+  aligned_buffer<std::byte> bytes;
+  packed_matrix packed;
 };
 
 }  // namespace engine

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
+#include <vector>
 
 #include <engine/simd.hpp>
 
@@ -9,6 +11,12 @@
 /// The steps between matrix products, on rows that are padded with zeros to a multiple of 16.
 
 namespace engine {
+
+/// `values`, and zeros to a multiple of 16.
+inline std::vector<float> padded(std::vector<float> values) {
+  values.resize(static_cast<std::size_t>(round_up(static_cast<int>(values.size()), lanes)));
+  return values;
+}
 
 /// out = x / rms(x) * weight (Zhang and Sennrich, 2019), the mean over `size` values.
 inline void rms_norm(const float* x, const float* weight, int size, float epsilon, float* out) {
@@ -24,13 +32,21 @@ inline void rms_norm(const float* x, const float* weight, int size, float epsilo
   }
 }
 
+/// x times its sigmoid.
+ENGINE_INLINE f32x16 silu(f32x16 x) { return x / (splat(1.0f) + exp(splat(0.0f) - x)); }
+
+/// x[i] = silu(x[i]) for i in [first, last), multiples of 16.
+inline void silu(float* x, int first, int last) {
+  for (int i = first; i < last; i += lanes) { store(x + i, silu(load(x + i))); }
+}
+
 /// out[i] = silu(gate[i]) * up[i] for i in [first, last), multiples of 16; `gates_and_ups` holds 16
 /// gates, their 16 ups, the next 16 gates, and so on.
 inline void swiglu(const float* gates_and_ups, int first, int last, float* out) {
   for (int i = first; i < last; i += lanes) {
     const f32x16 gate = load(gates_and_ups + 2 * i);
     const f32x16 up = load(gates_and_ups + 2 * i + lanes);
-    store(out + i, gate / (splat(1.0f) + exp(splat(0.0f) - gate)) * up);
+    store(out + i, silu(gate) * up);
   }
 }
 

@@ -25,12 +25,12 @@ int group_end(const hunch::rows& rows, int begin) {
 sequences::sequences(int slots, int context, int vocab_size)
     : context_{context}, vocab_size_{vocab_size}, slots_(static_cast<std::size_t>(slots)) {}
 
-int sequences::staged_index(int slot, std::int32_t id) const noexcept {
+int sequences::staged_index(int slot, std::int32_t id, int layers) const noexcept {
   if (slot < 0 || slot >= slots()) { return -1; }
   const slot_state& s = slots_[static_cast<std::size_t>(slot)];
-  if (id < 0 || static_cast<std::size_t>(id) >= s.index_of_id.size()) { return -1; }
-  const int index = s.index_of_id[static_cast<std::size_t>(id)];
-  return index >= 0 && !s.staged[static_cast<std::size_t>(index)].full ? index : -1;
+  const staged_row* const row = s.find(id);
+  const bool there = row != nullptr && !row->full && !row->offered && row->layers == layers;
+  return there ? static_cast<int>(row - s.staged.data()) : -1;
 }
 
 int sequences::append(int slot) noexcept {
@@ -49,7 +49,7 @@ void sequences::release(int slot) noexcept {
   slots_[static_cast<std::size_t>(slot)].length = 0;
 }
 
-void sequences::check(const hunch::rows& rows) {
+void sequences::check(const hunch::rows& rows, int layers) {
   ++pass_;
   for (int begin = 0; begin < rows.size;) {
     const int slot = rows.sequence[begin];
@@ -64,17 +64,17 @@ void sequences::check(const hunch::rows& rows) {
     }
     last_pass = pass_;
     const int end = group_end(rows, begin);
-    check_group(rows, begin, end);
+    check_group(rows, begin, end, layers);
     begin = end;
   }
 }
 
-void sequences::check_group(const hunch::rows& rows, int begin, int end) const {
+void sequences::check_group(const hunch::rows& rows, int begin, int end, int layers) const {
   const slot_state& slot = slots_[static_cast<std::size_t>(rows.sequence[begin])];
-  const bool opens_step = rows.id[begin] == 0;
+  const bool opens_step = slot.opens(rows.id[begin], layers);
   const auto was_staged = [&](std::int32_t id) {
-    return !opens_step && static_cast<std::size_t>(id) < slot.index_of_id.size() &&
-           slot.index_of_id[static_cast<std::size_t>(id)] >= 0;
+    const staged_row* const row = opens_step ? nullptr : slot.find(id);
+    return row != nullptr && !row->offered;
   };
   for (int i = begin; i < end; ++i) {
     if (rows.tokens[i] < 0 || rows.tokens[i] >= vocab_size_) {
@@ -99,30 +99,43 @@ void sequences::check_group(const hunch::rows& rows, int begin, int end) const {
   }
 }
 
-void sequences::stage(const hunch::rows& rows, pass_plan& plan) {
-  check(rows);
+void sequences::stage(const hunch::rows& rows, int layers, pass_plan& plan) {
+  check(rows, layers);
   plan.rows.clear();
-  plan.groups.clear();
-  plan.path.clear();
   plan.output_rows.clear();
   for (int begin = 0; begin < rows.size;) {
     const int end = group_end(rows, begin);
+    const int slot = rows.sequence[begin];
+    if (slots_[static_cast<std::size_t>(slot)].opens(rows.id[begin], layers)) {
+      open(slot, layers);
+    }
     stage_group(rows, begin, end, plan);
     begin = end;
   }
 }
 
+void sequences::open(int slot, int layers) {
+  slot_state& s = slots_[static_cast<std::size_t>(slot)];
+  if (s.layers < layers) {
+    for (staged_row& row : s.staged) { row.offered = true; }
+  } else {
+    discard_staged(slot);
+  }
+  s.layers = layers;
+}
+
 void sequences::stage_group(const hunch::rows& rows, int begin, int end, pass_plan& plan) {
-  const int slot_number = rows.sequence[begin];
-  slot_state& slot = slots_[static_cast<std::size_t>(slot_number)];
-  if (rows.id[begin] == 0) { discard_staged(slot_number); }
+  slot_state& slot = slots_[static_cast<std::size_t>(rows.sequence[begin])];
   const auto ids = static_cast<std::size_t>(rows.id[end - 1]) + 1;
   if (slot.index_of_id.size() < ids) { slot.index_of_id.resize(ids, -1); }
 
-  current_path_.clear();
   bool full = false;
   for (int i = begin; i < end; ++i) {
-    staged_row row{rows.id[i], -1, 1, false};
+    staged_row row;
+    row.id = rows.id[i];
+    row.depth = 1;
+    row.position = rows.position[i];
+    row.token = rows.tokens[i];
     if (rows.parent[i] != hunch::end_of_cache) {
       row.parent = slot.index_of_id[static_cast<std::size_t>(rows.parent[i])];
       const staged_row& parent = slot.staged[static_cast<std::size_t>(row.parent)];
@@ -132,36 +145,68 @@ void sequences::stage_group(const hunch::rows& rows, int begin, int end, pass_pl
     full = full || slot.length + row.depth > context_ || rows.position[i] >= context_;
     row.full = full;
 
+    int& index = slot.index_of_id[static_cast<std::size_t>(row.id)];
+    const staged_row* const offer = slot.find(row.id);
+    if (offer != nullptr && offer->parent == row.parent && offer->position == row.position &&
+        offer->token == row.token && offer->full == row.full) {
+      row.layers = offer->layers;
+      slot.staged[static_cast<std::size_t>(index)] = row;
+    } else {
+      index = static_cast<int>(slot.staged.size());
+      slot.staged.push_back(row);
+    }
+
     planned_row planned;
-    planned.slot = slot_number;
-    planned.staged = static_cast<int>(slot.staged.size());
+    planned.slot = rows.sequence[i];
+    planned.staged = index;
+    planned.layers = row.layers;
     planned.length = slot.length + row.depth;
-    planned.position = rows.position[i];
-    planned.token = rows.tokens[i];
+    planned.position = row.position;
+    planned.token = row.token;
     planned.status = full ? hunch::status::cache_full : hunch::status::ok;
     if (!full && rows.wanted[i] != 0) {
       planned.output = static_cast<int>(plan.output_rows.size());
       plan.output_rows.push_back(i);
     }
-    slot.index_of_id[static_cast<std::size_t>(row.id)] = planned.staged;
-    slot.staged.push_back(row);
     plan.rows.push_back(planned);
-    if (!full) { plan_path(slot, i, plan); }
   }
-  plan.groups.push_back({slot_number, begin, end});
 }
 
-void sequences::plan_path(const slot_state& slot, int row, pass_plan& plan) {
-  planned_row& planned = plan.rows[static_cast<std::size_t>(row)];
-  const staged_row& staged = slot.staged[static_cast<std::size_t>(planned.staged)];
-  planned.path_begin = static_cast<int>(plan.path.size());
+void sequences::plan_layers(const pass_plan& plan, int first, int last, layer_span& span) {
+  span.first = first;
+  span.last = last;
+  span.rows.clear();
+  span.groups.clear();
+  span.path.clear();
+  for (int i = 0; i < static_cast<int>(plan.rows.size()); ++i) {
+    const planned_row& row = plan.rows[static_cast<std::size_t>(i)];
+    if (row.layers > first) {
+      span.last = std::min(span.last, row.layers);
+      continue;
+    }
+    const int at = static_cast<int>(span.rows.size());
+    if (at == 0 || span.groups.back().slot != row.slot) {
+      span.groups.push_back({row.slot, at, at});
+      current_path_.clear();
+    }
+    span.groups.back().end = at + 1;
+    span.rows.push_back({i, 0, 0, 0});
+    if (row.status == hunch::status::ok) { plan_path(row, span); }
+  }
+}
+
+void sequences::plan_path(const planned_row& row, layer_span& span) {
+  const slot_state& slot = slots_[static_cast<std::size_t>(row.slot)];
+  const staged_row& staged = slot.staged[static_cast<std::size_t>(row.staged)];
+  layer_row& planned = span.rows.back();
+  planned.path_begin = static_cast<int>(span.path.size());
   if (!current_path_.empty() && staged.parent == current_path_.back()) {
     planned.shared = static_cast<int>(current_path_.size());
-    current_path_.push_back(planned.staged);
-    plan.path.push_back(planned.staged);
+    current_path_.push_back(row.staged);
+    span.path.push_back(row.staged);
   } else {
     next_path_.assign(static_cast<std::size_t>(staged.depth), 0);
-    int at = planned.staged;
+    int at = row.staged;
     for (int depth = staged.depth; depth > 0; --depth) {
       next_path_[static_cast<std::size_t>(depth) - 1] = at;
       at = slot.staged[static_cast<std::size_t>(at)].parent;
@@ -169,10 +214,18 @@ void sequences::plan_path(const slot_state& slot, int row, pass_plan& plan) {
     const auto fork = std::mismatch(current_path_.begin(), current_path_.end(), next_path_.begin(),
                                     next_path_.end());
     planned.shared = static_cast<int>(fork.second - next_path_.begin());
-    plan.path.insert(plan.path.end(), fork.second, next_path_.end());
+    span.path.insert(span.path.end(), fork.second, next_path_.end());
     current_path_.swap(next_path_);
   }
-  planned.path_end = static_cast<int>(plan.path.size());
+  planned.path_end = static_cast<int>(span.path.size());
+}
+
+void sequences::went_through(const pass_plan& plan, const layer_span& span) noexcept {
+  for (const layer_row& in : span.rows) {
+    const planned_row& row = plan.rows[static_cast<std::size_t>(in.row)];
+    slots_[static_cast<std::size_t>(row.slot)].staged[static_cast<std::size_t>(row.staged)].layers =
+        span.last;
+  }
 }
 
 }  // namespace engine

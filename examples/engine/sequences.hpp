@@ -16,33 +16,49 @@ namespace engine {
 struct planned_row {
   int slot = 0;
   int staged = 0;    ///< index among the staged rows of its slot
+  int layers = 0;    ///< that a view of the first layers has computed for it before
   int length = 0;    ///< positions attended to: the cache and the path, itself included
   int position = 0;  ///< absolute position, for the rotary embedding
   int output = -1;   ///< index among the rows that are wanted and fit, or -1
   hunch::token token = 0;
   hunch::status status = hunch::status::ok;
-  /// The path to this row shares its first `shared` staged rows with the row before it in the
-  /// pass; the rest is path[path_begin .. path_end).
+};
+
+struct pass_plan {
+  std::vector<planned_row> rows;
+  std::vector<int> output_rows;  ///< [outputs] the row of each output
+};
+
+/// A row of a pass in some of its layers. The path to it shares its first `shared` staged rows with
+/// the row before it in these layers; the rest is path[path_begin .. path_end).
+struct layer_row {
+  int row = 0;  ///< of the pass
   int shared = 0;
   int path_begin = 0;
   int path_end = 0;
 };
 
-/// Rows [begin, end) of a pass, of one slot.
+/// Rows [begin, end) of some layers, of one slot.
 struct row_group {
   int slot = 0;
   int begin = 0;
   int end = 0;
 };
 
-struct pass_plan {
-  std::vector<planned_row> rows;
+/// Layers [first, last) of a pass: the rows that go through them.
+struct layer_span {
+  int first = 0;
+  int last = 0;
+  std::vector<layer_row> rows;
   std::vector<row_group> groups;
-  std::vector<int> path;         ///< staged indices, see `planned_row`
-  std::vector<int> output_rows;  ///< [outputs] the row of each output
+  std::vector<int> path;  ///< staged indices, see `layer_row`
 };
 
 /// The bookkeeping of all slots: cached lengths and staged rows.
+///
+/// Passes through the first layers only and passes through all stage their rows here. A deeper pass
+/// that opens a step takes over what a shallower one has computed of the same rows: same slot, id,
+/// position, token, and the same of all their ancestors. What it does not take over is forgotten.
 class sequences {
  public:
   sequences(int slots, int context, int vocab_size);
@@ -53,14 +69,21 @@ class sequences {
     return static_cast<int>(slots_[static_cast<std::size_t>(slot)].staged.size());
   }
 
-  /// Stages the rows and says what to compute. Rows without room, and the later ones of their
-  /// sequence, get `status::cache_full`.
-  /// \throws std::out_of_range for slots and tokens outside their range, std::invalid_argument for
+  /// Stages the rows for a pass through layers [0, layers). Rows without room, and the later ones
+  /// of their sequence, get `status::cache_full`. \throws std::out_of_range for slots and tokens
+  /// outside their range, std::invalid_argument for
   ///         rows that break the rules of `hunch::rows`; nothing is staged then.
-  void stage(const hunch::rows& rows, pass_plan& plan);
+  void stage(const hunch::rows& rows, int layers, pass_plan& plan);
 
-  /// The staged index of row `id`, or -1. Rows without room have none.
-  int staged_index(int slot, std::int32_t id) const noexcept;
+  /// The layers from `first` on through which the same rows of a pass to layer `last` go.
+  void plan_layers(const pass_plan& plan, int first, int last, layer_span& span);
+
+  /// Notes that the rows have gone through these layers.
+  void went_through(const pass_plan& plan, const layer_span& span) noexcept;
+
+  /// The staged index of row `id` if it went through `layers` layers, or -1. Rows without room have
+  /// none.
+  int staged_index(int slot, std::int32_t id, int layers) const noexcept;
 
   /// The staged index of the row before a staged row, or -1 for the end of the cache.
   int parent(int slot, int staged) const {
@@ -77,19 +100,34 @@ class sequences {
     std::int32_t id = 0;
     int parent = -1;  ///< staged index, or -1 for the end of the cache
     int depth = 0;    ///< rows on the path, itself included
+    std::int32_t position = 0;
+    hunch::token token = 0;
+    int layers = 0;  ///< that it went through
     bool full = false;
+    bool offered = false;  ///< of a shallower pass, and not taken over
   };
   struct slot_state {
     int length = 0;
+    int layers = 0;  ///< of the pass that opened the step
     std::vector<staged_row> staged;
     std::vector<int> index_of_id;  ///< -1 where the id is not staged
     std::uint64_t last_pass = 0;
+
+    /// Whether a pass opens a step with row `id`.
+    bool opens(std::int32_t id, int through) const { return id == 0 || layers != through; }
+    const staged_row* find(std::int32_t id) const {
+      const int index = id >= 0 && static_cast<std::size_t>(id) < index_of_id.size()
+                            ? index_of_id[static_cast<std::size_t>(id)]
+                            : -1;
+      return index < 0 ? nullptr : &staged[static_cast<std::size_t>(index)];
+    }
   };
 
-  void check(const hunch::rows& rows);
-  void check_group(const hunch::rows& rows, int begin, int end) const;
+  void check(const hunch::rows& rows, int layers);
+  void check_group(const hunch::rows& rows, int begin, int end, int layers) const;
+  void open(int slot, int layers);
   void stage_group(const hunch::rows& rows, int begin, int end, pass_plan& plan);
-  void plan_path(const slot_state& slot, int begin, pass_plan& plan);
+  void plan_path(const planned_row& row, layer_span& span);
 
   int context_;
   int vocab_size_;

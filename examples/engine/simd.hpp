@@ -78,6 +78,13 @@ ENGINE_INLINE f32x16 load_odd(const std::uint16_t* p) {
       _mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32(static_cast<int>(0xffff0000u))))};
 }
 
+/// Sixteen consecutive bfloat16 values, as floats.
+ENGINE_INLINE f32x16 load_bf16(const void* p) {
+  const __m256i bits = _mm256_loadu_si256(static_cast<const __m256i*>(p));
+  return {_mm512_castsi512_ps(
+      _mm512_maskz_slli_epi32(all_lanes, _mm512_maskz_cvtepu16_epi32(all_lanes, bits), 16))};
+}
+
 #else
 
 namespace detail {
@@ -203,6 +210,17 @@ ENGINE_INLINE f32x16 load_odd(const std::uint16_t* p) {
     detail::words out;
     __builtin_memcpy(&out, p + 2 * i * detail::width, sizeof out);
     return detail::as_floats(out & 0xffff0000u);
+  });
+}
+
+/// Sixteen consecutive bfloat16 values, as floats.
+ENGINE_INLINE f32x16 load_bf16(const void* p) {
+  std::uint16_t bits[lanes];
+  __builtin_memcpy(bits, p, sizeof bits);
+  return detail::make([&](int i) {
+    detail::words out{};
+    for (int k = 0; k < detail::width; ++k) { out[k] = bits[i * detail::width + k]; }
+    return detail::as_floats(out << 16);
   });
 }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include <engine/pointwise.hpp>
+
 namespace engine {
 namespace {
 
@@ -21,16 +23,6 @@ std::size_t arena_bytes(const config& c, arithmetic kind, bool has_joint) {
          (has_joint ? bytes(c.hidden, 2 * c.hidden) : 0);
 }
 
-void append_rows(std::vector<weight_row>& to, const matrix_view& from) {
-  for (int row = 0; row < from.rows; ++row) { to.push_back({&from, row}); }
-}
-
-std::vector<weight_row> all_rows(const matrix_view& from) {
-  std::vector<weight_row> out;
-  append_rows(out, from);
-  return out;
-}
-
 std::vector<weight_row> interleave(const matrix_view& gate, const matrix_view& up) {
   std::vector<weight_row> out;
   for (int first = 0; first < gate.rows; first += lanes) {
@@ -41,11 +33,6 @@ std::vector<weight_row> interleave(const matrix_view& gate, const matrix_view& u
     }
   }
   return out;
-}
-
-std::vector<float> padded(std::vector<float> values) {
-  values.resize(static_cast<std::size_t>(round_up(static_cast<int>(values.size()), lanes)));
-  return values;
 }
 
 }  // namespace
@@ -104,21 +91,24 @@ model_weights::model_weights(const config& c, const checkpoint& source, arithmet
   }
   final_norm_ = padded(source.vector("model.norm.weight", c.hidden));
 
-  embedding_ = source.matrix("model.embed_tokens.weight", c.vocab_size, c.hidden);
-  head_ = pack(
-      all_rows(c.tied_head ? embedding_ : source.matrix("lm_head.weight", c.vocab_size, c.hidden)),
-      c.hidden);
+  const matrix_view embedding = source.matrix("model.embed_tokens.weight", c.vocab_size, c.hidden);
+  const matrix_view head =
+      c.tied_head ? embedding : source.matrix("lm_head.weight", c.vocab_size, c.hidden);
+  head_ = pack(all_rows(head), c.hidden);
+  embedding_ = kept_matrix(embedding);
+  if (kind == arithmetic::int4 && !c.tied_head) { own_head_ = kept_matrix(head); }
+}
 
-  // The checkpoint may be closed: keep the embedding, as it is.
-  const std::size_t rows = static_cast<std::size_t>(c.vocab_size);
-  const std::size_t bytes = rows * static_cast<std::size_t>(c.hidden) * size_of(embedding_.type);
-  embedding_bytes_.grow(bytes);
-  std::copy_n(embedding_.data, bytes, embedding_bytes_.data());
-  embedding_.data = embedding_bytes_.data();
-  if (embedding_.scale != nullptr) {
-    embedding_scale_.grow(rows * sizeof(float));
-    std::copy_n(embedding_.scale, rows * sizeof(float), embedding_scale_.data());
-    embedding_.scale = embedding_scale_.data();
+model_weights::kept_matrix::kept_matrix(const matrix_view& from) : view{from} {
+  const auto rows = static_cast<std::size_t>(from.rows);
+  const std::size_t size = rows * static_cast<std::size_t>(from.columns) * size_of(from.type);
+  bytes.grow(size);
+  std::copy_n(from.data, size, bytes.data());
+  view.data = bytes.data();
+  if (from.scale != nullptr) {
+    scale.grow(rows * sizeof(float));
+    std::copy_n(from.scale, rows * sizeof(float), scale.data());
+    view.scale = scale.data();
   }
 }
 
@@ -129,9 +119,9 @@ packed_matrix model_weights::pack(const std::vector<weight_row>& rows, int input
 }
 
 void model_weights::embed(int token, float* out) const {
-  embedding_.read_row(token, out);
-  const float scale = embedding_.scale_of(token);
-  for (int i = 0; i < embedding_.columns; ++i) { out[i] *= scale; }
+  embedding_.view.read_row(token, out);
+  const float scale = embedding_.view.scale_of(token);
+  for (int i = 0; i < embedding_.view.columns; ++i) { out[i] *= scale; }
 }
 
 }  // namespace engine

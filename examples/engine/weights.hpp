@@ -7,6 +7,7 @@
 #include <engine/aligned_buffer.hpp>
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
+#include <engine/draft_head.hpp>
 #include <engine/packed_matrix.hpp>
 #include <engine/tensors.hpp>
 
@@ -32,6 +33,11 @@ class model_weights {
   const std::vector<layer_weights>& layers() const { return layers_; }
   const std::vector<float>& final_norm() const { return final_norm_; }
   const packed_matrix& head() const { return head_; }
+  /// What a head over shortlists is made of: where 4-bit integers make the layers small, it keeps
+  /// the values of the checkpoint.
+  head_source listed_head() const {
+    return kind_ == arithmetic::int4 ? head_source{stored_head()} : head_source{head_};
+  }
   /// [hidden, 2 hidden] what an EAGLE head makes its input with; no outputs in other models.
   const packed_matrix& joint() const { return joint_; }
 
@@ -42,6 +48,19 @@ class model_weights {
   std::size_t bytes() const { return arena_.size(); }
 
  private:
+  /// A matrix of the checkpoint, which may be closed, as it is.
+  struct kept_matrix {
+    explicit kept_matrix(const matrix_view& from);
+    kept_matrix() = default;
+
+    matrix_view view;
+    aligned_buffer<std::byte> bytes;
+    aligned_buffer<std::byte> scale;
+  };
+
+  const matrix_view& stored_head() const {
+    return own_head_.view.data == nullptr ? embedding_.view : own_head_.view;
+  }
   packed_matrix pack(const std::vector<weight_row>& rows, int inputs);
 
   arithmetic kind_;
@@ -51,9 +70,8 @@ class model_weights {
   std::vector<float> final_norm_;
   packed_matrix head_;
   packed_matrix joint_;
-  aligned_buffer<std::byte> embedding_bytes_;
-  aligned_buffer<std::byte> embedding_scale_;
-  matrix_view embedding_;
+  kept_matrix embedding_;
+  kept_matrix own_head_;  ///< of an `int4` model whose head is not its embedding
 };
 
 }  // namespace engine

@@ -15,7 +15,7 @@ namespace {
 using engine::arithmetic;
 
 std::vector<arithmetic> arithmetics() {
-  std::vector<arithmetic> out{arithmetic::f32, arithmetic::bf16_fma};
+  std::vector<arithmetic> out{arithmetic::f32, arithmetic::bf16_fma, arithmetic::int4};
   if (engine::has_bf16_dot()) { out.push_back(arithmetic::bf16_dot); }
   return out;
 }

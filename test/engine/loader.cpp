@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <engine/early_exit.hpp>
+#include <engine/medusa.hpp>
 #include <engine/model.hpp>
 
 #include "temporary_directory.hpp"
@@ -370,6 +372,58 @@ TEST_CASE("what the engine does is read from the config") {
   CHECK(c.rope.kind == engine::rope_config::scaling::llama3);
   CHECK(c.rope.theta == 5e5);
   CHECK(c.rope.factor == 8.0);
+}
+
+TEST_CASE("draft heads and exits on disk") {
+  const engine::config c = test::small_config();
+  engine::model target(c, test::random_checkpoint(c));
+  const test::temporary_directory directory;
+  const auto config_file = directory.path() / "config.json";
+  std::vector<test::stored_tensor> tensors;
+  const auto add = [&](const char* name, std::vector<std::int64_t> shape) {
+    std::size_t size = 1;
+    for (const std::int64_t n : shape) { size *= static_cast<std::size_t>(n); }
+    for (auto& t : test::encode(name, std::vector<float>(size, 0.25f), shape, engine::dtype::f32)) {
+      tensors.push_back(t);
+    }
+  };
+  add("medusa.0.weight", {c.hidden, c.hidden});
+  add("medusa.1.weight", {c.hidden, c.hidden});
+  add("exit.norm.weight", {c.hidden});
+  add("exit.down.weight", {8, c.hidden});
+  add("exit.up.weight", {c.hidden, 8});
+  write_safetensors(directory.path() / weights_file, header_of(tensors).dump(), tensors);
+
+  const json heads{{"architectures", {"HunchMedusaHeads"}},
+                   {"medusa_num_heads", 2},
+                   {"hidden_size", c.hidden},
+                   {"vocab_size", c.vocab_size}};
+  const json exit{{"architectures", {"HunchEarlyExit"}}, {"exit_layer", 1}};
+  const auto load_heads = [&] { return engine::medusa_heads::load(directory.path(), target); };
+  const auto load_exit = [&] { return engine::early_exit::load(directory.path(), target); };
+  write_text(config_file, heads.dump());
+  CHECK(load_heads().heads() == 2);
+  write_text(config_file, exit.dump());
+  CHECK(load_exit().layers() == 1);
+
+  const auto complaint = [&](const json& values, const auto& load) {
+    write_text(config_file, values.dump());
+    try {
+      load();
+    } catch (const std::runtime_error& error) { return std::string(error.what()); }
+    return std::string();
+  };
+  CHECK(names(complaint(exit, load_heads), {"is HunchEarlyExit; supported"}));
+  CHECK(names(complaint(heads, load_exit), {"is HunchMedusaHeads; supported"}));
+  CHECK(names(complaint(config_json(c), load_exit), {"is LlamaForCausalLM; supported"}));
+  for (const char* key : {"medusa_num_heads", "hidden_size", "vocab_size"}) {
+    json values = heads;
+    values.erase(key);
+    CHECK(names(complaint(values, load_heads), {key, "is missing"}));
+  }
+  json values = exit;
+  values.erase("exit_layer");
+  CHECK(names(complaint(values, load_exit), {"exit_layer", "is missing"}));
 }
 
 TEST_CASE("options outside their range are refused") {

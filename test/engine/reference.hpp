@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ namespace test {
 
 using vec = std::vector<double>;
 
+inline double silu(double x) { return x / (1.0 + std::exp(-x)); }
+
 class reference_model {
  public:
   reference_model(engine::config shape, const engine::checkpoint& weights)
@@ -24,47 +27,32 @@ class reference_model {
 
   /// The logits at the last of `tokens`, which have the given absolute positions.
   vec logits(const std::vector<int>& tokens, const std::vector<int>& positions) const {
+    return head(norm(weights_, "model.norm.weight", residual(tokens, positions, c_.layers)));
+  }
+
+  /// The last of `tokens` behind the first `layers` layers.
+  vec residual(const std::vector<int>& tokens, const std::vector<int>& positions,
+               int layers) const {
     std::vector<vec> x;
-    for (const int t : tokens) { x.push_back(row("model.embed_tokens.weight", c_.vocab_size, t)); }
-    for (int l = 0; l < c_.layers; ++l) {
+    for (const int t : tokens) {
+      x.push_back(row(weights_.matrix("model.embed_tokens.weight", c_.vocab_size, c_.hidden), t));
+    }
+    for (int l = 0; l < layers; ++l) {
       const std::string name = "model.layers." + std::to_string(l) + ".";
       attention(name, x, positions);
       for (vec& v : x) { add(v, feed_forward(name, v)); }
     }
-    const vec last = norm("model.norm.weight", x.back());
-    return product(c_.tied_head ? "model.embed_tokens.weight" : "lm_head.weight", c_.vocab_size,
-                   last);
+    return x.back();
   }
 
- private:
-  static void add(vec& to, const vec& what) {
-    for (std::size_t i = 0; i < to.size(); ++i) { to[i] += what[i]; }
+  /// The logits of a hidden state.
+  vec head(const vec& hidden) const {
+    return product(weights_, c_.tied_head ? "model.embed_tokens.weight" : "lm_head.weight",
+                   c_.vocab_size, hidden);
   }
 
-  vec row(const std::string& name, int rows, int index) const {
-    const engine::matrix_view m = weights_.matrix(name, rows, c_.hidden);
-    std::vector<float> values(static_cast<std::size_t>(c_.hidden));
-    m.read_row(index, values.data());
-    vec out(values.begin(), values.end());
-    for (double& v : out) { v *= m.scale_of(index); }
-    return out;
-  }
-
-  vec product(const std::string& name, int rows, const vec& x) const {
-    const engine::matrix_view m = weights_.matrix(name, rows, static_cast<int>(x.size()));
-    std::vector<float> values(x.size());
-    vec out(static_cast<std::size_t>(rows));
-    for (int r = 0; r < rows; ++r) {
-      m.read_row(r, values.data());
-      double total = 0;
-      for (std::size_t k = 0; k < x.size(); ++k) { total += static_cast<double>(values[k]) * x[k]; }
-      out[static_cast<std::size_t>(r)] = total * m.scale_of(r);
-    }
-    return out;
-  }
-
-  vec norm(const std::string& name, const vec& x) const {
-    const std::vector<float> weight = weights_.vector(name, c_.hidden);
+  vec norm(const engine::checkpoint& from, const std::string& name, const vec& x) const {
+    const std::vector<float> weight = from.vector(name, c_.hidden);
     double squares = 0;
     for (const double v : x) { squares += v * v; }
     const double scale =
@@ -76,6 +64,30 @@ class reference_model {
     return out;
   }
 
+  static vec row(const engine::matrix_view& m, int index) {
+    std::vector<float> values(static_cast<std::size_t>(m.columns));
+    m.read_row(index, values.data());
+    vec out(values.begin(), values.end());
+    for (double& v : out) { v *= static_cast<double>(m.scale_of(index)); }
+    return out;
+  }
+
+  static vec product(const engine::checkpoint& from, const std::string& name, int rows,
+                     const vec& x) {
+    const engine::matrix_view m = from.matrix(name, rows, static_cast<int>(x.size()));
+    vec out;
+    for (int r = 0; r < rows; ++r) {
+      const vec w = row(m, r);
+      out.push_back(std::inner_product(w.begin(), w.end(), x.begin(), 0.0));
+    }
+    return out;
+  }
+
+  static void add(vec& to, const vec& what) {
+    for (std::size_t i = 0; i < to.size(); ++i) { to[i] += what[i]; }
+  }
+
+ private:
   double frequency(int i) const {
     const double plain = std::pow(c_.rope.theta, -2.0 * i / c_.head_dim);
     if (c_.rope.kind == engine::rope_config::scaling::linear) { return plain / c_.rope.factor; }
@@ -111,10 +123,13 @@ class reference_model {
                  const std::vector<int>& positions) const {
     std::vector<vec> queries, keys, values;
     for (std::size_t i = 0; i < x.size(); ++i) {
-      const vec h = norm(layer + "input_layernorm.weight", x[i]);
-      queries.push_back(product(layer + "self_attn.q_proj.weight", c_.heads * c_.head_dim, h));
-      keys.push_back(product(layer + "self_attn.k_proj.weight", c_.kv_heads * c_.head_dim, h));
-      values.push_back(product(layer + "self_attn.v_proj.weight", c_.kv_heads * c_.head_dim, h));
+      const vec h = norm(weights_, layer + "input_layernorm.weight", x[i]);
+      queries.push_back(
+          product(weights_, layer + "self_attn.q_proj.weight", c_.heads * c_.head_dim, h));
+      keys.push_back(
+          product(weights_, layer + "self_attn.k_proj.weight", c_.kv_heads * c_.head_dim, h));
+      values.push_back(
+          product(weights_, layer + "self_attn.v_proj.weight", c_.kv_heads * c_.head_dim, h));
       rotate(queries.back(), positions[i]);
       rotate(keys.back(), positions[i]);
     }
@@ -138,18 +153,16 @@ class reference_model {
           }
         }
       }
-      add(x[i], product(layer + "self_attn.o_proj.weight", c_.hidden, mixed));
+      add(x[i], product(weights_, layer + "self_attn.o_proj.weight", c_.hidden, mixed));
     }
   }
 
   vec feed_forward(const std::string& layer, const vec& x) const {
-    const vec h = norm(layer + "post_attention_layernorm.weight", x);
-    vec gate = product(layer + "mlp.gate_proj.weight", c_.intermediate, h);
-    const vec up = product(layer + "mlp.up_proj.weight", c_.intermediate, h);
-    for (std::size_t i = 0; i < gate.size(); ++i) {
-      gate[i] = gate[i] / (1.0 + std::exp(-gate[i])) * up[i];
-    }
-    return product(layer + "mlp.down_proj.weight", c_.hidden, gate);
+    const vec h = norm(weights_, layer + "post_attention_layernorm.weight", x);
+    vec gate = product(weights_, layer + "mlp.gate_proj.weight", c_.intermediate, h);
+    const vec up = product(weights_, layer + "mlp.up_proj.weight", c_.intermediate, h);
+    for (std::size_t i = 0; i < gate.size(); ++i) { gate[i] = silu(gate[i]) * up[i]; }
+    return product(weights_, layer + "mlp.down_proj.weight", c_.hidden, gate);
   }
 
   engine::config c_;

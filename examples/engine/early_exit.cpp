@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <engine/early_exit.hpp>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include <engine/implementation.hpp>
+#include <engine/pointwise.hpp>
+
+namespace engine {
+namespace {
+
+/// \throws std::invalid_argument unless the target has more layers, and begins with embeddings.
+int checked(const exit_config& shape, const config& target, bool is_head) {
+  if (is_head) {
+    throw std::invalid_argument("engine::early_exit: the target is a head of another model");
+  }
+  if (shape.layer < 1 || shape.layer >= target.layers) {
+    throw std::invalid_argument("engine::early_exit: an exit behind layer " +
+                                std::to_string(shape.layer) + " of the target's " +
+                                std::to_string(target.layers));
+  }
+  return shape.layer;
+}
+
+/// r, which only the tensor says.
+int inner_size(const checkpoint& weights) {
+  const auto& shape = weights.get("exit.down.weight").shape;
+  const std::int64_t rows = shape.empty() ? 0 : shape[0];
+  if (rows < 1 || rows > 1 << 20) {
+    throw std::runtime_error(weights.origin() + ": tensor \"exit.down.weight\" has " +
+                             std::to_string(rows) + " rows");
+  }
+  return static_cast<int>(rows);
+}
+
+stored_matrix pack(const checkpoint& weights, const char* name, int outputs, int inputs,
+                   arithmetic kind) {
+  const matrix_view matrix = weights.matrix(name, outputs, inputs);
+  return {kind, all_rows(matrix), inputs};
+}
+
+}  // namespace
+
+early_exit::early_exit(const exit_config& shape, const checkpoint& weights, model& target)
+    : layers_{checked(shape, target.shape(), target.self_->target != nullptr)},
+      of_{target.self_.get()},
+      norm_{padded(weights.vector("exit.norm.weight", of_->shape.hidden))},
+      down_{pack(weights, "exit.down.weight", inner_size(weights), of_->shape.hidden, of_->kind)},
+      up_{pack(weights, "exit.up.weight", of_->shape.hidden, inner_size(weights), of_->kind)},
+      inner_stride_{round_up(down_.packed.outputs(), lanes)},
+      result_{std::make_unique<pass_result>()} {
+  result_->hidden_size = of_->shape.hidden;
+  result_->hidden_stride = of_->hidden_stride;
+}
+early_exit::early_exit(early_exit&&) noexcept = default;
+early_exit& early_exit::operator=(early_exit&&) noexcept = default;
+early_exit::~early_exit() = default;
+
+early_exit early_exit::load(const std::filesystem::path& directory, model& target) {
+  const exit_config shape = read_exit_config(directory / "config.json");
+  return {shape, checkpoint::open(directory), target};
+}
+
+std::int32_t early_exit::vocab_size() const { return of_->shape.vocab_size; }
+
+hidden_states early_exit::forward(const hunch::rows& rows) {
+  of_->slots.stage(rows, layers_, result_->plan);
+  const std::size_t outputs = result_->plan.output_rows.size();
+  result_->hidden.grow(outputs * static_cast<std::size_t>(result_->hidden_stride));
+  inner_.grow(outputs * static_cast<std::size_t>(inner_stride_));
+  of_->reserve_activations(static_cast<int>(outputs), inner_stride_);
+  of_->run(result_->plan, layers_, [this](int thread) { finish(thread); });
+  return hidden_states{*result_};
+}
+
+void early_exit::finish(int thread) {
+  const auto outputs = static_cast<int>(result_->plan.output_rows.size());
+  const int hidden = of_->shape.hidden;
+  const int stride = result_->hidden_stride;
+  const share mine = of_->part(outputs, thread);
+  for (int i = mine.begin; i < mine.end; ++i) {
+    rms_norm(of_->residual(result_->plan.output_rows[static_cast<std::size_t>(i)]), norm_.data(),
+             hidden, of_->shape.norm_epsilon,
+             result_->hidden.data() + static_cast<std::ptrdiff_t>(i) * stride);
+  }
+  of_->pool.barrier();
+  const packed_matrix& down = down_.packed;
+  of_->apply(down, of_->activations(result_->hidden.data(), stride, hidden, outputs, thread),
+             inner_.data(), inner_stride_, outputs, into::overwrite, thread);
+  const share blocks = of_->part(down.blocks(), thread);
+  const int last = std::min(blocks.end * outputs_per_block, inner_stride_);
+  for (int i = 0; i < outputs; ++i) {
+    silu(inner_.data() + static_cast<std::ptrdiff_t>(i) * inner_stride_,
+         blocks.begin * outputs_per_block, last);
+  }
+  of_->pool.barrier();
+  of_->apply(up_.packed,
+             of_->activations(inner_.data(), inner_stride_, down.outputs(), outputs, thread),
+             result_->hidden.data(), stride, outputs, into::add, thread);
+}
+
+void early_exit::set_head_layout(const hunch::vocab_layout& layout) {
+  of_->set_head_layout(layout);
+}
+std::uint64_t early_exit::head_fingerprint() const { return of_->head_fingerprint(); }
+
+void early_exit::head(const hidden_states&, const hunch::head_rows<float>& rows) {
+  of_->head(*result_, rows);
+}
+
+}  // namespace engine

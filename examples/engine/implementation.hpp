@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <engine/aligned_buffer.hpp>
+#include <engine/draft_head.hpp>
+#include <engine/features.hpp>
+#include <engine/kv_cache.hpp>
+#include <engine/model.hpp>
+#include <engine/multiply.hpp>
+#include <engine/rope.hpp>
+#include <engine/sequences.hpp>
+#include <engine/thread_pool.hpp>
+#include <engine/weights.hpp>
+
+/// \file
+/// What is behind a `model`, for the model itself and for those that draft with parts of it.
+
+namespace engine {
+
+/// What a pass leaves behind for its caller.
+struct pass_result {
+  pass_plan plan;
+  int hidden_size = 0;
+  int hidden_stride = 0;
+  int vocab_size = 0;
+  int logits_stride = 0;
+  aligned_buffer<float> hidden;  ///< [outputs, hidden_stride]
+  aligned_buffer<float> logits;  ///< [outputs, logits_stride]
+  int context_stride = 0;
+  aligned_buffer<float> contexts;  ///< [rows, context_stride]
+
+  /// The output of a row of the pass. \throws std::out_of_range if it has none.
+  std::size_t output(std::int32_t row) const {
+    const int index = row >= 0 && static_cast<std::size_t>(row) < plan.rows.size()
+                          ? plan.rows[static_cast<std::size_t>(row)].output
+                          : -1;
+    if (index < 0) {
+      throw std::out_of_range("engine::model: row " + std::to_string(row) + " has no output");
+    }
+    return static_cast<std::size_t>(index);
+  }
+};
+
+/// The part of [0, count) that is thread `thread`'s.
+struct share {
+  int begin;
+  int end;
+
+  share(int count, int thread, int threads)
+      : begin{count * thread / threads}, end{count * (thread + 1) / threads} {}
+};
+
+/// Buffers of a pass; they grow to the largest pass and stay.
+struct workspace {
+  aligned_buffer<float> residual;     ///< [rows, hidden]
+  aligned_buffer<float> projections;  ///< [rows, query, key, value]
+  aligned_buffer<float> mixed;        ///< [rows, heads * head_dim]
+  aligned_buffer<float> gates;        ///< [rows, 2 * intermediate]
+  aligned_buffer<float> products;     ///< [rows, intermediate]
+  /// What only one thread uses.
+  struct per_thread {
+    aligned_buffer<float> normed;           ///< [rows, hidden]
+    aligned_buffer<std::byte> activations;  ///< [rows, the widest input]
+    aligned_buffer<float> query;            ///< [heads per key-value head, head_dim]
+    aligned_buffer<float> scores;
+  };
+  std::vector<per_thread> threads;
+};
+
+struct model::implementation {
+  implementation(const config& c, const checkpoint& source, const model_options& options,
+                 implementation* features_of = nullptr);
+
+  /// Runs layers [0, last) over rows that are staged for them, then finish(thread) on every thread:
+  /// row i of the plan is row i of the residual then. Rows whose first layers a view has computed
+  /// begin behind them.
+  template <class Finish>
+  void run(const pass_plan& plan, int last, const Finish& finish);
+
+  /// Stages rows and runs all layers, to `result`.
+  void run(const hunch::rows& rows, bool with_head);
+
+  void set_head_layout(const hunch::vocab_layout& layout);
+  std::uint64_t head_fingerprint() const;
+  /// The head over shortlists; in token order if it was given no layout.
+  draft_head& listed_head();
+  /// `listed_head` over outputs of a pass.
+  void head(const pass_result& of, const hunch::head_rows<float>& rows);
+
+  void embed(int token, float* out) const { weights.embed(token, out); }
+  /// Room for `activations` of `rows` rows.
+  void reserve_activations(int rows, int inputs);
+  /// Rows of floats as inputs of a product: as they are, or in the form that the arithmetic reads.
+  activation_view activations(const float* from, int stride, int inputs, int rows, int thread);
+  /// The outputs of a product that are `thread`'s.
+  void apply(const packed_matrix& w, activation_view x, float* y, std::ptrdiff_t stride, int rows,
+             into mode, int thread);
+
+  workspace::per_thread& own(int thread) { return space.threads[static_cast<std::size_t>(thread)]; }
+  float* residual(int row) {
+    return space.residual.data() + static_cast<std::ptrdiff_t>(row) * hidden_stride;
+  }
+  share part(int count, int thread) const { return {count, thread, pool.size()}; }
+
+  const config shape;
+  const arithmetic kind;
+  const int context;
+  thread_pool pool;
+  model_weights weights;
+  rope rotary;
+  sequences slots;
+  kv_cache cache;
+  features own_features;
+  features partial;              ///< residuals of staged rows that did not go through all layers
+  implementation* const target;  ///< of an EAGLE head, else nullptr
+  const int query_size;
+  const int key_value_size;
+  const int hidden_stride;
+  const int projection_stride;
+  const int mixed_stride;
+  const int product_stride;
+  std::uint64_t layer_rows = 0;
+  std::optional<draft_head> shortlist_head;
+  std::vector<std::int32_t> head_outputs;  ///< of the rows that a head is asked for
+  workspace space;
+  layer_span span;
+  pass_result result;
+
+ private:
+  void reserve(const pass_plan& plan, int last);
+  void go_through(const pass_plan& plan, int thread);
+  void begin(const pass_plan& plan, int thread);
+  void leave(const pass_plan& plan, int thread);
+  const float* feature_before(const planned_row& row);
+  void join(int thread);
+  void put_contexts(int thread);
+  void normalise(const std::vector<float>& weight, int thread);
+  void attend_all(const pass_plan& plan, int layer, int thread);
+  void attend_group(const pass_plan& plan, int layer, int head, const row_group& group, int thread);
+  void feed_forward(const layer_weights& layer, int thread);
+  void finish(bool with_head, int thread);
+
+  const planned_row& planned(const pass_plan& plan, int i) const {
+    return plan.rows[static_cast<std::size_t>(span.rows[static_cast<std::size_t>(i)].row)];
+  }
+  int row_count() const { return static_cast<int>(span.rows.size()); }
+};
+
+template <class Finish>
+void model::implementation::run(const pass_plan& plan, int last, const Finish& finish) {
+  if (plan.rows.empty()) { return; }
+  reserve(plan, last);
+  for (int first = 0; first < last; first = span.last) {
+    slots.plan_layers(plan, first, last, span);
+    if (span.rows.empty()) { continue; }
+    auto body = [&](int thread) {
+      go_through(plan, thread);
+      if (span.last == last) { finish(thread); }
+    };
+    pool.run(body);
+    slots.went_through(plan, span);
+    layer_rows += span.rows.size() * static_cast<std::size_t>(span.last - span.first);
+  }
+}
+
+}  // namespace engine

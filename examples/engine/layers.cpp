@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <engine/attention.hpp>
+#include <engine/implementation.hpp>
+#include <engine/pointwise.hpp>
+
+/// \file
+/// Rows through the layers of a model.
+
+namespace engine {
+
+void model::implementation::reserve_activations(int rows, int inputs) {
+  if (!converts_activations(kind)) { return; }
+  for (auto& own : space.threads) {
+    own.activations.grow(static_cast<std::size_t>(rows) * activation_bytes(kind, inputs));
+  }
+}
+
+void model::implementation::reserve(const pass_plan& plan, int last) {
+  const std::size_t rows = plan.rows.size();
+  const auto grow = [rows](aligned_buffer<float>& buffer, int stride) {
+    buffer.grow(rows * static_cast<std::size_t>(stride));
+  };
+  grow(space.residual, hidden_stride);
+  grow(space.projections, projection_stride);
+  grow(space.mixed, mixed_stride);
+  grow(space.gates, 2 * product_stride);
+  grow(space.products, product_stride);
+  for (auto& own : space.threads) { grow(own.normed, hidden_stride); }
+  const int context_stride = target == nullptr ? 0 : result.context_stride;
+  reserve_activations(static_cast<int>(rows),
+                      std::max({hidden_stride, mixed_stride, product_stride, context_stride}));
+  const bool parts = last < shape.layers || std::any_of(plan.rows.begin(), plan.rows.end(),
+                                                        [](auto& row) { return row.layers > 0; });
+  for (const planned_row& row : plan.rows) {
+    const int staged = slots.staged_count(row.slot);
+    cache.reserve_staged(row.slot, staged);
+    own_features.reserve_staged(row.slot, staged);
+    if (parts) { partial.reserve_staged(row.slot, staged); }
+  }
+}
+
+void model::implementation::run(const hunch::rows& rows, bool with_head) {
+  slots.stage(rows, shape.layers, result.plan);
+  const auto grow = [](aligned_buffer<float>& buffer, std::size_t count, int stride) {
+    buffer.grow(count * static_cast<std::size_t>(stride));
+  };
+  grow(result.contexts, result.plan.rows.size(), result.context_stride);
+  grow(result.hidden, result.plan.output_rows.size(), hidden_stride);
+  if (with_head) { grow(result.logits, result.plan.output_rows.size(), result.logits_stride); }
+  run(result.plan, shape.layers, [this, with_head](int thread) { finish(with_head, thread); });
+}
+
+/// The rows of `span` through its layers, on every thread. Each owns its outputs of every product
+/// and its key-value heads; norms are cheap, so that every thread computes all of them and needs no
+/// barrier.
+void model::implementation::go_through(const pass_plan& plan, int thread) {
+  const int rows = row_count();
+  begin(plan, thread);
+  pool.barrier();
+  for (int l = span.first; l < span.last; ++l) {
+    const layer_weights& layer = weights.layers()[static_cast<std::size_t>(l)];
+    normalise(layer.attention_norm, thread);
+    apply(layer.query_key_value,
+          activations(own(thread).normed.data(), hidden_stride, shape.hidden, rows, thread),
+          space.projections.data(), projection_stride, rows, into::overwrite, thread);
+    pool.barrier();
+    attend_all(plan, l, thread);
+    pool.barrier();
+    apply(layer.output, activations(space.mixed.data(), mixed_stride, query_size, rows, thread),
+          space.residual.data(), hidden_stride, rows, into::add, thread);
+    pool.barrier();
+    feed_forward(layer, thread);
+    pool.barrier();
+  }
+  if (span.last < shape.layers) { leave(plan, thread); }
+}
+
+/// What the rows bring to the first layer of `span`.
+void model::implementation::begin(const pass_plan& plan, int thread) {
+  if (span.first == 0 && target != nullptr) {
+    put_contexts(thread);
+    pool.barrier();
+    join(thread);
+    return;
+  }
+  const share mine = part(row_count(), thread);
+  for (int i = mine.begin; i < mine.end; ++i) {
+    const planned_row& row = planned(plan, i);
+    if (span.first == 0) {
+      weights.embed(row.token, residual(i));
+    } else {
+      std::copy_n(partial.staged(row.slot, row.staged), shape.hidden, residual(i));
+    }
+  }
+}
+
+/// Keeps the residuals, for the layers behind `span`.
+void model::implementation::leave(const pass_plan& plan, int thread) {
+  const share mine = part(row_count(), thread);
+  for (int i = mine.begin; i < mine.end; ++i) {
+    const planned_row& row = planned(plan, i);
+    std::copy_n(residual(i), shape.hidden, partial.staged(row.slot, row.staged));
+  }
+}
+
+/// The last hidden state of the token before a row, or nullptr if there is none: the target's where
+/// it has read that token, else the model's own.
+const float* model::implementation::feature_before(const planned_row& row) {
+  const int position = row.position - 1;
+  if (position < 0) { return nullptr; }
+  if (target != nullptr && position < target->slots.length(row.slot)) {
+    return target->own_features.cached(row.slot, position);
+  }
+  const int parent = slots.parent(row.slot, row.staged);
+  if (parent >= 0) { return own_features.staged(row.slot, parent); }
+  return target == nullptr ? own_features.cached(row.slot, position) : nullptr;
+}
+
+/// What a router reads, and what the layers of an EAGLE head begin with.
+void model::implementation::put_contexts(int thread) {
+  const share mine = part(static_cast<int>(result.plan.rows.size()), thread);
+  for (int i = mine.begin; i < mine.end; ++i) {
+    const planned_row& row = result.plan.rows[static_cast<std::size_t>(i)];
+    float* const out =
+        result.contexts.data() + static_cast<std::ptrdiff_t>(i) * result.context_stride;
+    weights.embed(row.token, out);
+    const float* const before = row.status == hunch::status::ok ? feature_before(row) : nullptr;
+    if (before == nullptr) {
+      std::fill_n(out + shape.hidden, shape.hidden, 0.0f);
+    } else {
+      std::copy_n(before, shape.hidden, out + shape.hidden);
+    }
+  }
+}
+
+void model::implementation::join(int thread) {
+  const int rows = row_count();
+  apply(weights.joint(),
+        activations(result.contexts.data(), result.context_stride, 2 * shape.hidden, rows, thread),
+        space.residual.data(), hidden_stride, rows, into::overwrite, thread);
+}
+
+void model::implementation::normalise(const std::vector<float>& weight, int thread) {
+  for (int i = 0; i < row_count(); ++i) {
+    rms_norm(residual(i), weight.data(), shape.hidden, shape.norm_epsilon,
+             own(thread).normed.data() + static_cast<std::ptrdiff_t>(i) * hidden_stride);
+  }
+}
+
+activation_view model::implementation::activations(const float* from, int stride, int inputs,
+                                                   int rows, int thread) {
+  if (!converts_activations(kind)) {
+    auto* const bytes = reinterpret_cast<std::byte*>(const_cast<float*>(from));
+    return {bytes, static_cast<std::size_t>(stride) * sizeof(float)};
+  }
+  const activation_view out{own(thread).activations.data(), activation_bytes(kind, inputs)};
+  for (int i = 0; i < rows; ++i) {
+    store_activations(kind, from + static_cast<std::ptrdiff_t>(i) * stride, stride, out.row(i));
+  }
+  return out;
+}
+
+void model::implementation::apply(const packed_matrix& w, activation_view x, float* y,
+                                  std::ptrdiff_t stride, int rows, into mode, int thread) {
+  const share mine = part(w.blocks(), thread);
+  multiply(w, x, y, stride, rows, mode, mine.begin, mine.end);
+}
+
+void model::implementation::attend_all(const pass_plan& plan, int layer, int thread) {
+  const auto& groups = span.groups;
+  const int units = static_cast<int>(groups.size()) * shape.kv_heads;
+  for (int unit = thread; unit < units; unit += pool.size()) {
+    attend_group(plan, layer, unit % shape.kv_heads,
+                 groups[static_cast<std::size_t>(unit / shape.kv_heads)], thread);
+  }
+}
+
+/// Stages keys and values of one key-value head for the rows of a sequence, and attends.
+void model::implementation::attend_group(const pass_plan& plan, int layer, int head,
+                                         const row_group& group, int thread) {
+  const int head_dim = shape.head_dim;
+  const int shared = shape.heads / shape.kv_heads;
+  const float query_scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+  for (int i = group.begin; i < group.end; ++i) {
+    const planned_row& row = planned(plan, i);
+    const layer_row& path = span.rows[static_cast<std::size_t>(i)];
+    float* const out = space.mixed.data() + static_cast<std::ptrdiff_t>(i) * mixed_stride +
+                       head * shared * head_dim;
+    if (row.status != hunch::status::ok) {
+      std::fill_n(out, shared * head_dim, 0.0f);
+      continue;
+    }
+    const float* const query =
+        space.projections.data() + static_cast<std::ptrdiff_t>(i) * projection_stride;
+    const float* const key = query + query_size;
+    const float* const value = key + key_value_size;
+    rotary.rotate(key + head * head_dim, row.position, 1.0f,
+                  cache.staged_keys(group.slot, layer, row.staged) + head * head_dim);
+    std::copy_n(value + head * head_dim, head_dim,
+                cache.staged_values(group.slot, layer, row.staged) + head * head_dim);
+    int position = slots.length(group.slot) + path.shared;
+    for (int p = path.path_begin; p < path.path_end; ++p, ++position) {
+      cache.place(group.slot, layer, head, position, span.path[static_cast<std::size_t>(p)]);
+    }
+    for (int h = 0; h < shared; ++h) {
+      rotary.rotate(query + (head * shared + h) * head_dim, row.position, query_scale,
+                    own(thread).query.data() + h * head_dim);
+    }
+    attend({cache.keys(group.slot, layer, head), cache.values(group.slot, layer, head), head_dim,
+            cache.padded_head_dim(), row.length},
+           shared, own(thread).query.data(), out, own(thread).scores.data());
+  }
+}
+
+void model::implementation::feed_forward(const layer_weights& layer, int thread) {
+  const int rows = row_count();
+  normalise(layer.mlp_norm, thread);
+  apply(layer.gate_up,
+        activations(own(thread).normed.data(), hidden_stride, shape.hidden, rows, thread),
+        space.gates.data(), 2 * product_stride, rows, into::overwrite, thread);
+  // A block holds 32 gates and their 32 ups, so that a thread finds both among its own outputs.
+  const share blocks = part(layer.gate_up.blocks(), thread);
+  const int first = blocks.begin * outputs_per_block / 2;
+  const int last = std::min(blocks.end * outputs_per_block / 2, product_stride);
+  for (int i = 0; i < rows; ++i) {
+    swiglu(space.gates.data() + static_cast<std::ptrdiff_t>(i) * 2 * product_stride, first, last,
+           space.products.data() + static_cast<std::ptrdiff_t>(i) * product_stride);
+  }
+  pool.barrier();
+  apply(layer.down,
+        activations(space.products.data(), product_stride, shape.intermediate, rows, thread),
+        space.residual.data(), hidden_stride, rows, into::add, thread);
+}
+
+/// Hidden states, features and logits of a pass through all layers.
+void model::implementation::finish(bool with_head, int thread) {
+  const auto outputs = static_cast<int>(result.plan.output_rows.size());
+  const share mine = part(outputs, thread);
+  for (int i = mine.begin; i < mine.end; ++i) {
+    rms_norm(residual(result.plan.output_rows[static_cast<std::size_t>(i)]),
+             weights.final_norm().data(), shape.hidden, shape.norm_epsilon,
+             result.hidden.data() + static_cast<std::ptrdiff_t>(i) * hidden_stride);
+  }
+  if (own_features.kept()) {
+    const share all = part(row_count(), thread);
+    for (int i = all.begin; i < all.end; ++i) {
+      const planned_row& row = planned(result.plan, i);
+      if (row.status != hunch::status::ok) { continue; }
+      rms_norm(residual(i), weights.final_norm().data(), shape.hidden, shape.norm_epsilon,
+               own_features.staged(row.slot, row.staged));
+    }
+    if (target == nullptr) {
+      pool.barrier();
+      put_contexts(thread);
+    }
+  }
+  if (!with_head) { return; }
+  pool.barrier();
+  apply(weights.head(),
+        activations(result.hidden.data(), hidden_stride, shape.hidden, outputs, thread),
+        result.logits.data(), result.logits_stride, outputs, into::overwrite, thread);
+}
+
+}  // namespace engine

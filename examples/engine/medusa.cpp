@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <engine/medusa.hpp>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <engine/implementation.hpp>
+#include <engine/pointwise.hpp>
+
+namespace engine {
+namespace {
+
+stored_matrix pack_heads(const medusa_config& shape, const checkpoint& weights, arithmetic kind) {
+  std::vector<matrix_view> matrices;
+  for (int j = 0; j < shape.heads; ++j) {
+    matrices.push_back(
+        weights.matrix("medusa." + std::to_string(j) + ".weight", shape.hidden, shape.hidden));
+  }
+  std::vector<weight_row> rows;
+  for (const matrix_view& matrix : matrices) {
+    append_rows(rows, matrix);
+    rows.resize(static_cast<std::size_t>(round_up(static_cast<int>(rows.size()), lanes)));
+  }
+  return {kind, rows, shape.hidden};
+}
+
+const medusa_config& checked(const medusa_config& shape, const config& target) {
+  const auto refuse = [](const char* why) {
+    throw std::invalid_argument(std::string("engine::medusa_heads: ") + why);
+  };
+  if (shape.heads < 1) { refuse("there must be at least one head"); }
+  if (shape.hidden != target.hidden) { refuse("their hidden size is not the target's"); }
+  if (shape.vocab_size != target.vocab_size) { refuse("their vocabulary is not the target's"); }
+  return shape;
+}
+
+}  // namespace
+
+medusa_heads::medusa_heads(const medusa_config& shape, const checkpoint& weights, model& target)
+    : shape_{checked(shape, target.shape())},
+      of_{target.self_.get()},
+      stride_{of_->hidden_stride},
+      context_stride_{round_up(2 * shape.hidden, lanes)},
+      weights_{pack_heads(shape, weights, of_->kind)} {}
+
+medusa_heads medusa_heads::load(const std::filesystem::path& directory, model& target) {
+  const medusa_config shape = read_medusa_config(directory / "config.json");
+  return {shape, checkpoint::open(directory), target};
+}
+
+drafted_states medusa_heads::forward(const hunch::head_inputs& inputs) {
+  for (std::int32_t i = 0; i < inputs.size; ++i) {
+    if (inputs.tokens[i] < 0 || inputs.tokens[i] >= shape_.vocab_size) {
+      throw std::out_of_range("engine::medusa_heads: input " + std::to_string(i) + " has token " +
+                              std::to_string(inputs.tokens[i]) + ", outside the vocabulary of " +
+                              std::to_string(shape_.vocab_size));
+    }
+  }
+  const auto size = static_cast<std::size_t>(inputs.size);
+  inputs_.grow(size * static_cast<std::size_t>(stride_));
+  contexts_.grow(size * static_cast<std::size_t>(context_stride_));
+  states_.grow(size * static_cast<std::size_t>(shape_.heads * stride_));
+  of_->reserve_activations(inputs.size, shape_.hidden);
+  auto body = [&](int thread) { compute(inputs, thread); };
+  of_->pool.run(body);
+  return {inputs.size * shape_.heads,         shape_.heads, states_.data(), shape_.hidden, stride_,
+          {contexts_.data(), context_stride_}};
+}
+
+void medusa_heads::compute(const hunch::head_inputs& inputs, int thread) {
+  const share mine = of_->part(inputs.size, thread);
+  for (int i = mine.begin; i < mine.end; ++i) {
+    float* const context = contexts_.data() + static_cast<std::ptrdiff_t>(i) * context_stride_;
+    of_->weights.embed(inputs.tokens[i], context);
+    std::copy_n(inputs.hidden[i], shape_.hidden, context + shape_.hidden);
+    std::copy_n(inputs.hidden[i], shape_.hidden,
+                inputs_.data() + static_cast<std::ptrdiff_t>(i) * stride_);
+  }
+  of_->pool.barrier();
+  const packed_matrix& w = weights_.packed;
+  const int outputs = shape_.heads * stride_;
+  of_->apply(w, of_->activations(inputs_.data(), stride_, shape_.hidden, inputs.size, thread),
+             states_.data(), outputs, inputs.size, into::overwrite, thread);
+  const share blocks = of_->part(w.blocks(), thread);
+  const int last = std::min(blocks.end * outputs_per_block, outputs);
+  for (int i = 0; i < inputs.size; ++i) {
+    const float* const hidden = inputs_.data() + static_cast<std::ptrdiff_t>(i) * stride_;
+    float* const states = states_.data() + static_cast<std::ptrdiff_t>(i) * outputs;
+    for (int o = blocks.begin * outputs_per_block; o < last; o += lanes) {
+      store(states + o, engine::load(hidden + o % stride_) + silu(engine::load(states + o)));
+    }
+  }
+}
+
+void medusa_heads::set_head_layout(const hunch::vocab_layout& layout) {
+  of_->set_head_layout(layout);
+}
+std::uint64_t medusa_heads::head_fingerprint() const { return of_->head_fingerprint(); }
+
+void medusa_heads::head(const drafted_states& states, const hunch::head_rows<float>& rows) {
+  for (std::int32_t i = 0; i < rows.size; ++i) {
+    if (rows.row[i] < 0 || rows.row[i] >= states.size) {
+      throw std::out_of_range("engine::medusa_heads: row " + std::to_string(rows.row[i]) +
+                              " was not computed");
+    }
+  }
+  of_->listed_head().multiply(states.states, states.stride, rows);
+}
+
+}  // namespace engine

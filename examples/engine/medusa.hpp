@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+
+#include <engine/aligned_buffer.hpp>
+#include <engine/checkpoint.hpp>
+#include <engine/config.hpp>
+#include <engine/model.hpp>
+#include <engine/packed_matrix.hpp>
+#include <hunch/concepts.hpp>
+#include <hunch/rows.hpp>
+#include <hunch/vocab_layout.hpp>
+
+namespace engine {
+
+/// What draft heads made of their inputs: row i * heads + j is that of head j for input i. A view:
+/// valid until their next `forward`.
+struct drafted_states {
+  std::int32_t size = 0;   ///< rows
+  std::int32_t heads = 0;  ///< rows of an input
+  const float* states = nullptr;
+  std::int32_t hidden_size = 0;
+  std::int32_t stride = 0;
+  hunch::context_rows contexts;  ///< one per input
+
+  /// [hidden] the input of the language-model head.
+  hunch::row_view<const float> hidden(std::int32_t row) const {
+    return {states + static_cast<std::ptrdiff_t>(row) * stride, hidden_size};
+  }
+  /// [context_width] the embedding of the root and the hidden state before it.
+  const float* context(std::int32_t row) const {
+    return contexts.data + static_cast<std::ptrdiff_t>(row / heads) * contexts.stride;
+  }
+};
+
+/// Heads on a target's last hidden state h, which outlives them: head j reads h + silu(W_j h) to
+/// the target's language-model head (Cai et al. 2024, arXiv:2401.10774). Embedding, head, threads
+/// and arithmetic are the target's.
+///
+/// A row of states is bitwise the same alone and among others, with any number of threads.
+class medusa_heads {
+ public:
+  /// \param weights "medusa.<j>.weight" [hidden, hidden] for every head j.
+  /// \throws std::runtime_error naming the tensor that does not fit, std::invalid_argument if
+  ///         there are no heads or the target's sizes are others.
+  medusa_heads(const medusa_config& shape, const checkpoint& weights, model& target);
+
+  /// Reads `config.json` and the safetensors files of a directory.
+  static medusa_heads load(const std::filesystem::path& directory, model& target);
+
+  std::int32_t vocab_size() const { return shape_.vocab_size; }
+  std::int32_t hidden_size() const { return shape_.hidden; }
+  std::int32_t heads() const { return shape_.heads; }
+  std::int32_t context_width() const { return 2 * shape_.hidden; }
+  std::size_t weight_bytes() const { return weights_.bytes.size(); }
+
+  /// \throws std::out_of_range for tokens outside the vocabulary.
+  drafted_states forward(const hunch::head_inputs& inputs);
+
+  /// The order of the target's head over shortlists: one for all that draft with it.
+  void set_head_layout(const hunch::vocab_layout& layout);
+  std::uint64_t head_fingerprint() const;
+
+  /// Writes the logits of the listed rows over their shortlists. Throws like `model::head`.
+  void head(const drafted_states& states, const hunch::head_rows<float>& rows);
+
+ private:
+  void compute(const hunch::head_inputs& inputs, int thread);
+
+  medusa_config shape_;
+  model::implementation* of_;
+  int stride_;
+  int context_stride_;
+  stored_matrix weights_;           ///< [heads * stride, hidden], padded with zeros
+  aligned_buffer<float> inputs_;    ///< [inputs, stride]
+  aligned_buffer<float> contexts_;  ///< [inputs, context_stride]
+  aligned_buffer<float> states_;    ///< [inputs, heads, stride]
+};
+
+static_assert(hunch::DraftHeads<medusa_heads>);
+
+}  // namespace engine

@@ -8,11 +8,8 @@
 #include <hunch/decoder.hpp>
 #include <hunch/draft_tree.hpp>
 #include <hunch/drafter/autoregressive.hpp>
-<<<<<<< HEAD
 #include <hunch/drafter/heads.hpp>
-=======
 #include <hunch/drafter/lookup.hpp>
->>>>>>> lookup
 #include <hunch/drafter/none.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/generation.hpp>

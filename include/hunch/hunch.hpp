@@ -43,6 +43,7 @@
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/sampler/top_k.hpp>
 #include <hunch/sampler/top_p.hpp>
+#include <hunch/selector/any.hpp>
 #include <hunch/selector/budget.hpp>
 #include <hunch/selector/clustered.hpp>
 #include <hunch/selector/frequency.hpp>

@@ -12,12 +12,12 @@
 #include <hunch/length/entropy.hpp>
 #include <hunch/length/ewma.hpp>
 #include <hunch/length/fixed.hpp>
+#include <hunch/selector/any.hpp>
 #include <hunch/tree/dynamic.hpp>
 #include <hunch/tree/fixed.hpp>
 #include <hunch/tree/sampled.hpp>
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/point_mass.hpp>
-#include "../support/any_selector.hpp"
 #include "../support/toy_heads.hpp"
 #include "exact.hpp"
 #include "selectors.hpp"
@@ -29,6 +29,8 @@ constexpr tree::choices some{{0}, {1}, {0, 0}, {0, 2}, {1, 1}, {0, 2, 0}};
 using fixed_tree = tree::fixed<some>;
 using wide_tree = tree::dynamic<3, 2, 5>;
 using deep_tree = tree::dynamic<2, 3, 7>;
+
+using any_selector = selector::any<double>;
 
 /// By a draft model of its own cache, and by heads.
 enum class by { model, heads };
@@ -77,8 +79,8 @@ TEST_CASE("trees of every shape, over every kind of shortlist") {
   std::int64_t tapes = 0;
   for_each_selector(4, [&](const auto& selector) {
     const exact_case c = case_of(flavour::smooth, flavour::sharp, 4, 3);
-    tapes += over_shapes<by::model>(c, selector);
-    tapes += over_shapes<by::heads>(c, selector);
+    tapes += over_shapes<by::model>(c, any_selector(selector));
+    tapes += over_shapes<by::heads>(c, any_selector(selector));
   });
   MESSAGE(tapes << " tapes");
 }
@@ -92,8 +94,8 @@ TEST_CASE("trees of every shape, for every pair of kinds of law") {
         CAPTURE(static_cast<int>(p));
         CAPTURE(static_cast<int>(q));
         const exact_case c = case_of(p, q, 3, 4, temperature);
-        tapes += over_shapes<by::model>(c, selector::full{3});
-        tapes += over_shapes<by::heads>(c, selector::full{3});
+        tapes += over_shapes<by::model>(c, any_selector(selector::full{3}));
+        tapes += over_shapes<by::heads>(c, any_selector(selector::full{3}));
       }
     }
   }
@@ -110,9 +112,10 @@ TEST_CASE("trees in a batch, with stops, in any draft length, at the end of cach
   for (std::int32_t length = 0; length <= 3; ++length) {
     exact_case c{world, other, two};
     c.options.draft_length = length;
-    exact_tree<by::model, tree::sampled<2, 1>>(c, selector::full{3}, verifier::rejection{});
-    exact_tree<by::model, deep_tree>(c, selector::full{3}, verifier::point_mass{});
-    exact_tree<by::heads, deep_tree>(c, selector::full{3}, verifier::point_mass{});
+    exact_tree<by::model, tree::sampled<2, 1>>(c, any_selector(selector::full{3}),
+                                               verifier::rejection{});
+    exact_tree<by::model, deep_tree>(c, any_selector(selector::full{3}), verifier::point_mass{});
+    exact_tree<by::heads, deep_tree>(c, any_selector(selector::full{3}), verifier::point_mass{});
   }
 }
 
@@ -121,12 +124,12 @@ TEST_CASE("greedy text is that of plain decoding, whatever is drafted") {
     const exact_case c = case_of(flavour::smooth, q, 5, 9, 0.0f);
     const auto greedy = [&](auto tree) {
       using shape = decltype(tree);
-      CHECK(
-          exact_tree<by::model, shape>(c, selector::full{5}, verifier::greedy{}, sampler::greedy{})
-              .tapes == 1);
-      CHECK(
-          exact_tree<by::heads, shape>(c, selector::full{5}, verifier::greedy{}, sampler::greedy{})
-              .tapes == 1);
+      CHECK(exact_tree<by::model, shape>(c, any_selector(selector::full{5}), verifier::greedy{},
+                                         sampler::greedy{})
+                .tapes == 1);
+      CHECK(exact_tree<by::heads, shape>(c, any_selector(selector::full{5}), verifier::greedy{},
+                                         sampler::greedy{})
+                .tapes == 1);
     };
     greedy(fixed_tree{});
     greedy(deep_tree{});
@@ -139,7 +142,8 @@ TEST_CASE("a draft like the target's is accepted to its end") {
     const exact_case c{{4, 31, flavour::smooth}, {4, 31, flavour::smooth}, {{{0, 1}, ask(6)}}};
     exact_case at = c;
     at.requests[0].options.temperature = temperature;
-    return exact_tree<by::model, decltype(tree)>(at, selector::full{4}, verifier).steps;
+    return exact_tree<by::model, decltype(tree)>(at, any_selector(selector::full{4}), verifier)
+        .steps;
   };
   CHECK(steps(tree::sampled<2, 1>{}, verifier::rejection{}, 0.0f) == doctest::Approx(2.0));
   CHECK(steps(deep_tree{}, verifier::point_mass{}, 0.0f) < 3.0);
@@ -147,7 +151,8 @@ TEST_CASE("a draft like the target's is accepted to its end") {
   CHECK(steps(tree::dynamic<4, 2, 21>{}, verifier::point_mass{}, 1.0f) == doctest::Approx(2.0));
   // Negative control: a draft of another world is not.
   const exact_case c{{4, 31, flavour::smooth}, {4, 32, flavour::smooth}, {{{0, 1}, ask(4)}}};
-  CHECK(exact_tree<by::model, tree::sampled<2, 1>>(c, selector::full{4}, verifier::rejection{})
+  CHECK(exact_tree<by::model, tree::sampled<2, 1>>(c, any_selector(selector::full{4}),
+                                                   verifier::rejection{})
             .steps > 2.1);
 }
 
@@ -156,7 +161,7 @@ void exact_with(Policy policy) {
   for (const flavour q : {flavour::smooth, flavour::sharp, flavour::masked}) {
     CAPTURE(static_cast<int>(q));
     const exact_case c = case_of(flavour::smooth, q, 3, 5);
-    const any_selector all = selector::full{3};
+    const any_selector all{selector::full{3}};
     const plain_sampler sampler;
     exact_tree<by::model, tree::chain<3>>(c, all, verifier::rejection{}, sampler, policy);
     exact_tree<by::model, tree::chain<3>>(c, all, verifier::block{}, sampler, policy);

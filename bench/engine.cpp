@@ -19,7 +19,8 @@
 
 /// \file
 /// How near a decode step comes to the speed at which memory can be read, and what a step of n rows
-/// costs against one of one row: the r(n) that speculation lives on.
+/// costs against one of one row: the r(n) that speculation lives on. And what a copy of the weights
+/// in four bits saves.
 
 namespace {
 
@@ -140,6 +141,27 @@ void measure(bench::report& out, const std::string& name, engine::model& m, int 
   out.add(of + "multiply-adds at 64 rows", bytes / 2 * 64 / bench::median(t.back()) / 1e9, "G/s");
 }
 
+/// A decode step of an int4 copy against one of the model in bf16.
+void measure_int4(bench::report& out, const std::filesystem::path& source, int threads) {
+  engine::model m = engine::model::load(source, {.threads = threads});
+  engine::model copy =
+      engine::model::load(source, {.kind = engine::arithmetic::int4, .threads = threads});
+  std::vector<hunch::token> text(cached);
+  std::iota(text.begin(), text.end(), 1);
+  for (engine::model* reader : {&m, &copy}) { engine::read(*reader, 0, text, cached); }
+  const std::string of = "int4 copy of the shipped target, " + std::to_string(threads) + " thread" +
+                         (threads == 1 ? "" : "s") + ": ";
+  out.add(of + "weights", static_cast<double>(copy.weight_bytes()) / (1 << 20), "MiB");
+  for (const int n : {1, 6}) {
+    const engine::row_batch rows = chain(n, cached);
+    const bench::timings t =
+        bench::interleave(41, bench::memory::warm,
+                          {[&] { m.evaluate(rows.view()); }, [&] { copy.evaluate(rows.view()); }});
+    out.add(of + "step of " + std::to_string(n) + " rows against bf16",
+            bench::median_ratio(t[1], t[0]), "", bench::at_most(1.0));
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -151,6 +173,7 @@ int main(int argc, char** argv) {
       engine::model m = engine::model::load(shipped, options);
       measure(out, "shipped target", m, threads, {0.55, 1.8}, 41, bench::memory::warm);
     }
+    measure_int4(out, shipped, threads);
     {
       engine::model m(large_shape(), random_weights(large_shape()), options);
       measure(out, "512 MiB model", m, threads, {0.75, 1.3}, 9, bench::memory::as_left);

@@ -10,6 +10,7 @@
 #include <engine/aligned_buffer.hpp>
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
+#include <engine/features.hpp>
 #include <engine/model.hpp>
 #include <engine/packed_matrix.hpp>
 #include <hunch/concepts.hpp>
@@ -42,6 +43,10 @@ class early_exit {
   static early_exit load(const std::filesystem::path& directory, model& target);
 
   std::int32_t vocab_size() const;
+  /// Twice the hidden size; 0 if the target keeps no features. Contexts are the embedding of a
+  /// row's token, and the state of the token before it: the target's if it is cached, else the
+  /// view's.
+  std::int32_t context_width() const;
   /// How many of the target's layers it runs.
   int layers() const { return layers_; }
 
@@ -61,6 +66,7 @@ class early_exit {
 
  private:
   void finish(int thread);
+  void put_contexts(int thread);
 
   int layers_;
   model::implementation* of_;
@@ -68,11 +74,13 @@ class early_exit {
   stored_matrix down_;
   stored_matrix up_;
   int inner_stride_;
-  aligned_buffer<float> inner_;  ///< [outputs, r]
+  aligned_buffer<float> inner_;  ///< [rows, r]
+  features states_;              ///< of staged rows; as the target's features, or none
   std::unique_ptr<pass_result> result_;
 };
 
 static_assert(hunch::DraftModel<early_exit, float>);
+static_assert(hunch::RoutedModel<early_exit>);
 static_assert(hunch::shares_target_cache<early_exit>);
 
 }  // namespace engine

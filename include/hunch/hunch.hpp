@@ -16,7 +16,7 @@
 #include <hunch/grammar.hpp>
 #include <hunch/kernel/ancestor_masks.hpp>
 #include <hunch/kernel/best_children.hpp>
-#include <hunch/kernel/entropy.hpp>
+#include <hunch/kernel/draft_evidence.hpp>
 #include <hunch/kernel/tree_links.hpp>
 #include <hunch/law.hpp>
 #include <hunch/layout/frequency_ranking.hpp>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <hunch/kernel/ancestor_masks.hpp>
-#include <hunch/kernel/entropy.hpp>
+#include <hunch/kernel/draft_evidence.hpp>
 #include <hunch/kernel/find_match.hpp>
 #include <hunch/kernel/tree_links.hpp>
 #include "gate.cuh"
 
 namespace hunch::gate {
 namespace names {
-struct entropies;
+struct evidence_of_a_draw;
 struct links_of_a_tree;
 struct masks_of_a_tree;
 struct match_of_a_text;
@@ -15,8 +15,8 @@ struct match_of_sixteen;
 }  // namespace names
 
 kernel_pointer drafts[] = {
-    by_block<names::entropies, kernel::report_entropies<float>>(),
-    by_cluster<names::entropies, kernel::report_entropies<float>>(),
+    by_block<names::evidence_of_a_draw, kernel::report_evidence<float>>(),
+    by_cluster<names::evidence_of_a_draw, kernel::report_evidence<float>>(),
     by_block<names::links_of_a_tree, kernel::link_tree>(),
     by_block<names::masks_of_a_tree, kernel::mark_ancestors>(),
     by_block<names::match_of_a_text, kernel::find_match<4>>(),

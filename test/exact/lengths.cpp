@@ -14,6 +14,7 @@
 #include <hunch/length/entropy.hpp>
 #include <hunch/length/ewma.hpp>
 #include <hunch/length/fixed.hpp>
+#include <hunch/length/slots.hpp>
 #include <hunch/verifier/block.hpp>
 #include "exact.hpp"
 
@@ -40,13 +41,9 @@ struct stopping_drafter {
 
   template <class Real, class Executor>
   struct state {
-    state(Executor&, const drafter_setup& setup)
-        : layout(setup.layout),
-          memories(static_cast<std::size_t>(setup.max_batch)),
-          drafted(static_cast<std::size_t>(setup.max_batch)) {}
+    state(Executor&, const drafter_setup& setup) : layout(setup.layout), lengths(setup.max_batch) {}
     const vocab_layout* layout;
-    std::vector<typename L::memory> memories;  ///< per slot
-    std::vector<std::int32_t> drafted;         ///< per sequence of the step, -1: not asked
+    length::slots<L> lengths;
   };
 
   void check(const drafter_setup&) const {}
@@ -56,39 +53,27 @@ struct stopping_drafter {
                Selector&, const S& sampler, const Draw& draw, Executor&) const {
     for (std::int32_t k = 0; k < size; ++k) {
       const draft_context& c = contexts[k];
-      std::int32_t& drafted = s.drafted[static_cast<std::size_t>(k)];
-      drafted = -1;
-      if (c.max_depth == 0) { continue; }
-      drafted = 0;
-      typename L::memory& memory = s.memories[static_cast<std::size_t>(c.slot)];
-      const std::int32_t limit = policy.begin(memory, std::min(c.max_depth, longest));
+      const std::int32_t limit = s.lengths.begin(policy, k, c.slot, std::min(c.max_depth, longest));
       length_evidence evidence;
       for (bool more = limit > 0; more;) {
-        level(s, k, c, drafts, sampler, draw, drafted, evidence);
+        const std::int32_t parent = s.lengths.levels(k);
+        level(s, k, c, drafts, sampler, draw, parent, evidence);
         if (evidence.probability == 0.0) { break; }
-        more = drafted + 1 < limit && policy.goes_on(memory, evidence);
-        if (!more && drafted + 1 < limit && last == at_the_stop::dropped) { break; }
-        drafts.grow(k, c, drafted + 1, drafted);
-        ++drafted;
+        const bool may = s.lengths.drew(k);
+        more = may && s.lengths.goes_on(policy, k, evidence);
+        if (may && !more && last == at_the_stop::dropped) { break; }
+        drafts.grow(k, c, parent + 1, parent);
       }
     }
   }
 
   template <class State, class E>
   void observe(State& s, const draft_outcomes& outcomes, E&) noexcept {
-    for (std::int32_t k = 0; k < outcomes.size; ++k) {
-      const draft_outcome& outcome = outcomes.of[k];
-      const std::int32_t drafted = s.drafted[static_cast<std::size_t>(k)];
-      if (outcome.finished) {
-        release(s, outcome.slot);
-      } else if (drafted >= 0) {
-        policy.observe(s.memories[static_cast<std::size_t>(outcome.slot)], drafted, outcome.kept);
-      }
-    }
+    s.lengths.observe(policy, outcomes);
   }
   template <class State>
   void release(State& s, std::int32_t slot) noexcept {
-    s.memories[static_cast<std::size_t>(slot)] = {};
+    s.lengths.release(slot);
   }
 
  private:
@@ -119,7 +104,6 @@ struct stopping_drafter {
              static_cast<std::uint32_t>(c.length + node), tree.laws[node], tree.lists[node]);
     tree.drawn_at[node + 1] = at;
     tree.tokens[node + 1] = tree.lists[node].token_at(at);
-    evidence.depth = node + 1;
     evidence.probability = tree.laws[node].prob(at);
     evidence.reach *= evidence.probability;
     evidence.entropy = L::needs_entropy ? kernel::entropy(team, tree.laws[node]) : 0.0;

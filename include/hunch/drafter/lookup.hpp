@@ -13,6 +13,7 @@
 #include <hunch/kernel/find_match.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
+#include <hunch/length/slots.hpp>
 
 namespace hunch::drafter {
 
@@ -50,19 +51,12 @@ struct lookup {
   struct state {
     state(Executor&, const drafter_setup& setup)
         : tasks(static_cast<std::size_t>(setup.max_batch)),
-          drafts(static_cast<std::size_t>(setup.max_batch)),
-          memories(static_cast<std::size_t>(setup.max_batch)) {}
-
-    /// Of one sequence in this step.
-    struct draft {
-      bool begun = false;        ///< the policy was asked for a length
-      std::int32_t matched = 0;  ///< tokens of the tail
-      std::int32_t levels = 0;
-    };
+          matched(static_cast<std::size_t>(setup.max_batch)),
+          lengths(setup.max_batch) {}
 
     std::vector<kernel::match_task> tasks;
-    std::vector<draft> drafts;
-    std::vector<typename Policy::memory> memories;  ///< per slot
+    std::vector<std::int32_t> matched;  ///< tokens of the tail, per sequence of the step
+    length::slots<Policy> lengths;
   };
 
   void check(const drafter_setup&) const {
@@ -78,54 +72,37 @@ struct lookup {
                Rest&&...) const {
     for (std::int32_t k = 0; k < size; ++k) {
       const draft_context& c = contexts[k];
-      auto& draft = s.drafts[static_cast<std::size_t>(k)];
-      draft = {c.max_depth > 0, 0, 0};
-      const std::int32_t wanted =
-          draft.begun ? policy.begin(memory_of(s, c.slot), std::min(c.max_depth, Length)) : 0;
-      s.tasks[static_cast<std::size_t>(k)] = {
-          c.committed, c.length, shortest, wanted, drafts.tree(k).tokens + 1, &draft.matched};
+      const auto at = static_cast<std::size_t>(k);
+      s.tasks[at] = {c.committed,
+                     c.length,
+                     shortest,
+                     s.lengths.begin(policy, k, c.slot, std::min(c.max_depth, Length)),
+                     drafts.tree(k).tokens + 1,
+                     &s.matched[at]};
     }
     executor::host{}.launch(size, kernel::find_match<Longest>{s.tasks.data()});
     for (std::int32_t k = 0; k < size; ++k) {
-      auto& draft = s.drafts[static_cast<std::size_t>(k)];
-      const std::int32_t wanted =
-          draft.matched > 0 ? s.tasks[static_cast<std::size_t>(k)].wanted : 0;
-      const double sure = static_cast<double>(draft.matched) / Longest;
-      length_evidence evidence{0, sure, 1.0, 0.0, 1};
-      bool more = wanted > 0;
-      while (more) {
-        ++draft.levels;
-        drafts.grow(k, contexts[k], draft.levels, draft.levels - 1);
-        evidence.depth = draft.levels;
+      const std::int32_t matched = s.matched[static_cast<std::size_t>(k)];
+      const double sure = static_cast<double>(matched) / Longest;
+      length_evidence evidence{0, sure};
+      for (bool more = matched > 0; more;) {
+        const std::int32_t parent = s.lengths.levels(k);
+        drafts.grow(k, contexts[k], parent + 1, parent);
         evidence.reach *= sure;
-        evidence.rows = 1 + draft.levels;
-        more = draft.levels < wanted && policy.goes_on(memory_of(s, contexts[k].slot), evidence);
+        evidence.rows = parent + 2;
+        more = s.lengths.drew(k) && s.lengths.goes_on(policy, k, evidence);
       }
     }
   }
 
   template <class State, class E>
   void observe(State& s, const draft_outcomes& outcomes, E&) noexcept {
-    for (std::int32_t k = 0; k < outcomes.size; ++k) {
-      const draft_outcome& outcome = outcomes.of[k];
-      const auto& draft = s.drafts[static_cast<std::size_t>(k)];
-      if (outcome.finished) {
-        release(s, outcome.slot);
-      } else if (draft.begun && !outcome.failed) {
-        policy.observe(memory_of(s, outcome.slot), draft.levels, outcome.kept);
-      }
-    }
+    s.lengths.observe(policy, outcomes);
   }
 
   template <class State>
   void release(State& s, std::int32_t slot) noexcept {
-    memory_of(s, slot) = {};
-  }
-
- private:
-  template <class State>
-  static typename Policy::memory& memory_of(State& s, std::int32_t slot) {
-    return s.memories[static_cast<std::size_t>(slot)];
+    s.lengths.release(slot);
   }
 };
 

@@ -12,6 +12,7 @@
 
 #include <hunch/draft_tree.hpp>
 #include <hunch/drafter/drafter.hpp>
+#include <hunch/drafter/level_lists.hpp>
 #include <hunch/kernel/copy_rows.hpp>
 #include <hunch/kernel/draft_evidence.hpp>
 #include <hunch/kernel/draw_children.hpp>
@@ -25,13 +26,6 @@
 #include <hunch/tree/shape.hpp>
 
 namespace hunch::drafter {
-
-/// A node whose children are drafted next.
-struct frontier_node {
-  std::int32_t sequence = 0;  ///< of the step
-  std::int32_t node = 0;      ///< of its tree
-  std::int32_t row = 0;       ///< of the model's pass: where its hidden state is
-};
 
 /// What the nodes at one depth of a tree have in common.
 enum class level_logits {
@@ -59,17 +53,9 @@ class growth {
   static constexpr std::int32_t law_rows = !ranked ? Tree::max_inner : common ? 1 : Tree::max_width;
 
   growth(Executor& executor, const drafter_setup& setup)
-      : layout_(setup.layout),
-        best_stride_((static_cast<std::int32_t>(team::tiles_of(setup.vocab_size)) + 1) *
+      : best_stride_((static_cast<std::int32_t>(team::tiles_of(setup.vocab_size)) + 1) *
                      Tree::max_children),
-        head_row_(executor, count(setup, Tree::max_width)),
-        head_list_(executor, count(setup, Tree::max_width)),
-        head_logits_(executor, count(setup, Tree::max_width)),
-        select_token_(executor, count(setup, Tree::max_width)),
-        select_ranges_(executor, count(setup, Tree::max_width)),
-        select_count_(executor, count(setup, Tree::max_width)),
-        select_state_(executor, count(setup, Tree::max_width)),
-        select_tree_(executor, count(setup, Tree::max_width)),
+        lists_(executor, *setup.layout, count(setup, Tree::max_width)),
         copies_(executor, common && !ranked ? count(setup, Tree::max_width) : 0),
         drawn_(executor, ranked ? 0 : count(setup, Tree::max_width)),
         ranked_(executor, ranked ? count(setup, Tree::max_width) : 0),
@@ -152,8 +138,7 @@ class growth {
           "hunch: a selector with a router asks the draft model for contexts: "
           "context_width(), and context(row) of what forward returns");
     }
-    choose_lists(drafts, selector, hidden);
-    const head_rows<Real> rows = place_logits(drafts);
+    const head_rows<Real> rows = choose_lists(drafts, selector, hidden);
     model.head(hidden, rows);
     if constexpr (AdvisingSelector<Selector, Real>) {
       executor.synchronize();  // the logits are there
@@ -187,53 +172,20 @@ class growth {
   }
 
  private:
-  /// Chooses the shortlists of the frontier.
+  /// Chooses the shortlists of the frontier. Returns which rows of the model's pass go through its
+  /// head, over which of its rows, and where to.
   template <class Drafts, class Selector, class Hidden>
-  void choose_lists(Drafts& drafts, Selector& selector, [[maybe_unused]] Hidden& hidden) {
-    std::int32_t asked = 0;
-    for (std::size_t f = 0; f < frontier_.size(); ++f) {
-      if (!leads(f)) { continue; }
-      const frontier_node& n = frontier_[f];
-      select_token_.data()[asked] = drafts.tree(n.sequence).tokens[n.node];
-      select_ranges_.data()[asked] = drafts.ranges(n.sequence, n.node);
-      select_tree_.data()[asked] = n.sequence;
-      select_state_.data()[asked] = nullptr;
-      if constexpr (RoutedSelector<Selector>) {
-        select_state_.data()[asked] = hidden.context(n.row);
-      }
-      ++asked;
-    }
-    selector.select(selector_contexts{asked, depth_, select_token_.data(), select_state_.data(),
-                                      select_tree_.data()},
-                    selector_lists{select_ranges_.data(), select_count_.data()});
-    asked = 0;
-    for (std::size_t f = 0; f < frontier_.size(); ++f) {
-      const frontier_node& n = frontier_[f];
-      auto lists = drafts.tree(n.sequence).lists;
-      if (leads(f)) {
-        lists[n.node] = layout_->list(select_ranges_.data()[asked], select_count_.data()[asked],
-                                      drafts.shifts(n.sequence, n.node));
-        ++asked;
-      } else {
-        lists[n.node] = lists[frontier_[f - 1].node];
-      }
-    }
-  }
-
-  /// Over which rows of the head the logits of the frontier go, and where to.
-  template <class Drafts>
-  head_rows<Real> place_logits(Drafts& drafts) {
-    std::int32_t asked = 0;
+  head_rows<Real> choose_lists(Drafts& drafts, Selector& selector, Hidden& hidden) {
+    lists_.clear();
     for_each_law([&](std::size_t f, std::int32_t row) {
-      if (!leads(f)) { return; }
-      const frontier_node& n = frontier_[f];
-      const shortlist& list = drafts.tree(n.sequence).lists[n.node];
-      head_row_.data()[asked] = n.row;
-      head_list_.data()[asked] = list;
-      head_logits_.data()[asked] = {drafts.logits(n.sequence, row), list.size};
-      ++asked;
+      if (leads(f)) { lists_.template ask<Selector>(frontier_[f], row, drafts, hidden); }
     });
-    return {asked, head_row_.data(), head_list_.data(), head_logits_.data()};
+    const head_rows<Real> rows = lists_.choose(depth_, drafts, selector);
+    for (std::size_t f = 0; f < frontier_.size(); ++f) {
+      const auto lists = drafts.tree(frontier_[f].sequence).lists;
+      if (!leads(f)) { lists[frontier_[f].node] = lists[frontier_[f - 1].node]; }
+    }
+    return rows;
   }
 
   /// Makes children of the logits of the frontier, and a new frontier.
@@ -578,18 +530,10 @@ class growth {
     }
   }
 
-  const vocab_layout* layout_;
   std::int32_t best_stride_;
   std::int32_t depth_ = 0;
   // Of the frontier, or of those of its nodes that have their own row.
-  buffer<std::int32_t> head_row_;
-  buffer<shortlist> head_list_;
-  buffer<row_view<Real>> head_logits_;
-  buffer<token> select_token_;
-  buffer<row_range*> select_ranges_;
-  buffer<std::int32_t> select_count_;
-  buffer<const float*> select_state_;
-  buffer<std::int32_t> select_tree_;
+  level_lists<Real, Executor> lists_;
   buffer<kernel::row_copy<Real>> copies_;
   buffer<kernel::draft_row<Real>> drawn_;
   buffer<kernel::ranked_row<Real>> ranked_;

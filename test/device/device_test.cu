@@ -195,7 +195,7 @@ std::vector<double> facts_of_drafts(E& e) {
   at.data()[0] = 7;
   team::serial team;
   q.data()[0] = plain{}(team, row_view<float>{row.data(), length}, {}, {});
-  match.data()[0] = {text.data(), length, 1, wanted, text.data() + length, matched.data()};
+  match.data()[0] = {{text.data(), length, 1, wanted, text.data() + length}, matched.data()};
   evidence.data()[0] = {q.data(), at.data(), said.data(), said.data() + 1};
   const tree_parents trees{1, nodes, nullptr, parents.data()};
   e.launch(1, kernel::find_match<4>{match.data()});

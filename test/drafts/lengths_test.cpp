@@ -291,6 +291,25 @@ TEST_CASE("the other policies, by hand") {
   CHECK_FALSE(length::confidence{}.goes_on(nothing, {1, 0.39, 0.39, 0.0, 2}));
 }
 
+TEST_CASE("levels of a tree cost as many rows as they have") {
+  length::cost policy;
+  const std::vector<double> rows{1.0, 1.2};
+  policy.rows = rows;
+  const auto plans = [&](std::int32_t width) {
+    length::cost::memory memory;
+    for (std::int32_t step = 0; step < 3; ++step) {
+      policy.begin(memory, max_depth);
+      policy.goes_on(memory, {1, 0.7, 0.7, 0.0, 1 + width});
+    }
+    policy.calibrated = false;  // the length that is best if every step had it
+    const std::int32_t best = policy.begin(memory, max_depth);
+    policy.calibrated = true;
+    return best;
+  };
+  CHECK(plans(1) > plans(2));
+  CHECK(plans(2) > plans(4));
+}
+
 TEST_CASE("one of several policies does what that one does") {
   using any = length::one_of<length::fixed, length::entropy, length::confidence, length::ewma,
                              length::cost>;

@@ -30,6 +30,7 @@
 #include <hunch/length/entropy.hpp>
 #include <hunch/length/ewma.hpp>
 #include <hunch/length/fixed.hpp>
+#include <hunch/length/one_of.hpp>
 #include <hunch/length/slots.hpp>
 #include <hunch/planner.hpp>
 #include <hunch/random.hpp>

@@ -15,6 +15,7 @@
 #include <hunch/generation.hpp>
 #include <hunch/request.hpp>
 #include <hunch/resident/drafting.hpp>
+#include <hunch/resident/lookup.hpp>
 #include <hunch/resident/step.hpp>
 #include <hunch/token_census.hpp>
 

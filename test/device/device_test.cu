@@ -14,6 +14,10 @@
 #include <hunch/executor/cuda.cuh>
 #include <hunch/executor/host.hpp>
 #include <hunch/interop/flashinfer.hpp>
+#include <hunch/kernel/ancestor_masks.hpp>
+#include <hunch/kernel/draft_evidence.hpp>
+#include <hunch/kernel/find_match.hpp>
+#include <hunch/kernel/tree_links.hpp>
 #include <hunch/sampler/allowed_tokens.hpp>
 #include <hunch/sampler/bias.hpp>
 #include <hunch/sampler/greedy.hpp>
@@ -166,6 +170,61 @@ void same_chains() {
         "chains of probabilities");
 }
 
+/// What the bodies about drafts say, run by `e` on memory that host and device reach.
+template <class E>
+std::vector<double> facts_of_drafts(E& e) {
+  constexpr std::int32_t length = 20000;
+  constexpr std::int32_t nodes = 70;
+  constexpr std::int32_t wanted = 9;
+  executor::cuda memory;
+  executor::cuda::buffer<token> text(memory, length + wanted);
+  executor::cuda::buffer<float> row(memory, length);
+  executor::cuda::buffer<std::int32_t> matched(memory, 1), at(memory, 1);
+  executor::cuda::buffer<std::int32_t> parents(memory, nodes), levels(memory, nodes),
+      child(memory, nodes), sibling(memory, nodes);
+  executor::cuda::buffer<std::uint32_t> masks(memory, nodes * mask_words(nodes));
+  executor::cuda::buffer<law<float>> q(memory, 1);
+  executor::cuda::buffer<double> said(memory, 2);
+  executor::cuda::buffer<kernel::match_task> match(memory, 1);
+  executor::cuda::buffer<kernel::evidence_task<float>> evidence(memory, 1);
+  for (std::int32_t i = 0; i < length; ++i) {
+    text.data()[i] = i < length - 3 ? i : 4000 + i - length;  // the last three occur
+    row.data()[i] = static_cast<float>(i * 7919 % 1000) * 0.01f;
+  }
+  for (std::int32_t i = 0; i < nodes; ++i) { parents.data()[i] = i == 0 ? -1 : (i - 1) / 2; }
+  at.data()[0] = 7;
+  team::serial team;
+  q.data()[0] = plain{}(team, row_view<float>{row.data(), length}, {}, {});
+  match.data()[0] = {{text.data(), length, 1, wanted, text.data() + length}, matched.data()};
+  evidence.data()[0] = {q.data(), at.data(), said.data(), said.data() + 1};
+  const tree_parents trees{1, nodes, nullptr, parents.data()};
+  e.launch(1, kernel::find_match<4>{match.data()});
+  e.launch(1, kernel::report_evidence<float>{evidence.data()});
+  ancestor_masks(e, {trees, masks.data(), levels.data()});
+  tree_links(e, {trees, child.data(), sibling.data()});
+  e.synchronize();
+  std::vector<double> facts(said.data(), said.data() + 2);
+  facts.push_back(matched.data()[0]);
+  facts.insert(facts.end(), text.data() + length, text.data() + length + wanted);
+  facts.insert(facts.end(), masks.data(), masks.data() + masks.size());
+  for (const auto* of : {&levels, &child, &sibling}) {
+    facts.insert(facts.end(), of->data(), of->data() + nodes);
+  }
+  return facts;
+}
+
+void same_facts() {
+  if (!has_device) {
+    ++checks;
+    return;
+  }
+  executor::host host;
+  executor::cuda device;
+  const std::vector<double> expected = facts_of_drafts(host);
+  check(expected[2] == 3.0, "a tail of three tokens is found");
+  check(facts_of_drafts(device) == expected, "matches, evidence, masks and links");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -182,6 +241,7 @@ int main(int argc, char** argv) {
   same_texts("rejection with every stage", stages{}, verifier::rejection{}, run_kind::staged);
   if (!brief) { same_shrinking_texts(); }
   same_chains();
+  same_facts();
   if (!has_device) {
     std::printf("######## NO CUDA DEVICE: %d device checks were NOT RUN ########\n", checks);
     return 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <hunch/resident/drafting.hpp>
+#include <hunch/resident/lookup.hpp>
 #include <hunch/resident/routing.hpp>
 #include <hunch/resident/step.hpp>
 #include <hunch/sampler/greedy.hpp>
@@ -11,6 +12,7 @@
 namespace hunch::gate {
 namespace names {
 struct plant_root;
+struct plant_match;
 struct begin_chain;
 struct grow_chain;
 struct add_bias;
@@ -29,6 +31,8 @@ using draw = child_draw<source, false>;
 
 kernel_pointer resident_step[] = {
     by_block<names::plant_root, resident::plant_root<float>>(),
+    by_block<names::plant_match, resident::plant_match<float, 4>>(),
+    by_cluster<names::plant_match, resident::plant_match<float, 4>>(),
     by_block<names::begin_chain, resident::begin_chain<float, chooser>>(),
     by_block<names::grow_chain, resident::grow_chain<float, chooser, plain, draw>>(),
     by_block<names::add_bias, resident::add_bias>(),

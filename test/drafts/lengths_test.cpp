@@ -17,6 +17,7 @@
 #include <hunch/length/entropy.hpp>
 #include <hunch/length/ewma.hpp>
 #include <hunch/length/fixed.hpp>
+#include <hunch/length/one_of.hpp>
 #include <hunch/planner.hpp>
 #include "../support/hash.hpp"
 
@@ -288,6 +289,54 @@ TEST_CASE("the other policies, by hand") {
   CHECK(length::confidence{}.begin(nothing, 7) == 7);
   CHECK(length::confidence{}.goes_on(nothing, {1, 0.4, 0.4, 9.0, 2}));
   CHECK_FALSE(length::confidence{}.goes_on(nothing, {1, 0.39, 0.39, 0.0, 2}));
+}
+
+TEST_CASE("levels of a tree cost as many rows as they have") {
+  length::cost policy;
+  const std::vector<double> rows{1.0, 1.2};
+  policy.rows = rows;
+  const auto plans = [&](std::int32_t width) {
+    length::cost::memory memory;
+    for (std::int32_t step = 0; step < 3; ++step) {
+      policy.begin(memory, max_depth);
+      policy.goes_on(memory, {1, 0.7, 0.7, 0.0, 1 + width});
+    }
+    policy.calibrated = false;  // the length that is best if every step had it
+    const std::int32_t best = policy.begin(memory, max_depth);
+    policy.calibrated = true;
+    return best;
+  };
+  CHECK(plans(1) > plans(2));
+  CHECK(plans(2) > plans(4));
+}
+
+TEST_CASE("one of several policies does what that one does") {
+  using any = length::one_of<length::fixed, length::entropy, length::confidence, length::ewma,
+                             length::cost>;
+  static_assert(LengthPolicy<any>);
+  static_assert(any::needs_entropy);
+  static_assert(!length::one_of<length::fixed, length::ewma>::needs_entropy);
+  const expenses e = all_expenses()[1];
+  const process text = processes()[5].text;
+  const auto same = [&](auto policy) {
+    return tokens_per_cost(any(policy), text, e) == tokens_per_cost(policy, text, e);
+  };
+  CHECK(same(length::fixed{3}));
+  CHECK(same(length::entropy{}));
+  CHECK(same(length::confidence{0.5}));
+  CHECK(same(length::ewma{}));
+  CHECK(same(at_cost(e, true)));
+  CHECK(tokens_per_cost(any(), text, e) == tokens_per_cost(length::fixed{}, text, e));
+  // Changed on the way: what is known of a sequence is of no use to another policy.
+  any policy = length::ewma{2};
+  any::memory memory;
+  CHECK(policy.begin(memory, max_depth) == 2);
+  for (std::int32_t step = 0; step < 20; ++step) { policy.observe(memory, 2, 0); }
+  CHECK(policy.begin(memory, max_depth) == 1);
+  policy = length::fixed{5};
+  CHECK(policy.begin(memory, max_depth) == 5);
+  policy = length::ewma{2};
+  CHECK(policy.begin(memory, max_depth) == 2);
 }
 
 TEST_CASE("a length that follows what is accepted") {

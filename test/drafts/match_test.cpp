@@ -57,7 +57,7 @@ text proposed_by(E executor, const text& of, std::int32_t shortest, std::int32_t
   text out(static_cast<std::size_t>(wanted) + 1, untouched);
   std::int32_t matched = -1;
   const auto n = static_cast<std::int32_t>(of.size());
-  const kernel::match_task task{of.data(), n, shortest, wanted, out.data(), &matched};
+  const kernel::match_task task{{of.data(), n, shortest, wanted, out.data()}, &matched};
   executor.launch(1, kernel::find_match<Longest>{&task});
   const std::int32_t length = wanted > 0 ? reference(of, Longest).length : 0;
   CHECK(matched == (length >= shortest ? length : 0));

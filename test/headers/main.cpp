@@ -9,6 +9,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <queue>
 #include <span>
 #include <stdexcept>
 #include <string>

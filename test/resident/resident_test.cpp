@@ -15,6 +15,7 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/drafter/lookup.hpp>
 #include <hunch/resident_decoder.hpp>
 #include <hunch/team/simulated.hpp>
 #include <hunch/verifier/block.hpp>
@@ -248,6 +249,30 @@ TEST_CASE("the same bodies on teams of threads") {
 #if !defined(__SANITIZE_THREAD__)
   same_texts(team_host<3, 2>{}, plain_sampler{}, verifier::coupled{}, kind::sampled, {3});
 #endif
+}
+
+TEST_CASE("texts over drafts that are looked up") {
+  const auto check = [](auto executor, auto drafter, auto sampler, auto verifier, kind what) {
+    // Of few tokens, so that texts repeat themselves.
+    std::vector<request> requests = requests_of(what);
+    for (request& r : requests) {
+      for (token& t : r.prompt) { t %= 4; }
+      r.options.bias = {};
+    }
+    const outcome expected = stepped(drafter, selector::full{vocab}, sampler, verifier, requests);
+    for (const std::int32_t batch : {1, 3}) {
+      statistics<length + 1> counters;
+      CHECK(resident(executor, drafter, selector::full{vocab}, sampler, verifier, requests, batch,
+                     batch == 3 ? 2 : 1000, 0, &counters) == expected);
+      CHECK(counters.drafted > 0);
+    }
+  };
+  const drafter::lookup<length> any{1};
+  const drafter::lookup<length, 2> pairs{2, {3}};
+  check(executor::host{}, any, plain_sampler{}, verifier::point_mass{}, kind::sampled);
+  check(executor::host{}, pairs, sampler::greedy{}, verifier::greedy{}, kind::greedy);
+  check(team_host<block_count, rank_count>{}, any, plain_sampler{}, verifier::point_mass{},
+        kind::sampled);
 }
 
 /// A host that can do two things at a time, and a draft model for it: they note in which order they

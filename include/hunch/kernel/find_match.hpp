@@ -77,20 +77,42 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE text_match longest_match(T& team, const
   return best;
 }
 
-/// A text to be continued, and where its continuation goes.
-struct match_task {
-  const token* text = nullptr;      ///< [length]
-  std::int32_t length = 0;          ///< 1 or more
-  std::int32_t shortest = 1;        ///< tokens of its tail that must occur earlier
-  std::int32_t wanted = 0;          ///< tokens
-  token* proposed = nullptr;        ///< [wanted] out, if there is a match
-  std::int32_t* matched = nullptr;  ///< out: tokens of the tail that occur, 0: no match
+/// A text to be continued.
+struct text_to_continue {
+  const token* text = nullptr;  ///< [length]
+  std::int32_t length = 0;      ///< 1 or more
+  std::int32_t shortest = 1;    ///< tokens of its tail that must occur earlier, 1 or more
+  std::int32_t wanted = 0;      ///< tokens
+  token* proposed = nullptr;    ///< [wanted] out, if there is a match
 };
 
 /// Proposes the tokens that followed the last occurrence of the longest tail of a text that occurs
 /// earlier. Where they end, at the end of the text, what is proposed is read on: a periodic text is
-/// continued periodically. One team per text. (Saxena 2023, prompt lookup decoding; Yang et al.
-/// 2023, arXiv:2304.04487)
+/// continued periodically. Collective; returns how many tokens of the tail occur, 0 if there is no
+/// match, on all ranks.
+template <std::int32_t Longest, Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int32_t propose_match(T& team,
+                                                                    const text_to_continue& of) {
+  const text_to_continue to = of;
+  text_match match;
+  if (to.wanted > 0) { match = longest_match<Longest>(team, to.text, to.length); }
+  if (match.length < to.shortest) { return 0; }
+  const token* const followed = to.text + match.next;
+  const std::int32_t period = to.length - match.next;
+  team.for_each(to.wanted, [=](std::int64_t i) {
+    to.proposed[i] = followed[static_cast<std::int32_t>(i) % period];
+  });
+  return match.length;
+}
+
+/// Such a text, and where it is said whether there is a match.
+struct match_task {
+  text_to_continue of;
+  std::int32_t* matched = nullptr;  ///< out: tokens of the tail that occur, 0: no match
+};
+
+/// `propose_match` for texts of a batch, one team per text. (Saxena 2023, prompt lookup decoding;
+/// Yang et al. 2023, arXiv:2304.04487)
 /// \tparam Longest tokens of a tail at most.
 template <std::int32_t Longest>
 struct find_match {
@@ -103,15 +125,8 @@ struct find_match {
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     const match_task task = tasks[index];
-    text_match match;
-    if (task.wanted > 0) { match = longest_match<Longest>(team, task.text, task.length); }
-    const bool found = match.length >= task.shortest;
-    const token* const followed = task.text + match.next;
-    const std::int32_t period = task.length - match.next;
-    team.for_each(found ? task.wanted : 0, [=](std::int64_t i) {
-      task.proposed[i] = followed[static_cast<std::int32_t>(i) % period];
-    });
-    if (team.rank() == 0) { *task.matched = found ? match.length : 0; }
+    const std::int32_t matched = propose_match<Longest>(team, task.of);
+    if (team.rank() == 0) { *task.matched = matched; }
   }
 };
 

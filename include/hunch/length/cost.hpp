@@ -18,9 +18,10 @@ namespace hunch::length {
 ///     > rate * (k c + r(rows with k more levels) - r(rows))   for some k >= 1
 ///
 /// where a_i is the acceptance at the i-th level from here, an exponentially weighted mean of what
-/// was tested at that depth, and rate = max over lengths n of E[tokens] / (r(n + 1) + n c) under
-/// these means. Survival of a drawn token is the acceptance of tokens that were about as probable
-/// as it. Where not even one level pays nothing is drafted, but for a try now and then.
+/// was tested at that depth, and rate = max over lengths n of E[tokens] / (r(1 + n w) + n c) under
+/// these means, for w rows per level, 1 in a chain. Survival of a drawn token is the acceptance of
+/// tokens that were about as probable as it. Where not even one level pays nothing is drafted, but
+/// for a try now and then.
 ///
 /// In a batch r counts the rows of one sequence, and all are taken to draft alike.
 ///
@@ -54,6 +55,7 @@ struct cost {
     tally at[depths];
     tally like[bins];
     std::int32_t idle = 0;  ///< steps without a draft
+    double width = 1.0;     ///< rows that a level brings, in a tree
     // Of this step, written by `begin` and `goes_on`:
     std::int32_t limit = 0;
     std::int32_t known = 0;  ///< levels whose bins are noted
@@ -86,6 +88,8 @@ struct cost {
   }
 
   bool goes_on(memory& m, const length_evidence& e) const {
+    const double now = static_cast<double>(e.rows) / static_cast<double>(e.sequences);
+    m.width = (now - 1.0) / static_cast<double>(e.depth);
     if (!calibrated) { return true; }
     const double acceptance = m.all.rate(0.0, 0.0);
     const auto bin = static_cast<std::int32_t>(std::clamp(e.probability, 0.0, 1.0) * bins);
@@ -94,15 +98,13 @@ struct cost {
     if (e.depth <= noted && m.known == e.depth - 1) {
       m.bin[m.known++] = static_cast<std::int8_t>(of);
     }
-    const double now = static_cast<double>(e.rows) / static_cast<double>(e.sequences);
-    const double each = (now - 1.0) / static_cast<double>(e.depth);  // rows that a level brings
     double chance = m.survival;
     double tokens = 0.0;
     for (std::int32_t more = 1; e.depth + more <= m.limit; ++more) {
       chance *= acceptance_at(m, e.depth + more - 1);
       tokens += chance;
-      const double price =
-          more * draft + planner::row_cost(rows, now + more * each) - planner::row_cost(rows, now);
+      const double price = more * draft + planner::row_cost(rows, now + more * m.width) -
+                           planner::row_cost(rows, now);
       if (tokens > m.rate * price) { return true; }
     }
     return false;
@@ -136,7 +138,7 @@ struct cost {
     for (std::int32_t n = 1; n <= max_depth; ++n) {
       chance *= acceptance_at(m, n - 1);
       tokens += chance;
-      const double rate = tokens / (planner::row_cost(rows, n + 1) + n * draft);
+      const double rate = tokens / (planner::row_cost(rows, 1.0 + n * m.width) + n * draft);
       if (rate > m.rate) {
         best = n;
         m.rate = rate;

@@ -4,32 +4,28 @@
 #include <cstdint>
 
 #include <hunch/length/cost.hpp>
+#include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
+#include <hunch/length/one_of.hpp>
 
 namespace generate {
 
-/// How deep drafts are: as deep as the decoder says, or, once its costs have been measured, as deep
-/// as pays.
-struct length_choice {
-  bool automatic = false;
-  hunch::length::cost by_cost;
-};
+/// How deep drafts are: as deep as the decoder says, or as deep as pays.
+using any_length = hunch::length::one_of<hunch::length::fixed, hunch::length::cost>;
 
-/// The policy of that choice, which may change while a decoder exists.
+/// That choice as a policy, to be made when a decoder exists and its costs have been measured.
 struct chosen_length {
-  static constexpr bool needs_entropy = hunch::length::cost::needs_entropy;
-  using memory = hunch::length::cost::memory;
+  static constexpr bool needs_entropy = any_length::needs_entropy;
+  using memory = any_length::memory;
 
-  const length_choice* choice;
+  const any_length* choice;
 
   std::int32_t begin(memory& m, std::int32_t max_depth) const {
-    return choice->automatic ? choice->by_cost.begin(m, max_depth) : max_depth;
+    return choice->begin(m, max_depth);
   }
-  bool goes_on(memory& m, const hunch::length_evidence& e) const {
-    return !choice->automatic || choice->by_cost.goes_on(m, e);
-  }
+  bool goes_on(memory& m, const hunch::length_evidence& e) const { return choice->goes_on(m, e); }
   void observe(memory& m, std::int32_t drafted, std::int32_t accepted) const noexcept {
-    if (choice->automatic) { choice->by_cost.observe(m, drafted, accepted); }
+    choice->observe(m, drafted, accepted);
   }
 };
 

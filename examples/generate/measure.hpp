@@ -16,7 +16,6 @@
 
 #include <hunch/hunch.hpp>
 
-#include "generate/draft_length.hpp"
 #include "generate/median.hpp"
 
 namespace generate {
@@ -115,14 +114,7 @@ struct costs {
   double alpha = 0.0;        ///< acceptance in the calibration run
 
   /// The policy that drafts on while it pays. It refers to these costs.
-  length_choice choice() const {
-    length_choice out;
-    out.automatic = true;
-    out.by_cost.draft = draft;
-    out.by_cost.rows = rows;
-    out.by_cost.expected = alpha;
-    return out;
-  }
+  hunch::length::cost policy() const { return {.draft = draft, .rows = rows, .expected = alpha}; }
 };
 
 /// The levels that all steps of a decoder have drafted.
@@ -177,7 +169,9 @@ costs calibrate(Model& target, Plain& plain, Speculative& speculative,
   const std::vector<double> passes = time_passes(target, batch, Speculative::max_nodes);
   const double one = passes[0] + law;
   for (std::size_t i = 0; i < passes.size(); ++i) {
-    out.rows.push_back((passes[i] + law * static_cast<double>(i + 1)) / one);
+    // More rows never cost less: where a measurement says so, it was disturbed.
+    const double cost = (passes[i] + law * static_cast<double>(i + 1)) / one;
+    out.rows.push_back(i == 0 ? cost : std::max(cost, out.rows.back()));
   }
   out.draft = median(level_times) / one;
   plain.reset_stats();

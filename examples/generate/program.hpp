@@ -110,12 +110,14 @@ class program {
 
   template <class Plain, class Speculative>
   void report_both(Plain& plain, Speculative& speculative) {
-    length_.automatic = false;
+    length_ = hunch::length::fixed{};
     const costs cost =
         calibrate(target_, plain, speculative, session_.prompts(), session_.request, args_.batch);
-    length_ = cost.choice();
-    length_.automatic = !args_.draft_length.has_value();
-    if (args_.draft_length) { speculative.draft_length(*args_.draft_length); }
+    if (args_.draft_length) {
+      speculative.draft_length(*args_.draft_length);
+    } else {
+      length_ = cost.policy();
+    }
 
     session_.begin_text();
     const auto run_on = [&](auto& decoder, const auto& options, auto&& on_token) {
@@ -127,12 +129,13 @@ class program {
                 [&](const auto& o, auto&& on_token) { return run_on(speculative, o, on_token); },
                 session_.request, args_.batch, args_.rounds, session_.stream());
     session_.report_both(compared, speculative.stats(), predicted_gain(cost, speculative.stats()));
+    length_ = hunch::length::fixed{};  // the costs that it refers to end here
   }
 
   arguments args_;
   engine::model target_;
   session session_;
-  length_choice length_;
+  any_length length_;
 };
 
 }  // namespace generate

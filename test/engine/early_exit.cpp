@@ -424,6 +424,12 @@ TEST_CASE("an early exit without room") {
   CHECK(other.target.evaluate(deep.view()).status(2) == hunch::status::cache_full);
   other.keep(0, {0, 2});
   CHECK(other.target.length(0) == 8);
+  // What had no room was not computed, though the target has room for it.
+  fixture last(arithmetic::f32, 1, 9);
+  last.read(0, prompt);
+  CHECK(last.view.forward(deep.view()).status(2) == hunch::status::cache_full);
+  row_batch without;
+  last.check(without.add(0, 0, end, 7, 3).add(0, 2, 0, 8, 5), rest + all);
 }
 
 TEST_CASE("two views of one target") {

@@ -51,6 +51,47 @@ void choose_selector(arguments& a, const std::string& text) {
   a.shortlist_rows = number_at_least<std::int32_t>("--selector", text.substr(colon + 1), 1);
 }
 
+/// What is not given, where that depends on what is.
+void fill_in(arguments& a, const std::set<std::string>& given) {
+  if (given.count("--draft") == 0) {
+    switch (a.drafter) {
+      case drafter_kind::eagle:
+        a.draft = HUNCH_MODELS "/eagle";
+        break;
+      case drafter_kind::medusa:
+        a.draft = HUNCH_MODELS "/medusa";
+        break;
+      case drafter_kind::early_exit:
+        a.draft = HUNCH_MODELS "/exit";
+        break;
+      case drafter_kind::int4:
+        a.draft = a.model;
+        break;
+      default:
+        break;
+    }
+  }
+  const bool has_law = a.drafter != drafter_kind::lookup && a.tree != tree_kind::dynamic &&
+                       a.tree != tree_kind::fixed;
+  if (given.count("--verifier") == 0 && !has_law) { a.verifier = verifier_kind::point_mass; }
+}
+
+/// Rules for trees and drafts that they are exact on.
+void check_verifier(const arguments& a) {
+  const bool draws = a.tree == tree_kind::chain || a.tree == tree_kind::sampled;
+  if (a.verifier == verifier_kind::rejection || a.verifier == verifier_kind::block) {
+    const std::string rule = a.verifier == verifier_kind::block ? "block" : "rejection";
+    if (a.drafter == drafter_kind::lookup || !draws) {
+      throw usage_error("--verifier " + rule +
+                        " needs the law that tokens were drawn from, and these are ranked: use "
+                        "--verifier point-mass or coupled");
+    }
+  }
+  if (a.verifier == verifier_kind::block && a.tree != tree_kind::chain) {
+    throw usage_error("--verifier block judges chains: use --tree chain, or --verifier rejection");
+  }
+}
+
 /// Flags that mean nothing, or something else, beside others.
 void refuse_contradictions(const arguments& a, const std::set<std::string>& given) {
   const auto refuse = [&](const char* flag, const char* beside) {
@@ -63,12 +104,18 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
   }
   if (a.plain || a.drafter == drafter_kind::none) {
     const char* beside = a.plain ? "--plain" : "--drafter none";
-    for (const char* flag :
-         {"--draft", "--selector", "--layout", "--router", "--budget", "--draft-length"}) {
+    for (const char* flag : {"--draft", "--tree", "--selector", "--layout", "--router", "--budget",
+                             "--draft-length"}) {
       refuse(flag, beside);
     }
     if (a.plain && given.count("--drafter") != 0 && a.drafter != drafter_kind::none) {
       throw usage_error("--plain and --drafter exclude each other");
+    }
+  }
+  if (!a.plain && a.drafter == drafter_kind::lookup) {
+    for (const char* flag :
+         {"--draft", "--tree", "--selector", "--layout", "--router", "--budget"}) {
+      refuse(flag, "--drafter lookup");
     }
   }
   if (a.selector == selector_kind::full) { refuse("--layout", "--selector full"); }
@@ -100,7 +147,15 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
     }
   }
   if (!a.pattern.empty()) { refuse("--ignore-end", "--pattern"); }
+  if (!a.plain && a.drafter != drafter_kind::none) { check_verifier(a); }
   if (a.device == device_kind::cuda) {
+    const bool known = a.plain || a.drafter == drafter_kind::none ||
+                       (a.drafter == drafter_kind::model && a.tree == tree_kind::chain);
+    if (!known) {
+      throw usage_error(
+          "--device cuda drafts chains with a model of its own: use --drafter model and --tree "
+          "chain, or --device host");
+    }
     refuse("--threads", "--device cuda");
     if (!a.pattern.empty()) {
       throw usage_error(
@@ -153,8 +208,20 @@ arguments parse(const std::vector<std::string>& words) {
       a.device = one_of<device_kind>(flag, value(),
                                      {{"host", device_kind::host}, {"cuda", device_kind::cuda}});
     } else if (flag == "--drafter") {
-      a.drafter = one_of<drafter_kind>(
-          flag, value(), {{"model", drafter_kind::model}, {"none", drafter_kind::none}});
+      a.drafter = one_of<drafter_kind>(flag, value(),
+                                       {{"model", drafter_kind::model},
+                                        {"eagle", drafter_kind::eagle},
+                                        {"medusa", drafter_kind::medusa},
+                                        {"early-exit", drafter_kind::early_exit},
+                                        {"int4", drafter_kind::int4},
+                                        {"lookup", drafter_kind::lookup},
+                                        {"none", drafter_kind::none}});
+    } else if (flag == "--tree") {
+      a.tree = one_of<tree_kind>(flag, value(),
+                                 {{"chain", tree_kind::chain},
+                                  {"sampled", tree_kind::sampled},
+                                  {"dynamic", tree_kind::dynamic},
+                                  {"fixed", tree_kind::fixed}});
     } else if (flag == "--selector") {
       choose_selector(a, value());
     } else if (flag == "--layout") {
@@ -168,6 +235,7 @@ arguments parse(const std::vector<std::string>& words) {
                                          {{"rejection", verifier_kind::rejection},
                                           {"block", verifier_kind::block},
                                           {"coupled", verifier_kind::coupled},
+                                          {"point-mass", verifier_kind::point_mass},
                                           {"greedy", verifier_kind::greedy}});
     } else if (flag == "--draft-length") {
       const std::string& text = value();
@@ -222,6 +290,7 @@ arguments parse(const std::vector<std::string>& words) {
       throw usage_error("unknown flag '" + flag + "'; --help lists them");
     }
   }
+  fill_in(a, given);
   refuse_contradictions(a, given);
   return a;
 }
@@ -234,15 +303,24 @@ Usage: generate [flags]
 Models (Hugging Face directories: config.json, *.safetensors, tokenizer.model)
   --model DIR           the target model: its law is what the text keeps
                         (default: the shipped target)
-  --draft DIR           the draft model, of the same vocabulary, or an EAGLE head of the target
-                        (default: the shipped draft)
+  --draft DIR           what drafts: a model of the same vocabulary, or heads of the target
+                        (default: the shipped one of the drafter; of int4 the target)
   --device NAME         host: the processors (default)
-                        cuda: a CUDA device, where the whole loop stays; without --pattern,
-                        --selector clustered and EAGLE heads
+                        cuda: a CUDA device, where the whole loop stays; with --drafter model and
+                        chains, without --pattern and --selector clustered
 
 Policies
   --drafter NAME        model: a smaller model drafts (default)
+                        eagle: a layer on the target's features (EAGLE)
+                        medusa: heads that look several tokens ahead (Medusa)
+                        early-exit: the target's own first layers
+                        int4: the target's own weights in four bits
+                        lookup: what followed the end of the text where it occurred before
                         none: nothing is drafted
+  --tree NAME           chain: one token after the other (default)
+                        sampled: two chains, which begin with different draws
+                        dynamic: the nodes that the draft laws find most probable (EAGLE-2)
+                        fixed: always the same ranks (Medusa)
   --selector NAME       full: the draft head covers the whole vocabulary
                         frequency[:ROWS]: the ROWS most frequent tokens (FR-Spec; default, a
                         sixth of the vocabulary)
@@ -258,9 +336,11 @@ Policies
   --verifier NAME       rejection: speculative sampling (default)
                         block: the draft judged as a whole
                         coupled: the text of plain decoding with the same seed, bit for bit
+                        point-mass: the target's draw, if it was drafted (default of lookup and of
+                        dynamic and fixed trees, whose tokens are not drawn)
                         greedy: greedy match, with --temperature 0 only
-  --draft-length N      tokens drafted per step, 1 to 8, or auto: chosen from measured costs and
-                        acceptance (default)
+  --draft-length N      levels drafted per step, 1 to 8, or auto: as many as pay, by measured costs
+                        and acceptance (default)
   --plain               plain decoding only
 
 Text

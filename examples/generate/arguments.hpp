@@ -13,25 +13,27 @@ namespace generate {
 
 using command_line::usage_error;
 
-enum class drafter_kind { none, model };
+enum class drafter_kind { none, model, eagle, medusa, early_exit, int4, lookup };
+enum class tree_kind { chain, sampled, dynamic, fixed };
 enum class selector_kind { full, frequency, trimmed, clustered };
-enum class verifier_kind { rejection, block, coupled, greedy };
+enum class verifier_kind { rejection, block, coupled, point_mass, greedy };
 enum class device_kind { host, cuda };
 enum class color_mode { automatic, always, never };
 
 /// What the command line asks for.
 struct arguments {
   std::string model;  ///< Hugging Face directory of the target
-  std::string draft;  ///< of the draft model, or of an EAGLE head of the target
+  std::string draft;  ///< of what drafts: a model, or heads of the target
   device_kind device = device_kind::host;
   drafter_kind drafter = drafter_kind::model;
+  tree_kind tree = tree_kind::chain;
   selector_kind selector = selector_kind::frequency;
   std::int32_t shortlist_rows = 0;       ///< of selectors frequency and trimmed; 0: not given
   std::string layout;                    ///< file of all selectors but full
   std::string router;                    ///< file of selector clustered
   std::optional<cluster_budget> budget;  ///< of selector clustered
   verifier_kind verifier = verifier_kind::rejection;
-  std::optional<std::int32_t> draft_length;  ///< nothing: the planner chooses
+  std::optional<std::int32_t> draft_length;  ///< nothing: as long as it pays
   std::string prompt;
   std::int32_t batch = 1;
   std::int32_t max_new_tokens = 192;
@@ -53,7 +55,7 @@ struct arguments {
   bool help = false;
 };
 
-/// The longest chain that this program drafts.
+/// The longest chain that this program drafts; its other trees are less deep.
 inline constexpr std::int32_t max_draft_length = 8;
 
 /// \throws usage_error with a sentence that says what to change.

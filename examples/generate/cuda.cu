@@ -44,6 +44,8 @@ struct cuda_platform {
         return use(text_sampler{}, block{}, rejection{});
       case verifier_kind::coupled:
         return use(text_sampler{}, coupled{}, coupled{});
+      case verifier_kind::point_mass:
+        return use(text_sampler{}, point_mass{}, rejection{});
       case verifier_kind::greedy:
         return use(hunch::sampler::greedy{}, greedy{}, greedy{});
     }

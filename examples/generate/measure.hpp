@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <iterator>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -15,6 +16,7 @@
 
 #include <hunch/hunch.hpp>
 
+#include "generate/draft_length.hpp"
 #include "generate/median.hpp"
 
 namespace generate {
@@ -111,7 +113,24 @@ struct costs {
   std::vector<double> rows;  ///< r(n): a step that verifies n rows per sequence over one row's
   double draft = 0.0;        ///< c: one drafted level over a step of one row
   double alpha = 0.0;        ///< acceptance in the calibration run
+
+  /// The policy that drafts on while it pays. It refers to these costs.
+  length_choice choice() const {
+    length_choice out;
+    out.automatic = true;
+    out.by_cost.draft = draft;
+    out.by_cost.rows = rows;
+    out.by_cost.expected = alpha;
+    return out;
+  }
 };
+
+/// The levels that all steps of a decoder have drafted.
+template <class Statistics>
+std::int64_t drafted_levels(const Statistics& stats) {
+  return std::accumulate(std::begin(stats.proposed_at), std::end(stats.proposed_at),
+                         std::int64_t{0});
+}
 
 /// Measures the costs by short runs of a plain and a speculative decoder over the same models.
 /// These are the runs that warm the machine up, too. Medians over steps, since a machine that is
@@ -142,7 +161,8 @@ costs calibrate(Model& target, Plain& plain, Speculative& speculative,
       speculative, prompts, options, batch,
       [&, before = speculative.stats()](auto& decoder) mutable {
         const auto& now = decoder.stats();
-        const auto levels = static_cast<double>(now.drafted - before.drafted) / batch;
+        const auto levels =
+            static_cast<double>(drafted_levels(now) - drafted_levels(before)) / batch;
         if (levels > 0.0) {
           level_times.push_back((now.draft_seconds - before.draft_seconds) / levels);
         }
@@ -165,51 +185,15 @@ costs calibrate(Model& target, Plain& plain, Speculative& speculative,
   return out;
 }
 
-/// Lets the planner choose the draft length of a decoder while it runs, from measured costs and the
-/// acceptance of the run so far. The calibration counts like a few dozen tokens of the run.
-class automatic_length {
- public:
-  explicit automatic_length(costs measured) : costs_(std::move(measured)) {}
-
-  /// To be called after each step; now and then it sets the decoder's draft length.
-  template <class Decoder>
-  void operator()(Decoder& decoder) {
-    if (steps_++ % 8 == 0) { choose(decoder); }
-  }
-
-  template <class Decoder>
-  void choose(Decoder& decoder) const {
-    constexpr double calibration = 32.0;
-    const auto& s = decoder.stats();
-    const auto seen = static_cast<double>(s.drafted);
-    const double alpha =
-        (s.acceptance_probability() * seen + costs_.alpha * calibration) / (seen + calibration);
-    decoder.draft_length(hunch::planner::best_draft_length(alpha, costs_.draft,
-                                                           Decoder::max_nodes - 1, costs_.rows));
-  }
-
- private:
-  costs costs_;
-  std::int64_t steps_ = 0;
-};
-
-/// The planner's gain for what a decoder did, averaged over the draft lengths that it used.
+/// The gain that the costs predict for what a decoder did: tokens per step over the cost of a step
+/// with its mean number of rows and levels.
 template <class Statistics>
 double predicted_gain(const costs& cost, const Statistics& stats) {
-  const double alpha = stats.acceptance_probability();
-  double tokens = 0.0;
-  double time = 0.0;
-  std::int64_t longer = stats.steps;
-  for (std::size_t length = 0; length < std::size(stats.proposed_at); ++length) {
-    const std::int64_t beyond = stats.proposed_at[length];
-    const auto n = static_cast<std::int32_t>(length);
-    const double expected =
-        static_cast<double>(longer - beyond) * hunch::planner::expected_tokens(alpha, n);
-    tokens += expected;
-    time += expected / hunch::planner::walltime_gain(alpha, n, cost.draft, cost.rows);
-    longer = beyond;
-  }
-  return tokens / time;
+  const auto steps = static_cast<double>(stats.steps);
+  const double rows = 1.0 + static_cast<double>(stats.drafted) / steps;
+  const double levels = static_cast<double>(drafted_levels(stats)) / steps;
+  return stats.mean_acceptance_length() /
+         (hunch::planner::row_cost(cost.rows, rows) + levels * cost.draft);
 }
 
 /// The share of 4-grams that occurred before in the same text; 0 for fewer than four tokens.

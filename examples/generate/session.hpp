@@ -120,7 +120,7 @@ class session {
     part.average_draft_length =
         static_cast<double>(stats.drafted) / static_cast<double>(stats.steps);
     part.target_passes = stats.target_passes;
-    for (std::int32_t i = 0; i < max_draft_length; ++i) {
+    for (std::int32_t i = 0; i < std::ssize(stats.proposed_at); ++i) {
       if (stats.proposed_at[i] > 0) {
         part.acceptance_by_position.push_back(stats.acceptance_at(i));
       }

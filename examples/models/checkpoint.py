@@ -10,9 +10,11 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from model import Config, Eagle, Llama
+from model import Config, Eagle, Exit, ExitConfig, Llama, Medusa, MedusaConfig
 
 SHARD_BYTES = 16 << 20
+ADAPTERS = {Medusa: "HunchMedusaHeads", Exit: "HunchEarlyExit"}  # of the target's states: no layers of their own
+PREFIXES = {Eagle: "model.", Exit: "exit."}                      # without a module of that name around them
 FLOATS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
@@ -60,14 +62,17 @@ def save(folder, model, dtype="I8"):
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("model*.safetensors*"):
         old.unlink()
-    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", **dataclasses.asdict(model.config),
-              "hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "tie_word_embeddings": True,
-              "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32", "weight_format": dtype}
+    fields = dataclasses.asdict(model.config)
+    if type(model) in ADAPTERS:
+        config = {"architectures": [ADAPTERS[type(model)]], **fields}
+    else:
+        config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", **fields,
+                  "hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "tie_word_embeddings": True,
+                  "bos_token_id": 1, "eos_token_id": 2}
+    config |= {"torch_dtype": "float32", "weight_format": dtype}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    state = model.state_dict()
-    if not isinstance(model, Llama):  # without a trunk around its layers
-        state = {f"model.{name}": value for name, value in state.items()}
-    tensors = encode(state, dtype)
+    prefix = PREFIXES.get(type(model), "")
+    tensors = encode({prefix + name: value for name, value in model.state_dict().items()}, dtype)
     groups = shards(tensors)
     if len(groups) == 1:
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
@@ -89,20 +94,29 @@ def load_state(folder):
     return decode(tensors)
 
 
-def load(folder):
-    """The model of a directory, dequantised, ready to evaluate."""
+def loaded(make, config, folder):
+    """A model of a directory, dequantised, ready to evaluate."""
     fields = json.loads((Path(folder) / "config.json").read_text())
-    model = Llama(Config(**{f.name: fields[f.name] for f in dataclasses.fields(Config)}))
-    model.load_state_dict(load_state(folder))
+    model = make(config(**{f.name: fields[f.name] for f in dataclasses.fields(config)}))
+    prefix = PREFIXES.get(make, "")
+    model.load_state_dict({name.removeprefix(prefix): value for name, value in load_state(folder).items()})
     return model.eval().requires_grad_(False)
+
+
+def load(folder):
+    return loaded(Llama, Config, folder)
 
 
 def load_eagle(folder):
-    """The same for an EAGLE head."""
-    fields = json.loads((Path(folder) / "config.json").read_text())
-    model = Eagle(Config(**{f.name: fields[f.name] for f in dataclasses.fields(Config)}))
-    model.load_state_dict({name.removeprefix("model."): value for name, value in load_state(folder).items()})
-    return model.eval().requires_grad_(False)
+    return loaded(Eagle, Config, folder)
+
+
+def load_medusa(folder):
+    return loaded(Medusa, MedusaConfig, folder)
+
+
+def load_exit(folder):
+    return loaded(Exit, ExitConfig, folder)
 
 
 def reference(folder):

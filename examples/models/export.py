@@ -2,7 +2,7 @@
 
     python export.py --work DIR --model target --out target            # int8, as shipped
     python export.py --work DIR --model draft --out draft
-    python export.py --work DIR --model eagle --out eagle
+    python export.py --work DIR --model eagle --out eagle                # medusa, exit
     python export.py --work DIR --model target --out DIR --dtype BF16  # F32, F16, BF16: for testing loaders
     python export.py --model tiny --out DIR --dtype F32                # a random model for tests
 """
@@ -13,9 +13,12 @@ from pathlib import Path
 import torch
 
 import checkpoint
-from model import DRAFT, EAGLE, TARGET, TINY, Eagle, Llama
+from model import (DRAFT, EAGLE, LARGE_DRAFT, SMALL_DRAFT, TARGET, TINY, Eagle, Exit, ExitConfig, Llama, Medusa,
+                   MedusaConfig)
 
-CONFIGS = {"target": TARGET, "draft": DRAFT, "eagle": EAGLE, "tiny": TINY}
+MODELS = {"target": (Llama, TARGET), "draft": (Llama, DRAFT), "draft-small": (Llama, SMALL_DRAFT),
+          "draft-large": (Llama, LARGE_DRAFT), "eagle": (Eagle, EAGLE), "medusa": (Medusa, MedusaConfig()),
+          "exit": (Exit, ExitConfig()), "tiny": (Llama, TINY)}
 
 
 def tiny():
@@ -30,14 +33,15 @@ def tiny():
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     arguments.add_argument("--work", type=Path)
-    arguments.add_argument("--model", choices=CONFIGS, required=True)
+    arguments.add_argument("--model", choices=MODELS, required=True)
     arguments.add_argument("--out", type=Path, required=True)
     arguments.add_argument("--dtype", choices=["I8", *checkpoint.FLOATS], default="I8")
     options = arguments.parse_args()
     if options.model == "tiny":
         model = tiny()
     else:
-        model = (Eagle if options.model == "eagle" else Llama)(CONFIGS[options.model])
+        make, config = MODELS[options.model]
+        model = make(config)
         model.load_state_dict(torch.load(options.work / f"{options.model}.pt", map_location="cpu")["model"])
     checkpoint.save(options.out, model, options.dtype)
     if options.model == "target":  # the draft shares it

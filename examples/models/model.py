@@ -23,11 +23,31 @@ class Config:
     rms_norm_eps: float = 1e-5
 
 
+@dataclasses.dataclass(frozen=True)
+class MedusaConfig:
+    hidden_size: int = 256
+    vocab_size: int = 32000
+    medusa_num_heads: int = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class ExitConfig:
+    hidden_size: int = 256
+    vocab_size: int = 32000
+    exit_layer: int = 2     # layers of the target before it
+    adapter_size: int = 128
+    rms_norm_eps: float = 1e-5
+
+
 TARGET = Config(hidden_size=256, num_hidden_layers=6, intermediate_size=704,
                 num_attention_heads=8, num_key_value_heads=4)
 DRAFT = Config(hidden_size=128, num_hidden_layers=2, intermediate_size=384,
                num_attention_heads=4, num_key_value_heads=2)
 EAGLE = dataclasses.replace(TARGET, num_hidden_layers=1)
+SMALL_DRAFT = Config(hidden_size=64, num_hidden_layers=2, intermediate_size=192,
+                     num_attention_heads=2, num_key_value_heads=1)
+LARGE_DRAFT = dataclasses.replace(TARGET, num_hidden_layers=2)
+DRAFTS = {"small": SMALL_DRAFT, "shipped": DRAFT, "large": LARGE_DRAFT}
 TINY = Config(hidden_size=64, num_hidden_layers=2, intermediate_size=128, vocab_size=256,
               num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=128)
 
@@ -140,3 +160,46 @@ class Eagle(nn.Module):
     def forward(self, embedded, features):
         cos, sin = rope_tables(self.config, embedded.shape[1], embedded.device)
         return self.norm(self.layers[0](self.fc(torch.cat((embedded, features), dim=-1)), cos, sin))
+
+
+class Medusa(nn.Module):
+    """Heads on the target's features [..., hidden]: [..., heads, hidden]. Head j, counted from 0, makes of the
+    feature that yields the law of the next token what yields that of the token j + 1 behind it."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.config = c
+        self.medusa = nn.ModuleList(nn.Linear(c.hidden_size, c.hidden_size, bias=False)
+                                    for _ in range(c.medusa_num_heads))
+        for head in self.medusa:  # at first each says what the target says of the next token
+            nn.init.zeros_(head.weight)
+
+    def forward(self, features):
+        return torch.stack([features + F.silu(head(features)) for head in self.medusa], dim=-2)
+
+
+class Exit(nn.Module):
+    """An adapter between the target's residual stream behind a layer and its head: with n the norm of x,
+    n + up silu(down n)."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.config = c
+        self.norm = nn.RMSNorm(c.hidden_size, c.rms_norm_eps)
+        self.down = nn.Linear(c.hidden_size, c.adapter_size, bias=False)
+        self.up = nn.Linear(c.adapter_size, c.hidden_size, bias=False)
+        nn.init.normal_(self.down.weight, std=c.hidden_size ** -0.5)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, x):
+        n = self.norm(x)
+        return n + self.up(F.silu(self.down(n)))
+
+
+def residual(trunk, ids, layers):
+    """What the target's stream holds behind its first layers, without a norm."""
+    cos, sin = rope_tables(trunk.config, ids.shape[1], ids.device)
+    x = trunk.embed_tokens(ids)
+    for layer in trunk.layers[:layers]:
+        x = layer(x, cos, sin)
+    return x

@@ -2,31 +2,25 @@
 
     python train_draft.py --work DIR --minutes N --stage text
     python train_draft.py --work DIR --minutes N --stage distil
+    python train_draft.py --work DIR --minutes N --stage distil --size large
 
 The first stage is ordinary language modelling and may run beside the target's training. The draft's
 embedding, which is also its head, starts as the best low-rank approximation of the target's.
 
 The second stage distils the finished target. The loss is the forward divergence KL(p || q) of the whole
-laws and turns, in the middle of the time budget, into -sum min(p, q): that sum is the probability with
-which rejection sampling accepts a draft token. Both laws are over the tokens of the batch and random others
-that stand for the rest, as in the target's training, and over the full vocabulary at the end.
-"""
-import argparse
-import math
-from pathlib import Path
+laws and turns, in the middle of the time budget, into -sum min(p, q), see distillation.py: that sum is the
+probability with which rejection sampling accepts a draft token.
 
+The other sizes have the second stage only. A draft as wide as the target starts as its embedding, its first
+layers and its norm.
+"""
 import torch
-import torch.nn.functional as F
 
 import checkpoint
 import training
-from model import DRAFT, Llama
+from distillation import CONTEXT, Lesson, arguments, distil
+from model import DRAFTS, Llama
 from train_target import sampled_loss
-
-NEGATIVES = 2048
-FULL_FROM = 0.85  # share of the time budget from which laws are over the full vocabulary
-CONTEXT = 1024
-CHUNK = 1024      # rows of laws held at once
 
 
 def low_rank(embedding, rank):
@@ -35,94 +29,47 @@ def low_rank(embedding, rank):
     return embedding @ directions[:rank].T
 
 
-def acceptance_share(progress):
-    """Weight of the acceptance loss: the divergence first, which has a gradient everywhere."""
-    return min(1.0, max(0.0, (progress - 0.4) / 0.3))
-
-
-def distance(teacher_logits, logits, share):
-    """Mean over the rows of the blend of KL(p || q) and 1 - sum min(p, q)."""
-    log_p, log_q = teacher_logits.log_softmax(-1), logits.log_softmax(-1)
-    p = log_p.exp()
-    loss = 0.0
-    if share < 1:
-        loss = (1 - share) * (p * (log_p - log_q)).sum(-1).mean()
-    if share > 0:
-        loss = loss + share * (1 - torch.minimum(p, log_q.exp()).sum(-1).mean())
-    return loss
-
-
-def candidates(labels, vocabulary):
-    """Rows of the head that take part, and the log-weight of each: one, or the tokens it stands for."""
-    known = torch.unique(labels)
-    others = torch.ones(vocabulary, dtype=torch.bool, device=labels.device)
-    others[known] = False
-    others = others.nonzero()[:, 0]
-    drawn = others[torch.randperm(len(others), device=labels.device)[:NEGATIVES]]
-    weight = torch.zeros(len(known) + len(drawn), device=labels.device)
-    weight[len(known):] = math.log(len(others) / len(drawn))
-    return torch.cat((known, drawn)), weight
-
-
-def chunked(hidden, teacher_hidden, head, teacher_head, weight, share):
-    """The distance, a few rows of laws at a time; gradients are taken at once, so that one chunk is alive."""
-    leaf, leaf_head = hidden.detach().requires_grad_(), head.detach().requires_grad_(head.requires_grad)
-    total, rows = 0.0, len(hidden)
-    for h, t in zip(leaf.split(CHUNK), teacher_hidden.split(CHUNK)):
-        with torch.no_grad():
-            teacher_logits = F.linear(t, teacher_head) + weight
-        part = distance(teacher_logits, F.linear(h, leaf_head) + weight, share) * (len(h) / rows)
-        part.backward()
-        total += part.detach()
-    # The value is the distance; its gradients are those that the chunks collected.
-    surrogate = (hidden * leaf.grad).sum()
-    if head.requires_grad:
-        surrogate = surrogate + (head * leaf_head.grad).sum()
-    return total + surrogate - surrogate.detach()
+def initial(config, target):
+    draft = Llama(config)
+    with torch.no_grad():
+        if config.hidden_size == target.config.hidden_size:
+            draft.load_state_dict({name: target.state_dict()[name] for name in draft.state_dict()})
+        else:
+            draft.model.embed_tokens.weight.copy_(low_rank(target.model.embed_tokens.weight, config.hidden_size))
+    return draft.to(training.device())
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    arguments.add_argument("--work", type=Path, required=True)
-    arguments.add_argument("--stage", choices=("text", "distil"), required=True)
-    arguments.add_argument("--target", type=Path, default=Path(__file__).parent / "target")
-    arguments.add_argument("--minutes", type=float, default=25)
-    arguments.add_argument("--per-domain", type=int, default=1, help="windows of each domain in a batch")
-    options = arguments.parse_args()
+    parser = arguments(__doc__, minutes=25)
+    parser.add_argument("--stage", choices=("text", "distil"), required=True)
+    parser.add_argument("--size", choices=DRAFTS, default="shipped")
+    parser.add_argument("--per-domain", type=int, default=1, help="windows of each domain in a batch of text")
+    options = parser.parse_args()
+    options.name = options.name or ("draft" if options.size == "shipped" else f"draft-{options.size}")
 
     torch.manual_seed(training.SEED)
-    target = checkpoint.load(options.target).to(training.device())
-    draft = Llama(DRAFT).to(training.device())
-    head, teacher_head = draft.model.embed_tokens.weight, target.model.embed_tokens.weight
+    target = checkpoint.load(options.target)
+    draft = initial(DRAFTS[options.size], target).train()
+    target, head = target.to(training.device()), draft.model.embed_tokens.weight
     trunk = torch.compile(draft.model, dynamic=False)
-    teacher_trunk = torch.compile(target.model, dynamic=False)
 
     def text_loss(batch, progress):
-        hidden = trunk(batch[:, :-1]).reshape(-1, DRAFT.hidden_size)
+        hidden = trunk(batch[:, :-1]).flatten(0, 1)
         return sampled_loss(hidden, batch[:, 1:].reshape(-1), head)
 
-    def distil_loss(batch, progress):
-        ids, labels = batch[:, :-1], batch[:, 1:]
-        with torch.no_grad():
-            teacher_hidden = teacher_trunk(ids).reshape(-1, target.config.hidden_size)
-        hidden = trunk(ids).reshape(-1, DRAFT.hidden_size)
-        share = acceptance_share(progress)
-        if progress >= FULL_FROM:
-            return chunked(hidden, teacher_hidden, head, teacher_head, 0.0, share)
-        rows, weight = candidates(labels, DRAFT.vocab_size)
-        return chunked(hidden, teacher_hidden, head[rows], teacher_head[rows], weight, share)
+    def distil_loss(record, progress, share):
+        return Lesson(record, target.model.embed_tokens.weight).loss(trunk(record.ids[:, :-1]), share, head=head)[0]
 
+    text = options.work / f"{options.name}-text.pt"
     if options.stage == "text":
-        name, loss_of = "draft-text", text_loss
-        with torch.no_grad():
-            head.copy_(low_rank(teacher_head, DRAFT.hidden_size))
-    else:
-        name, loss_of = "draft", distil_loss
-        draft.load_state_dict(torch.load(options.work / "draft-text.pt", map_location=training.device())["model"])
-    optimiser = training.Optimiser(draft, muon_rate=0.015, adam_rate=0.002, decay=0.0)
-    windows = training.Windows(options.work / "tokens" / "train", CONTEXT, options.per_domain)
-    training.run(name, options.work, options.minutes, draft, optimiser,
-                 lambda step, progress: windows.batch(step), loss_of)
+        optimiser = training.Optimiser(draft, muon_rate=0.015, adam_rate=0.002, decay=0.0)
+        windows = training.Windows(options.work / "tokens" / "train", CONTEXT, options.per_domain)
+        training.run(text.stem, options.work, options.minutes, draft, optimiser,
+                     lambda step, progress: windows.batch(step), text_loss)
+        return
+    if text.exists():
+        draft.load_state_dict(torch.load(text, map_location=training.device())["model"])
+    distil(options, target, draft, distil_loss)
 
 
 if __name__ == "__main__":

@@ -35,12 +35,13 @@ class Windows:
     """Batches with the same number of windows from every domain; a function of the step alone.
 
     An epoch of a domain visits each of its windows once, in an order and with a phase of its own, so that
-    a resumed run continues with exactly the text it would have seen.
+    a resumed run continues with exactly the text it would have seen. `aligned` windows begin at multiples of
+    their length.
     """
 
-    def __init__(self, folder, length, per_domain, leave_out=""):
+    def __init__(self, folder, length, per_domain, leave_out="", aligned=False):
         self.streams = [np.fromfile(p, np.uint16) for p in sorted(folder.glob("*.bin")) if p.stem != leave_out]
-        self.length, self.per_domain, self.orders = length, per_domain, {}
+        self.length, self.per_domain, self.aligned, self.orders = length, per_domain, aligned, {}
 
     def window(self, domain, count):
         stream = self.streams[domain]
@@ -48,10 +49,15 @@ class Windows:
         epoch, index = divmod(count, per_epoch)
         if self.orders.get(domain, (None,))[0] != epoch:
             random = np.random.default_rng((SEED, domain, epoch))
-            self.orders[domain] = (epoch, random.integers(self.length), random.permutation(per_epoch))
+            phase = 0 if self.aligned else random.integers(self.length)
+            self.orders[domain] = (epoch, phase, random.permutation(per_epoch))
         _, phase, order = self.orders[domain]
         start = phase + order[index] * self.length
         return stream[start:start + self.length + 1]
+
+    def steps(self):
+        """Batches without a repetition in any domain."""
+        return min((len(stream) - 1) // self.length - 1 for stream in self.streams) // self.per_domain
 
     def batch(self, step):
         rows = [self.window(d, step * self.per_domain + i)
@@ -144,8 +150,10 @@ def run(name, work, minutes, model, optimiser, batch_of, loss_of):
 
     while elapsed < minutes * 60:
         start, progress = time.monotonic(), elapsed / (minutes * 60)
-        batch = batch_of(step, progress)  # numbers of positions, or windows with one label behind their inputs
-        labels = len(batch) * (batch.shape[1] - 1 if batch.ndim == 2 else 1)
+        # Numbers of positions, windows with one label behind their inputs, or a tuple with those in front.
+        batch = batch_of(step, progress)
+        ids = batch[0] if isinstance(batch, tuple) else batch
+        labels = len(ids) * (ids.shape[1] - 1 if ids.ndim == 2 else 1)
         loss = loss_of(batch, progress)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -89,8 +89,8 @@ class decoder {
         draft_state_(executor_, setup()),
         drafts_(executor_, {options_.max_batch, max_nodes, selector_.max_ranges(),
                             drafter_type::uses_selector ? selector_.max_rows() : 0, vocab_size_,
-                            sampler_type::needs_allowed,
-                            selector_.max_ranges() > 1 ? selector_.layout().parts() : 0}),
+                            sampler_type::needs_allowed, shifted_parts_of(selector_),
+                            law_rows_of<drafter_type>()}),
         rows_(executor_, options_.max_batch * (options_.chunk + max_nodes)),
         kept_(executor_, options_.max_batch * (options_.chunk + max_nodes), options_.max_batch),
         target_rows_(executor_, batch_nodes()),
@@ -260,8 +260,10 @@ class decoder {
     return static_cast<std::size_t>(options_.max_log_probabilities + 1);
   }
   drafter_setup setup() {
-    return {options_.max_batch, options_.chunk, vocab_size_, &selector_.layout(),
-            context_width_of(selector_)};
+    drafter_setup s{options_.max_batch, options_.chunk, vocab_size_, &selector_.layout(),
+                    context_width_of(selector_)};
+    if constexpr (drafter_type::needs_hidden) { s.hidden_size = drafter_.hidden_size(); }
+    return s;
   }
 
   /// Plans the step: one context and one root per running request. Returns their number.

@@ -80,6 +80,7 @@ struct draft_capacity {
   std::int32_t vocab_size = 0;
   bool grammars = false;       ///< whether sets of allowed tokens are kept
   std::int32_t max_parts = 0;  ///< of a layout, if shortlists come with shifts
+  std::int32_t law_rows = 0;   ///< rows of draft logits of a tree that are there at the same time
 
   /// From one row of logits to the next: all of them can be read sixteen bytes at a time.
   HUNCH_HOST_DEVICE std::int32_t row_stride() const { return (max_rows + 3) / 4 * 4; }
@@ -118,9 +119,10 @@ struct draft_trees {
   HUNCH_HOST_DEVICE std::int32_t* shifts(std::int32_t k, std::int32_t node) const {
     return capacity.max_parts == 0 ? nullptr : all_shifts + index(k, node) * capacity.max_parts;
   }
-  /// Room for the draft logits of node `node` < max_nodes - 1 of sequence k.
-  HUNCH_HOST_DEVICE Real* logits(std::int32_t k, std::int32_t node) const {
-    return all_logits + (static_cast<std::int64_t>(k) * (capacity.max_nodes - 1) + node) *
+  /// Room for row `row` < law_rows of the draft logits of sequence k. Where laws are stored, they
+  /// are views of them.
+  HUNCH_HOST_DEVICE Real* logits(std::int32_t k, std::int32_t row) const {
+    return all_logits + (static_cast<std::int64_t>(k) * capacity.law_rows + row) *
                             static_cast<std::int64_t>(capacity.row_stride());
   }
   /// The tokens that may come after node `node` of sequence k.
@@ -165,9 +167,8 @@ class draft_batch {
         lists_(executor, nodes()),
         ranges_(executor, nodes() * static_cast<std::size_t>(capacity.max_ranges)),
         shifts_(executor, nodes() * static_cast<std::size_t>(capacity.max_parts)),
-        // The children of the deepest node are never drawn, so max_nodes - 1 laws per sequence.
         logits_(executor, static_cast<std::size_t>(capacity.max_batch) *
-                              static_cast<std::size_t>(capacity.max_nodes - 1) *
+                              static_cast<std::size_t>(capacity.law_rows) *
                               static_cast<std::size_t>(capacity.row_stride())),
         allowed_(executor, nodes() * static_cast<std::size_t>(words_)) {}
 
@@ -183,7 +184,7 @@ class draft_batch {
   std::int32_t max_nodes() const { return capacity_.max_nodes; }
   row_range* ranges(std::int32_t k, std::int32_t node) const { return view().ranges(k, node); }
   std::int32_t* shifts(std::int32_t k, std::int32_t node) const { return view().shifts(k, node); }
-  Real* logits(std::int32_t k, std::int32_t node) const { return view().logits(k, node); }
+  Real* logits(std::int32_t k, std::int32_t row) const { return view().logits(k, row); }
 
   /// Makes tree k a lone root.
   void plant(std::int32_t k, const draft_context& context) const {

@@ -24,12 +24,14 @@ inline double expected_tokens(double alpha, std::int32_t gamma) {
 
 /// r(n) by linear interpolation of `curve`, where curve[i] is the cost of i + 1 rows over that of
 /// one; beyond its end by its last slope. An empty curve is r = 1.
-inline double row_cost(std::span<const double> curve, std::int32_t n) {
+inline double row_cost(std::span<const double> curve, double n) {
   if (curve.empty()) { return 1.0; }
-  const auto last = static_cast<std::int32_t>(curve.size());
-  if (n <= last) { return curve[static_cast<std::size_t>(std::max(n, 1) - 1)]; }
-  const double slope = last > 1 ? curve[curve.size() - 1] - curve[curve.size() - 2] : 0.0;
-  return curve.back() + slope * (n - last);
+  const std::size_t last = curve.size() - 1;
+  const double steps = std::max(n - 1.0, 0.0);
+  const std::size_t at = steps < static_cast<double>(last) ? static_cast<std::size_t>(steps) : last;
+  const std::size_t from = at < last || last == 0 ? at : last - 1;  // where the slope is taken
+  const double slope = last == 0 ? 0.0 : curve[from + 1] - curve[from];
+  return curve[at] + slope * (steps - static_cast<double>(at));
 }
 
 /// The speed-up over plain decoding: E[tokens] / (r(gamma + 1) + gamma c).

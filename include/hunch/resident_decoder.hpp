@@ -84,7 +84,7 @@ class resident_decoder {
                              vocab_size_, sampler_type::needs_counts}),
         trees_(memory_, {options_.max_batch, max_nodes, selector_.max_ranges(),
                          drafter_type::uses_selector ? selector_.max_rows() : 0, vocab_size_, false,
-                         selector_.max_ranges() > 1 ? selector_.layout().parts() : 0}),
+                         shifted_parts_of(selector_), law_rows_of<drafter_type>()}),
         drafting_(drafter_, selector_, executor_, options_.max_batch),
         rows_(memory_, options_.max_batch * max_nodes),
         kept_(memory_, options_.max_batch * max_nodes, options_.max_batch),

@@ -138,6 +138,7 @@ class toy_cache {
   }
 
   const std::vector<token>& tokens(std::int32_t slot) { return at(slot).tokens; }
+  std::uint64_t text(std::int32_t slot) { return at(slot).text; }
   std::size_t staged(std::int32_t slot) { return at(slot).staged.size(); }
 
   // For wrong models that must be caught by what they do to the text.
@@ -213,6 +214,8 @@ class toy_target {
 
   const toy_world& world() const { return world_; }
   toy_cache& cache() { return cache_; }
+  /// The hashes of what the rows of the last pass have read.
+  const std::vector<std::uint64_t>& texts() const { return texts_; }
 
   failure_plan* failures = nullptr;
   row_editor edit = nullptr;

@@ -20,6 +20,7 @@ struct drafter_setup {
   std::int32_t vocab_size = 0;           ///< of the target
   const vocab_layout* layout = nullptr;  ///< of the selector
   std::int32_t context_width = 0;        ///< what a `RoutedSelector` reads of a node, else 0
+  std::int32_t hidden_size = 0;          ///< what a drafter that `needs_hidden` reads, else 0
 };
 
 /// What became of one sequence in a step. Its rows in the target's evaluation begin at
@@ -44,7 +45,9 @@ struct draft_outcomes {
 ///
 /// 1. `D::max_nodes` is the capacity of a tree with its root; `D::children`, how siblings come
 ///    about; `D::is_chain`, whether trees have width one; `D::uses_selector`, whether it has a
-///    head over a shortlist; `D::needs_hidden`, whether it reads the target's hidden states.
+///    head over a shortlist; `D::needs_hidden`, whether it reads the target's hidden states. If it
+///    has `D::law_rows`, so many rows of draft logits of a tree are there at the same time. If it
+///    `needs_hidden`, `d.hidden_size()` is their size.
 /// 2. `D::state<Real, Executor>`, constructed from (executor, setup), is its memory. The decoder
 ///    owns it; a drafter itself is only its parameters and its model.
 /// 3. `d.check(setup)` throws `std::invalid_argument` naming the two things that do not fit.
@@ -69,5 +72,18 @@ concept Drafter =
   { d.release(s, 0) }
   noexcept;
 };
+
+/// Rows of draft logits that a decoder keeps of each tree: unless D says so, one for every node
+/// that can have children.
+template <class D>
+constexpr std::int32_t law_rows_of() {
+  if constexpr (!D::uses_selector) {
+    return 0;
+  } else if constexpr (requires { D::law_rows; }) {
+    return D::law_rows;
+  } else {
+    return D::max_nodes - 1;
+  }
+}
 
 }  // namespace hunch

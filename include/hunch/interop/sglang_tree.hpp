@@ -6,6 +6,9 @@
 #include <hunch/config.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/interop/chain.hpp>
+#include <hunch/kernel/ancestor_masks.hpp>
+#include <hunch/kernel/tree_links.hpp>
+#include <hunch/kernel/tree_parents.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/types.hpp>
 
@@ -80,10 +83,7 @@ struct build_tree_body {
     const std::int64_t mask_row =
         args.mask_mode == tree_mask_mode::full ? cached + args.nodes : args.nodes;
     std::uint8_t* const mask = args.tree_mask + mask_offset(team, row);
-    const std::int32_t lost = team.reduce(
-        args.nodes, std::int32_t(0),
-        [=](std::int64_t node) { return node > 0 && parent[node] < 0 ? 1 : 0; },
-        [](std::int32_t a, std::int32_t b) { return a > b ? a : b; });
+    const bool strays = kernel::has_strays(team, parent, args.nodes);
     if (args.mask_mode == tree_mask_mode::full) {
       team.for_each(cached * args.nodes,
                     [=](std::int64_t i) { mask[i / cached * mask_row + i % cached] = 1; });
@@ -95,8 +95,10 @@ struct build_tree_body {
               : self.mark_bytes(parent, node, mask + node * mask_row + mask_row - self.args.nodes);
       self.args.positions[first + node] = cached + level;
     });
-    if (team.rank() == 0) { link(first); }
-    report(team, args.status, row, lost != 0 ? status::invalid_draft : status::ok);
+    if (team.rank() == 0) {
+      kernel::link_nodes(args.nodes, parent, args.retrieve_next_token + first, parent);
+    }
+    report(team, args.status, row, strays ? status::invalid_draft : status::ok);
   }
 
  private:
@@ -137,30 +139,21 @@ struct build_tree_body {
                                             std::uint8_t* bytes) const {
     for (std::int32_t i = 0; i < args.nodes; ++i) { bytes[i] = i == 0 ? 1 : 0; }
     std::int64_t level = 0;
-    for (std::int64_t up = node; up > 0; up = parent[up], ++level) { bytes[up] = 1; }
+    for (std::int64_t up = node; up > 0; up = kernel::node_above(parent, up), ++level) {
+      bytes[up] = 1;
+    }
     return level;
   }
   HUNCH_HOST_DEVICE std::int64_t mark_bits(const std::int64_t* parent, std::int64_t node,
                                            std::uint8_t* mask) const {
-    std::uint32_t bits = 1;
+    std::int64_t up = node;
     std::int64_t level = 0;
-    for (std::int64_t up = node; up > 0; up = parent[up], ++level) { bits |= 1u << up; }
+    const std::uint32_t bits = kernel::ancestor_bits(parent, 0, up, level);
     const std::int32_t bytes = packed_mask_bytes(args.nodes);
     for (std::int32_t b = 0; b < bytes; ++b) {
       mask[node * bytes + b] = static_cast<std::uint8_t>(bits >> (8 * b));
     }
     return level;
-  }
-
-  /// Turns parents into links: the children of a node in ascending order.
-  HUNCH_HOST_DEVICE void link(std::int64_t first) const {
-    std::int64_t* const child = args.retrieve_next_token + first;
-    std::int64_t* const sibling = args.retrieve_next_sibling + first;
-    for (std::int64_t node = args.nodes - 1; node >= 0; --node) {
-      const std::int64_t parent = sibling[node];
-      sibling[node] = parent >= 0 ? child[parent] : -1;
-      if (parent >= 0) { child[parent] = node; }
-    }
   }
 };
 

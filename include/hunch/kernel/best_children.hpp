@@ -40,11 +40,7 @@ struct best_children {
     const law<float> q =
         unrestricted(team, row.logits, row.digest.scale, status::invalid_logits, row.digest.tiles);
     if (team.rank() == 0) { *row.drawn_from = q; }
-    const std::int64_t* const best = row.digest.best;
-    const auto candidates =
-        static_cast<std::int32_t>(team::tiles_of(row.logits.size)) * row.digest.count;
-    team.fill(candidates, [=](std::int64_t i) { return best[i]; });
-    detail::put_largest(team, candidates, row.digest.count, row.best);
+    detail::best_of_tiles(team, row.logits.size, row.digest.count, row.digest.best, row.best);
     team.for_each(row.digest.count, [=](std::int64_t i) {
       const std::int64_t ranked = row.best[i];
       const bool there = ranked != ranked_element::none && q.status == status::ok;

@@ -18,23 +18,30 @@ namespace detail {
 inline constexpr std::int32_t digest_group = 32;
 static_assert(most_children * digest_group <= team::list_capacity);
 
+/// What a logit is ranked by.
+template <class Real>
+HUNCH_HOST_DEVICE HUNCH_INLINE order<float>::key rank_key(Real logit) {
+  return order<float>::of(static_cast<float>(logit));
+}
+
 /// The best element of [begin, end), at most a group.
-HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t best_of_group(const float* logits, std::int64_t begin,
+template <class Real>
+HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t best_of_group(const Real* logits, std::int64_t begin,
                                                           std::int64_t end) {
-  using keys = order<float>;
   std::int64_t best = ranked_element::none;
   for (std::int64_t i = begin; i < end; ++i) {
-    const std::int64_t ranked = ranked_element::of(keys::of(logits[i]), i);
+    const std::int64_t ranked = ranked_element::of(rank_key(logits[i]), i);
     best = ranked > best ? ranked : best;
   }
   return best;
 }
 /// Likewise of a full group, by halves: loops that vectorise.
-HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t best_of_group(const float* logits, std::int64_t begin) {
+template <class Real>
+HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t best_of_group(const Real* logits, std::int64_t begin) {
   std::int32_t keys[digest_group];
   std::int32_t fold[digest_group];
   for (std::int32_t i = 0; i < digest_group; ++i) {
-    keys[i] = order<float>::of(logits[begin + i]);
+    keys[i] = rank_key(logits[begin + i]);
     fold[i] = keys[i];
   }
   HUNCH_UNROLLED
@@ -71,8 +78,8 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void put_largest(T& team, std::int32_t 
 
 /// The `count` best elements of the tile [begin, end) of a row. The groups with the best favourites
 /// hold them all, and nothing below the last of these favourites is one of them.
-template <Team T>
-HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void best_of_tile(T& team, const float* logits,
+template <Team T, class Real>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void best_of_tile(T& team, const Real* logits,
                                                            std::int64_t begin, std::int64_t end,
                                                            std::int32_t count, std::int64_t* best) {
   const auto groups = static_cast<std::int32_t>((end - begin + digest_group - 1) / digest_group);
@@ -88,7 +95,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void best_of_tile(T& team, const float*
     if (favourite == ranked_element::none) { return favourite; }
     const std::int64_t group = (ranked_element::position(favourite) - begin) / digest_group;
     const std::int64_t at = begin + group * digest_group + i % digest_group;
-    return at < end ? ranked_element::of(order<float>::of(logits[at]), at) : ranked_element::none;
+    return at < end ? ranked_element::of(rank_key(logits[at]), at) : ranked_element::none;
   };
   const std::int32_t found = team.compact(
       static_cast<std::int64_t>(count) * digest_group,
@@ -99,6 +106,17 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void best_of_tile(T& team, const float*
       element, team::list_capacity);
   team.sync();  // all ranks have read the favourites: `compact` need not be a barrier
   put_largest(team, found, count, best);
+}
+
+/// The `count` best elements of a row of `size`, from `best` [tiles, count], those of its tiles.
+template <Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void best_of_tiles(T& team, std::int64_t size,
+                                                            std::int32_t count,
+                                                            const std::int64_t* best,
+                                                            std::int64_t* of_row) {
+  const auto candidates = static_cast<std::int32_t>(team::tiles_of(size)) * count;
+  team.fill(candidates, [=](std::int64_t i) { return best[i]; });
+  put_largest(team, candidates, count, of_row);
 }
 
 }  // namespace detail

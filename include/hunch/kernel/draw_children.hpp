@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include <hunch/kernel/noted.hpp>
+#include <hunch/kernel/without.hpp>
 #include <hunch/law.hpp>
 #include <hunch/random.hpp>
 #include <hunch/sampler/sampler.hpp>
@@ -31,11 +33,19 @@ struct child_draw {
       return static_cast<std::int32_t>(random.categorical(team, where, q.size(), weights_of{q}));
     }
   }
+
+  /// Likewise without the positions `drawn`, by a word of its own: -1 where nothing else is left.
+  template <Team T, class Real>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int32_t operator()(
+      T& team, const address& where, const law<Real>& q, const kernel::noted_tokens& drawn) const {
+    return static_cast<std::int32_t>(
+        random.categorical(team, where, q.size(), kernel::weights_without{q, drawn}));
+  }
 };
 
 namespace kernel {
 
-/// One row of draft logits and where its law and the child drawn from it go.
+/// One row of draft logits and where its law and the children drawn from it go.
 template <class Real>
 struct draft_row {
   row_view<Real> logits;  ///< over `list`
@@ -45,13 +55,17 @@ struct draft_row {
   address where;
   std::uint32_t position = 0;        ///< in the text, of the token that is drawn
   law<Real>* drawn_from = nullptr;   ///< out
-  std::int32_t* drawn_at = nullptr;  ///< out: position in `list`
-  token* drawn = nullptr;            ///< out: no_token if the row has an error
+  std::int32_t* drawn_at = nullptr;  ///< [count] out: positions in `list`
+  token* drawn = nullptr;            ///< [count] out: no_token if the row has an error, and where
+                                     ///< nothing is left to draw
+  std::int32_t count = 1;            ///< children, at most `MaxChildren`
 };
 
-/// Makes the law of draft row `index` and draws one child from it. One team per row.
-template <class Real, class S, class Draw>
+/// Makes the law of draft row `index` and draws its children, one after the other and each without
+/// the ones before. One team per row.
+template <class Real, class S, class Draw, std::int32_t MaxChildren = 1>
 struct draw_children {
+  static_assert(MaxChildren <= max_siblings, "hunch: a node has at most 64 drawn children");
   const draft_row<Real>* rows;
   S sampler;
   Draw draw;
@@ -63,11 +77,31 @@ struct draw_children {
     const law<Real> q = sampler(team, row.logits, row.parameters, row.history);
     const std::int32_t at =
         q.status == status::ok ? draw(team, row.where, row.position, q, row.list) : -1;
-    if (team.rank() == 0) {
-      *row.drawn_from = q;
-      *row.drawn_at = at;
-      *row.drawn = at < 0 ? no_token : row.list.token_at(at);
+    if (team.rank() == 0) { *row.drawn_from = q; }
+    put(team, row, 0, at);
+    if constexpr (MaxChildren > 1) {
+      noted_tokens drawn(team);
+      std::int32_t last = at;
+      HUNCH_ROLLED
+      for (std::int32_t sibling = 1; sibling < row.count; ++sibling) {
+        if (last >= 0) {
+          drawn.add(team, last);
+          address where = row.where;
+          where.sibling = static_cast<std::uint32_t>(sibling);
+          last = draw(team, where, q, drawn);
+        }
+        put(team, row, sibling, last);
+      }
     }
+  }
+
+ private:
+  template <Team T>
+  HUNCH_HOST_DEVICE static void put(T& team, const draft_row<Real>& row, std::int32_t sibling,
+                                    std::int32_t at) {
+    if (team.rank() != 0) { return; }
+    row.drawn_at[sibling] = at;
+    row.drawn[sibling] = at < 0 ? no_token : row.list.token_at(at);
   }
 };
 

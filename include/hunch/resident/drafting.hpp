@@ -227,7 +227,12 @@ struct grow_chain {
 };
 
 template <class Model, class Tree, class Selector, class Real, class Executor>
-class drafting<drafter::autoregressive<Model, Tree>, Selector, Real, Executor> {
+class drafting<drafter::autoregressive<Model, Tree, length::fixed>, Selector, Real, Executor> {
+  static_assert(Tree::is_chain && Tree::children == child_law::independent,
+                "hunch: a resident loop drafts chains: give its drafter a tree::chain<N>");
+  static_assert(!shares_target_cache<Model>,
+                "hunch: a resident loop has no early-exit views of the target: use "
+                "hunch::decoder");
   using model_type = std::remove_reference_t<Model>;
   using routing_type = routing<Selector, Executor>;
   using chooser = decltype(std::declval<const routing_type&>().chooser());

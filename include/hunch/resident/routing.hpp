@@ -8,6 +8,7 @@
 #include <hunch/concepts.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/kernel/choose_clusters.hpp>
+#include <hunch/kernel/write_shifts.hpp>
 #include <hunch/selector/clustered.hpp>
 #include <hunch/selector/router.hpp>
 #include <hunch/selector/selector.hpp>
@@ -44,19 +45,7 @@ struct scored_chooser {
                                                                    row_range* ranges,
                                                                    std::int32_t* shifts) const {
     const std::int32_t count = choose(team, scores.of(slot), depth, ranges);
-    const std::int32_t* const begin = choose.begin;
-    const std::int32_t last = choose.clusters + 1;  // the tokens without a row
-    team.for_each(last + 1, [=](std::int64_t part) {
-      const std::int32_t first = part == 0 ? 0 : begin[part - 1];
-      const std::int32_t end = part == last ? first : begin[part];
-      std::int32_t before = 0;
-      std::int32_t shift = shortlist::absent;
-      for (std::int32_t r = 0; r < count && ranges[r].begin < end; ++r) {
-        shift = ranges[r].end > first && first < end ? before - ranges[r].begin : shift;
-        before += ranges[r].end - ranges[r].begin;
-      }
-      shifts[part] = shift;
-    });
+    kernel::write_shifts(team, {choose.begin, choose.clusters}, ranges, count, shifts);
     return count;
   }
 };

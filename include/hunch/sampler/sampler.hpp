@@ -39,6 +39,16 @@ struct sampling_parameters {
                                    const sampling_parameters&) = default;
 };
 
+/// The same edits of logits, without temperature and cuts: for laws that are only ranked.
+HUNCH_HOST_DEVICE inline sampling_parameters uncut(sampling_parameters p) {
+  constexpr sampling_parameters off{};
+  p.temperature = off.temperature;
+  p.top_k = off.top_k;
+  p.top_p = off.top_p;
+  p.min_p = off.min_p;
+  return p;
+}
+
 /// The tokens that occur in a sequence, each once: a view of `token_census`.
 struct token_counts {
   std::int32_t size = 0;

@@ -69,6 +69,12 @@ std::int32_t context_width_of([[maybe_unused]] const S& s) {
   }
 }
 
+/// For how many parts of the layout shortlists of `s` come with shifts: 0 where they are one range.
+template <VocabSelector S>
+std::int32_t shifted_parts_of(const S& s) {
+  return s.max_ranges() > 1 ? s.layout().parts() : 0;
+}
+
 /// A selector that has a say in the draft law, too.
 ///
 /// 1. `s.advise(rows)` changes the logits of head rows whose lists the last `select` has chosen, in

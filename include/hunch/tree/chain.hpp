@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include <hunch/draft_tree.hpp>
+#include <hunch/tree/shape.hpp>
 
 namespace hunch::tree {
 
@@ -15,9 +15,17 @@ struct chain {
                 "drafter::none");
 
   static constexpr std::int32_t max_nodes = Length + 1;
+  static constexpr std::int32_t max_inner = Length;
   static constexpr std::int32_t max_depth = Length;
+  static constexpr std::int32_t max_width = 1;
+  static constexpr std::int32_t max_children = 1;
   static constexpr child_law children = child_law::independent;
   static constexpr bool is_chain = true;
+
+  static constexpr std::int32_t asked(std::int32_t place) { return place < Length ? 1 : 0; }
+  static constexpr std::int32_t child(std::int32_t place, std::int32_t) { return place + 1; }
 };
+
+static_assert(TreeShape<chain<1>>);
 
 }  // namespace hunch::tree

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "generate/program.hpp"
+
+#include <string_view>
+
+#include <engine/checkpoint.hpp>
+#include <engine/tokenizer.hpp>
+#include <grammar/regular_grammar.hpp>
+
+namespace generate {
+
+namespace {
+
+/// A directory says itself whether it holds an EAGLE head.
+arguments resolved(arguments a) {
+  if (!a.plain && a.drafter == drafter_kind::model && is_eagle(a.draft)) {
+    a.drafter = drafter_kind::eagle;
+  }
+  return a;
+}
+
+auto routed_selector(const arguments& a, std::int32_t vocab) {
+  const hunch::router::quantised router(hunch::router::weights::load(a.router));
+  return hunch::selector::clustered{hunch::load_layout(a.layout, vocab), router.view(),
+                                    a.budget.value_or(default_budget(vocab))};
+}
+
+}  // namespace
+
+program::program(const arguments& a)
+    : args_(resolved(a)),
+      target_(engine::model::load(a.model, options())),
+      session_(a, target_.vocab_size(), target_.context()) {
+  if (!a.pattern.empty()) {
+    session_.request.grammar = grammar::regular_grammar(
+        a.pattern, target_.vocab_size(),
+        [this](hunch::token t) -> std::string_view { return session_.text().bytes(t); },
+        session_.text().eos());
+  }
+}
+
+void program::run() {
+  switch (args_.plain ? drafter_kind::none : args_.drafter) {
+    case drafter_kind::none:
+      return without_drafter();
+    case drafter_kind::model:
+    case drafter_kind::int4:
+      return with_model();
+    case drafter_kind::eagle:
+      return with_eagle();
+    case drafter_kind::early_exit:
+      return with_early_exit();
+    case drafter_kind::medusa:
+      return with_medusa();
+    case drafter_kind::lookup:
+      return with_lookup();
+  }
+}
+
+void program::without_drafter() {
+  const auto with = [this](auto sampler, auto verifier) {
+    hunch::decoder plain{target_,
+                         hunch::drafter::none{},
+                         hunch::selector::full{target_.vocab_size()},
+                         sampler,
+                         verifier,
+                         sizes()};
+    session_.begin_text();
+    session_.report_plain(run_requests(
+        plain, session_.prompts(), session_.request, args_.batch, [](auto&) {}, session_.stream()));
+  };
+  switch (args_.verifier) {
+    case verifier_kind::rejection:
+    case verifier_kind::point_mass:
+    case verifier_kind::block:
+      return with(text_sampler{}, hunch::verifier::rejection{});
+    case verifier_kind::coupled:
+      return with(text_sampler{}, hunch::verifier::coupled{});
+    case verifier_kind::greedy:
+      return with(hunch::sampler::greedy{}, hunch::verifier::greedy{});
+  }
+}
+
+engine::model_options program::options() const {
+  engine::model_options o;
+  o.threads = args_.threads > 0 ? args_.threads : default_threads();
+  o.max_batch = args_.batch;
+  // Of the target for an EAGLE head, of the draft model for a router.
+  o.keep_features =
+      args_.drafter == drafter_kind::eagle || args_.selector == selector_kind::clustered;
+  return o;
+}
+
+hunch::decoder_options program::sizes() const {
+  hunch::decoder_options o;
+  o.max_batch = args_.batch;
+  return o;
+}
+
+hunch::selector::any<> program::chosen_selector() const {
+  const std::int32_t vocab = target_.vocab_size();
+  if (args_.selector != selector_kind::clustered) {
+    return hunch::selector::any<>(session_.fixed_shortlist(vocab));
+  }
+  return hunch::selector::any<>(routed_selector(args_, vocab));
+}
+
+}  // namespace generate

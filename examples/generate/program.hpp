@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include <engine/model.hpp>
+#include <hunch/hunch.hpp>
+
+#include "generate/arguments.hpp"
+#include "generate/draft_length.hpp"
+#include "generate/measure.hpp"
+#include "generate/session.hpp"
+
+namespace generate {
+
+using text_sampler =
+    hunch::sampler::pipeline<hunch::sampler::penalties, hunch::sampler::allowed_tokens,
+                             hunch::sampler::temperature, hunch::sampler::top_k,
+                             hunch::sampler::top_p, hunch::sampler::min_p>;
+
+/// The shapes of trees that the flags name.
+using chain_shape = hunch::tree::chain<max_draft_length>;
+using dynamic_shape = hunch::tree::dynamic<4, 4, 10>;
+using sampled_shape = hunch::tree::sampled<2, 1, 1, 1>;
+inline constexpr hunch::tree::choices shipped_choices{{0},    {1},    {0, 0},   {2},
+                                                      {0, 1}, {1, 0}, {0, 0, 0}};
+using fixed_shape = hunch::tree::fixed<shipped_choices>;
+
+/// Text from a target on the host, plain and speculative. Which policies are composed is chosen by
+/// flags among a few types; each kind of drafter is a source file, so that they compile side by
+/// side.
+class program {
+ public:
+  explicit program(const arguments& a);
+
+  void run();
+
+ private:
+  void without_drafter();
+  void with_model();
+  void with_eagle();
+  void with_early_exit();
+  void with_medusa();
+  void with_lookup();
+
+  engine::model_options options() const;
+  hunch::decoder_options sizes() const;
+  hunch::selector::any<> chosen_selector() const;
+
+  /// make(tree) is a drafter of such trees by a model whose head is over `selector`'s shortlists.
+  template <class Make>
+  void over_trees(const hunch::selector::any<>& selector, Make&& make) {
+    switch (args_.tree) {
+      case tree_kind::chain:
+        return drawn(selector, make(chain_shape{}));
+      case tree_kind::sampled:
+        return drawn(selector, make(sampled_shape{}));
+      case tree_kind::dynamic:
+        return ranked(selector, make(dynamic_shape{}));
+      case tree_kind::fixed:
+        return ranked(selector, make(fixed_shape{}));
+    }
+  }
+
+  /// Drafts with a law, by every rule that takes them.
+  template <class Drafter>
+  void drawn(const hunch::selector::any<>& selector, Drafter drafter) {
+    using namespace hunch;
+    switch (args_.verifier) {
+      case verifier_kind::rejection:
+        return both(selector, std::move(drafter), text_sampler{}, verifier::rejection{});
+      case verifier_kind::coupled:
+        return both(selector, std::move(drafter), text_sampler{}, verifier::coupled{});
+      case verifier_kind::point_mass:
+        return both(selector, std::move(drafter), text_sampler{}, verifier::point_mass{});
+      case verifier_kind::greedy:
+        return both(selector, std::move(drafter), sampler::greedy{}, verifier::greedy{});
+      case verifier_kind::block:
+        if constexpr (Drafter::is_chain) {
+          return both(selector, std::move(drafter), text_sampler{}, verifier::block{});
+        }
+    }
+  }
+
+  /// Drafts without.
+  template <class Drafter>
+  void ranked(const hunch::selector::any<>& selector, Drafter drafter) {
+    using namespace hunch;
+    if (args_.verifier == verifier_kind::coupled) {
+      return both(selector, std::move(drafter), text_sampler{}, verifier::coupled{});
+    }
+    if (args_.verifier == verifier_kind::greedy) {
+      return both(selector, std::move(drafter), sampler::greedy{}, verifier::greedy{});
+    }
+    both(selector, std::move(drafter), text_sampler{}, verifier::point_mass{});
+  }
+
+  /// Plain decoding by the same laws, and the drafter's.
+  template <class Drafter, class S, class V>
+  void both(const hunch::selector::any<>& selector, Drafter drafter, S sampler, V verifier) {
+    using namespace hunch;
+    decoder plain{target_, drafter::none{}, selector::full{target_.vocab_size()},
+                  sampler, verifier,        sizes()};
+    decoder speculative{target_, std::move(drafter), selector::any<>(selector),
+                        sampler, verifier,           sizes()};
+    static_assert(decltype(speculative)::lossless);
+    report_both(plain, speculative);
+  }
+
+  template <class Plain, class Speculative>
+  void report_both(Plain& plain, Speculative& speculative) {
+    length_.automatic = false;
+    const costs cost =
+        calibrate(target_, plain, speculative, session_.prompts(), session_.request, args_.batch);
+    length_ = cost.choice();
+    length_.automatic = !args_.draft_length.has_value();
+    if (args_.draft_length) { speculative.draft_length(*args_.draft_length); }
+
+    session_.begin_text();
+    const auto run_on = [&](auto& decoder, const auto& options, auto&& on_token) {
+      return run_requests(
+          decoder, session_.prompts(), options, args_.batch, [](auto&) {}, on_token);
+    };
+    const comparison compared =
+        compare([&](const auto& o, auto&& on_token) { return run_on(plain, o, on_token); },
+                [&](const auto& o, auto&& on_token) { return run_on(speculative, o, on_token); },
+                session_.request, args_.batch, args_.rounds, session_.stream());
+    session_.report_both(compared, speculative.stats(), predicted_gain(cost, speculative.stats()));
+  }
+
+  arguments args_;
+  engine::model target_;
+  session session_;
+  length_choice length_;
+};
+
+}  // namespace generate

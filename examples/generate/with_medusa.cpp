@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <engine/medusa.hpp>
+
+#include "generate/program.hpp"
+
+namespace generate {
+
+void program::with_medusa() {
+  engine::medusa_heads draft = engine::medusa_heads::load(args_.draft, target_);
+  const hunch::selector::any<> selector = chosen_selector();
+  draft.set_head_layout(selector.layout());
+  over_trees(selector, [&](auto tree) {
+    return hunch::drafter::heads{draft, tree, chosen_length{&length_}};
+  });
+}
+
+}  // namespace generate

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <hunch/concepts.hpp>
+#include <hunch/drafter/check_model.hpp>
+#include <hunch/drafter/drafter.hpp>
+#include <hunch/drafter/growth.hpp>
+#include <hunch/kernel/copy_rows.hpp>
+#include <hunch/length/fixed.hpp>
+#include <hunch/length/length.hpp>
+#include <hunch/selector/selector.hpp>
+#include <hunch/tree/shape.hpp>
+
+namespace hunch::drafter {
+
+/// Heads that draft several tokens ahead from one hidden state of the target (Medusa: Cai et al.
+/// 2024, arXiv:2401.10774). Head j knows nothing of the tokens before depth j + 1, so that all
+/// nodes at a depth have one law, and the draft costs one pass over the heads.
+///
+/// The hidden state is the one that the target made the law of the root from; it is copied when a
+/// step is committed. A request's first step has none and drafts nothing. Where children are
+/// ranked, what depends on the tokens drafted before (penalties, grammars) is taken for the most
+/// valuable node of a depth and applied to all; drawn children have it each for its own path.
+///
+/// \tparam Heads models `DraftHeads`; a reference where the caller keeps them.
+/// \tparam Tree a `TreeShape` that is no deeper than there are heads.
+/// \tparam Policy decides how deep a draft is.
+template <class Heads, TreeShape Tree, LengthPolicy Policy = length::fixed>
+class heads {
+  static_assert(DraftHeads<std::remove_reference_t<Heads>> ||
+                    DraftHeads<std::remove_reference_t<Heads>, double>,
+                "hunch: the model of drafter::heads must model hunch::DraftHeads: vocab_size(), "
+                "hidden_size(), heads(), head_fingerprint(), forward(head_inputs) and "
+                "head(hidden, head_rows)");
+  template <class Real, class Executor>
+  using growth_type = growth<Tree, Policy, Real, Executor, level_logits::common>;
+
+ public:
+  static constexpr std::int32_t max_nodes = Tree::max_nodes;
+  static constexpr child_law children = Tree::children;
+  static constexpr bool is_chain = Tree::is_chain;
+  static constexpr bool uses_selector = true;
+  static constexpr bool needs_hidden = true;
+  static constexpr std::int32_t law_rows = growth_type<float, executor::host>::law_rows;
+
+  explicit heads(Heads&& model, Tree = {}, Policy policy = {})
+      : model_(std::forward<Heads>(model)), policy_(policy) {}
+
+  std::remove_reference_t<Heads>& model() { return model_; }
+
+  /// Of the target's hidden states.
+  std::int32_t hidden_size() const { return static_cast<std::int32_t>(model_.hidden_size()); }
+
+  /// What the target knew before each root.
+  template <class Real, class Executor>
+  struct state {
+    state(Executor& on, const drafter_setup& setup)
+        : executor(&on),
+          trees(on, setup),
+          hidden(on, static_cast<std::size_t>(setup.max_batch) *
+                         static_cast<std::size_t>(setup.hidden_size)),
+          inputs(on, static_cast<std::size_t>(setup.max_batch)),
+          roots(on, static_cast<std::size_t>(setup.max_batch)),
+          copies(on, static_cast<std::size_t>(setup.max_batch)),
+          width(setup.hidden_size),
+          known(static_cast<std::size_t>(setup.max_batch)),
+          input_of(static_cast<std::size_t>(setup.max_batch)) {}
+
+    float* hidden_of(std::int32_t slot) const {
+      return hidden.data() + static_cast<std::ptrdiff_t>(slot) * width;
+    }
+
+    Executor* executor;
+    growth_type<Real, Executor> trees;
+    typename Executor::template buffer<float> hidden;  ///< [max_batch, width]
+    typename Executor::template buffer<const float*> inputs;
+    typename Executor::template buffer<token> roots;
+    typename Executor::template buffer<kernel::row_copy<float>> copies;
+    std::int32_t width;
+    std::vector<char> known;             ///< [max_batch] whether a slot has a hidden state
+    std::vector<std::int32_t> input_of;  ///< per sequence of the step
+    std::int32_t other_width = 0;        ///< of a hidden state of the target that does not fit
+  };
+
+  void check(const drafter_setup& setup) {
+    check_model("hunch::drafter::heads", "the model of heads", model_, setup);
+    if (model_.heads() < Tree::max_depth) {
+      throw std::invalid_argument("hunch::drafter::heads: " + std::to_string(model_.heads()) +
+                                  " heads are too few for a tree of depth " +
+                                  std::to_string(Tree::max_depth));
+    }
+  }
+
+  /// \throws std::invalid_argument if the target's hidden states have another size than the heads
+  ///         read.
+  template <class State, class Drafts, VocabSelector Selector, class S, class Draw, class Executor>
+  void propose(State& s, std::int32_t size, const draft_context* contexts, Drafts& drafts,
+               Selector& selector, const S& sampler, const Draw& draw, Executor& executor) {
+    static_assert(DraftHeads<std::remove_reference_t<Heads>, typename Drafts::real>,
+                  "hunch: the heads must write logits of the target's type");
+    if (s.other_width != 0) {
+      throw std::invalid_argument("hunch::drafter::heads: the target's hidden states have " +
+                                  std::to_string(s.other_width) + " numbers, the heads read " +
+                                  std::to_string(s.width));
+    }
+    const std::int32_t asked = place_inputs(s, size, contexts);
+    if (asked == 0) { return; }
+    auto hidden = model_.forward(head_inputs{asked, s.inputs.data(), s.roots.data()});
+    while (!s.trees.frontier().empty()) {
+      for (frontier_node& n : s.trees.frontier()) {
+        n.row = s.input_of[static_cast<std::size_t>(n.sequence)] * model_.heads() + s.trees.depth();
+      }
+      s.trees.draft_level(model_, hidden, policy_, contexts, drafts, selector, sampler, draw,
+                          executor);
+    }
+    s.trees.finish(size, contexts, drafts, executor);
+  }
+
+  template <class State, class E>
+  void observe(State& s, const draft_outcomes& outcomes, E& evaluation) noexcept {
+    s.trees.observe(policy_, outcomes);
+    std::int32_t copies = 0;
+    for (std::int32_t k = 0; k < outcomes.size; ++k) {
+      const draft_outcome& outcome = outcomes.of[k];
+      char& known = s.known[static_cast<std::size_t>(outcome.slot)];
+      known = 0;
+      if (outcome.finished || outcome.failed || outcome.path == nullptr) { continue; }
+      const std::int32_t last = outcome.kept == 0 ? 0 : outcome.path[outcome.kept - 1];
+      const auto hidden = evaluation.hidden(outcome.first_row + outcome.prefix + last);
+      if (hidden.size != s.width) {
+        s.other_width = hidden.size;
+        continue;
+      }
+      s.copies.data()[copies++] = {hidden.data, {s.hidden_of(outcome.slot), s.width}};
+      known = 1;
+    }
+    if (copies > 0) { s.executor->launch(copies, kernel::copy_rows<float>{s.copies.data()}); }
+  }
+
+  template <class State>
+  void release(State& s, std::int32_t slot) noexcept {
+    s.known[static_cast<std::size_t>(slot)] = 0;
+    s.trees.release(slot);
+  }
+
+ private:
+  template <class State>
+  std::int32_t place_inputs(State& s, std::int32_t size, const draft_context* contexts) const {
+    s.trees.begin(size);
+    std::int32_t asked = 0;
+    for (std::int32_t k = 0; k < size; ++k) {
+      const draft_context& c = contexts[k];
+      if (c.max_depth < 1 || s.known[static_cast<std::size_t>(c.slot)] == 0 ||
+          !s.trees.opens(policy_, k, c)) {
+        continue;
+      }
+      s.inputs.data()[asked] = s.hidden_of(c.slot);
+      s.roots.data()[asked] = c.committed[c.length - 1];
+      s.input_of[static_cast<std::size_t>(k)] = asked++;
+      s.trees.add_root(k, 0);
+    }
+    return asked;
+  }
+
+  Heads model_;
+  Policy policy_;
+};
+
+template <class Heads, class Tree>
+heads(Heads&&, Tree) -> heads<Heads, Tree>;
+template <class Heads, class Tree, class Policy>
+heads(Heads&&, Tree, Policy) -> heads<Heads, Tree, Policy>;
+
+}  // namespace hunch::drafter

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <hunch/drafter/drafter.hpp>
+#include <hunch/executor/host.hpp>
+#include <hunch/kernel/find_match.hpp>
+#include <hunch/length/draft_lengths.hpp>
+#include <hunch/length/fixed.hpp>
+#include <hunch/length/length.hpp>
+
+namespace hunch::drafter {
+
+/// Prompt lookup: the longest tail of the text, prompt and emitted tokens, that occurs earlier in
+/// it, and what followed there the last time. It needs no model and no head and has no law, so it
+/// goes with `verifier::point_mass` or `verifier::greedy`. (Saxena 2023, prompt lookup decoding;
+/// Yang et al. 2023, arXiv:2304.04487)
+///
+/// All that it needs of a sequence is its text: nothing is lost when a request is ended and added
+/// again. A text without a repetition drafts nothing. The text is in the host's memory and is
+/// searched there, on the calling thread, at most once per step.
+///
+/// What is not drawn has no probability; a length policy is told the share of `Longest` that the
+/// tail has that occurs, and learns what that is worth.
+///
+/// \tparam Length tokens of a draft at most.
+/// \tparam Longest tokens of the tail that is looked for at most.
+/// \tparam Policy decides how long a draft is.
+template <std::int32_t Length, std::int32_t Longest = 4, LengthPolicy Policy = length::fixed>
+struct lookup {
+  static_assert(Length >= 1 && Length <= 63,
+                "hunch: drafter::lookup<N> drafts N tokens, 1 <= N <= 63; for plain decoding use "
+                "drafter::none");
+
+  static constexpr std::int32_t max_nodes = Length + 1;
+  static constexpr child_law children = child_law::ranked;
+  static constexpr bool is_chain = true;
+  static constexpr bool uses_selector = false;
+  static constexpr bool needs_hidden = false;
+
+  std::int32_t shortest = 1;  ///< tokens of the tail that must occur, in [1, Longest]
+  Policy policy{};
+
+  template <class Real, class Executor>
+  struct state {
+    state(Executor&, const drafter_setup& setup)
+        : tasks(static_cast<std::size_t>(setup.max_batch)),
+          matched(static_cast<std::size_t>(setup.max_batch)),
+          lengths(setup.max_batch) {}
+
+    std::vector<kernel::match_task> tasks;
+    std::vector<std::int32_t> matched;  ///< tokens of the tail that occur, per sequence of the step
+    length::draft_lengths<Policy> lengths;
+  };
+
+  void check(const drafter_setup&) const {
+    if (shortest < 1 || shortest > Longest) {
+      throw std::invalid_argument("hunch::drafter::lookup: a shortest tail of " +
+                                  std::to_string(shortest) + " tokens, the longest has " +
+                                  std::to_string(Longest));
+    }
+  }
+
+  template <class State, class Drafts, class... Rest>
+  void propose(State& s, std::int32_t size, const draft_context* contexts, Drafts& drafts,
+               Rest&&...) const {
+    s.lengths.begin(size);
+    for (std::int32_t k = 0; k < size; ++k) {
+      const draft_context& c = contexts[k];
+      const std::int32_t wanted =
+          c.max_depth > 0 ? s.lengths.open(policy, k, c.slot, std::min(c.max_depth, Length)) : 0;
+      std::int32_t& matched = s.matched[static_cast<std::size_t>(k)];
+      matched = 0;
+      s.tasks[static_cast<std::size_t>(k)] = {
+          c.committed, c.length, shortest, wanted, drafts.tree(k).tokens + 1, &matched};
+    }
+    executor::host{}.launch(size, kernel::find_match<Longest>{s.tasks.data()});
+    for (std::int32_t k = 0; k < size; ++k) {
+      const std::int32_t matched = s.matched[static_cast<std::size_t>(k)];
+      const double sure = static_cast<double>(matched) / Longest;
+      length_evidence evidence{0, sure, 1.0, 0.0, 1};
+      bool more = matched > 0 && s.lengths.limit(k) > 0;
+      while (more) {
+        ++evidence.depth;
+        drafts.grow(k, contexts[k], evidence.depth, evidence.depth - 1);
+        evidence.reach *= sure;
+        evidence.rows = 1 + evidence.depth;
+        more = s.lengths.goes_on(policy, k, evidence);
+      }
+    }
+  }
+
+  template <class State, class E>
+  void observe(State& s, const draft_outcomes& outcomes, E&) noexcept {
+    s.lengths.observe(policy, outcomes);
+  }
+
+  template <class State>
+  void release(State& s, std::int32_t slot) noexcept {
+    s.lengths.release(slot);
+  }
+};
+
+static_assert(Drafter<lookup<1>>);
+
+}  // namespace hunch::drafter

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <hunch/length/length.hpp>
+
+namespace hunch::length {
+
+/// Drafts on as long as the newest token was probable enough under the law that it was drawn from.
+/// (The rule, and the threshold, of assisted generation in Hugging Face's transformers)
+struct confidence {
+  static constexpr bool needs_entropy = false;
+  struct memory {};
+
+  double threshold = 0.4;
+
+  std::int32_t begin(memory&, std::int32_t max_depth) const { return max_depth; }
+  bool goes_on(memory&, const length_evidence& e) const { return e.probability >= threshold; }
+  void observe(memory&, std::int32_t, std::int32_t) const noexcept {}
+};
+
+static_assert(LengthPolicy<confidence>);
+
+}  // namespace hunch::length

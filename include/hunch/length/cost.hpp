@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include <hunch/length/length.hpp>
+#include <hunch/planner.hpp>
+
+namespace hunch::length {
+
+/// Drafts on while it pays: while the tokens that further levels are expected to bring exceed what
+/// these levels cost, times the tokens per cost that the sequence gets at its best. With the costs
+/// of the planner:
+///
+///   P(all drawn so far survive) * (a_1 + a_1 a_2 + ... + a_1 ... a_k)
+///     > rate * (k c + r(rows with k more levels) - r(rows))   for some k >= 1
+///
+/// where a_i is the acceptance at the i-th level from here, an exponentially weighted mean of what
+/// was tested at that depth, and rate = max over lengths n of E[tokens] / (r(n + 1) + n c) under
+/// these means. Survival of a drawn token is the acceptance of tokens that were about as probable
+/// as it. Where not even one level pays nothing is drafted, but for a try now and then.
+///
+/// In a batch r counts the rows of one sequence, and all are taken to draft alike.
+///
+/// A ratio of two means is largest where no step gains by going on at that ratio: the rule of
+/// Dinkelbach (1967), for the planner's model of Leviathan et al. 2023, arXiv:2211.17192.
+struct cost {
+  static constexpr bool needs_entropy = false;
+
+  /// What was tested and what of it was accepted, weighted by age.
+  struct tally {
+    float tested = 0.0f;
+    float passed = 0.0f;
+
+    void add(bool accepted, float decay) {
+      tested = decay * tested + 1.0f;
+      passed = decay * passed + (accepted ? 1.0f : 0.0f);
+    }
+    /// The acceptance, as if `weight` more had been tested with the acceptance `otherwise`.
+    double rate(double otherwise, double weight) const {
+      return (static_cast<double>(passed) + weight * otherwise) /
+             (static_cast<double>(tested) + weight);
+    }
+  };
+
+  static constexpr std::int32_t depths = 16;  ///< told apart; deeper levels are like the last
+  static constexpr std::int32_t bins = 8;     ///< of probabilities, equally wide
+  static constexpr std::int32_t noted = 64;   ///< levels of a step whose bins are noted
+
+  struct memory {
+    tally all;
+    tally at[depths];
+    tally like[bins];
+    std::int32_t idle = 0;  ///< steps without a draft
+    // Of this step, written by `begin` and `goes_on`:
+    std::int32_t limit = 0;
+    std::int32_t known = 0;  ///< levels whose bins are noted
+    double survival = 1.0;
+    double rate = 1.0;
+    std::int8_t bin[noted] = {};
+  };
+
+  double draft = 0.0;                 ///< c: of one level over a target pass with one row
+  std::span<const double> rows = {};  ///< r(1), r(2), ... of planner.hpp; a view
+  double expected = 0.7;              ///< acceptance of a sequence of which nothing is known
+  double trust = 16.0;                ///< and how many tests that is worth, above 0
+  double decay = 0.98;                ///< weight of the past at each test, in [0, 1)
+  std::int32_t retry = 16;            ///< try again after so many steps without a draft
+  bool calibrated = true;             ///< whether probabilities of drawn tokens are looked at
+
+  std::int32_t begin(memory& m, std::int32_t max_depth) const {
+    if (m.all.tested == 0.0f) {
+      m.all = {static_cast<float>(trust), static_cast<float>(trust * expected)};
+    }
+    const std::int32_t best = plan(m, max_depth);
+    m.survival = 1.0;
+    m.known = 0;
+    if (best == 0) {
+      m.limit = m.idle >= retry ? 1 : 0;
+    } else {
+      m.limit = calibrated ? max_depth : best;
+    }
+    return m.limit;
+  }
+
+  bool goes_on(memory& m, const length_evidence& e) const {
+    if (!calibrated) { return true; }
+    const double acceptance = m.all.rate(0.0, 0.0);
+    const auto bin = static_cast<std::int32_t>(std::clamp(e.probability, 0.0, 1.0) * bins);
+    const std::int32_t of = std::min(bin, bins - 1);
+    m.survival *= m.like[of].rate(acceptance, shrinkage);
+    if (e.depth <= noted && m.known == e.depth - 1) {
+      m.bin[m.known++] = static_cast<std::int8_t>(of);
+    }
+    const double now = static_cast<double>(e.rows) / static_cast<double>(e.sequences);
+    const double each = (now - 1.0) / static_cast<double>(e.depth);  // rows that a level brings
+    double chance = m.survival;
+    double tokens = 0.0;
+    for (std::int32_t more = 1; e.depth + more <= m.limit; ++more) {
+      chance *= acceptance_at(m, e.depth + more - 1);
+      tokens += chance;
+      const double price =
+          more * draft + planner::row_cost(rows, now + more * each) - planner::row_cost(rows, now);
+      if (tokens > m.rate * price) { return true; }
+    }
+    return false;
+  }
+
+  void observe(memory& m, std::int32_t drafted, std::int32_t accepted) const noexcept {
+    m.idle = drafted > 0 ? 0 : m.idle + 1;
+    const auto weight = static_cast<float>(decay);
+    for (std::int32_t level = 0; level < drafted && level <= accepted; ++level) {
+      const bool passed = level < accepted;
+      m.all.add(passed, weight);
+      m.at[std::min(level, depths - 1)].add(passed, weight);
+      if (level < m.known) { m.like[m.bin[level]].add(passed, weight); }
+    }
+  }
+
+ private:
+  /// Tests that the mean over all levels counts for at one depth or in one bin.
+  static constexpr double shrinkage = 8.0;
+
+  static double acceptance_at(const memory& m, std::int32_t level) {
+    return m.at[std::min(level, depths - 1)].rate(m.all.rate(0.0, 0.0), shrinkage);
+  }
+
+  /// The best length if every step had it; sets the tokens per cost that it brings.
+  std::int32_t plan(memory& m, std::int32_t max_depth) const {
+    std::int32_t best = 0;
+    m.rate = 1.0;
+    double tokens = 1.0;
+    double chance = 1.0;
+    for (std::int32_t n = 1; n <= max_depth; ++n) {
+      chance *= acceptance_at(m, n - 1);
+      tokens += chance;
+      const double rate = tokens / (planner::row_cost(rows, n + 1) + n * draft);
+      if (rate > m.rate) {
+        best = n;
+        m.rate = rate;
+      }
+    }
+    return best;
+  }
+};
+
+static_assert(LengthPolicy<cost>);
+
+}  // namespace hunch::length

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <hunch/length/length.hpp>
+
+namespace hunch::length {
+
+/// Follows what was accepted: an exponentially weighted mean of accepted levels, and a length that
+/// moves by one towards that mean and one level more. A draft that was cut short and accepted whole
+/// says nothing about the length, and is left out.
+struct ewma {
+  static constexpr bool needs_entropy = false;
+  struct memory {
+    std::int32_t length = 0;  ///< 0: of a new sequence
+    double accepted = 0.0;    ///< the mean
+  };
+
+  std::int32_t start = 4;
+  double decay = 0.8;  ///< weight of the past, in [0, 1)
+
+  std::int32_t begin(memory& m, std::int32_t max_depth) const {
+    if (m.length == 0) { m = {std::max(start, std::int32_t{1}), static_cast<double>(start) - 1.0}; }
+    return std::min(m.length, max_depth);
+  }
+  bool goes_on(memory&, const length_evidence&) const { return true; }
+  void observe(memory& m, std::int32_t drafted, std::int32_t accepted) const noexcept {
+    if (drafted < m.length && accepted == drafted) { return; }
+    m.accepted = decay * m.accepted + (1.0 - decay) * static_cast<double>(accepted);
+    const double wanted = m.accepted + 1.0;
+    if (wanted > m.length + 0.5) {
+      ++m.length;
+    } else if (wanted < m.length - 0.5 && m.length > 1) {
+      --m.length;
+    }
+  }
+};
+
+static_assert(LengthPolicy<ewma>);
+
+}  // namespace hunch::length

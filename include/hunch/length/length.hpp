@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace hunch {
+
+/// What a length policy is told of the draft of one sequence when a level has been drawn.
+struct length_evidence {
+  std::int32_t depth = 0;      ///< levels drafted so far in this step, 1 or more
+  double probability = 1.0;    ///< of the newest token under the law that it was drawn from; in a
+                               ///< tree, of the most probable one of the newest nodes
+  double reach = 1.0;          ///< the product of these probabilities along the path to it
+  double entropy = 0.0;        ///< of that law, in nats; only if the policy needs it
+  std::int32_t rows = 0;       ///< of the target's pass so far, over all sequences that draft
+  std::int32_t sequences = 1;  ///< that draft in this step
+};
+
+/// Decides, level by level, how deep a draft is. A policy holds parameters only; what it learns of
+/// a sequence is in a memory that the drafter keeps for it.
+///
+/// 1. `L::memory` is trivially copyable; a new sequence begins with a default-constructed one.
+/// 2. `l.begin(memory, max_depth)`, for max_depth >= 1, opens a step: draft at most so many levels
+///    in it, in [0, max_depth].
+/// 3. `l.goes_on(memory, evidence)` is asked after each drawn level, if another one may be drawn:
+///    whether it is. `L::needs_entropy` says whether it looks at the entropy, which costs a pass
+///    over the row.
+/// 4. `l.observe(memory, drafted, accepted)` closes the step: of `drafted` levels, `accepted` were
+///    accepted. Only here does a policy learn; it does not throw. A step that is not observed is
+///    repeated with `begin`.
+///
+/// Exactness: a policy may use laws, and tokens that are drawn with their probabilities, of levels
+/// that are drawn; never anything of a value that is not drawn yet, or that is drawn but has not
+/// been taken into the draft. It decides whether to draw again, never whether to keep what was
+/// drawn. Then verification is exact, whatever it decides.
+///
+/// Not required: that it learns, or that it looks at the evidence.
+template <class L>
+concept LengthPolicy = std::is_trivially_copyable_v<typename L::memory> &&
+    std::default_initializable<typename L::memory> &&
+    requires(const L& l, std::int32_t n, const length_evidence& evidence) {
+  {std::bool_constant<L::needs_entropy>{}};
+  { l.begin(std::declval<typename L::memory&>(), n) } -> std::same_as<std::int32_t>;
+  { l.goes_on(std::declval<typename L::memory&>(), evidence) } -> std::same_as<bool>;
+  { l.observe(std::declval<typename L::memory&>(), n, n) }
+  noexcept;
+};
+
+}  // namespace hunch

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <hunch/kernel/ancestor_masks.hpp>
+#include <hunch/kernel/copy_rows.hpp>
+#include <hunch/kernel/draw_children.hpp>
+#include <hunch/kernel/entropy.hpp>
+#include <hunch/kernel/find_match.hpp>
+#include <hunch/kernel/grow_dynamic.hpp>
+#include <hunch/kernel/rank_children.hpp>
+#include <hunch/kernel/tree_links.hpp>
+#include "gate.cuh"
+
+namespace hunch::gate {
+namespace names {
+struct children_of_a_row;
+struct entropies;
+struct expansion;
+struct links_of_a_tree;
+struct masks_of_a_tree;
+struct match_of_a_text;
+struct match_of_sixteen;
+struct noisy_children_of_a_row;
+struct ranked_children;
+struct ranked_children_with_stages;
+struct re_ranking;
+struct row_copies;
+}  // namespace names
+
+using draw = child_draw<source, false>;
+using noisy_draw = child_draw<source, true>;
+
+kernel_pointer drafts[] = {
+    by_block<names::children_of_a_row, kernel::draw_children<float, plain, draw, 4>>(),
+    by_block<names::noisy_children_of_a_row, kernel::draw_children<float, plain, noisy_draw, 4>>(),
+    by_block<names::ranked_children, kernel::rank_children<float, plain>>(),
+    by_block<names::ranked_children_with_stages, kernel::rank_children<float, stages>>(),
+    by_block<names::expansion, kernel::expand_dynamic>(),
+    by_block<names::re_ranking, kernel::keep_best>(),
+    by_block<names::row_copies, kernel::copy_rows<float>>(),
+    by_block<names::entropies, kernel::report_entropies<float>>(),
+    by_cluster<names::entropies, kernel::report_entropies<float>>(),
+    by_block<names::links_of_a_tree, kernel::link_tree>(),
+    by_block<names::masks_of_a_tree, kernel::mark_ancestors>(),
+    by_block<names::match_of_a_text, kernel::find_match<4>>(),
+    by_cluster<names::match_of_a_text, kernel::find_match<4>>(),
+    by_block<names::match_of_sixteen, kernel::find_match<16>>(),
+};
+
+}  // namespace hunch::gate

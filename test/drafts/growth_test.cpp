@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The bodies that grow trees, by teams of threads: the same texts and drafts as by one thread. Run
+// under ThreadSanitizer, too.
+
+#include <cstdint>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <hunch/decoder.hpp>
+#include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/heads.hpp>
+#include <hunch/sampler/penalties.hpp>
+#include <hunch/sampler/pipeline.hpp>
+#include <hunch/sampler/temperature.hpp>
+#include <hunch/selector/frequency.hpp>
+#include <hunch/tree/dynamic.hpp>
+#include <hunch/tree/fixed.hpp>
+#include <hunch/tree/sampled.hpp>
+#include <hunch/verifier/point_mass.hpp>
+#include <hunch/verifier/rejection.hpp>
+#include "../support/team_executors.hpp"
+#include "../support/toy_heads.hpp"
+#include "../support/toy_model.hpp"
+
+namespace hunch::test {
+namespace {
+
+constexpr std::int32_t vocab = 4103;  // two tiles, the second one almost empty
+constexpr tree::choices some{{0}, {1}, {0, 0}, {0, 2}, {1, 1}};
+
+using edited = sampler::pipeline<sampler::penalties, sampler::temperature>;
+
+struct drafted {
+  std::vector<token> tokens;
+  std::int64_t nodes = 0;
+  std::int64_t accepted = 0;
+
+  friend bool operator==(const drafted&, const drafted&) = default;
+};
+
+template <class Make, class V, class E>
+drafted run(Make&& make, flavour kind, const V& verifier, E executor) {
+  toy_hidden_target<float> target{{vocab, 5, kind}};
+  const selector::frequency<> shortlist{vocab_layout::identity(vocab), vocab};
+  decoder d{target,
+            make(kind),
+            shortlist,
+            edited{},
+            verifier,
+            decoder_options{.max_batch = 2, .token_text = {}},
+            random_source<>{},
+            executor};
+  drafted out;
+  generation_options options;
+  options.max_new_tokens = 7;
+  options.repetition_penalty = 1.2f;
+  for (const std::uint64_t seed : {1u, 2u}) {
+    options.seed = seed;
+    d.add(std::vector<token>{1, 2, static_cast<token>(seed)}, options);
+  }
+  while (d.running() > 0) {
+    for (const emission& e : d.step()) {
+      out.tokens.insert(out.tokens.end(), e.tokens.begin(), e.tokens.end());
+    }
+  }
+  out.nodes = d.stats().drafted;
+  out.accepted = d.stats().accepted;
+  return out;
+}
+
+template <class Tree, class V>
+void check(Tree tree, const V& verifier) {
+  threads team;
+  team.ranks = 32;
+  // Few of these have ties, and many of those.
+  for (const flavour kind : {flavour::sharp, flavour::tied}) {
+    CAPTURE(static_cast<int>(kind));
+    const auto model = [&](flavour f) {
+      return drafter::autoregressive{toy_draft<float>{{vocab, 5, f}}, tree};
+    };
+    const drafted alone = run(model, kind, verifier, executor::host{});
+    CHECK(alone.nodes > 0);
+    CHECK(alone == run(model, kind, verifier, team));
+    const auto heads = [&](flavour f) {
+      return drafter::heads{toy_heads<float>{{vocab, 5, f}, 2, vocab_layout::identity(vocab)},
+                            tree};
+    };
+    const drafted ahead = run(heads, kind, verifier, executor::host{});
+    CHECK(ahead.nodes > 0);
+    CHECK(ahead == run(heads, kind, verifier, team));
+  }
+}
+
+TEST_CASE("teams of threads grow the trees of one thread") {
+  check(tree::sampled<2, 2>{}, verifier::rejection{});
+  check(tree::fixed<some>{}, verifier::point_mass{});
+  check(tree::dynamic<3, 2, 6>{}, verifier::point_mass{});
+}
+
+}  // namespace
+}  // namespace hunch::test

@@ -157,7 +157,7 @@ void measure_int4(bench::report& out, const std::filesystem::path& source, int t
     const bench::timings t =
         bench::interleave(41, bench::memory::warm,
                           {[&] { m.evaluate(rows.view()); }, [&] { copy.evaluate(rows.view()); }});
-    out.add(of + "step of " + std::to_string(n) + " rows against bf16",
+    out.add(of + "step of " + std::to_string(n) + (n == 1 ? " row" : " rows") + " against bf16",
             bench::median_ratio(t[1], t[0]), "", bench::at_most(1.0));
   }
 }

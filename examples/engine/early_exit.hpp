@@ -24,8 +24,8 @@ namespace engine {
 /// arXiv:2404.16710, with an exit of its own). Threads and arithmetic are the target's.
 ///
 /// It reads into the target's cache. What it has computed of a row the target takes over, when it
-/// evaluates the same row of the same step: it goes on behind the last layer of the view. Its
-/// logits are bitwise those that it would have computed alone.
+/// evaluates in the same step a row of the same position, token and ancestors: it goes on behind
+/// the last layer of the view. Its logits are bitwise those that it would have computed alone.
 class early_exit {
  public:
   static constexpr bool shares_target_cache = true;
@@ -50,8 +50,8 @@ class early_exit {
   /// How many of the target's layers it runs.
   int layers() const { return layers_; }
 
-  /// One pass over rows whose staged ids are those that they will have for the target. Throws like
-  /// `model::evaluate`.
+  /// One pass over rows behind the target's cached tokens. The target's next `evaluate` of the
+  /// sequence ends the view's step. Throws like `model::evaluate`.
   hidden_states forward(const hunch::rows& rows);
 
   /// The order of the target's head over shortlists: one for all that draft with it.

@@ -29,7 +29,7 @@ int sequences::staged_index(int slot, std::int32_t id, int layers) const noexcep
   if (slot < 0 || slot >= slots()) { return -1; }
   const slot_state& s = slots_[static_cast<std::size_t>(slot)];
   const staged_row* const row = s.find(id);
-  const bool there = row != nullptr && !row->full && !row->offered && row->layers == layers;
+  const bool there = row != nullptr && !row->full && row->layers == layers;
   return there ? static_cast<int>(row - s.staged.data()) : -1;
 }
 
@@ -72,10 +72,7 @@ void sequences::check(const hunch::rows& rows, int layers) {
 void sequences::check_group(const hunch::rows& rows, int begin, int end, int layers) const {
   const slot_state& slot = slots_[static_cast<std::size_t>(rows.sequence[begin])];
   const bool opens_step = slot.opens(rows.id[begin], layers);
-  const auto was_staged = [&](std::int32_t id) {
-    const staged_row* const row = opens_step ? nullptr : slot.find(id);
-    return row != nullptr && !row->offered;
-  };
+  const auto was_staged = [&](std::int32_t id) { return !opens_step && slot.find(id) != nullptr; };
   for (int i = begin; i < end; ++i) {
     if (rows.tokens[i] < 0 || rows.tokens[i] >= vocab_size_) {
       throw std::out_of_range(row_name(i) + " has token " + std::to_string(rows.tokens[i]) +
@@ -117,11 +114,35 @@ void sequences::stage(const hunch::rows& rows, int layers, pass_plan& plan) {
 void sequences::open(int slot, int layers) {
   slot_state& s = slots_[static_cast<std::size_t>(slot)];
   if (s.layers < layers) {
-    for (staged_row& row : s.staged) { row.offered = true; }
+    for (staged_row& row : s.staged) {
+      row.offered = true;
+      s.index_of_id[static_cast<std::size_t>(row.id)] = -1;
+    }
   } else {
     discard_staged(slot);
   }
   s.layers = layers;
+  s.offers = static_cast<int>(s.staged.size());
+}
+
+/// The staged index of a row: that of one like it which is on offer, and whose layers it has then,
+/// or a new one.
+int sequences::stage_row(slot_state& slot, staged_row& row) {
+  const auto end = slot.staged.begin() + slot.offers;
+  const auto offer = std::find_if(slot.staged.begin(), end, [&](const staged_row& other) {
+    return other.offered && other.parent == row.parent && other.position == row.position &&
+           other.token == row.token && other.full == row.full;
+  });
+  int& index = slot.index_of_id[static_cast<std::size_t>(row.id)];
+  if (offer == end) {
+    index = static_cast<int>(slot.staged.size());
+    slot.staged.push_back(row);
+  } else {
+    index = static_cast<int>(offer - slot.staged.begin());
+    row.layers = offer->layers;
+    *offer = row;
+  }
+  return index;
 }
 
 void sequences::stage_group(const hunch::rows& rows, int begin, int end, pass_plan& plan) {
@@ -145,20 +166,9 @@ void sequences::stage_group(const hunch::rows& rows, int begin, int end, pass_pl
     full = full || slot.length + row.depth > context_ || rows.position[i] >= context_;
     row.full = full;
 
-    int& index = slot.index_of_id[static_cast<std::size_t>(row.id)];
-    const staged_row* const offer = slot.find(row.id);
-    if (offer != nullptr && offer->parent == row.parent && offer->position == row.position &&
-        offer->token == row.token && offer->full == row.full) {
-      row.layers = offer->layers;
-      slot.staged[static_cast<std::size_t>(index)] = row;
-    } else {
-      index = static_cast<int>(slot.staged.size());
-      slot.staged.push_back(row);
-    }
-
     planned_row planned;
     planned.slot = rows.sequence[i];
-    planned.staged = index;
+    planned.staged = stage_row(slot, row);
     planned.layers = row.layers;
     planned.length = slot.length + row.depth;
     planned.position = row.position;

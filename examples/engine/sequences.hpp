@@ -57,8 +57,9 @@ struct layer_span {
 /// The bookkeeping of all slots: cached lengths and staged rows.
 ///
 /// Passes through the first layers only and passes through all stage their rows here. A deeper pass
-/// that opens a step takes over what a shallower one has computed of the same rows: same slot, id,
-/// position, token, and the same of all their ancestors. What it does not take over is forgotten.
+/// that opens a step takes over what a shallower one has computed of the same rows: same slot,
+/// position, token, and the same of all their ancestors, under whatever ids, for a tree may be cut
+/// and numbered anew when it is drafted. What it does not take over is forgotten.
 class sequences {
  public:
   sequences(int slots, int context, int vocab_size);
@@ -109,6 +110,7 @@ class sequences {
   struct slot_state {
     int length = 0;
     int layers = 0;  ///< of the pass that opened the step
+    int offers = 0;  ///< the first of `staged`, which a shallower pass left
     std::vector<staged_row> staged;
     std::vector<int> index_of_id;  ///< -1 where the id is not staged
     std::uint64_t last_pass = 0;
@@ -126,6 +128,7 @@ class sequences {
   void check(const hunch::rows& rows, int layers);
   void check_group(const hunch::rows& rows, int begin, int end, int layers) const;
   void open(int slot, int layers);
+  static int stage_row(slot_state& slot, staged_row& row);
   void stage_group(const hunch::rows& rows, int begin, int end, pass_plan& plan);
   void plan_path(const planned_row& row, layer_span& span);
 

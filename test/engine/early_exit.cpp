@@ -279,7 +279,7 @@ TEST_CASE("a batch in which sequences are drafted to different depths") {
   });
 }
 
-TEST_CASE("rows of another token, position or parent are computed anew, and all below them") {
+TEST_CASE("rows of another token, position, parent or slot are computed anew, and all below them") {
   fixture with(arithmetic::f32, 1);
   with.read(0, prompt);
   const auto after_drafting = [&](const row_batch& rows, int layer_rows) {
@@ -296,20 +296,49 @@ TEST_CASE("rows of another token, position or parent are computed anew, and all 
   after_drafting(position, 2 * rest + 2 * all);
 
   row_batch parent;
-  parent.add(0, 0, end, 7, 3).add(0, 1, 0, 8, 4).add(0, 2, 0, 8, 5).add(0, 3, 2, 9, 6);
+  parent.add(0, 0, end, 7, 3).add(0, 1, 0, 8, 4).add(0, 2, 0, 8, 5).add(0, 3, 2, 9, 7);
   after_drafting(parent, 3 * rest + all);
 
   row_batch root;
   root.add(0, 0, end, 7, 2).add(0, 1, 0, 8, 4);
   after_drafting(root, 2 * all);
 
-  row_batch id;  // the same tokens under ids that the view gave to others
-  id.add(0, 0, end, 7, 3).add(0, 1, 0, 8, 5).add(0, 2, 0, 8, 4);
-  after_drafting(id, rest + 2 * all);
-
   row_batch slot;
   slot.add(1, 0, end, 7, 3);
   after_drafting(slot, all);
+}
+
+TEST_CASE("a tree that was cut and numbered anew is taken over all the same") {
+  for_each_setting([](arithmetic kind, int threads) {
+    fixture with(kind, threads);
+    with.read(0, prompt);
+    // The view reads the inner nodes alone, in the order in which it comes to them.
+    row_batch drafted = tree(0, 7);
+    drafted.add(0, 6, 5, 10, 2);
+    with.view.forward(drafted.view());
+    row_batch rows;
+    rows.add(0, 0, end, 7, 3)
+        .add(0, 1, 0, 8, 5)    // was 2
+        .add(0, 2, 0, 8, 4)    // was 1
+        .add(0, 3, 1, 9, 6)    // was 5
+        .add(0, 4, 2, 9, 6)    // was 3, the same token elsewhere
+        .add(0, 5, 3, 10, 2)   // was 6
+        .add(0, 6, 4, 10, 2);  // new
+    with.check(rows, 6 * rest + all);
+    with.keep(0, {0, 1, 3, 5});
+    with.check(tree(0, 11), 6 * all);
+  });
+}
+
+TEST_CASE("of two equal rows each is taken over once") {
+  fixture with(arithmetic::f32, 1);
+  with.read(0, prompt);
+  row_batch twins;
+  twins.add(0, 0, end, 7, 3).add(0, 1, 0, 8, 4).add(0, 2, 0, 8, 4).add(0, 3, 2, 9, 5);
+  with.view.forward(twins.view());
+  row_batch rows;
+  rows.add(0, 0, end, 7, 3).add(0, 1, 0, 8, 4).add(0, 2, 0, 8, 4).add(0, 3, 0, 8, 4);
+  with.check(rows.add(0, 4, 2, 9, 5), 4 * rest + all);
 }
 
 TEST_CASE("a step of the target in several calls takes over in each") {
@@ -395,6 +424,12 @@ TEST_CASE("an early exit without room") {
   CHECK(other.target.evaluate(deep.view()).status(2) == hunch::status::cache_full);
   other.keep(0, {0, 2});
   CHECK(other.target.length(0) == 8);
+  // What had no room was not computed, though the target has room for it.
+  fixture last(arithmetic::f32, 1, 9);
+  last.read(0, prompt);
+  CHECK(last.view.forward(deep.view()).status(2) == hunch::status::cache_full);
+  row_batch without;
+  last.check(without.add(0, 0, end, 7, 3).add(0, 2, 0, 8, 5), rest + all);
 }
 
 TEST_CASE("two views of one target") {

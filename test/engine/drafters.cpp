@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <engine/early_exit.hpp>
+#include <engine/medusa.hpp>
+#include <engine/model.hpp>
+#include <hunch/decoder.hpp>
+#include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/heads.hpp>
+#include <hunch/drafter/none.hpp>
+#include <hunch/sampler/greedy.hpp>
+#include <hunch/selector/full.hpp>
+#include <hunch/tree/chain.hpp>
+#include <hunch/tree/dynamic.hpp>
+#include <hunch/verifier/greedy.hpp>
+
+#include "tiny_model.hpp"
+
+/// Decoders over the engine's draft models: the greedy text of each is that of plain decoding, and
+/// what a view of the target reads is not read twice.
+
+namespace {
+
+using texts = std::vector<std::vector<hunch::token>>;
+
+constexpr int layers = 5;
+constexpr int exit_layer = 2;
+constexpr std::int32_t batch = 3;
+constexpr std::int32_t requests = 7;
+
+engine::config deep_config() {
+  engine::config c = test::tiny_config();
+  c.layers = layers;
+  return c;
+}
+
+/// Counts the rows that pass through another model.
+template <class Model>
+struct counted {
+  Model& model;
+  std::uint64_t rows = 0;
+
+  static constexpr bool shares_target_cache = hunch::shares_target_cache<Model>;
+
+  std::int32_t vocab_size() const { return model.vocab_size(); }
+  auto evaluate(const hunch::rows& r) {
+    rows += static_cast<std::uint64_t>(r.size);
+    return model.evaluate(r);
+  }
+  auto forward(const hunch::rows& r) {
+    rows += static_cast<std::uint64_t>(r.size);
+    return model.forward(r);
+  }
+  std::uint64_t head_fingerprint() const { return model.head_fingerprint(); }
+  void head(const engine::hidden_states& states, const hunch::head_rows<float>& r) {
+    model.head(states, r);
+  }
+  void commit(const hunch::kept_rows& kept) noexcept { model.commit(kept); }
+};
+
+struct written {
+  texts text;
+  std::int64_t steps = 0;
+};
+
+/// Texts of several requests, of which a few run at a time.
+template <class Target, class Drafter>
+written write(Target& target, Drafter drafter) {
+  hunch::decoder d{target,
+                   std::move(drafter),
+                   hunch::selector::full{static_cast<std::int32_t>(target.vocab_size())},
+                   hunch::sampler::greedy{},
+                   hunch::verifier::greedy{},
+                   hunch::decoder_options{.max_batch = batch, .chunk = 4, .token_text = {}}};
+  written out{texts(requests), 0};
+  std::map<hunch::request_id, std::size_t> of;
+  std::int32_t added = 0;
+  while (added < requests || d.running() > 0) {
+    while (added < requests && d.running() < batch) {
+      of[d.add(test::some_tokens(1 + 3 * added, target.vocab_size(), 5u + unsigned(added)),
+               {.max_new_tokens = 20 + 3 * added})] = static_cast<std::size_t>(added);
+      ++added;
+    }
+    for (const hunch::emission& e : d.step()) {
+      auto& text = out.text[of.at(e.id)];
+      text.insert(text.end(), e.tokens.begin(), e.tokens.end());
+    }
+    ++out.steps;
+  }
+  return out;
+}
+
+struct fixture {
+  engine::config shape = deep_config();
+  engine::checkpoint weights = test::random_checkpoint(shape, engine::dtype::i8);
+  engine::model target;
+
+  explicit fixture(int threads, engine::arithmetic kind = engine::preferred_bf16())
+      : target(shape, weights, {.kind = kind, .threads = threads, .max_batch = batch}) {}
+
+  static void add(engine::checkpoint& to, const std::string& name, const std::vector<float>& values,
+                  std::vector<std::int64_t> tensor_shape) {
+    const auto stored = test::encode(name, values, std::move(tensor_shape), engine::dtype::f32);
+    to.add(name, stored[0].type, stored[0].shape, stored[0].bytes);
+  }
+
+  /// An exit that changes nothing but the norm.
+  engine::early_exit view() {
+    const auto d = static_cast<std::size_t>(shape.hidden);
+    engine::checkpoint exit;
+    add(exit, "exit.norm.weight", std::vector<float>(d, 1.0f), {shape.hidden});
+    add(exit, "exit.down.weight", std::vector<float>(4 * d, 0.1f), {4, shape.hidden});
+    add(exit, "exit.up.weight", std::vector<float>(4 * d, 0.1f), {shape.hidden, 4});
+    return {{exit_layer}, exit, target};
+  }
+
+  engine::medusa_heads heads() {
+    engine::checkpoint own;
+    for (int j = 0; j < 3; ++j) {
+      std::vector<float> values(static_cast<std::size_t>(shape.hidden * shape.hidden));
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = static_cast<float>((i * 37 + static_cast<std::size_t>(j)) % 17) * 0.01f;
+      }
+      add(own, "medusa." + std::to_string(j) + ".weight", values, {shape.hidden, shape.hidden});
+    }
+    return {{3, shape.hidden, shape.vocab_size}, own, target};
+  }
+};
+
+texts plain(int threads) {
+  fixture with(threads);
+  return write(with.target, hunch::drafter::none{}).text;
+}
+
+}  // namespace
+
+TEST_CASE("greedy texts with an early exit: a chain, whose rows the target all takes over") {
+  for (const int threads : {1, 2}) {
+    fixture with(threads);
+    engine::early_exit exit = with.view();
+    counted<engine::model> target{with.target};
+    counted<engine::early_exit> view{exit};
+    const written got =
+        write(target, hunch::drafter::autoregressive{view, hunch::tree::chain<3>{}});
+    CHECK(got.text == plain(threads));
+    CHECK(view.rows > 100);
+    CHECK(with.target.layer_rows() == layers * target.rows);
+  }
+}
+
+TEST_CASE("greedy texts with an early exit: a dynamic tree, which is cut and numbered anew") {
+  fixture with(2);
+  engine::early_exit exit = with.view();
+  counted<engine::model> target{with.target};
+  counted<engine::early_exit> view{exit};
+  const written got =
+      write(target, hunch::drafter::autoregressive{view, hunch::tree::dynamic<3, 4, 8>{}});
+  CHECK(got.text == plain(1));
+  // Inner nodes that were cut are the only ones that were read in vain.
+  CHECK(with.target.layer_rows() >= layers * target.rows);
+  CHECK(with.target.layer_rows() < layers * target.rows + exit_layer * view.rows / 2);
+}
+
+TEST_CASE("greedy texts with draft heads") {
+  for (const int threads : {1, 2}) {
+    fixture with(threads);
+    engine::medusa_heads medusa = with.heads();
+    CHECK(write(with.target, hunch::drafter::heads{medusa, hunch::tree::chain<3>{}}).text ==
+          plain(threads));
+    fixture other(threads);
+    engine::medusa_heads again = other.heads();
+    CHECK(write(other.target, hunch::drafter::heads{again, hunch::tree::dynamic<3, 3, 8>{}}).text ==
+          plain(threads));
+  }
+}
+
+TEST_CASE("greedy texts with an int4 copy, in fewer steps") {
+  fixture with(1);
+  engine::model copy(with.shape, with.weights,
+                     {.kind = engine::arithmetic::int4, .max_batch = batch});
+  const written got =
+      write(with.target, hunch::drafter::autoregressive{copy, hunch::tree::chain<3>{}});
+  fixture other(1);
+  const written alone = write(other.target, hunch::drafter::none{});
+  CHECK(got.text == alone.text);
+  CHECK(got.steps < alone.steps * 3 / 4);
+}

@@ -17,7 +17,7 @@
 #include <hunch/grammar.hpp>
 #include <hunch/kernel/ancestor_masks.hpp>
 #include <hunch/kernel/best_children.hpp>
-#include <hunch/kernel/entropy.hpp>
+#include <hunch/kernel/draft_evidence.hpp>
 #include <hunch/kernel/tree_links.hpp>
 #include <hunch/law.hpp>
 #include <hunch/layout/frequency_ranking.hpp>
@@ -30,6 +30,7 @@
 #include <hunch/length/entropy.hpp>
 #include <hunch/length/ewma.hpp>
 #include <hunch/length/fixed.hpp>
+#include <hunch/length/slots.hpp>
 #include <hunch/planner.hpp>
 #include <hunch/random.hpp>
 #include <hunch/resident_decoder.hpp>

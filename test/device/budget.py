@@ -36,7 +36,7 @@ STREAMING = [
     "rejection_on_probabilities block",
     "count_at_least block",
     "weight_at_least block",
-    "entropies block",
+    "evidence_of_a_draw block",
     "law_through_all_stages block",
     "law_through_all_stages cluster",
     "strips_of_bfloats block",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <hunch/kernel/ancestor_masks.hpp>
 #include <hunch/kernel/copy_rows.hpp>
+#include <hunch/kernel/draft_evidence.hpp>
 #include <hunch/kernel/draw_children.hpp>
-#include <hunch/kernel/entropy.hpp>
 #include <hunch/kernel/find_match.hpp>
 #include <hunch/kernel/grow_dynamic.hpp>
 #include <hunch/kernel/rank_children.hpp>
@@ -12,8 +12,8 @@
 namespace hunch::gate {
 namespace names {
 struct children_of_a_row;
-struct entropies;
 struct expansion;
+struct evidence_of_a_draw;
 struct links_of_a_tree;
 struct masks_of_a_tree;
 struct match_of_a_text;
@@ -36,8 +36,8 @@ kernel_pointer drafts[] = {
     by_block<names::expansion, kernel::expand_dynamic>(),
     by_block<names::re_ranking, kernel::keep_best>(),
     by_block<names::row_copies, kernel::copy_rows<float>>(),
-    by_block<names::entropies, kernel::report_entropies<float>>(),
-    by_cluster<names::entropies, kernel::report_entropies<float>>(),
+    by_block<names::evidence_of_a_draw, kernel::report_evidence<float>>(),
+    by_cluster<names::evidence_of_a_draw, kernel::report_evidence<float>>(),
     by_block<names::links_of_a_tree, kernel::link_tree>(),
     by_block<names::masks_of_a_tree, kernel::mark_ancestors>(),
     by_block<names::match_of_a_text, kernel::find_match<4>>(),

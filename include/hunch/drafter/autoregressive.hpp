@@ -159,7 +159,7 @@ class autoregressive {
   template <class State>
   void stage_committed(State& s, std::int32_t size, const draft_context* contexts) const {
     s.rows.clear();
-    s.trees.begin(size);
+    s.trees.begin(policy_, size, contexts);
     for (std::int32_t k = 0; k < size; ++k) {
       const draft_context& c = contexts[k];
       auto& slot = s.slots[static_cast<std::size_t>(c.slot)];

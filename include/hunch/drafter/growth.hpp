@@ -12,25 +12,20 @@
 
 #include <hunch/draft_tree.hpp>
 #include <hunch/drafter/drafter.hpp>
+#include <hunch/drafter/level_lists.hpp>
 #include <hunch/kernel/copy_rows.hpp>
+#include <hunch/kernel/draft_evidence.hpp>
 #include <hunch/kernel/draw_children.hpp>
-#include <hunch/kernel/entropy.hpp>
 #include <hunch/kernel/grow_dynamic.hpp>
 #include <hunch/kernel/rank_children.hpp>
-#include <hunch/length/draft_lengths.hpp>
 #include <hunch/length/fixed.hpp>
+#include <hunch/length/length.hpp>
+#include <hunch/length/slots.hpp>
 #include <hunch/selector/selector.hpp>
 #include <hunch/team/canonical.hpp>
 #include <hunch/tree/shape.hpp>
 
 namespace hunch::drafter {
-
-/// A node whose children are drafted next.
-struct frontier_node {
-  std::int32_t sequence = 0;  ///< of the step
-  std::int32_t node = 0;      ///< of its tree
-  std::int32_t row = 0;       ///< of the model's pass: where its hidden state is
-};
 
 /// What the nodes at one depth of a tree have in common.
 enum class level_logits {
@@ -58,17 +53,9 @@ class growth {
   static constexpr std::int32_t law_rows = !ranked ? Tree::max_inner : common ? 1 : Tree::max_width;
 
   growth(Executor& executor, const drafter_setup& setup)
-      : layout_(setup.layout),
-        best_stride_((static_cast<std::int32_t>(team::tiles_of(setup.vocab_size)) + 1) *
+      : best_stride_((static_cast<std::int32_t>(team::tiles_of(setup.vocab_size)) + 1) *
                      Tree::max_children),
-        head_row_(executor, count(setup, Tree::max_width)),
-        head_list_(executor, count(setup, Tree::max_width)),
-        head_logits_(executor, count(setup, Tree::max_width)),
-        select_token_(executor, count(setup, Tree::max_width)),
-        select_ranges_(executor, count(setup, Tree::max_width)),
-        select_count_(executor, count(setup, Tree::max_width)),
-        select_state_(executor, count(setup, Tree::max_width)),
-        select_tree_(executor, count(setup, Tree::max_width)),
+        lists_(executor, *setup.layout, count(setup, Tree::max_width)),
         copies_(executor, common && !ranked ? count(setup, Tree::max_width) : 0),
         drawn_(executor, ranked ? 0 : count(setup, Tree::max_width)),
         ranked_(executor, ranked ? count(setup, Tree::max_width) : 0),
@@ -81,8 +68,10 @@ class growth {
         place_(count(setup, Tree::max_nodes)),
         staged_as_(count(setup, Tree::max_nodes)),
         lengths_(setup.max_batch),
-        entropy_tasks_(executor, Policy::needs_entropy ? count(setup, Tree::max_width) : 0),
-        entropies_(executor, Policy::needs_entropy ? count(setup, Tree::max_width) : 0),
+        evidence_(executor, count(setup, evidence_slots)),
+        probability_(executor, count(setup, evidence_slots)),
+        entropy_(executor, Policy::needs_entropy ? count(setup, evidence_slots) : 0),
+        nowhere_(executor, 1),
         goes_on_(count(setup, 1)),
         trees_(executor, dynamic ? count(setup, 1) : 0),
         node_of_(executor, dynamic ? count(setup, child_slots) : 0),
@@ -102,16 +91,16 @@ class growth {
   std::int32_t depth() const { return depth_; }
 
   /// Begins a step. All trees are lone roots that nobody drafts from.
-  void begin(std::int32_t size) {
+  void begin(const Policy& policy, std::int32_t size, const draft_context* contexts) {
     frontier_.clear();
     depth_ = 0;
-    lengths_.begin(size);
+    for (std::int32_t k = 0; k < size; ++k) { lengths_.begin(policy, k, contexts[k].slot, 0); }
     std::fill_n(level_.begin(), size, std::int32_t{-1});
   }
 
   /// Whether sequence k, which may draft, is to: if so, `add_root` follows.
   bool opens(const Policy& policy, std::int32_t k, const draft_context& c) {
-    return lengths_.open(policy, k, c.slot, std::min(c.max_depth, Tree::max_depth)) > 0;
+    return lengths_.begin(policy, k, c.slot, std::min(c.max_depth, Tree::max_depth)) > 0;
   }
 
   /// Sequence k drafts. In ascending order of k.
@@ -149,8 +138,7 @@ class growth {
           "hunch: a selector with a router asks the draft model for contexts: "
           "context_width(), and context(row) of what forward returns");
     }
-    choose_lists(drafts, selector, hidden);
-    const head_rows<Real> rows = place_logits(drafts);
+    const head_rows<Real> rows = choose_lists(drafts, selector, hidden);
     model.head(hidden, rows);
     if constexpr (AdvisingSelector<Selector, Real>) {
       executor.synchronize();  // the logits are there
@@ -184,53 +172,20 @@ class growth {
   }
 
  private:
-  /// Chooses the shortlists of the frontier.
+  /// Chooses the shortlists of the frontier. Returns which rows of the model's pass go through its
+  /// head, over which of its rows, and where to.
   template <class Drafts, class Selector, class Hidden>
-  void choose_lists(Drafts& drafts, Selector& selector, [[maybe_unused]] Hidden& hidden) {
-    std::int32_t asked = 0;
-    for (std::size_t f = 0; f < frontier_.size(); ++f) {
-      if (!leads(f)) { continue; }
-      const frontier_node& n = frontier_[f];
-      select_token_.data()[asked] = drafts.tree(n.sequence).tokens[n.node];
-      select_ranges_.data()[asked] = drafts.ranges(n.sequence, n.node);
-      select_tree_.data()[asked] = n.sequence;
-      select_state_.data()[asked] = nullptr;
-      if constexpr (RoutedSelector<Selector>) {
-        select_state_.data()[asked] = hidden.context(n.row);
-      }
-      ++asked;
-    }
-    selector.select(selector_contexts{asked, depth_, select_token_.data(), select_state_.data(),
-                                      select_tree_.data()},
-                    selector_lists{select_ranges_.data(), select_count_.data()});
-    asked = 0;
-    for (std::size_t f = 0; f < frontier_.size(); ++f) {
-      const frontier_node& n = frontier_[f];
-      auto lists = drafts.tree(n.sequence).lists;
-      if (leads(f)) {
-        lists[n.node] = layout_->list(select_ranges_.data()[asked], select_count_.data()[asked],
-                                      drafts.shifts(n.sequence, n.node));
-        ++asked;
-      } else {
-        lists[n.node] = lists[frontier_[f - 1].node];
-      }
-    }
-  }
-
-  /// Over which rows of the head the logits of the frontier go, and where to.
-  template <class Drafts>
-  head_rows<Real> place_logits(Drafts& drafts) {
-    std::int32_t asked = 0;
+  head_rows<Real> choose_lists(Drafts& drafts, Selector& selector, Hidden& hidden) {
+    lists_.clear();
     for_each_law([&](std::size_t f, std::int32_t row) {
-      if (!leads(f)) { return; }
-      const frontier_node& n = frontier_[f];
-      const shortlist& list = drafts.tree(n.sequence).lists[n.node];
-      head_row_.data()[asked] = n.row;
-      head_list_.data()[asked] = list;
-      head_logits_.data()[asked] = {drafts.logits(n.sequence, row), list.size};
-      ++asked;
+      if (leads(f)) { lists_.template ask<Selector>(frontier_[f], row, drafts, hidden); }
     });
-    return {asked, head_row_.data(), head_list_.data(), head_logits_.data()};
+    const head_rows<Real> rows = lists_.choose(depth_, drafts, selector);
+    for (std::size_t f = 0; f < frontier_.size(); ++f) {
+      const auto lists = drafts.tree(frontier_[f].sequence).lists;
+      if (!leads(f)) { lists[frontier_[f].node] = lists[frontier_[f - 1].node]; }
+    }
+    return rows;
   }
 
   /// Makes children of the logits of the frontier, and a new frontier.
@@ -256,12 +211,15 @@ class growth {
   /// Asks the policy of every sequence whether it goes on behind the level that was just drawn.
   template <class Drafts>
   void ask(const Policy& policy, Drafts& drafts, Executor& executor) {
-    length_evidence evidence{depth_, 1.0, 1.0, 0.0, 0, 0};
-    if constexpr (looks) { count_rows(drafts, evidence); }
-    if constexpr (Policy::needs_entropy) { take_entropies(drafts, executor); }
+    length_evidence evidence;
+    evidence.sequences = 0;
+    if constexpr (looks) {
+      count_rows(drafts, evidence);
+      take_evidence(drafts, executor);
+    }
     for_each_tree([&](std::int32_t k, std::size_t first, std::size_t end) {
-      if constexpr (looks) { find_best(k, first, end, drafts, evidence); }
-      goes_on_[index(k)] = lengths_.goes_on(policy, k, evidence) ? 1 : 0;
+      if constexpr (looks) { find_best(k, first, end, evidence); }
+      goes_on_[index(k)] = lengths_.drew(k) && lengths_.goes_on(policy, k, evidence) ? 1 : 0;
     });
   }
 
@@ -297,40 +255,49 @@ class growth {
     });
   }
 
+  /// How sure the draft laws are of the children that were drawn; of ranked ones that is known,
+  /// but for the entropy of the law.
   template <class Drafts>
-  void take_entropies(Drafts& drafts, Executor& executor) {
-    std::int32_t asked = 0;
-    for_each_law([&](std::size_t f, std::int32_t) {
+  void take_evidence(Drafts& drafts, Executor& executor) {
+    if (!has_evidence) { return; }
+    std::int32_t laws = 0;
+    for (std::size_t f = 0; f < frontier_.size(); ++f) {
       const frontier_node& n = frontier_[f];
-      if (leads(f)) { ++asked; }
+      laws += leads(f) ? 1 : 0;
       const law<Real>* const of =
-          ranked ? laws_.data() + asked - 1 : drafts.tree(n.sequence).laws + n.node;
-      entropy_tasks_.data()[f] = {of, entropies_.data() + f};
-    });
-    executor.launch(static_cast<std::int32_t>(frontier_.size()),
-                    kernel::report_entropies<Real>{entropy_tasks_.data()});
+          ranked ? laws_.data() + laws - 1 : drafts.tree(n.sequence).laws + n.node;
+      for (std::size_t i = 0; i < judged; ++i) {
+        const std::size_t at = f * judged + i;
+        evidence_.data()[at] = {
+            of, ranked ? nowhere_.data() : child_at_.data() + child_index(f) + i,
+            probability_.data() + at, Policy::needs_entropy ? entropy_.data() + at : nullptr};
+      }
+    }
+    nowhere_.data()[0] = -1;
+    executor.launch(static_cast<std::int32_t>(frontier_.size() * judged),
+                    kernel::report_evidence<Real>{evidence_.data()});
     executor.synchronize();
   }
 
   /// Looks for the most probable new child of the nodes [first, end), of tree k.
-  template <class Drafts>
-  void find_best(std::int32_t k, std::size_t first, std::size_t end, Drafts& drafts,
-                 length_evidence& evidence) {
+  void find_best(std::int32_t k, std::size_t first, std::size_t end, length_evidence& evidence) {
     float best = -kernel::infinity<float>;
+    evidence.probability = 0.0;
     for (std::size_t f = first; f < end; ++f) {
       const frontier_node& n = frontier_[f];
       const float above = value_.data()[node_index(k, n.node)];
       for (std::int32_t i = 0; i < Tree::asked(place_[node_index(k, n.node)]); ++i) {
         const std::size_t child = child_index(f) + index(i);
+        const std::size_t at = f * judged + (ranked ? 0 : index(i));
         if (child_.data()[child] == no_token) { break; }
         if constexpr (!ranked) {
-          const Real p = drafts.tree(k).laws[n.node].prob(child_at_.data()[child]);
-          child_value_.data()[child] = above + std::min(0.0f, std::log2(static_cast<float>(p)));
+          child_value_.data()[child] =
+              above + static_cast<float>(std::log2(probability_.data()[at]));
         }
         if (!(child_value_.data()[child] > best)) { continue; }
         best = child_value_.data()[child];
         evidence.probability = std::exp2(static_cast<double>(best - above));
-        if constexpr (Policy::needs_entropy) { evidence.entropy = entropies_.data()[f]; }
+        if constexpr (Policy::needs_entropy) { evidence.entropy = entropy_.data()[at]; }
       }
     }
     evidence.reach = std::exp2(static_cast<double>(best));
@@ -342,6 +309,12 @@ class growth {
   /// Places for children of one tree: of all levels where all compete at the end.
   static constexpr std::int64_t child_slots =
       std::int64_t{dynamic ? Tree::max_inner : Tree::max_width} * Tree::max_children;
+
+  /// Children of a node that are judged by bodies for the policy.
+  static constexpr std::size_t judged = ranked ? 1 : Tree::max_children;
+  static constexpr bool has_evidence = looks && (!ranked || Policy::needs_entropy);
+  static constexpr std::int64_t evidence_slots =
+      has_evidence ? Tree::max_width * static_cast<std::int64_t>(judged) : 0;
 
   static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
   static std::size_t count(const drafter_setup& setup, std::int64_t of_one) {
@@ -557,18 +530,10 @@ class growth {
     }
   }
 
-  const vocab_layout* layout_;
   std::int32_t best_stride_;
   std::int32_t depth_ = 0;
   // Of the frontier, or of those of its nodes that have their own row.
-  buffer<std::int32_t> head_row_;
-  buffer<shortlist> head_list_;
-  buffer<row_view<Real>> head_logits_;
-  buffer<token> select_token_;
-  buffer<row_range*> select_ranges_;
-  buffer<std::int32_t> select_count_;
-  buffer<const float*> select_state_;
-  buffer<std::int32_t> select_tree_;
+  level_lists<Real, Executor> lists_;
   buffer<kernel::row_copy<Real>> copies_;
   buffer<kernel::draft_row<Real>> drawn_;
   buffer<kernel::ranked_row<Real>> ranked_;
@@ -583,9 +548,11 @@ class growth {
   std::vector<std::int32_t> place_;
   std::vector<std::int32_t> staged_as_;
   // Of sequences.
-  length::draft_lengths<Policy> lengths_;
-  buffer<kernel::entropy_task<Real>> entropy_tasks_;
-  buffer<double> entropies_;
+  length::slots<Policy> lengths_;
+  buffer<kernel::evidence_task<Real>> evidence_;
+  buffer<double> probability_;
+  buffer<double> entropy_;
+  buffer<std::int32_t> nowhere_;  ///< no position
   std::vector<char> goes_on_;
   // Of dynamic trees.
   buffer<kernel::dynamic_tree> trees_;

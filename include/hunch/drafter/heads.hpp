@@ -154,7 +154,7 @@ class heads {
  private:
   template <class State>
   std::int32_t place_inputs(State& s, std::int32_t size, const draft_context* contexts) const {
-    s.trees.begin(size);
+    s.trees.begin(policy_, size, contexts);
     std::int32_t asked = 0;
     for (std::int32_t k = 0; k < size; ++k) {
       const draft_context& c = contexts[k];

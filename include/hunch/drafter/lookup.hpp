@@ -11,9 +11,9 @@
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/kernel/find_match.hpp>
-#include <hunch/length/draft_lengths.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
+#include <hunch/length/slots.hpp>
 
 namespace hunch::drafter {
 
@@ -55,8 +55,8 @@ struct lookup {
           lengths(setup.max_batch) {}
 
     std::vector<kernel::match_task> tasks;
-    std::vector<std::int32_t> matched;  ///< tokens of the tail that occur, per sequence of the step
-    length::draft_lengths<Policy> lengths;
+    std::vector<std::int32_t> matched;  ///< tokens of the tail, per sequence of the step
+    length::slots<Policy> lengths;
   };
 
   void check(const drafter_setup&) const {
@@ -70,28 +70,27 @@ struct lookup {
   template <class State, class Drafts, class... Rest>
   void propose(State& s, std::int32_t size, const draft_context* contexts, Drafts& drafts,
                Rest&&...) const {
-    s.lengths.begin(size);
     for (std::int32_t k = 0; k < size; ++k) {
       const draft_context& c = contexts[k];
-      const std::int32_t wanted =
-          c.max_depth > 0 ? s.lengths.open(policy, k, c.slot, std::min(c.max_depth, Length)) : 0;
-      std::int32_t& matched = s.matched[static_cast<std::size_t>(k)];
-      matched = 0;
-      s.tasks[static_cast<std::size_t>(k)] = {
-          c.committed, c.length, shortest, wanted, drafts.tree(k).tokens + 1, &matched};
+      const auto at = static_cast<std::size_t>(k);
+      s.tasks[at] = {c.committed,
+                     c.length,
+                     shortest,
+                     s.lengths.begin(policy, k, c.slot, std::min(c.max_depth, Length)),
+                     drafts.tree(k).tokens + 1,
+                     &s.matched[at]};
     }
     executor::host{}.launch(size, kernel::find_match<Longest>{s.tasks.data()});
     for (std::int32_t k = 0; k < size; ++k) {
       const std::int32_t matched = s.matched[static_cast<std::size_t>(k)];
       const double sure = static_cast<double>(matched) / Longest;
-      length_evidence evidence{0, sure, 1.0, 0.0, 1};
-      bool more = matched > 0 && s.lengths.limit(k) > 0;
-      while (more) {
-        ++evidence.depth;
-        drafts.grow(k, contexts[k], evidence.depth, evidence.depth - 1);
+      length_evidence evidence{0, sure};
+      for (bool more = matched > 0; more;) {
+        const std::int32_t parent = s.lengths.levels(k);
+        drafts.grow(k, contexts[k], parent + 1, parent);
         evidence.reach *= sure;
-        evidence.rows = 1 + evidence.depth;
-        more = s.lengths.goes_on(policy, k, evidence);
+        evidence.rows = parent + 2;
+        more = s.lengths.drew(k) && s.lengths.goes_on(policy, k, evidence);
       }
     }
   }

@@ -44,26 +44,4 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE double entropy(T& team, const law<Real>
   return nats > 0.0 ? nats : 0.0;  // of a point mass, but for rounding
 }
 
-/// A law, and where its entropy goes.
-template <class Real>
-struct entropy_task {
-  const law<Real>* of = nullptr;
-  double* entropy = nullptr;  ///< out, in nats
-};
-
-/// The entropies of laws. One team per law.
-template <class Real>
-struct report_entropies {
-  const entropy_task<Real>* tasks;
-  static constexpr bool reads_rows = true;
-
-  template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
-    const entropy_task<Real> task = tasks[index];
-    const law<Real> l = *task.of;
-    const double nats = entropy(team, l);
-    if (team.rank() == 0) { *task.entropy = nats; }
-  }
-};
-
 }  // namespace hunch::kernel

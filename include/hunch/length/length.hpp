@@ -9,6 +9,9 @@
 namespace hunch {
 
 /// What a length policy is told of the draft of one sequence when a level has been drawn.
+///
+/// Where tokens are drawn from point masses, at temperature 0, "the law" is that of the same logits
+/// at temperature 1: a point mass says nothing (see `kernel::telling_law`).
 struct length_evidence {
   std::int32_t depth = 0;      ///< levels drafted so far in this step, 1 or more
   double probability = 1.0;    ///< of the newest token under the law that it was drawn from; in a

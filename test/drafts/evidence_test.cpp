@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The entropy of a law, against a sum over its probabilities, on every team.
+// What is said about drawn tokens: entropies against sums over probabilities, on every team.
 
 #include <bit>
 #include <cmath>
@@ -11,8 +11,8 @@
 #include <doctest/doctest.h>
 
 #include <hunch/executor/host.hpp>
+#include <hunch/kernel/draft_evidence.hpp>
 #include <hunch/kernel/entropy.hpp>
-#include <hunch/kernel/restrict.hpp>
 #include <hunch/sampler/greedy.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
@@ -51,12 +51,23 @@ double plain_entropy(const law<Real>& l) {
   return nats;
 }
 
+struct said {
+  double probability = -1.0;
+  double entropy = -1.0;
+  bool operator==(const said& o) const {
+    return std::bit_cast<std::uint64_t>(probability) ==
+               std::bit_cast<std::uint64_t>(o.probability) &&
+           std::bit_cast<std::uint64_t>(entropy) == std::bit_cast<std::uint64_t>(o.entropy);
+  }
+};
+
 template <class Real, class E>
-double entropy_by(E executor, const law<Real>& l) {
-  double nats = -1.0;
-  const kernel::entropy_task<Real> task{&l, &nats};
-  executor.launch(1, kernel::report_entropies<Real>{&task});
-  return nats;
+said said_by(E executor, const law<Real>& l, std::int32_t at, bool with_entropy = true) {
+  said out;
+  const kernel::evidence_task<Real> task{&l, &at, &out.probability,
+                                         with_entropy ? &out.entropy : nullptr};
+  executor.launch(1, kernel::report_evidence<Real>{&task});
+  return out;
 }
 
 template <class Real>
@@ -76,19 +87,27 @@ void check_entropies(double tolerance) {
         std::vector<Real> row = some_row<Real>(n, static_cast<std::uint64_t>(n), holes);
         team::serial team;
         const law<Real> l = sampler_type{}(team, row_view<Real>{row.data(), n}, with, {});
-        const double nats = entropy_by(executor::host{}, l);
-        CHECK(std::abs(nats - plain_entropy(l)) <= tolerance * (1.0 + nats));
-        CHECK(nats >= 0.0);
+        // A point mass says what its logits say at temperature 1.
+        std::int32_t kept = 0;
+        for (std::int32_t i = 0; i < n; ++i) { kept += l.weight(i) > Real(0) ? 1 : 0; }
+        const law<Real> telling =
+            kept > 1 ? l : sampler_type{}(team, row_view<Real>{row.data(), n}, {1.0f, 0, 1.0f}, {});
+        const std::int32_t at = kernel::argmax(team, l);
+        const said found = said_by(executor::host{}, l, at);
+        CHECK(std::abs(found.entropy - plain_entropy(telling)) <=
+              tolerance * (1.0 + found.entropy));
+        CHECK(found.entropy >= 0.0);
+        CHECK(found.probability == static_cast<double>(telling.prob(at)));
         for (const threads& team_of : {threads{{}, 1, 3}, threads{{}, 1, 32}, threads{{}, 2, 2}}) {
-          CHECK(std::bit_cast<std::uint64_t>(entropy_by(team_of, l)) ==
-                std::bit_cast<std::uint64_t>(nats));
+          CHECK(said_by(team_of, l, at) == found);
+          CHECK(said_by(team_of, l, at, false) == said{found.probability, -1.0});
         }
       }
     }
   }
 }
 
-TEST_CASE("the entropy of a law, the same bits on every team") {
+TEST_CASE("the probability of a token and the entropy of its law, the same bits on every team") {
   check_entropies<float>(2e-6);
   check_entropies<double>(1e-12);
 }
@@ -106,6 +125,7 @@ TEST_CASE("entropies that are known") {
   law<float> broken;
   broken.status = status::invalid_logits;
   CHECK(kernel::entropy(team, broken) == 0.0);
+  CHECK(said_by(executor::host{}, broken, -1) == said{0.0, 0.0});
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ BAD_FLAGS = [
     (["--device", "abacus"], "it takes host, cuda"),
     (["--device", "cuda", "--threads", "2"], "--threads has no meaning with --device cuda"),
     (["--device", "cuda", "--pattern", "a"], "--pattern asks the host in every step"),
-    (["--drafter", "medium"], "it takes model, none"),
+    (["--drafter", "medium"], "it takes model, eagle, medusa, early-exit, int4, lookup, none"),
     (["--selector", "best"], "it takes full, frequency, trimmed, clustered"),
     (["--selector", "full:10"], "only frequency and trimmed take a number of rows"),
     (["--selector", "frequency:0"], "0 is less than 1"),
@@ -63,10 +63,20 @@ BAD_FLAGS = [
     ([*CLUSTERED, "--budget", "mass:1.5"], "the share 1.5 is not in (0, 1]"),
     ([*CLUSTERED, "--budget", "mass:nan"], "the share nan is not in (0, 1]"),
     ([*CLUSTERED, "--budget", "rows:3200:x"], "'x' is not a number"),
-    (["--verifier", "hope"], "it takes rejection, block, coupled, greedy"),
+    (["--verifier", "hope"], "it takes rejection, block, coupled, point-mass, greedy"),
     (["--verifier", "greedy"], "keeps only greedy text exact"),
     (["--verifier", "greedy", "--temperature", "0", "--top-k", "4"], "--top-k has no meaning"),
     (["--verifier", "greedy", "--temperature", "0", "--pattern", "a"], "--pattern has no meaning"),
+    (["--tree", "oak"], "it takes chain, sampled, dynamic, fixed"),
+    (["--tree", "dynamic", "--verifier", "rejection"], "--verifier rejection needs the law"),
+    (["--tree", "fixed", "--verifier", "block"], "--verifier block needs the law"),
+    (["--tree", "sampled", "--verifier", "block"], "--verifier block judges chains"),
+    (["--drafter", "lookup", "--verifier", "rejection"], "these are ranked"),
+    (["--drafter", "lookup", "--tree", "dynamic"], "--tree has no meaning with --drafter lookup"),
+    (["--drafter", "lookup", "--selector", "full"], "--selector has no meaning with --drafter lookup"),
+    (["--plain", "--tree", "chain"], "--tree has no meaning with --plain"),
+    (["--device", "cuda", "--drafter", "medusa"], "--device cuda drafts chains with a model of its own"),
+    (["--device", "cuda", "--tree", "sampled"], "--device cuda drafts chains with a model of its own"),
     (["--prompt", "a", "--prompt-file", "b"], "--prompt-file"),
     (["--prompt-file", "/no/such/file"], "cannot read '/no/such/file'"),
     (["--plain", "--draft-length", "3"], "--draft-length has no meaning with --plain"),
@@ -367,6 +377,43 @@ class Clusters(unittest.TestCase):
             done = generate(*flags, *SHORT)
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn(message, done.stderr)
+
+
+class Drafters(unittest.TestCase):
+    SHIPPED = ["model", "eagle", "medusa", "early-exit", "int4"]
+
+    def test_text_is_that_of_plain_decoding(self):
+        for drafter in self.SHIPPED:
+            for tree in ("chain", "sampled", "dynamic", "fixed"):
+                with self.subTest(drafter=drafter, tree=tree):
+                    greedy, _ = report_of("--drafter", drafter, "--tree", tree, "--temperature", "0", "--ignore-end")
+                    self.assertIs(greedy["identical_to_plain"], True)
+                    self.assertEqual(greedy["tokens"], 24)
+        for flags in (["--drafter", "lookup"], ["--drafter", "eagle", "--tree", "dynamic"],
+                      ["--drafter", "medusa", "--tree", "sampled"], ["--drafter", "early-exit"]):
+            with self.subTest(flags=flags):
+                drawn, _ = report_of(*flags, "--verifier", "coupled", "--batch", "2", "--draft-length", "3")
+                self.assertIs(drawn["identical_to_plain"], True)
+
+    def test_drafts_are_accepted(self):
+        for drafter in self.SHIPPED:
+            with self.subTest(drafter=drafter):
+                report, _ = report_of("--drafter", drafter, "--draft-length", "3", "--max-new-tokens", "64",
+                                      "--ignore-end")
+                self.assertGreater(report["mean_acceptance_length"], 1.2)
+        report, _ = report_of("--drafter", "lookup", "--draft-length", "4", "--temperature", "0", "--ignore-end",
+                              "--prompt", "one two three four, one two three four, one two three")
+        self.assertGreater(report["mean_acceptance_length"], 1.5)
+
+    def test_by_every_rule(self):
+        for flags in (["--drafter", "model", "--tree", "sampled", "--verifier", "rejection"],
+                      ["--drafter", "int4", "--tree", "sampled", "--verifier", "point-mass"],
+                      ["--drafter", "eagle", "--tree", "dynamic", "--verifier", "point-mass"],
+                      ["--drafter", "eagle", "--tree", "chain", "--verifier", "block"],
+                      ["--drafter", "medusa", "--tree", "fixed", "--verifier", "greedy", "--temperature", "0"]):
+            with self.subTest(flags=flags):
+                report, _ = report_of(*flags, "--ignore-end")
+                self.assertEqual(report["tokens"], 24)
 
 
 if __name__ == "__main__":

@@ -37,8 +37,12 @@ namespace hunch::drafter {
 /// \tparam Model models `DraftModel`; a reference where the caller keeps the model.
 /// \tparam Tree a `TreeShape`, such as `tree::chain` or `tree::dynamic`.
 /// \tparam Policy decides how deep a draft is.
-template <class Model, TreeShape Tree, LengthPolicy Policy = length::fixed>
+template <class Model, class Tree, LengthPolicy Policy = length::fixed>
 class autoregressive {
+  static_assert(
+      TreeShape<Tree>,
+      "hunch: the second argument of drafter::autoregressive must model hunch::TreeShape, such as "
+      "tree::chain<N>, tree::sampled<W...> or tree::dynamic<K, D, N>");
   static_assert(DraftModel<std::remove_reference_t<Model>> ||
                     DraftModel<std::remove_reference_t<Model>, double>,
                 "hunch: the model of drafter::autoregressive must model hunch::DraftModel: "

@@ -33,8 +33,11 @@ namespace hunch::drafter {
 /// \tparam Heads models `DraftHeads`; a reference where the caller keeps them.
 /// \tparam Tree a `TreeShape` that is no deeper than there are heads.
 /// \tparam Policy decides how deep a draft is.
-template <class Heads, TreeShape Tree, LengthPolicy Policy = length::fixed>
+template <class Heads, class Tree, LengthPolicy Policy = length::fixed>
 class heads {
+  static_assert(TreeShape<Tree>,
+                "hunch: the second argument of drafter::heads must model hunch::TreeShape, such as "
+                "tree::chain<N>, tree::sampled<W...> or tree::dynamic<K, D, N>");
   static_assert(DraftHeads<std::remove_reference_t<Heads>> ||
                     DraftHeads<std::remove_reference_t<Heads>, double>,
                 "hunch: the model of drafter::heads must model hunch::DraftHeads: vocab_size(), "

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: drafts chains: give it a tree::chain<N>
+// expect: must model hunch::TreeShape
 
 #include "models.hpp"
 
 using namespace hunch;
 using namespace compile_fail;
 
+/// It does not say how many children a node has.
 struct bush {
   static constexpr std::int32_t max_nodes = 4;
   static constexpr child_law children = child_law::independent;

@@ -13,6 +13,11 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/drafter/heads.hpp>
+#include <hunch/length/cost.hpp>
+#include <hunch/tree/dynamic.hpp>
+#include <hunch/tree/fixed.hpp>
+#include <hunch/tree/sampled.hpp>
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/point_mass.hpp>
@@ -20,6 +25,7 @@
 #include "../exact/selectors.hpp"
 #include "../support/full.hpp"
 #include "../support/stages.hpp"
+#include "../support/toy_heads.hpp"
 #include "../support/tree_drafter.hpp"
 
 namespace hunch::test {
@@ -49,11 +55,13 @@ template <class Decoder>
 class fuzzer {
  public:
   /// \param draft nullptr for a drafter without a model.
-  fuzzer(Decoder& decoder, toy_target<float>& target, toy_draft<float>* draft, mode m,
-         std::uint64_t seed)
+  /// \param heads likewise.
+  fuzzer(Decoder& decoder, toy_target<float>& target, toy_draft<float>* draft,
+         toy_heads<float>* heads, mode m, std::uint64_t seed)
       : decoder_(decoder), target_(target), draft_(draft), mode_(m), random_{seed} {
     target_.failures = &failures_;
     if (draft_ != nullptr) { draft_->failures = &failures_; }
+    if (heads != nullptr) { heads->failures = &failures_; }
   }
 
   void operate() {
@@ -254,8 +262,8 @@ class fuzzer {
 
 template <class Drafter, class Selector, class S, class V>
 void fuzz_with(Drafter drafter, toy_draft<float>* draft, Selector selector, S, V, mode m,
-               std::uint64_t seed) {
-  toy_target<float> target{target_world};
+               std::uint64_t seed, toy_heads<float>* heads = nullptr) {
+  toy_hidden_target<float> target{target_world};
   decoder d{target,
             std::move(drafter),
             std::move(selector),
@@ -266,7 +274,7 @@ void fuzz_with(Drafter drafter, toy_draft<float>* draft, Selector selector, S, V
                             .draft_length = 99,
                             .max_log_probabilities = max_reported,
                             .token_text = {}}};
-  fuzzer f{d, target, draft, m, seed};
+  fuzzer f{d, target, draft, heads, m, seed};
   for (std::int64_t i = full_run() ? 1'000'000 : 100'000; i > 0; --i) { f.operate(); }
   CHECK(f.emitted > 10'000);
   CHECK(f.thrown > 500);
@@ -314,6 +322,36 @@ TEST_CASE("random operations over trees") {
   fuzz_tree<without_replacement>(every_stage{}, verifier::rejection{}, mode::staged, 8);
   fuzz_tree<ranked>(every_stage{}, verifier::point_mass{}, mode::staged, 9);
   fuzz_tree<ranked>(plain_sampler{}, verifier::point_mass{}, mode::greedy, 10);
+}
+
+constexpr tree::choices some{{0}, {1}, {0, 0}, {1, 1}, {0, 0, 0}};
+
+template <class Tree, class S, class V, class Policy = length::fixed>
+void fuzz_model(Tree tree, S sampler, V rule, mode m, std::uint64_t seed, Policy policy = {}) {
+  const toy_selector selector{shuffled_layout(vocab, vocab)};
+  toy_draft<float> draft{draft_world, selector.layout()};
+  fuzz_with(drafter::autoregressive{draft, tree, policy}, &draft, selector, sampler, rule, m, seed);
+}
+
+TEST_CASE("random operations over trees of a draft model") {
+  static constexpr double curve[] = {1.0, 1.1, 1.2, 1.4, 1.6};
+  fuzz_model(tree::sampled<2, 2, 1>{}, every_stage{}, verifier::rejection{}, mode::staged, 11);
+  fuzz_model(tree::dynamic<2, 3, 6>{}, every_stage{}, verifier::point_mass{}, mode::staged, 12);
+  fuzz_model(tree::fixed<some>{}, plain_sampler{}, verifier::point_mass{}, mode::greedy, 13);
+  fuzz_model(tree::chain<max_gamma>{}, plain_sampler{}, verifier::block{}, mode::sampled, 14,
+             length::cost{.draft = 0.1, .rows = curve});
+}
+
+template <class Tree, class S, class V>
+void fuzz_heads(Tree tree, S sampler, V rule, mode m, std::uint64_t seed) {
+  const toy_selector selector{shuffled_layout(vocab, vocab)};
+  toy_heads<float> heads{draft_world, 3, selector.layout()};
+  fuzz_with(drafter::heads{heads, tree}, nullptr, selector, sampler, rule, m, seed, &heads);
+}
+
+TEST_CASE("random operations over trees of heads") {
+  fuzz_heads(tree::sampled<2, 2>{}, every_stage{}, verifier::rejection{}, mode::staged, 15);
+  fuzz_heads(tree::dynamic<2, 3, 6>{}, plain_sampler{}, verifier::point_mass{}, mode::greedy, 16);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ struct statistics {
   std::int64_t emitted = 0;          ///< tokens given out, after cuts at stops
   std::int64_t target_passes = 0;    ///< calls of the target model
   std::int64_t target_rows = 0;      ///< rows in these calls
-  std::int64_t shortlists = 0;       ///< draft rows that went through the head
+  std::int64_t shortlists = 0;       ///< draft rows that drafted nodes come from
   std::int64_t shortlist_rows = 0;   ///< head rows in their shortlists
   std::int64_t empty_residuals = 0;  ///< rejections whose residual was zero: drawn from p
   double draft_seconds = 0.0;

@@ -6,6 +6,8 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -52,9 +54,9 @@ class growth {
   /// children again, so that their rows are a level's.
   static constexpr std::int32_t law_rows = !ranked ? Tree::max_inner : common ? 1 : Tree::max_width;
 
+  /// \throws std::invalid_argument if so many children cannot be ranked in such a vocabulary.
   growth(Executor& executor, const drafter_setup& setup)
-      : best_stride_((static_cast<std::int32_t>(team::tiles_of(setup.vocab_size)) + 1) *
-                     Tree::max_children),
+      : best_stride_(checked_stride(setup)),
         lists_(executor, *setup.layout, count(setup, Tree::max_width)),
         copies_(executor, common && !ranked ? count(setup, Tree::max_width) : 0),
         drawn_(executor, ranked ? 0 : count(setup, Tree::max_width)),
@@ -319,6 +321,17 @@ class growth {
   static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
   static std::size_t count(const drafter_setup& setup, std::int64_t of_one) {
     return index(setup.max_batch * of_one);
+  }
+  /// Best elements of the tiles of a row, and of the row.
+  static std::int32_t checked_stride(const drafter_setup& setup) {
+    const auto tiles = static_cast<std::int32_t>(team::tiles_of(setup.vocab_size));
+    if (ranked && tiles * Tree::max_children > team::list_capacity) {
+      throw std::invalid_argument("hunch::drafter: a tree that ranks " +
+                                  std::to_string(Tree::max_children) +
+                                  " children of a node, and a vocabulary of " +
+                                  std::to_string(setup.vocab_size) + ": too many for a team");
+    }
+    return (tiles + 1) * Tree::max_children;
   }
   static constexpr std::int32_t most_ordered() {
     if constexpr (dynamic) { return std::max(Tree::max_children, Tree::total - 1); }

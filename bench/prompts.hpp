@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -13,18 +14,31 @@
 
 namespace bench {
 
+/// The names of the held-out texts in a folder, in their order.
+inline std::vector<std::string> domains(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".txt") { names.push_back(entry.path().stem()); }
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+/// The tokens of a file, without one that begins a text.
+inline std::vector<hunch::token> tokens_of(const engine::tokenizer& text,
+                                           const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  const std::string all((std::istreambuf_iterator<char>(in)), {});
+  return text.encode(all, false);
+}
+
 /// The beginnings of the held-out texts, cut at a line end: one prompt per domain.
 inline std::vector<std::vector<hunch::token>> domain_prompts(const engine::tokenizer& text,
                                                              const std::filesystem::path& folder) {
   constexpr std::size_t longest = 400;
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() == ".txt") { files.push_back(entry.path()); }
-  }
-  std::ranges::sort(files);
   std::vector<std::vector<hunch::token>> prompts;
-  for (const auto& file : files) {
-    std::ifstream in(file, std::ios::binary);
+  for (const std::string& name : domains(folder)) {
+    std::ifstream in(folder / (name + ".txt"), std::ios::binary);
     std::string start(longest, '\0');
     in.read(start.data(), static_cast<std::streamsize>(longest));
     start.resize(static_cast<std::size_t>(in.gcount()));

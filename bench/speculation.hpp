@@ -42,8 +42,10 @@ inline void measure_speculation(report& out, const std::filesystem::path& models
   decoder_options sizes;
   sizes.max_batch = largest;
   decoder plain{target, drafter::none{}, selector::full{vocab}, law, verifier::rejection{}, sizes};
+  generate::length_choice length_of_drafts;
+  const generate::chosen_length chosen{&length_of_drafts};
   decoder speculative{target,
-                      drafter::autoregressive{draft, tree::chain<longest_draft>{}},
+                      drafter::autoregressive{draft, tree::chain<longest_draft>{}, chosen},
                       frequent,
                       law,
                       verifier::rejection{},
@@ -62,16 +64,16 @@ inline void measure_speculation(report& out, const std::filesystem::path& models
       bool identical = true;
       for (std::size_t i = 0; i < each; ++i) {
         const auto asked = batch == 1 ? std::vector<std::vector<token>>{prompts[i]} : prompts;
+        length_of_drafts = {};
         const generate::costs cost =
             generate::calibrate(target, plain, speculative, asked, request, batch);
-        generate::automatic_length control(cost);
-        control.choose(speculative);
+        length_of_drafts = cost.choice();
         const generate::comparison both = generate::compare(
             [&](const auto& o, auto&& on_token) {
               return generate::run_requests(plain, asked, o, batch, nothing, on_token);
             },
             [&](const auto& o, auto&& on_token) {
-              return generate::run_requests(speculative, asked, o, batch, control, on_token);
+              return generate::run_requests(speculative, asked, o, batch, nothing, on_token);
             },
             request, batch, batch <= 4 ? 3 : 1, nothing);
         fast += 1.0 / both.rate;

@@ -6,9 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -203,21 +201,6 @@ double share_of_length(const measured& all, std::size_t column, int temperature)
   return (all[column].mean_length(temperature) - 1.0) / (all[0].mean_length(temperature) - 1.0);
 }
 
-std::vector<std::string> domains(const fs::path& models) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(models / "heldout")) {
-    if (entry.path().extension() == ".txt") { names.push_back(entry.path().stem()); }
-  }
-  std::ranges::sort(names);
-  return names;
-}
-
-std::vector<token> tokens_of(const engine::tokenizer& text, const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  const std::string all((std::istreambuf_iterator<char>(in)), {});
-  return text.encode(all, false);
-}
-
 /// Windows at even distances behind the prompts of the generation part.
 template <class Draft>
 measured measure_domain(engine::model& target, Draft& draft, const std::vector<token>& tokens,
@@ -376,7 +359,7 @@ using text_sampler = sampler::pipeline<sampler::temperature>;
 struct candidate {
   std::string name;
   std::function<void(const std::vector<std::vector<token>>&, const generation_options&)> calibrate;
-  /// With the length that the planner chooses; but a drafter that does not draft says nothing.
+  /// As deep as pays by the costs that were measured.
   std::function<generate::run(const std::vector<token>&, const generation_options&)> run;
   /// With drafts of a given length.
   std::function<void(const std::vector<token>&, const generation_options&, std::int32_t)> draft;
@@ -395,38 +378,41 @@ candidate candidate_of(const setting& where, std::string name, S selector) {
   struct parts {
     engine::eagle_model draft;
     S selector;
-    std::optional<generate::automatic_length> length;
+    generate::costs cost;
+    generate::length_choice length;
   };
   auto own = std::make_shared<parts>(
       parts{engine::eagle_model::load(where.models / "eagle", where.models / "target",
                                       *where.target, where.options),
-            std::move(selector), std::nullopt});
+            std::move(selector),
+            {},
+            {}});
   own->draft.set_head_layout(own->selector.layout());
-  auto speculative = std::make_shared<decltype(
-      decoder{*where.target, drafter::autoregressive{own->draft, tree::chain<longest_draft>{}},
-              own->selector, text_sampler{}, verifier::rejection{}})>(
-      *where.target, drafter::autoregressive{own->draft, tree::chain<longest_draft>{}},
-      own->selector, text_sampler{}, verifier::rejection{});
+  const drafter::autoregressive chains{own->draft, tree::chain<longest_draft>{},
+                                       generate::chosen_length{&own->length}};
+  auto speculative =
+      std::make_shared<decltype(decoder{*where.target, drafter::autoregressive{chains},
+                                        own->selector, text_sampler{}, verifier::rejection{}})>(
+          *where.target, drafter::autoregressive{chains}, own->selector, text_sampler{},
+          verifier::rejection{});
   const auto nothing = [](auto&&...) {};
   candidate out;
   out.name = std::move(name);
   out.calibrate = [=, target = where.target](const auto& prompts, const auto& request) {
     decoder plain{*target, drafter::none{}, selector::full{target->vocab_size()}, text_sampler{},
                   verifier::rejection{}};
-    own->length.emplace(generate::calibrate(*target, plain, *speculative, prompts, request, 1));
-    own->length->choose(*speculative);
+    own->length = {};
+    own->cost = generate::calibrate(*target, plain, *speculative, prompts, request, 1);
     speculative->reset_stats();
   };
   out.run = [=](const std::vector<token>& prompt, const generation_options& request) {
-    const auto control = [&](auto& decoder) {
-      (*own->length)(decoder);
-      if (decoder.draft_length() < 1) { decoder.draft_length(1); }
-    };
-    control(*speculative);
-    return generate::run_requests(*speculative, {prompt}, request, 1, control, nothing);
+    own->length = own->cost.choice();
+    speculative->draft_length(longest_draft);
+    return generate::run_requests(*speculative, {prompt}, request, 1, nothing, nothing);
   };
   out.draft = [=](const std::vector<token>& prompt, const generation_options& request,
                   std::int32_t length) {
+    own->length = {};
     speculative->draft_length(length);
     generate::run_requests(*speculative, {prompt}, request, 1, nothing, nothing);
   };
@@ -597,7 +583,7 @@ void measure_quality(report& out, const fs::path& models) {
   };
   const materials m = load(models, frequency_ranking(own_text(writer, text), vocab, keep));
 
-  const std::vector<std::string> names = domains(models);
+  const std::vector<std::string> names = domains(models / "heldout");
   std::vector<std::vector<token>> texts;
   for (const std::string& name : names) {
     texts.push_back(tokens_of(text, models / "heldout" / (name + ".txt")));

@@ -16,10 +16,10 @@ import torch.nn.functional as F
 
 import training
 from generate_text import LENGTH
+from model import ExitConfig
 
 CONTEXT = 1024
 PARTS = 4         # of a record, one to a step: many small steps learn more from the same text than few large ones
-EXIT = 2          # layers of the target before an early exit
 PIECE = 256       # positions that share their rows of the head
 LIKELY = 1152     # rows that are recorded of a piece: tokens of the largest probability
 EVERY = 2         # positions that are asked for them
@@ -64,7 +64,7 @@ def distil(options, target, model, loss_of):
 class Record(NamedTuple):
     ids: torch.Tensor     # [windows, length + 1] the last is a label only
     last: torch.Tensor    # [windows, length, hidden] after the target's last norm
-    early: torch.Tensor   # [windows, length, hidden] after EXIT layers, without a norm
+    early: torch.Tensor   # [windows, length, hidden] behind the layer of an early exit, without a norm
     likely: torch.Tensor  # [pieces, LIKELY] tokens
 
     def windows(self, length):
@@ -111,7 +111,7 @@ class Records:
     @torch.no_grad()
     def made(self, ids):
         states = {}
-        hook = self.target.layers[EXIT - 1].register_forward_hook(lambda _, __, out: states.update(early=out))
+        hook = self.target.layers[ExitConfig.exit_layer - 1].register_forward_hook(lambda _, __, out: states.update(early=out))
         last = self.target(ids[:, :-1])
         hook.remove()
         head = self.target.embed_tokens.weight

@@ -5,7 +5,7 @@
 A sequence is PROMPT tokens of the training text and what the target continues them with, LENGTH together; a
 batch has the same number from every domain. DIR/tokens/generated/<domain>.bin has them after each other, as
 `tokens/train` has documents, so that windows of LENGTH are sequences. A run that was interrupted continues;
-so does one for more tokens.
+so does one for more tokens; a batch is always whole.
 
 With --part validation the prompts are of the validation text, and the folder is `generated_validation`: to
 measure on.
@@ -22,7 +22,7 @@ import training
 from model import rope_tables, rotate
 
 LENGTH, PROMPT = 512, 48
-ROWS = 64  # sequences of each domain in a batch
+ROWS = {"train": 64, "validation": 8}  # sequences of each domain in a batch
 
 
 class Decoder:
@@ -80,11 +80,11 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     arguments.add_argument("--work", type=Path, required=True)
     arguments.add_argument("--target", type=Path, default=Path(__file__).parent / "target")
-    arguments.add_argument("--tokens", type=int, default=520_000)
+    arguments.add_argument("--tokens", type=int, default=260_000)
     arguments.add_argument("--part", choices=("train", "validation"), default="train")
     options = arguments.parse_args()
 
-    target = checkpoint.load(options.target).to(training.device())
+    target, rows = checkpoint.load(options.target).to(training.device()), ROWS[options.part]
     texts = sorted((options.work / "tokens" / options.part).glob("*.bin"))
     folder = options.work / "tokens" / ("generated" if options.part == "train" else "generated_validation")
     folder.mkdir(exist_ok=True)
@@ -93,18 +93,18 @@ def main():
     for file in files:
         file.touch()
     while True:
-        batch = min(file.stat().st_size for file in files) // (2 * ROWS * LENGTH)
-        if batch * ROWS * LENGTH * len(files) >= options.tokens:
+        batch = min(file.stat().st_size for file in files) // (2 * rows * LENGTH)
+        if batch * rows * LENGTH * len(files) >= options.tokens:
             return
         random = np.random.default_rng((training.SEED, batch))
         prompts = [stream[i:i + PROMPT] for stream in streams
-                   for i in random.integers(len(stream) - PROMPT, size=ROWS)]
+                   for i in random.integers(len(stream) - PROMPT, size=rows)]
         seed = torch.Generator().manual_seed(training.SEED + batch)
         ids = continued(target, torch.from_numpy(np.stack(prompts).astype(np.int64)).to(training.device()), seed)
-        for file, rows in zip(files, ids.cpu().numpy().astype(np.uint16).reshape(len(files), -1)):
+        for file, text in zip(files, ids.cpu().numpy().astype(np.uint16).reshape(len(files), -1)):
             with file.open("r+b") as f:  # what an interruption left is written again
-                f.seek(2 * batch * ROWS * LENGTH)
-                rows.tofile(f)
+                f.seek(2 * batch * rows * LENGTH)
+                text.tofile(f)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Writes golden.safetensors: what `transformers` computes for the shipped models, and model.py for the EAGLE
-head, for parity tests of an engine.
+"""Writes golden.safetensors: what `transformers` computes for the shipped models, and model.py for the heads
+that read the target's states, for parity tests of an engine.
 
     python golden.py
 
@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 import checkpoint
 from corpus import SEPARATOR
 from drafted import shifted
+from model import residual
 
 HERE = Path(__file__).parent
 POSITIONS = 264   # of each window; over the domains more than 2,048
@@ -53,6 +54,13 @@ def main():
     embedding = target.model.embed_tokens
     states = [eagle(embedding(row[None]), shifted(target.model(row[None]))) for row in ids]
     tensors |= kept("eagle", torch.cat(states) @ embedding.weight.T, sampled)
+    medusa = checkpoint.load_medusa(HERE / "medusa")
+    heads = torch.cat([medusa(target.model(row[None])) for row in ids])
+    for j, states in enumerate(heads.unbind(-2)):
+        tensors |= kept(f"medusa.{j}", states @ embedding.weight.T, sampled)
+    early = checkpoint.load_exit(HERE / "exit")
+    states = [early(residual(target.model, row[None], early.config.exit_layer)) for row in ids]
+    tensors |= kept("exit", torch.cat(states) @ embedding.weight.T, sampled)
     save_file(tensors, HERE / "golden.safetensors")
 
 

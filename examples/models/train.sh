@@ -2,6 +2,7 @@
 # The whole chain from packages to shipped files. Every stage resumes: run it again after an interruption.
 #
 #   ./train.sh [minutes for the target] [minutes for each of the draft's two stages] [minutes for the EAGLE head]
+#              [minutes for the Medusa heads] [minutes for the exit head]
 #
 # Needs a Debian 12 system (apt-get, dpkg), the packages of requirements.txt in the Python on the path, and
 # make_layout of the examples, on the path or named by MAKE_LAYOUT.
@@ -16,12 +17,17 @@ mkdir -p "$WORK"
 [ -f "$WORK/tokenizer.model" ] || python tokenizer.py --work "$WORK"
 python train_target.py --work "$WORK" --minutes "${1:-175}" --per-domain "$PER_DOMAIN"
 python export.py --work "$WORK" --model target --out target
-for stage in text distil; do
-  python train_draft.py --work "$WORK" --minutes "${2:-40}" --stage $stage --per-domain "$PER_DOMAIN"
-done
+python train_draft.py --work "$WORK" --minutes "${2:-40}" --stage text --per-domain "$PER_DOMAIN"
+# What the drafters learn from: the text, and what the target makes of it.
+python generate_text.py --work "$WORK"
+python train_draft.py --work "$WORK" --minutes "${2:-40}" --stage distil
 python export.py --work "$WORK" --model draft --out draft
-python train_eagle.py --work "$WORK" --minutes "${3:-60}" --per-domain "$PER_DOMAIN"
+python train_eagle.py --work "$WORK" --minutes "${3:-60}"
 python export.py --work "$WORK" --model eagle --out eagle
+python train_adapter.py --work "$WORK" --minutes "${4:-8}" --model medusa
+python export.py --work "$WORK" --model medusa --out medusa
+python train_adapter.py --work "$WORK" --minutes "${5:-4}" --model exit
+python export.py --work "$WORK" --model exit --out exit
 python record_router.py --work "$WORK" --drafter eagle
 # What selectors are made of: of all domains, and of all but one.
 for folder in . left_out; do
@@ -36,3 +42,6 @@ done
 python golden.py
 python evaluate.py
 python evaluate_router.py --depths 5 --windows 2
+python evaluate_drafters.py
+python generate_text.py --work "$WORK" --part validation --tokens 30000
+python evaluate_drafters.py --work "$WORK" --text generated

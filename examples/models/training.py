@@ -105,7 +105,7 @@ class Optimiser:
         matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
         others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
         self.muon, self.rates, self.decay = Muon(matrices), (muon_rate, adam_rate), decay
-        self.adam = torch.optim.AdamW(others, lr=adam_rate, betas=(0.9, 0.95), eps=1e-10,
+        self.adam = torch.optim.AdamW([{"params": others}], lr=adam_rate, betas=(0.9, 0.95), eps=1e-10,
                                       weight_decay=0.0, fused=True)
 
     def step(self, factor):

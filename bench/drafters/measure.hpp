@@ -94,7 +94,6 @@ measured measure(report& out, const setting& where, const std::string& name,
     choice = {};
     all.forced[at] = forced_length(speculative, where.texts, request.temperature);
     double fast = 0.0, slow = 0.0, predicted = 0.0, repeated = 0.0;
-    std::vector<double> speed_ups;
     for (const std::vector<token>& prompt : where.prompts) {
       const std::vector<std::vector<token>> asked{prompt};
       choice = {};

@@ -42,7 +42,7 @@ inline void measure_speculation(report& out, const std::filesystem::path& models
   decoder_options sizes;
   sizes.max_batch = largest;
   decoder plain{target, drafter::none{}, selector::full{vocab}, law, verifier::rejection{}, sizes};
-  generate::length_choice length_of_drafts;
+  generate::any_length length_of_drafts;
   const generate::chosen_length chosen{&length_of_drafts};
   decoder speculative{target,
                       drafter::autoregressive{draft, tree::chain<longest_draft>{}, chosen},
@@ -67,7 +67,7 @@ inline void measure_speculation(report& out, const std::filesystem::path& models
         length_of_drafts = {};
         const generate::costs cost =
             generate::calibrate(target, plain, speculative, asked, request, batch);
-        length_of_drafts = cost.choice();
+        length_of_drafts = cost.policy();
         const generate::comparison both = generate::compare(
             [&](const auto& o, auto&& on_token) {
               return generate::run_requests(plain, asked, o, batch, nothing, on_token);

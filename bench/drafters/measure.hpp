@@ -78,7 +78,7 @@ measured measure(report& out, const setting& where, const std::string& name,
                  std::size_t extra_bytes, const Make& make) {
   constexpr std::int32_t rounds = 2;
   const auto nothing = [](auto&&...) {};
-  generate::length_choice choice;
+  generate::any_length choice;
   auto speculative = make(generate::chosen_length{&choice});
   hunch::decoder plain{where.target, hunch::drafter::none{},
                        hunch::selector::full{where.target.vocab_size()}, text_sampler{},
@@ -99,7 +99,7 @@ measured measure(report& out, const setting& where, const std::string& name,
       choice = {};
       const generate::costs cost =
           generate::calibrate(where.target, plain, speculative, asked, request, 1);
-      choice = cost.choice();
+      choice = cost.policy();
       const generate::comparison both = generate::compare(
           [&](const auto& o, auto&& on_token) {
             return generate::run_requests(plain, asked, o, 1, nothing, on_token);
@@ -133,7 +133,7 @@ template <class Make>
 void sweep(report& out, const setting& where, const std::string& name, const Make& make) {
   constexpr int rounds = 2;
   const auto nothing = [](auto&&...) {};
-  const generate::length_choice choice;
+  const generate::any_length choice;
   auto decoder = make(generate::chosen_length{&choice});
   for (int t = 0; t < temperatures; ++t) {
     generation_options request;

@@ -379,7 +379,7 @@ candidate candidate_of(const setting& where, std::string name, S selector) {
     engine::eagle_model draft;
     S selector;
     generate::costs cost;
-    generate::length_choice length;
+    generate::any_length length;
   };
   auto own = std::make_shared<parts>(
       parts{engine::eagle_model::load(where.models / "eagle", where.models / "target",
@@ -406,7 +406,7 @@ candidate candidate_of(const setting& where, std::string name, S selector) {
     speculative->reset_stats();
   };
   out.run = [=](const std::vector<token>& prompt, const generation_options& request) {
-    own->length = own->cost.choice();
+    own->length = own->cost.policy();
     speculative->draft_length(longest_draft);
     return generate::run_requests(*speculative, {prompt}, request, 1, nothing, nothing);
   };

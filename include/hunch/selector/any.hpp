@@ -34,8 +34,8 @@ class any {
   void advise(const head_rows<Real>& rows) { self_->advise(rows); }
 
  private:
-  struct interface {
-    virtual ~interface() = default;
+  struct erased {
+    virtual ~erased() = default;
     virtual const vocab_layout& layout() const = 0;
     virtual std::int32_t max_ranges() const = 0;
     virtual std::int32_t max_rows() const = 0;
@@ -45,7 +45,7 @@ class any {
   };
 
   template <class S>
-  struct holder final : interface {
+  struct holder final : erased {
     explicit holder(S s) : selector(std::move(s)) {}
 
     const vocab_layout& layout() const override { return selector.layout(); }
@@ -62,7 +62,7 @@ class any {
     S selector;
   };
 
-  std::shared_ptr<interface> self_;
+  std::shared_ptr<erased> self_;
 };
 
 static_assert(RoutedSelector<any<>> && AdvisingSelector<any<>>);

@@ -8,6 +8,7 @@
 
 #include <engine/model.hpp>
 #include <engine/tokenizer.hpp>
+#include <generate/draft_length.hpp>
 #include <generate/measure.hpp>
 #include <hunch/hunch.hpp>
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <engine/model.hpp>
+#include <generate/draft_length.hpp>
 #include <generate/measure.hpp>
 #include <hunch/hunch.hpp>
 

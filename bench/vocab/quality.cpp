@@ -17,6 +17,7 @@
 #include <engine/checkpoint.hpp>
 #include <engine/model.hpp>
 #include <engine/tokenizer.hpp>
+#include <generate/draft_length.hpp>
 #include <generate/measure.hpp>
 #include <hunch/hunch.hpp>
 

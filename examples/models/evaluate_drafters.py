@@ -12,8 +12,8 @@ The text is the held-out one, or with --text generated what the target makes of 
 text (see generate_text.py): there a token is accepted with the probability that it has in generation, and the
 length at temperature 1 is that of chains.
 
-acceptance.json, beside the Medusa heads, has for every head and rank the probability that the token of that rank is the target's
-choice, for finding a tree.
+acceptance.json, beside the Medusa heads, has for every head and rank the probability that the token of that
+rank is the target's choice, for finding a tree.
 """
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Measures every drafter along a text, prints the tables and writes drafters.json and medusa/acceptance.json.
+"""Measures every drafter along a text, prints the tables and writes drafters.json and acceptance.json.
 
     python evaluate_drafters.py [--windows N] [--work DIR --text generated] [--draft DIR ...] [--eagle DIR]
 
@@ -12,8 +12,8 @@ The text is the held-out one, or with --text generated what the target makes of 
 text (see generate_text.py): there a token is accepted with the probability that it has in generation, and the
 length at temperature 1 is that of chains.
 
-acceptance.json has for every Medusa head and rank the probability that the token of that rank is the target's
-choice, for finding a tree.
+acceptance.json, beside the Medusa heads, has for every head and rank the probability that the token of that
+rank is the target's choice, for finding a tree.
 """
 import argparse
 import json

@@ -42,6 +42,6 @@ done
 python golden.py
 python evaluate.py
 python evaluate_router.py --depths 5 --windows 2
-python evaluate_drafters.py
+python evaluate_drafters.py --windows 2
 python generate_text.py --work "$WORK" --part validation --tokens 30000
-python evaluate_drafters.py --work "$WORK" --text generated
+python evaluate_drafters.py --work "$WORK" --text generated --windows 4

@@ -19,12 +19,6 @@ arguments resolved(arguments a) {
   return a;
 }
 
-auto routed_selector(const arguments& a, std::int32_t vocab) {
-  const hunch::router::quantised router(hunch::router::weights::load(a.router));
-  return hunch::selector::clustered{hunch::load_layout(a.layout, vocab), router.view(),
-                                    a.budget.value_or(default_budget(vocab))};
-}
-
 }  // namespace
 
 program::program(const arguments& a)
@@ -97,12 +91,15 @@ hunch::decoder_options program::sizes() const {
   return o;
 }
 
-hunch::selector::any<> program::chosen_selector() const {
+hunch::selector::any<> program::chosen_selector() {
   const std::int32_t vocab = target_.vocab_size();
   if (args_.selector != selector_kind::clustered) {
     return hunch::selector::any<>(session_.fixed_shortlist(vocab));
   }
-  return hunch::selector::any<>(routed_selector(args_, vocab));
+  router_.emplace(hunch::router::weights::load(args_.router));
+  return hunch::selector::any<>(
+      hunch::selector::clustered{hunch::load_layout(args_.layout, vocab), router_->view(),
+                                 args_.budget.value_or(default_budget(vocab))});
 }
 
 }  // namespace generate

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include <engine/model.hpp>
@@ -46,14 +47,16 @@ class program {
 
   engine::model_options options() const;
   hunch::decoder_options sizes() const;
-  hunch::selector::any<> chosen_selector() const;
+  /// What it chooses by is the program's.
+  hunch::selector::any<> chosen_selector();
 
   /// make(tree) is a drafter of such trees by a model whose head is over `selector`'s shortlists.
-  template <class Make>
+  /// \tparam Chain the longest chain.
+  template <class Chain = chain_shape, class Make>
   void over_trees(const hunch::selector::any<>& selector, Make&& make) {
     switch (args_.tree) {
       case tree_kind::chain:
-        return drawn(selector, make(chain_shape{}));
+        return drawn(selector, make(Chain{}));
       case tree_kind::sampled:
         return drawn(selector, make(sampled_shape{}));
       case tree_kind::dynamic:
@@ -136,6 +139,7 @@ class program {
   engine::model target_;
   session session_;
   any_length length_;
+  std::optional<hunch::router::quantised> router_;
 };
 
 }  // namespace generate

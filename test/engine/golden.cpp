@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include <engine/early_exit.hpp>
 #include <engine/mapped_file.hpp>
+#include <engine/medusa.hpp>
 #include <engine/model.hpp>
 #include <engine/row_batch.hpp>
 
@@ -117,6 +119,71 @@ class eagle_logits {
   std::vector<float> row_;
 };
 
+/// Those of one of the Medusa heads on the target's hidden states.
+class medusa_logits {
+ public:
+  medusa_logits(int head, engine::arithmetic kind)
+      : target_(engine::model::load(folder() / "target", {.kind = kind})),
+        medusa_(engine::medusa_heads::load(folder() / "medusa", target_)),
+        head_(head),
+        row_(static_cast<std::size_t>(target_.vocab_size())) {}
+
+  template <class Use>
+  void operator()(const hunch::rows& rows, Use&& use) {
+    const auto known = target_.forward(rows);
+    const std::int32_t vocab = target_.vocab_size();
+    const hunch::row_range range{0, vocab};
+    const hunch::shortlist list{&range, 1, vocab, nullptr, nullptr, vocab};
+    const hunch::row_view<float> out{row_.data(), vocab};
+    for (std::int32_t i = 0; i < rows.size; ++i) {
+      const float* const hidden = known.hidden(i).data;
+      const hunch::token root = 0;  // heads do not read it
+      const auto states = medusa_.forward({1, &hidden, &root});
+      medusa_.head(states, {1, &head_, &list, &out});
+      use(i, out);
+    }
+  }
+
+ private:
+  static std::filesystem::path folder() { return HUNCH_TEST_MODELS; }
+
+  engine::model target_;
+  engine::medusa_heads medusa_;
+  std::int32_t head_;
+  std::vector<float> row_;
+};
+
+/// Those of the exit behind the target's first layers.
+class exit_logits {
+ public:
+  explicit exit_logits(engine::arithmetic kind)
+      : target_(engine::model::load(folder() / "target", {.kind = kind})),
+        exit_(engine::early_exit::load(folder() / "exit", target_)),
+        row_(static_cast<std::size_t>(target_.vocab_size())) {}
+
+  template <class Use>
+  void operator()(const hunch::rows& rows, Use&& use) {
+    const auto states = exit_.forward(rows);
+    const std::int32_t vocab = target_.vocab_size();
+    const hunch::row_range range{0, vocab};
+    const hunch::shortlist list{&range, 1, vocab, nullptr, nullptr, vocab};
+    const hunch::row_view<float> out{row_.data(), vocab};
+    for (std::int32_t i = 0; i < rows.size; ++i) {
+      exit_.head(states, {1, &i, &list, &out});
+      use(i, out);
+    }
+    const std::int32_t slot = 0;
+    target_.commit({0, nullptr, nullptr, 1, &slot});
+  }
+
+ private:
+  static std::filesystem::path folder() { return HUNCH_TEST_MODELS; }
+
+  engine::model target_;
+  engine::early_exit exit_;
+  std::vector<float> row_;
+};
+
 template <class Logits>
 void compare(const golden_file& golden, const std::string& name, Logits logits_of, double tolerance,
              double agreement) {
@@ -172,4 +239,20 @@ TEST_CASE("the shipped EAGLE head computes what it was trained as") {
   const golden_file golden(std::filesystem::path(HUNCH_TEST_MODELS) / "golden.safetensors");
   compare(golden, "eagle", eagle_logits(engine::arithmetic::f32), 1e-3, 1.0);
   compare(golden, "eagle", eagle_logits(engine::preferred_bf16()), 0.4, 0.95);
+}
+
+TEST_CASE("the shipped Medusa heads compute what they were trained as") {
+  const golden_file golden(std::filesystem::path(HUNCH_TEST_MODELS) / "golden.safetensors");
+  for (int head = 0; head < 4; ++head) {
+    CAPTURE(head);
+    const std::string name = "medusa." + std::to_string(head);
+    compare(golden, name, medusa_logits(head, engine::arithmetic::f32), 1e-3, 1.0);
+    compare(golden, name, medusa_logits(head, engine::preferred_bf16()), 0.4, 0.95);
+  }
+}
+
+TEST_CASE("the shipped exit computes what it was trained as") {
+  const golden_file golden(std::filesystem::path(HUNCH_TEST_MODELS) / "golden.safetensors");
+  compare(golden, "exit", exit_logits(engine::arithmetic::f32), 1e-3, 1.0);
+  compare(golden, "exit", exit_logits(engine::preferred_bf16()), 0.4, 0.95);
 }

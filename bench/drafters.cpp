@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include <engine/early_exit.hpp>
+#include <engine/medusa.hpp>
 #include <engine/model.hpp>
 #include <engine/tokenizer.hpp>
 #include <generate/measure.hpp>
 #include <hunch/hunch.hpp>
 
 #include "common.hpp"
+#include "draft_operations.hpp"
 #include "drafters/measure.hpp"
 #include "prompts.hpp"
 
@@ -22,66 +28,254 @@ namespace {
 
 using namespace hunch;
 
-/// A tenth of the vocabulary, by frequency or by clusters, is what selectors leave here.
-constexpr std::int32_t parts = 10;
+/// The share of the vocabulary that a static list of draft heads has here, and a routed one.
+constexpr std::int32_t static_part = 6;
+constexpr std::int32_t routed_part = 10;
 
-void measure_all(report& out, const std::filesystem::path& models) {
-  engine::model_options options;
-  options.threads = generate::default_threads();
-  options.keep_features = true;
-  engine::model target = engine::model::load(models / "target", options);
-  const engine::tokenizer text(models / "target");
-  const std::int32_t vocab = target.vocab_size();
-  setting where{target, domain_prompts(text, models / "heldout"), {}};
-  for (const std::string& name : domains(models / "heldout")) {
-    where.texts.push_back(tokens_of(text, models / "heldout" / (name + ".txt")));
+/// Medusa's tree of as many nodes as pay on a processor, by `tree::best_choices` of the acceptance
+/// that is measured on text of the target (medusa/acceptance_generated.json).
+constexpr tree::choices medusa_choices{{0}, {1}, {0, 0}, {2}};
+
+using chain = tree::chain<longest_draft>;
+using eagle_2 = tree::dynamic<3, 4, 6>;
+
+/// The models of the suite, and what is composed with them.
+class suite {
+ public:
+  suite(report& out, const std::filesystem::path& models)
+      : out_(out),
+        models_(models),
+        target_(engine::model::load(models / "target", options())),
+        text_(models / "target"),
+        vocab_(target_.vocab_size()),
+        router_(router::weights::load(models / "router.safetensors")),
+        frequent_(load_layout(models / "frequency.safetensors", vocab_), vocab_ / static_part),
+        clusters_(load_layout(models / "layout.safetensors", vocab_)),
+        where_{
+            target_, domains(models / "heldout"), domain_prompts(text_, models / "heldout"), {}} {
+    for (const std::string& name : where_.domains) {
+      where_.texts.push_back(tokens_of(text_, models / "heldout" / (name + ".txt")));
+    }
   }
 
-  const selector::frequency frequent{load_layout(models / "frequency.safetensors", vocab),
-                                     vocab / parts};
-  const auto router = router::quantised(router::weights::load(models / "router.safetensors"));
-  const vocab_layout clusters = load_layout(models / "layout.safetensors", vocab);
-  const selector::clustered routed{
-      clusters, router.view(), budget::per_row<budget::rows>{{clusters.clusters(), vocab / parts}}};
+  void run() {
+    const verifier::rejection tests;
+    const verifier::point_mass draws;
+    engine::model small = engine::model::load(models_ / "draft", options());
+    const measured by_model =
+        of_model("draft model", small, bytes("draft"), frequent(), tests, chain{});
+    compare_lengths(out_, where_, "draft model", maker(small, frequent(), tests, chain{}));
 
-  const auto chains = [&](auto& draft, auto selector, auto verifier) {
-    draft.set_head_layout(selector.layout());
-    return [&target, &draft, selector](generate::chosen_length length) {
-      auto own = selector;
-      return decoder{target, drafter::autoregressive{draft, tree::chain<longest_draft>{}, length},
-                     std::move(own), text_sampler{}, decltype(verifier){}};
+    engine::eagle_model eagle =
+        engine::eagle_model::load(models_ / "eagle", models_ / "target", target_, options());
+    const measured by_eagle = of_model("EAGLE", eagle, bytes("eagle"), frequent(), tests, chain{});
+    of_model("EAGLE, block verification", eagle, bytes("eagle"), frequent(), verifier::block{},
+             chain{});
+    const measured by_clusters =
+        of_model("EAGLE, DynaSpec", eagle, bytes("eagle"), routed(), tests, chain{});
+    const measured by_eagle_2 =
+        of_model("EAGLE-2", eagle, bytes("eagle"), frequent(), draws, eagle_2{});
+    const measured by_eagle_2_clusters =
+        of_model("EAGLE-2, DynaSpec", eagle, bytes("eagle"), routed(), draws, eagle_2{});
+    compare_lengths(out_, where_, "EAGLE", maker(eagle, frequent(), tests, chain{}));
+
+    engine::medusa_heads medusa = engine::medusa_heads::load(models_ / "medusa", target_);
+    const measured by_medusa = measure(
+        out_, where_, "Medusa", bytes("medusa"), draws, [&](auto rule, generate::chosen_length l) {
+          const auto list = frequent();
+          medusa.set_head_layout(list.layout());
+          return decoder{target_, drafter::heads{medusa, tree::fixed<medusa_choices>{}, l},
+                         selector::any<>(list), text_sampler{}, std::move(rule)};
+        });
+    engine::early_exit exit = engine::early_exit::load(models_ / "exit", target_);
+    of_model("early exit", exit, bytes("exit"), frequent(), tests, chain{});
+
+    engine::model_options four_bits = options();
+    four_bits.kind = engine::arithmetic::int4;
+    engine::model copy = engine::model::load(models_ / "target", four_bits);
+    const auto stored = static_cast<double>(copy.weight_bytes());
+    const measured by_copy = of_model("int4", copy, stored, frequent(), tests, chain{});
+    const measured by_copy_clusters =
+        of_model("int4, DynaSpec", copy, stored, routed(), tests, chain{});
+    const measured by_lookup = lookup();
+
+    for (int t = 0; t < temperatures; ++t) {
+      const auto at = static_cast<std::size_t>(t);
+      const std::string row = at_temperature(t).substr(2);
+      out_.add(row + "EAGLE-2 / draft model, acceptance length along text",
+               by_eagle_2.along_text[at] / by_model.along_text[at], "x", at_least(1.0));
+      out_.add(row + "EAGLE-2 / Medusa, acceptance length along text",
+               by_eagle_2.along_text[at] / by_medusa.along_text[at], "x", at_least(1.0));
+      compose(row + "EAGLE", by_clusters.speed_up[at], by_eagle.speed_up[at]);
+      compose(row + "EAGLE-2", by_eagle_2_clusters.speed_up[at], by_eagle_2.speed_up[at]);
+      compose(row + "int4", by_copy_clusters.speed_up[at], by_copy.speed_up[at]);
+      double best = 0.0;
+      for (const measured* m :
+           {&by_model, &by_eagle, &by_clusters, &by_eagle_2, &by_eagle_2_clusters, &by_medusa,
+            &by_copy, &by_copy_clusters, &by_lookup}) {
+        best = std::max(best, m->speed_up[at]);
+      }
+      out_.add(row + "best drafter, speed-up", best, "x",
+               t == 1 ? std::optional(at_least(1.6)) : std::nullopt);
+    }
+    compare_trees(eagle);
+    edit_code();
+    measure_lookup(out_);
+    measure_tree_operations(out_);
+  }
+
+ private:
+  static engine::model_options options() {
+    engine::model_options o;
+    o.threads = generate::default_threads();
+    o.keep_features = true;  // EAGLE heads and routers read them
+    return o;
+  }
+  double bytes(const std::string& name) const {
+    return static_cast<double>(std::filesystem::file_size(models_ / name / "model.safetensors"));
+  }
+  selector::any<> frequent() const { return selector::any<>(frequent_); }
+  selector::any<> routed() const {
+    return selector::any<>(selector::clustered{
+        clusters_, router_.view(),
+        budget::per_row<budget::rows>{{clusters_.clusters(), vocab_ / routed_part}}});
+  }
+
+  /// make(rule, length) and make(length) of a model that drafts level by level.
+  template <class Model, class V, class Tree>
+  struct maker_of {
+    engine::model* target;
+    Model* model;
+    selector::any<> list;
+    V rule;
+
+    template <class Rule>
+    auto operator()(Rule by, generate::chosen_length length) const {
+      model->set_head_layout(list.layout());
+      return decoder{*target, drafter::autoregressive{*model, Tree{}, length},
+                     selector::any<>(list), text_sampler{}, std::move(by)};
+    }
+    auto operator()(generate::chosen_length length) const { return (*this)(rule, length); }
+  };
+  template <class Model, class V, class Tree>
+  maker_of<Model, V, Tree> maker(Model& model, selector::any<> list, V rule, Tree) {
+    return {&target_, &model, std::move(list), rule};
+  }
+
+  template <class Model, class V, class Tree>
+  measured of_model(const std::string& name, Model& model, double extra, selector::any<> list,
+                    V rule, Tree tree) {
+    return measure(out_, where_, name, extra, rule, maker(model, std::move(list), rule, tree));
+  }
+
+  void compose(const std::string& name, double with, double without) {
+    out_.add(name + ", DynaSpec / static list, speed-up", with / without, "x", at_least(1.0));
+  }
+
+  static auto lookup_maker(engine::model& target) {
+    return [&target](auto rule, generate::chosen_length length) {
+      return decoder{target, drafter::lookup<8, 4, generate::chosen_length>{1, length},
+                     selector::full{target.vocab_size()}, text_sampler{}, std::move(rule)};
     };
-  };
+  }
+  measured lookup() {
+    return measure(out_, where_, "lookup", 0.0, verifier::point_mass{}, lookup_maker(target_));
+  }
 
-  {
-    engine::model draft = engine::model::load(models / "draft", options);
-    const auto make = chains(draft, frequent, verifier::rejection{});
-    measure(out, where, "draft model", draft.weight_bytes(), make);
-    sweep(out, where, "draft model", make);
+  /// The acceptance length of one step along held-out text, per domain.
+  template <class Model, class V, class Tree>
+  double along_text(Model& model, V rule, Tree tree, int t) {
+    constexpr std::size_t places = 96;
+    const generate::any_length deep;
+    return mean(length_along_text(where_, rule, static_cast<float>(t), places, [&](auto counting) {
+      return maker(model, frequent(), counting, tree)(generate::chosen_length{&deep});
+    }));
   }
-  engine::eagle_model eagle =
-      engine::eagle_model::load(models / "eagle", models / "target", target, options);
-  const auto of = [&](const std::string& name, auto selector, auto verifier) {
-    return measure(out, where, name, eagle.weight_bytes(), chains(eagle, selector, verifier));
-  };
-  const measured by_list = of("EAGLE", frequent, verifier::rejection{});
-  sweep(out, where, "EAGLE", chains(eagle, frequent, verifier::rejection{}));
-  const measured by_block = of("EAGLE, block verification", frequent, verifier::block{});
-  const measured by_router = of("EAGLE, DynaSpec", routed, verifier::rejection{});
-  for (int t = 0; t < temperatures; ++t) {
-    const auto at = static_cast<std::size_t>(t);
-    out.add("EAGLE" + at_temperature(t) + "block / chain rule, acceptance length along text",
-            by_block.forced[at] / by_list.forced[at], "x", at_least(1.0));
-    out.add("EAGLE" + at_temperature(t) + "DynaSpec / frequency, speed",
-            by_router.speed_up[at] / by_list.speed_up[at], "x", at_least(1.0));
+
+  /// Trees of the same number of nodes, and chains of at most so many.
+  template <class Model>
+  void compare_trees(Model& model) {
+    const verifier::rejection tests;
+    const verifier::point_mass draws;
+    for (int t = 0; t < temperatures; ++t) {
+      const std::string row = "EAGLE trees" + at_temperature(t);
+      const auto add = [&](const std::string& name, double value) {
+        out_.add(row + name, value, "tokens");
+        return value;
+      };
+      const double chain_rule = add("chain of 6, chain rule", along_text(model, tests, chain{}, t));
+      const double block =
+          add("chain of 6, block verification", along_text(model, verifier::block{}, chain{}, t));
+      const double long_chain =
+          add("chain of 28, chain rule", along_text(model, tests, tree::chain<28>{}, t));
+      add("dynamic, 6 nodes", along_text(model, draws, tree::dynamic<3, 4, 7>{}, t));
+      const double grown =
+          add("dynamic, 28 nodes", along_text(model, draws, tree::dynamic<6, 6, 29>{}, t));
+      const double sampled = add("sampled, 28 nodes, recursive rejection",
+                                 along_text(model, tests, tree::sampled<4, 2, 2>{}, t));
+      const double as_points = add("sampled, 28 nodes, point mass",
+                                   along_text(model, draws, tree::sampled<4, 2, 2>{}, t));
+      out_.add(row + "block / chain rule", block / chain_rule, "x", at_least(1.0));
+      out_.add(row + "dynamic / best chain, 28 rows", grown / std::max(long_chain, chain_rule), "x",
+               at_least(1.0));
+      if (t == 1) {
+        out_.add(row + "recursive rejection / point mass, sampled tree", sampled / as_points, "x",
+                 at_least(1.0));
+        out_.add(row + "recursive rejection / best point-mass tree",
+                 sampled / std::max(as_points, grown), "x", at_least(1.0));
+      }
+    }
   }
-}
+
+  /// A file, a line that says what to do, and the beginning of the edited file: what is to be
+  /// written repeats most of the prompt.
+  void edit_code() {
+    constexpr std::size_t files = 6;
+    constexpr std::size_t size = 260;
+    std::vector<std::vector<token>> prompts;
+    for (const char* language : {"java", "python"}) {
+      const std::vector<token> all =
+          tokens_of(text_, models_ / "heldout" / (std::string(language) + ".txt"));
+      const std::vector<token> request = text_.encode("\n\n# The same file, edited:\n\n", false);
+      for (std::size_t i = 0; i < files / 2; ++i) {
+        const std::size_t first = all.size() / files * (2 * i + 1);
+        std::vector<token> prompt(all.begin() + static_cast<std::ptrdiff_t>(first),
+                                  all.begin() + static_cast<std::ptrdiff_t>(first + size));
+        const std::vector<token> begun(prompt.begin(), prompt.begin() + 40);
+        prompt.insert(prompt.end(), request.begin(), request.end());
+        prompt.insert(prompt.end(), begun.begin(), begun.end());
+        prompts.push_back(std::move(prompt));
+      }
+    }
+    for (int t = 0; t < temperatures; ++t) {
+      generate::any_length choice;
+      auto decoder =
+          lookup_maker(target_)(verifier::point_mass{}, generate::chosen_length{&choice});
+      const speeds s = measure_speed(where_, decoder, choice, static_cast<float>(t), prompts);
+      const std::string row = "lookup, code editing" + at_temperature(t);
+      out_.add(row + "mean acceptance length", mean(s.length), "tokens");
+      out_.add(row + "repeated 4-grams", mean(s.repeated), "");
+      out_.add(row + "speed-up", mean(s.speed_up), "x",
+               t == 0 ? std::optional(at_least(2.0)) : std::nullopt);
+    }
+  }
+
+  report& out_;
+  std::filesystem::path models_;
+  engine::model target_;
+  engine::tokenizer text_;
+  std::int32_t vocab_;
+  router::quantised router_;
+  selector::frequency<> frequent_;
+  vocab_layout clusters_;
+  setting where_;
+};
 
 }  // namespace
 }  // namespace bench::drafters
 
 int main(int argc, char** argv) {
   bench::report out(argc, argv);
-  bench::drafters::measure_all(out, HUNCH_BENCH_MODELS);
+  bench::drafters::suite(out, HUNCH_BENCH_MODELS).run();
   return out.finish();
 }

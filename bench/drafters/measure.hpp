@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,141 +32,237 @@ inline constexpr std::int32_t longest_draft = 6;
 /// What all drafters are measured on.
 struct setting {
   engine::model& target;
+  std::vector<std::string> domains;
   std::vector<std::vector<token>> prompts;  ///< one per domain
   std::vector<std::vector<token>> texts;    ///< held out, one per domain
 };
 
-/// Of one drafter, per temperature; means over the domains.
-struct measured {
-  std::array<double, temperatures> forced{};    ///< acceptance length along held-out text
-  std::array<double, temperatures> length{};    ///< and in generation
-  std::array<double, temperatures> speed_up{};  ///< over plain decoding, in turn with it
-};
-
 inline std::string at_temperature(int t) { return ", T = " + std::to_string(t) + ": "; }
 
-/// The mean number of tokens that one step makes behind held-out text. It is the second step, since
-/// some drafters need what the target made of the first. Drafts are as long as the decoder allows.
-template <class Decoder>
-double forced_length(Decoder& decoder, const std::vector<std::vector<token>>& texts,
-                     float temperature) {
-  constexpr std::size_t behind = 96;  ///< tokens that are read before each draft
-  constexpr std::size_t places = 24;  ///< in each text
+inline double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+/// Verifies the same draft many times, with other random words: what a rule accepts of it on the
+/// mean. The last verdict is the one that counts.
+template <class V>
+struct repeated {
+  static constexpr bool lossless = V::lossless;
+  static constexpr bool needs_draft_law = V::needs_draft_law;
+  static constexpr bool needs_greedy = V::needs_greedy;
+  static constexpr bool shares_noise = V::shares_noise;
+  static constexpr bool accepts(hunch::child_law children, bool is_chain) {
+    return V::accepts(children, is_chain);
+  }
+
+  V rule;
+  double* accepted = nullptr;  ///< out: the mean of the last draft
+
+  template <hunch::Team T, class View, class Random>
+  void operator()(T& team, const View& view, const Random& random, hunch::verdict& out) const {
+    constexpr int times = 64;
+    double sum = 0.0;
+    View other = view;
+    for (int i = 0; i < times; ++i) {
+      other.seed = view.seed + (static_cast<std::uint64_t>(i) << 40);
+      hunch::verdict v = out;
+      rule(team, other, random, v);
+      sum += v.accepted;
+    }
+    *accepted = sum / times;
+    rule(team, view, random, out);
+  }
+};
+
+/// The mean acceptance length of one step behind held-out text, per domain: given its draft, the
+/// mean over the rule's own choices. It is the second step, since some drafters need what the
+/// target made of the first.
+/// \param make makes a decoder, given its rule.
+template <class V, class Make>
+std::vector<double> length_along_text(const setting& where, V rule, float temperature,
+                                      std::size_t places, const Make& make) {
+  constexpr std::size_t behind = 64;  ///< tokens that are read before each draft
+  double accepted = 0.0;
+  auto decoder = make(repeated<V>{rule, &accepted});
   generation_options request;
-  request.max_new_tokens = 3 + Decoder::max_nodes;
+  request.max_new_tokens = 3 + decltype(decoder)::max_nodes;
   request.temperature = temperature;
-  double sum = 0.0;
-  for (const std::vector<token>& text : texts) {
+  std::vector<double> lengths;
+  for (const std::vector<token>& text : where.texts) {
+    double sum = 0.0;
     for (std::size_t place = 0; place < places; ++place) {
       const std::size_t first = (text.size() - behind) * place / places;
       request.seed = place;
       decoder.reset_stats();
       const auto id = decoder.add(std::span(text).subspan(first, behind), request);
       while (decoder.stats().steps < 1) { decoder.step(); }
-      const std::int64_t before = decoder.stats().accepted;
+      accepted = 0.0;  // where the first step ended the text
       if (decoder.is_running(id)) { decoder.step(); }
-      sum += static_cast<double>(1 + decoder.stats().accepted - before);
+      sum += 1.0 + accepted;
       decoder.cancel(id);
     }
+    lengths.push_back(sum / static_cast<double>(places));
   }
-  decoder.reset_stats();
-  return sum / static_cast<double>(texts.size() * places);
+  return lengths;
 }
 
-/// Adds the rows of one drafter. `make(length)` makes a decoder of batch size one whose drafter has
-/// the length policy `length`. \param extra_bytes of weights that the drafter needs besides the
-/// target's.
-template <class Make>
-measured measure(report& out, const setting& where, const std::string& name,
-                 std::size_t extra_bytes, const Make& make) {
-  constexpr std::int32_t rounds = 2;
+/// Of one drafter at one temperature; a number per domain.
+struct speeds {
+  std::vector<double> speed_up;   ///< over plain decoding, in turn with it
+  std::vector<double> predicted;  ///< from measured costs and acceptance
+  std::vector<double> rate;       ///< tokens per second
+  std::vector<double> length;     ///< mean acceptance length
+  std::vector<double> repeated;   ///< share of repeated 4-grams
+};
+
+/// Runs a speculative decoder in turn with plain decoding, its drafts as deep as pays.
+/// \param choice what the length policy of its drafter refers to.
+template <class Decoder>
+speeds measure_speed(const setting& where, Decoder& speculative, generate::any_length& choice,
+                     float temperature, const std::vector<std::vector<token>>& prompts) {
+  constexpr int rounds = 3;
   const auto nothing = [](auto&&...) {};
-  generate::any_length choice;
-  auto speculative = make(generate::chosen_length{&choice});
   hunch::decoder plain{where.target, hunch::drafter::none{},
                        hunch::selector::full{where.target.vocab_size()}, text_sampler{},
                        hunch::verifier::rejection{}};
-  measured all;
-  const auto domains = static_cast<double>(where.prompts.size());
-  for (int t = 0; t < temperatures; ++t) {
-    const auto at = static_cast<std::size_t>(t);
-    generation_options request;
-    request.max_new_tokens = 96;
-    request.temperature = static_cast<float>(t);
-    request.seed = 1;
+  generation_options request;
+  request.max_new_tokens = 96;
+  request.temperature = temperature;
+  speeds all;
+  for (const std::vector<token>& prompt : prompts) {
+    const std::vector<std::vector<token>> asked{prompt};
     choice = {};
-    all.forced[at] = forced_length(speculative, where.texts, request.temperature);
-    double fast = 0.0, slow = 0.0, predicted = 0.0, repeated = 0.0;
-    for (const std::vector<token>& prompt : where.prompts) {
-      const std::vector<std::vector<token>> asked{prompt};
-      choice = {};
-      const generate::costs cost =
-          generate::calibrate(where.target, plain, speculative, asked, request, 1);
-      choice = cost.policy();
-      const generate::comparison both = generate::compare(
-          [&](const auto& o, auto&& on_token) {
-            return generate::run_requests(plain, asked, o, 1, nothing, on_token);
-          },
-          [&](const auto& o, auto&& on_token) {
-            return generate::run_requests(speculative, asked, o, 1, nothing, on_token);
-          },
-          request, 1, rounds, nothing);
-      choice = {};
-      fast += 1.0 / both.rate;
-      slow += 1.0 / both.plain_rate;
-      predicted += generate::predicted_gain(cost, speculative.stats()) / domains;
-      all.length[at] += speculative.stats().mean_acceptance_length() / domains;
-      repeated += generate::repeated_4grams(both.first.tokens[0]) / domains;
+    const generate::costs cost =
+        generate::calibrate(where.target, plain, speculative, asked, request, 1);
+    choice = cost.policy();
+    std::vector<double> ratios, rates;
+    double repeats = 0.0;
+    for (int round = 0; round < rounds; ++round) {
+      request.seed = static_cast<std::uint64_t>(1 + round);
+      const generate::run s =
+          generate::run_requests(speculative, asked, request, 1, nothing, nothing);
+      const generate::run p = generate::run_requests(plain, asked, request, 1, nothing, nothing);
+      rates.push_back(static_cast<double>(s.timed) / s.time);
+      ratios.push_back(rates.back() * p.time / static_cast<double>(p.timed));
+      repeats += generate::repeated_4grams(s.tokens[0]) / rounds;
     }
-    all.speed_up[at] = slow / fast;
-    const std::string row = name + at_temperature(t);
-    out.add(row + "mean acceptance length along text", all.forced[at], "tokens");
-    out.add(row + "mean acceptance length", all.length[at], "tokens");
-    out.add(row + "tokens per second", domains / fast, "tok/s");
-    out.add(row + "speed-up", all.speed_up[at], "x");
-    out.add(row + "speed-up predicted", predicted, "x");
-    out.add(row + "repeated 4-grams", repeated, "");
+    choice = {};
+    all.speed_up.push_back(median(ratios));
+    all.rate.push_back(median(rates));
+    all.predicted.push_back(generate::predicted_gain(cost, speculative.stats()));
+    all.length.push_back(speculative.stats().mean_acceptance_length());
+    all.repeated.push_back(repeats);
   }
-  out.add(name + ": extra weights", static_cast<double>(extra_bytes) / 1e6, "MB");
   return all;
 }
 
-/// Adds the rows of drafts of 1 to `longest_draft` levels: the lengths take turns.
+/// Of one drafter, means over the domains, per temperature.
+struct measured {
+  std::array<double, temperatures> along_text{};
+  std::array<double, temperatures> in_generation{};
+  std::array<double, temperatures> speed_up{};
+};
+
+/// Adds the rows of one drafter.
+/// \param make(rule, length) makes a decoder of batch size one of a rule and a length policy.
+/// \param extra bytes that are stored for the drafter besides the target.
+template <class V, class Make>
+measured measure(report& out, const setting& where, const std::string& name, double extra, V rule,
+                 const Make& make) {
+  constexpr std::size_t places = 48;
+  measured all;
+  for (int t = 0; t < temperatures; ++t) {
+    const auto at = static_cast<std::size_t>(t);
+    const auto temperature = static_cast<float>(t);
+    const generate::any_length as_deep_as_can_be;
+    all.along_text[at] =
+        mean(length_along_text(where, rule, temperature, places, [&](auto counting) {
+          return make(counting, generate::chosen_length{&as_deep_as_can_be});
+        }));
+    generate::any_length choice;
+    auto decoder = make(rule, generate::chosen_length{&choice});
+    const speeds s = measure_speed(where, decoder, choice, temperature, where.prompts);
+    all.in_generation[at] = mean(s.length);
+    all.speed_up[at] = mean(s.speed_up);
+    const std::string row = name + at_temperature(t);
+    out.add(row + "mean acceptance length along text", all.along_text[at], "tokens");
+    out.add(row + "mean acceptance length", all.in_generation[at], "tokens");
+    out.add(row + "tokens per second", mean(s.rate), "tok/s");
+    out.add(row + "speed-up", all.speed_up[at], "x");
+    out.add(row + "speed-up predicted", mean(s.predicted), "x");
+    out.add(row + "repeated 4-grams", mean(s.repeated), "");
+    for (std::size_t d = 0; d < where.domains.size(); ++d) {
+      out.record(row + where.domains[d] + ", speed-up", s.speed_up[d], "x");
+    }
+  }
+  out.add(name + ": extra bytes stored", extra / 1e6, "MB");
+  return all;
+}
+
+/// Adds the rows of drafts of 1 to `longest_draft` levels and of as many as pay, which take turns,
+/// and how near the latter comes to the best of the former in the domain where that is least.
 template <class Make>
-void sweep(report& out, const setting& where, const std::string& name, const Make& make) {
-  constexpr int rounds = 2;
+void compare_lengths(report& out, const setting& where, const std::string& name, const Make& make) {
+  constexpr int rounds = 5;
+  constexpr std::size_t lengths = longest_draft + 1;  // the last one is by cost
   const auto nothing = [](auto&&...) {};
-  const generate::any_length choice;
+  generate::any_length choice;
   auto decoder = make(generate::chosen_length{&choice});
+  hunch::decoder plain{where.target, hunch::drafter::none{},
+                       hunch::selector::full{where.target.vocab_size()}, text_sampler{},
+                       hunch::verifier::rejection{}};
   for (int t = 0; t < temperatures; ++t) {
     generation_options request;
-    request.max_new_tokens = 64;
+    request.max_new_tokens = 96;
     request.temperature = static_cast<float>(t);
-    std::array<generate::run, longest_draft> timed;
-    std::array<double, longest_draft> tokens{};
-    std::array<double, longest_draft> steps{};
-    for (int round = 0; round < rounds; ++round) {
-      request.seed = static_cast<std::uint64_t>(round + 1);
-      for (const std::vector<token>& prompt : where.prompts) {
-        for (std::size_t i = 0; i < timed.size(); ++i) {
-          decoder.draft_length(static_cast<std::int32_t>(i + 1));
+    std::array<std::vector<double>, lengths> rates;  // per domain
+    std::array<double, lengths> accepted{}, steps{};
+    double least = 2.0;
+    for (std::size_t d = 0; d < where.prompts.size(); ++d) {
+      const std::vector<std::vector<token>> asked{where.prompts[d]};
+      choice = {};
+      const generate::costs cost =
+          generate::calibrate(where.target, plain, decoder, asked, request, 1);
+      std::array<double, lengths> time{}, tokens{};
+      for (int round = 0; round < rounds; ++round) {
+        request.seed = static_cast<std::uint64_t>(round + 1);
+        for (std::size_t i = 0; i < lengths; ++i) {
+          if (i + 1 < lengths) {
+            choice = {};
+            decoder.draft_length(static_cast<std::int32_t>(i + 1));
+          } else {
+            choice = cost.policy();
+            decoder.draft_length(longest_draft);
+          }
           decoder.reset_stats();
           const generate::run r =
-              generate::run_requests(decoder, {prompt}, request, 1, nothing, nothing);
-          timed[i].time += r.time;
-          timed[i].timed += r.timed;
+              generate::run_requests(decoder, asked, request, 1, nothing, nothing);
+          time[i] += r.time;
+          tokens[i] += static_cast<double>(r.timed);
           steps[i] += static_cast<double>(decoder.stats().steps);
-          tokens[i] +=
-              static_cast<double>(decoder.stats().steps) * decoder.stats().mean_acceptance_length();
+          accepted[i] += static_cast<double>(decoder.stats().accepted);
         }
       }
+      choice = {};
+      double best = 0.0;
+      for (std::size_t i = 0; i < lengths; ++i) {
+        rates[i].push_back(tokens[i] / time[i]);
+        if (i + 1 < lengths) { best = std::max(best, rates[i].back()); }
+      }
+      const double share = rates.back().back() / best;
+      out.record(name + at_temperature(t) + where.domains[d] + ", by cost / best fixed length",
+                 share, "x");
+      least = std::min(least, share);
     }
-    for (std::size_t i = 0; i < timed.size(); ++i) {
-      const std::string row = name + ", drafts of " + std::to_string(i + 1) + at_temperature(t);
-      out.add(row + "mean acceptance length", tokens[i] / steps[i], "tokens");
-      out.add(row + "tokens per second", static_cast<double>(timed[i].timed) / timed[i].time,
-              "tok/s");
+    for (std::size_t i = 0; i < lengths; ++i) {
+      const std::string row =
+          name + (i + 1 < lengths ? ", drafts of " + std::to_string(i + 1) : ", drafts by cost") +
+          at_temperature(t);
+      out.add(row + "mean acceptance length", 1.0 + accepted[i] / steps[i], "tokens");
+      out.add(row + "tokens per second", mean(rates[i]), "tok/s");
     }
+    out.add(name + at_temperature(t) + "by cost / best fixed length, worst domain", least, "x",
+            at_least(0.95));
   }
 }
 

@@ -12,8 +12,8 @@ import sys
 import unittest
 from pathlib import Path
 
-PROGRAM, RESIDENT, MAKE_LAYOUT, TRAIN_ROUTER = sys.argv[1:5]
-MODELS, WORK = Path(sys.argv[5]), Path(sys.argv[6]) / "cli"
+PROGRAM, RESIDENT, MAKE_LAYOUT, TRAIN_ROUTER, BEST_TREE = sys.argv[1:6]
+MODELS, WORK = Path(sys.argv[6]), Path(sys.argv[7]) / "cli"
 CLUSTERED = ["--selector", "clustered", "--layout", "x", "--router", "y"]
 
 BAD_FLAGS = [
@@ -404,6 +404,21 @@ class Drafters(unittest.TestCase):
         report, _ = report_of("--drafter", "lookup", "--draft-length", "4", "--temperature", "0", "--ignore-end",
                               short=["--rounds", "1", "--prompt", "one two three four, one two three four, one two"])
         self.assertGreater(report["mean_acceptance_length"], 1.5)
+
+    def test_the_best_tree(self):
+        file = WORK / "acceptance.json"
+        file.write_text(json.dumps({"T=0": [[0.6, 0.2, 0.1], [0.5, 0.2]], "T=1": [[0.3, 0.25]]}))
+        for flags, printed in ((["--nodes", "4"], "best{{0}, {1}, {0, 0}, {0, 1}};"),
+                               (["--nodes", "2", "--temperature", "1"], "best{{0}, {1}};")):
+            done = subprocess.run([BEST_TREE, "--acceptance", str(file), *flags], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(printed, done.stdout)
+        for flags, code in ((["--nodes", "0"], 2), ([], 2), (["--acceptance", "/no/such/file"], 1),
+                            (["--acceptance", str(file), "--temperature", "2"], 1),
+                            (["--acceptance", str(file), "--nodes", "100"], 1)):
+            done = subprocess.run([BEST_TREE, *flags], capture_output=True, text=True)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn("best_tree: ", done.stderr)
 
     def test_by_every_rule(self):
         for flags in (["--drafter", "model", "--tree", "sampled", "--verifier", "rejection"],

@@ -85,7 +85,7 @@ std::vector<double> length_along_text(const setting& where, V rule, float temper
   double accepted = 0.0;
   auto decoder = make(repeated<V>{rule, &accepted});
   generation_options request;
-  request.max_new_tokens = 3 + decltype(decoder)::max_nodes;
+  request.max_new_tokens = 2 + 2 * decltype(decoder)::max_nodes;  // two whole drafts
   request.temperature = temperature;
   std::vector<double> lengths;
   for (const std::vector<token>& text : where.texts) {

@@ -42,6 +42,7 @@ void sequences::discard_staged(int slot) noexcept {
   slot_state& s = slots_[static_cast<std::size_t>(slot)];
   for (const staged_row& row : s.staged) { s.index_of_id[static_cast<std::size_t>(row.id)] = -1; }
   s.staged.clear();
+  s.offers = 0;
 }
 
 void sequences::release(int slot) noexcept {

@@ -359,7 +359,7 @@ Text
   --seed S              the same seed gives the same text (default 1)
 
 Report
-  --rounds N            plain and speculative runs, taken in turn; medians are reported (default 3)
+  --rounds N            plain and speculative runs, taken in turn (default 3)
   --threads N           of --device host (default: half of the processors)
   --json FILE           writes the report as JSON too
   --color WHEN          auto, always or never; auto honours NO_COLOR and non-terminals

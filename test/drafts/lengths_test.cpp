@@ -249,28 +249,6 @@ TEST_CASE("a step that is repeated before it is observed begins anew") {
   CHECK(again.known == memory.known);
 }
 
-TEST_CASE("rows of other sequences count as rows of one") {
-  length::cost one;
-  one.draft = 0.1;
-  const std::vector<double> rows{1.0, 1.1, 1.2, 2.5, 3.8};
-  one.rows = rows;
-  length::cost::memory a;
-  length::cost::memory b;
-  std::int32_t on = 0;
-  for (std::int32_t depth = 1; depth <= 4; ++depth) {
-    one.begin(a, max_depth);
-    one.begin(b, max_depth);
-    const length_evidence evidence{depth, 0.8, 0.8, 0.0, depth + 1};
-    length_evidence of_four = evidence;
-    of_four.rows *= 4;
-    of_four.sequences = 4;
-    const bool goes_on = one.goes_on(a, evidence);
-    CHECK(one.goes_on(b, of_four) == goes_on);
-    on += goes_on ? 1 : 0;
-  }
-  CHECK(on == 1);  // the fourth row is dear
-}
-
 TEST_CASE("the other policies, by hand") {
   length::fixed::memory none;
   CHECK(length::fixed{}.begin(none, 7) == 7);
@@ -300,6 +278,7 @@ TEST_CASE("levels of a tree cost as many rows as they have") {
     for (std::int32_t step = 0; step < 3; ++step) {
       policy.begin(memory, max_depth);
       policy.goes_on(memory, {1, 0.7, 0.7, 0.0, 1 + width});
+      policy.observe(memory, 1, 1);
     }
     policy.calibrated = false;  // the length that is best if every step had it
     const std::int32_t best = policy.begin(memory, max_depth);

@@ -61,6 +61,7 @@ class autoregressive {
       : model_(std::forward<Model>(model)), policy_(policy) {}
 
   std::remove_reference_t<Model>& model() { return model_; }
+  const Policy& policy() const { return policy_; }
 
   /// The rows of a step and, per slot, how far the model has read.
   template <class Real, class Executor>

@@ -213,14 +213,13 @@ class growth {
   /// Asks the policy of every sequence whether it goes on behind the level that was just drawn.
   template <class Drafts>
   void ask(const Policy& policy, Drafts& drafts, Executor& executor) {
-    length_evidence evidence;
-    evidence.sequences = 0;
-    if constexpr (looks) {
-      count_rows(drafts, evidence);
-      take_evidence(drafts, executor);
-    }
+    if constexpr (looks) { take_evidence(drafts, executor); }
     for_each_tree([&](std::int32_t k, std::size_t first, std::size_t end) {
-      if constexpr (looks) { find_best(k, first, end, evidence); }
+      length_evidence evidence;
+      if constexpr (looks) {
+        evidence.rows = rows_of(k, first, end, drafts);
+        find_best(k, first, end, evidence);
+      }
       goes_on_[index(k)] = lengths_.drew(k) && lengths_.goes_on(policy, k, evidence) ? 1 : 0;
     });
   }
@@ -236,25 +235,19 @@ class growth {
     }
   }
 
-  /// The rows that the target will have of the sequences that draft, with the new children.
+  /// The rows that the target will have of tree k, with the new children of nodes [first, end).
   template <class Drafts>
-  void count_rows(Drafts& drafts, length_evidence& evidence) const {
-    for_each_tree([&](std::int32_t k, std::size_t first, std::size_t end) {
-      ++evidence.sequences;
-      std::int32_t rows = drafts.count(k);
-      if constexpr (dynamic) {
-        rows = std::min(Tree::total, 1 + Tree::max_children * rows);
-      } else {
-        for (std::size_t f = first; f < end; ++f) {
-          const std::int32_t place = place_[node_index(k, frontier_[f].node)];
-          for (std::int32_t i = 0; i < Tree::asked(place); ++i) {
-            const bool there = child_.data()[child_index(f) + index(i)] != no_token;
-            rows += there && Tree::child(place, i) >= 0 ? 1 : 0;
-          }
-        }
+  std::int32_t rows_of(std::int32_t k, std::size_t first, std::size_t end, Drafts& drafts) const {
+    std::int32_t rows = drafts.count(k);
+    if constexpr (dynamic) { return std::min(Tree::total, 1 + Tree::max_children * rows); }
+    for (std::size_t f = first; f < end; ++f) {
+      const std::int32_t place = place_[node_index(k, frontier_[f].node)];
+      for (std::int32_t i = 0; i < Tree::asked(place); ++i) {
+        const bool there = child_.data()[child_index(f) + index(i)] != no_token;
+        rows += there && Tree::child(place, i) >= 0 ? 1 : 0;
       }
-      evidence.rows += rows;
-    });
+    }
+    return rows;
   }
 
   /// How sure the draft laws are of the children that were drawn; of ranked ones that is known,
@@ -447,11 +440,13 @@ class growth {
   void copy_children(std::size_t f) {
     const std::size_t from = child_index(f - 1);
     const std::size_t to = child_index(f);
-    const float more = value_.data()[node_index(frontier_[f].sequence, frontier_[f].node)] -
-                       value_.data()[node_index(frontier_[f - 1].sequence, frontier_[f - 1].node)];
+    const float own = value_.data()[node_index(frontier_[f].sequence, frontier_[f].node)];
+    const float more =
+        own - value_.data()[node_index(frontier_[f - 1].sequence, frontier_[f - 1].node)];
     for (std::size_t i = 0; i < index(Tree::max_children); ++i) {
       child_.data()[to + i] = child_.data()[from + i];
-      child_value_.data()[to + i] = child_value_.data()[from + i] + more;
+      // Not above that of the node itself, not even by rounding: parents come before children.
+      child_value_.data()[to + i] = std::min(child_value_.data()[from + i] + more, own);
     }
   }
 

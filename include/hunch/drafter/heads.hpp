@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -27,8 +28,9 @@ namespace hunch::drafter {
 ///
 /// The hidden state is the one that the target made the law of the root from; it is copied when a
 /// step is committed. A request's first step has none and drafts nothing. Where children are
-/// ranked, what depends on the tokens drafted before (penalties, grammars) is taken for the most
-/// valuable node of a depth and applied to all; drawn children have it each for its own path.
+/// ranked, what depends on the tokens drafted before (penalties, grammars) is taken for the first
+/// node of a depth (of a dynamic tree the most valuable one) and applied to all; drawn children
+/// have it each for its own path.
 ///
 /// \tparam Heads models `DraftHeads`; a reference where the caller keeps them.
 /// \tparam Tree a `TreeShape` that is no deeper than there are heads.
@@ -109,6 +111,7 @@ class heads {
                Selector& selector, const S& sampler, const Draw& draw, Executor& executor) {
     static_assert(DraftHeads<std::remove_reference_t<Heads>, typename Drafts::real>,
                   "hunch: the heads must write logits of the target's type");
+    executor.synchronize();  // the hidden states of the step before are there
     if (s.other_width != 0) {
       throw std::invalid_argument("hunch::drafter::heads: the target's hidden states have " +
                                   std::to_string(s.other_width) + " numbers, the heads read " +
@@ -145,7 +148,12 @@ class heads {
       s.copies.data()[copies++] = {hidden.data, {s.hidden_of(outcome.slot), s.width}};
       known = 1;
     }
-    if (copies > 0) { s.executor->launch(copies, kernel::copy_rows<float>{s.copies.data()}); }
+    if (copies == 0) { return; }
+    try {
+      s.executor->launch(copies, kernel::copy_rows<float>{s.copies.data()});
+    } catch (...) {  // an executor that has failed: the next step will say so
+      std::fill(s.known.begin(), s.known.end(), char{0});
+    }
   }
 
   template <class State>

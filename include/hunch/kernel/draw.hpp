@@ -58,8 +58,8 @@ HUNCH_HOST_DEVICE HUNCH_INLINE prefix_walk walk_along(double target, std::int32_
 /// The total of the weights, with the group sums in the team's scratch.
 template <Team T, class Weight>
 HUNCH_HOST_DEVICE HUNCH_INLINE double sum_for_draw(T& team, std::int64_t n, const Weight& weight) {
-  if constexpr (requires { weight.law.sum_of_weights(); }) {
-    if (team.last_sum() == weight.law.sum_of_weights()) {
+  if constexpr (requires { weight.remembered_as(); }) {
+    if (team.last_sum() == weight.remembered_as()) {
       double total = 0.0;
       for (std::int32_t g = 0; g < team::groups_of(n); ++g) { total += team.scratch().groups[g]; }
       return total;

@@ -59,6 +59,7 @@ struct cost {
     // Of this step, written by `begin` and `goes_on`:
     std::int32_t limit = 0;
     std::int32_t known = 0;  ///< levels whose bins are noted
+    double step_width = 1.0;
     double survival = 1.0;
     double rate = 1.0;
     std::int8_t bin[noted] = {};
@@ -78,6 +79,7 @@ struct cost {
     }
     const std::int32_t best = plan(m, max_depth);
     m.survival = 1.0;
+    m.step_width = m.width;
     m.known = 0;
     if (best == 0) {
       m.limit = m.idle >= retry ? 1 : 0;
@@ -88,8 +90,8 @@ struct cost {
   }
 
   bool goes_on(memory& m, const length_evidence& e) const {
-    const double now = static_cast<double>(e.rows) / static_cast<double>(e.sequences);
-    m.width = (now - 1.0) / static_cast<double>(e.depth);
+    const auto now = static_cast<double>(e.rows);
+    m.step_width = (now - 1.0) / static_cast<double>(e.depth);
     if (!calibrated) { return true; }
     const double acceptance = m.all.rate(0.0, 0.0);
     const auto bin = static_cast<std::int32_t>(std::clamp(e.probability, 0.0, 1.0) * bins);
@@ -103,7 +105,7 @@ struct cost {
     for (std::int32_t more = 1; e.depth + more <= m.limit; ++more) {
       chance *= acceptance_at(m, e.depth + more - 1);
       tokens += chance;
-      const double price = more * draft + planner::row_cost(rows, now + more * m.width) -
+      const double price = more * draft + planner::row_cost(rows, now + more * m.step_width) -
                            planner::row_cost(rows, now);
       if (tokens > m.rate * price) { return true; }
     }
@@ -112,6 +114,7 @@ struct cost {
 
   void observe(memory& m, std::int32_t drafted, std::int32_t accepted) const noexcept {
     m.idle = drafted > 0 ? 0 : m.idle + 1;
+    if (drafted > 0) { m.width = m.step_width; }
     const auto weight = static_cast<float>(decay);
     for (std::int32_t level = 0; level < drafted && level <= accepted; ++level) {
       const bool passed = level < accepted;

@@ -13,13 +13,13 @@ namespace hunch {
 /// Where tokens are drawn from point masses, at temperature 0, "the law" is that of the same logits
 /// at temperature 1: a point mass says nothing (see `kernel::telling_law`).
 struct length_evidence {
-  std::int32_t depth = 0;      ///< levels drafted so far in this step, 1 or more
-  double probability = 1.0;    ///< of the newest token under the law that it was drawn from; in a
-                               ///< tree, of the most probable one of the newest nodes
-  double reach = 1.0;          ///< the product of these probabilities along the path to it
-  double entropy = 0.0;        ///< of that law, in nats; only if the policy needs it
-  std::int32_t rows = 0;       ///< of the target's pass so far, over all sequences that draft
-  std::int32_t sequences = 1;  ///< that draft in this step
+  std::int32_t depth = 0;    ///< levels drafted so far in this step, 1 or more
+  double probability = 1.0;  ///< of the newest token under the law that it was drawn from; in a
+                             ///< tree, of the most probable one of the newest nodes
+  double reach = 1.0;        ///< the product of these probabilities along the path to it
+  double entropy = 0.0;      ///< of that law, in nats; only if the policy needs it
+  std::int32_t rows = 0;     ///< that the target will have of this sequence so far; those of others
+                             ///< are left out, so that a text does not depend on them
 };
 
 /// Decides, level by level, how deep a draft is. A policy holds parameters only; what it learns of

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -263,6 +264,7 @@ class drafting<drafter::autoregressive<Model, Tree, length::fixed>, Selector, Re
   void propose(std::int32_t slots, const sequences& all, const draft_trees<Real>& trees,
                const layout_tables& tables, std::int32_t length, const S& sampler, const Draw& draw,
                Executor& executor) {
+    length = std::min(length, drafter_->policy().levels);
     const chain_step<Real, chooser> step{all,    trees, tables, arrays(), routing_.chooser(),
                                          length, unread};
     executor.launch(slots, begin_chain<Real, chooser>{step});

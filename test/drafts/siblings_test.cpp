@@ -65,7 +65,7 @@ TEST_CASE("a draw without a token is that of a law that never had it") {
     REQUIRE(found == expected);
     ++tiles_seen[found / 4096];
   }
-  // Of a law of which the heaviest half is gone; with it, it would be little more than a third.
+  // 0.65 of what is left of the law; of the whole law it would be 0.44.
   CHECK(tiles_seen[2] > 1100);
   CHECK(tiles_seen[2] < 1500);
 }

@@ -50,11 +50,9 @@ early_exit::early_exit(const exit_config& shape, const checkpoint& weights, mode
       down_{pack(weights, "exit.down.weight", inner_size(weights), of_->shape.hidden, of_->kind)},
       up_{pack(weights, "exit.up.weight", of_->shape.hidden, inner_size(weights), of_->kind)},
       inner_stride_{round_up(down_.packed.outputs(), lanes)},
-      states_{of_->own_features.kept() ? of_->hidden_stride : 0, of_->slots.slots(), 0},
       result_{std::make_unique<pass_result>()} {
   result_->hidden_size = of_->shape.hidden;
   result_->hidden_stride = of_->hidden_stride;
-  result_->context_stride = of_->result.context_stride;
 }
 early_exit::early_exit(early_exit&&) noexcept = default;
 early_exit& early_exit::operator=(early_exit&&) noexcept = default;
@@ -67,9 +65,7 @@ early_exit early_exit::load(const std::filesystem::path& directory, model& targe
 
 std::int32_t early_exit::vocab_size() const { return of_->shape.vocab_size; }
 
-std::int32_t early_exit::context_width() const {
-  return states_.kept() ? 2 * of_->shape.hidden : 0;
-}
+std::int32_t early_exit::context_width() const { return of_->shape.hidden; }
 
 hidden_states early_exit::forward(const hunch::rows& rows) {
   pass_plan& plan = result_->plan;
@@ -78,11 +74,9 @@ hidden_states early_exit::forward(const hunch::rows& rows) {
   for (std::size_t i = 0; i < plan.rows.size(); ++i) {
     int& output = plan.rows[i].output;
     output = output < 0 ? output : static_cast<int>(i);
-    states_.reserve_staged(plan.rows[i].slot, of_->slots.staged_count(plan.rows[i].slot));
   }
   const std::size_t size = plan.rows.size();
   result_->hidden.grow(size * static_cast<std::size_t>(result_->hidden_stride));
-  result_->contexts.grow(size * static_cast<std::size_t>(result_->context_stride));
   inner_.grow(size * static_cast<std::size_t>(inner_stride_));
   of_->reserve_activations(static_cast<int>(size), inner_stride_);
   of_->run(plan, layers_, [this](int thread) { finish(thread); });
@@ -112,35 +106,6 @@ void early_exit::finish(int thread) {
   of_->apply(up_.packed,
              of_->activations(inner_.data(), inner_stride_, down.outputs(), rows, thread),
              result_->hidden.data(), stride, rows, into::add, thread);
-  if (states_.kept()) { put_contexts(thread); }
-}
-
-void early_exit::put_contexts(int thread) {
-  const int hidden = of_->shape.hidden;
-  const auto& rows = result_->plan.rows;
-  const share mine = of_->part(static_cast<int>(rows.size()), thread);
-  of_->pool.barrier();
-  for (int i = mine.begin; i < mine.end; ++i) {
-    const planned_row& row = rows[static_cast<std::size_t>(i)];
-    std::copy_n(result_->hidden.data() + static_cast<std::ptrdiff_t>(i) * result_->hidden_stride,
-                hidden, states_.staged(row.slot, row.staged));
-  }
-  of_->pool.barrier();
-  for (int i = mine.begin; i < mine.end; ++i) {
-    const planned_row& row = rows[static_cast<std::size_t>(i)];
-    float* const out =
-        result_->contexts.data() + static_cast<std::ptrdiff_t>(i) * result_->context_stride;
-    of_->weights.embed(row.token, out);
-    const int parent = of_->slots.parent(row.slot, row.staged);
-    const int length = of_->slots.length(row.slot);
-    if (parent >= 0) {
-      std::copy_n(states_.staged(row.slot, parent), hidden, out + hidden);
-    } else if (length > 0) {
-      std::copy_n(of_->own_features.cached(row.slot, length - 1), hidden, out + hidden);
-    } else {
-      std::fill_n(out + hidden, hidden, 0.0f);
-    }
-  }
 }
 
 void early_exit::set_head_layout(const hunch::vocab_layout& layout) {

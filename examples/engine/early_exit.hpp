@@ -43,9 +43,7 @@ class early_exit {
   static early_exit load(const std::filesystem::path& directory, model& target);
 
   std::int32_t vocab_size() const;
-  /// Twice the hidden size; 0 if the target keeps no features. Contexts are the embedding of a
-  /// row's token, and the state of the token before it: the target's if it is cached, else the
-  /// view's.
+  /// The hidden size.
   std::int32_t context_width() const;
   /// How many of the target's layers it runs.
   int layers() const { return layers_; }
@@ -66,7 +64,6 @@ class early_exit {
 
  private:
   void finish(int thread);
-  void put_contexts(int thread);
 
   int layers_;
   model::implementation* of_;
@@ -75,7 +72,6 @@ class early_exit {
   stored_matrix up_;
   int inner_stride_;
   aligned_buffer<float> inner_;  ///< [rows, r]
-  features states_;              ///< of staged rows; as the target's features, or none
   std::unique_ptr<pass_result> result_;
 };
 

@@ -33,8 +33,6 @@ struct pass_result {
   int logits_stride = 0;
   aligned_buffer<float> hidden;  ///< [outputs, hidden_stride]
   aligned_buffer<float> logits;  ///< [outputs, logits_stride]
-  int context_stride = 0;
-  aligned_buffer<float> contexts;  ///< [rows, context_stride]
 
   /// The output of a row of the pass. \throws std::out_of_range if it has none.
   std::size_t output(std::int32_t row) const {
@@ -64,6 +62,7 @@ struct workspace {
   aligned_buffer<float> mixed;        ///< [rows, heads * head_dim]
   aligned_buffer<float> gates;        ///< [rows, 2 * intermediate]
   aligned_buffer<float> products;     ///< [rows, intermediate]
+  aligned_buffer<float> joined;       ///< [rows, 2 * hidden] what an EAGLE head's layers begin with
   /// What only one thread uses.
   struct per_thread {
     aligned_buffer<float> normed;           ///< [rows, hidden]
@@ -126,6 +125,7 @@ struct model::implementation {
   const int projection_stride;
   const int mixed_stride;
   const int product_stride;
+  const int joined_stride;  ///< 0 unless it is an EAGLE head
   std::uint64_t layer_rows = 0;
   std::optional<draft_head> shortlist_head;
   std::vector<std::int32_t> head_outputs;  ///< of the rows that a head is asked for
@@ -140,7 +140,7 @@ struct model::implementation {
   void leave(const pass_plan& plan, int thread);
   const float* feature_before(const planned_row& row);
   void join(int thread);
-  void put_contexts(int thread);
+  void put_joined(int thread);
   void normalise(const std::vector<float>& weight, int thread);
   void attend_all(const pass_plan& plan, int layer, int thread);
   void attend_group(const pass_plan& plan, int layer, int head, const row_group& group, int thread);

@@ -30,9 +30,9 @@ void model::implementation::reserve(const pass_plan& plan, int last) {
   grow(space.gates, 2 * product_stride);
   grow(space.products, product_stride);
   for (auto& own : space.threads) { grow(own.normed, hidden_stride); }
-  const int context_stride = target == nullptr ? 0 : result.context_stride;
+  grow(space.joined, joined_stride);
   reserve_activations(static_cast<int>(rows),
-                      std::max({hidden_stride, mixed_stride, product_stride, context_stride}));
+                      std::max({hidden_stride, mixed_stride, product_stride, joined_stride}));
   const bool parts = last < shape.layers || std::any_of(plan.rows.begin(), plan.rows.end(),
                                                         [](auto& row) { return row.layers > 0; });
   for (const planned_row& row : plan.rows) {
@@ -48,7 +48,6 @@ void model::implementation::run(const hunch::rows& rows, bool with_head) {
   const auto grow = [](aligned_buffer<float>& buffer, std::size_t count, int stride) {
     buffer.grow(count * static_cast<std::size_t>(stride));
   };
-  grow(result.contexts, result.plan.rows.size(), result.context_stride);
   grow(result.hidden, result.plan.output_rows.size(), hidden_stride);
   if (with_head) { grow(result.logits, result.plan.output_rows.size(), result.logits_stride); }
   run(result.plan, shape.layers, [this, with_head](int thread) { finish(with_head, thread); });
@@ -82,7 +81,7 @@ void model::implementation::go_through(const pass_plan& plan, int thread) {
 /// What the rows bring to the first layer of `span`.
 void model::implementation::begin(const pass_plan& plan, int thread) {
   if (span.first == 0 && target != nullptr) {
-    put_contexts(thread);
+    put_joined(thread);
     pool.barrier();
     join(thread);
     return;
@@ -120,13 +119,12 @@ const float* model::implementation::feature_before(const planned_row& row) {
   return target == nullptr ? own_features.cached(row.slot, position) : nullptr;
 }
 
-/// What a router reads, and what the layers of an EAGLE head begin with.
-void model::implementation::put_contexts(int thread) {
+/// What the layers of an EAGLE head begin with: embeddings, and the features before them.
+void model::implementation::put_joined(int thread) {
   const share mine = part(static_cast<int>(result.plan.rows.size()), thread);
   for (int i = mine.begin; i < mine.end; ++i) {
     const planned_row& row = result.plan.rows[static_cast<std::size_t>(i)];
-    float* const out =
-        result.contexts.data() + static_cast<std::ptrdiff_t>(i) * result.context_stride;
+    float* const out = space.joined.data() + static_cast<std::ptrdiff_t>(i) * joined_stride;
     weights.embed(row.token, out);
     const float* const before = row.status == hunch::status::ok ? feature_before(row) : nullptr;
     if (before == nullptr) {
@@ -140,7 +138,7 @@ void model::implementation::put_contexts(int thread) {
 void model::implementation::join(int thread) {
   const int rows = row_count();
   apply(weights.joint(),
-        activations(result.contexts.data(), result.context_stride, 2 * shape.hidden, rows, thread),
+        activations(space.joined.data(), joined_stride, 2 * shape.hidden, rows, thread),
         space.residual.data(), hidden_stride, rows, into::overwrite, thread);
 }
 
@@ -252,10 +250,6 @@ void model::implementation::finish(bool with_head, int thread) {
       if (row.status != hunch::status::ok) { continue; }
       rms_norm(residual(i), weights.final_norm().data(), shape.hidden, shape.norm_epsilon,
                own_features.staged(row.slot, row.staged));
-    }
-    if (target == nullptr) {
-      pool.barrier();
-      put_contexts(thread);
     }
   }
   if (!with_head) { return; }

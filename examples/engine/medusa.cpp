@@ -42,7 +42,6 @@ medusa_heads::medusa_heads(const medusa_config& shape, const checkpoint& weights
     : shape_{checked(shape, target.shape())},
       of_{target.self_.get()},
       stride_{of_->hidden_stride},
-      context_stride_{round_up(2 * shape.hidden, lanes)},
       weights_{pack_heads(shape, weights, of_->kind)} {}
 
 medusa_heads medusa_heads::load(const std::filesystem::path& directory, model& target) {
@@ -60,21 +59,16 @@ drafted_states medusa_heads::forward(const hunch::head_inputs& inputs) {
   }
   const auto size = static_cast<std::size_t>(inputs.size);
   inputs_.grow(size * static_cast<std::size_t>(stride_));
-  contexts_.grow(size * static_cast<std::size_t>(context_stride_));
   states_.grow(size * static_cast<std::size_t>(shape_.heads * stride_));
   of_->reserve_activations(inputs.size, shape_.hidden);
   auto body = [&](int thread) { compute(inputs, thread); };
   of_->pool.run(body);
-  return {inputs.size * shape_.heads,         shape_.heads, states_.data(), shape_.hidden, stride_,
-          {contexts_.data(), context_stride_}};
+  return {inputs.size * shape_.heads,         shape_.heads, states_.data(), shape_.hidden, stride_};
 }
 
 void medusa_heads::compute(const hunch::head_inputs& inputs, int thread) {
   const share mine = of_->part(inputs.size, thread);
   for (int i = mine.begin; i < mine.end; ++i) {
-    float* const context = contexts_.data() + static_cast<std::ptrdiff_t>(i) * context_stride_;
-    of_->weights.embed(inputs.tokens[i], context);
-    std::copy_n(inputs.hidden[i], shape_.hidden, context + shape_.hidden);
     std::copy_n(inputs.hidden[i], shape_.hidden,
                 inputs_.data() + static_cast<std::ptrdiff_t>(i) * stride_);
   }

@@ -24,16 +24,13 @@ struct drafted_states {
   const float* states = nullptr;
   std::int32_t hidden_size = 0;
   std::int32_t stride = 0;
-  hunch::context_rows contexts;  ///< one per input
 
   /// [hidden] the input of the language-model head.
   hunch::row_view<const float> hidden(std::int32_t row) const {
     return {states + static_cast<std::ptrdiff_t>(row) * stride, hidden_size};
   }
-  /// [context_width] the embedding of the root and the hidden state before it.
-  const float* context(std::int32_t row) const {
-    return contexts.data + static_cast<std::ptrdiff_t>(row / heads) * contexts.stride;
-  }
+  /// [context_width] what a router reads: the same.
+  const float* context(std::int32_t row) const { return hidden(row).data; }
 };
 
 /// Heads on a target's last hidden state h, which outlives them: head j reads h + silu(W_j h) to
@@ -54,7 +51,7 @@ class medusa_heads {
   std::int32_t vocab_size() const { return shape_.vocab_size; }
   std::int32_t hidden_size() const { return shape_.hidden; }
   std::int32_t heads() const { return shape_.heads; }
-  std::int32_t context_width() const { return 2 * shape_.hidden; }
+  std::int32_t context_width() const { return shape_.hidden; }
   std::size_t weight_bytes() const { return weights_.bytes.size(); }
 
   /// \throws std::out_of_range for tokens outside the vocabulary.
@@ -73,10 +70,8 @@ class medusa_heads {
   medusa_config shape_;
   model::implementation* of_;
   int stride_;
-  int context_stride_;
   stored_matrix weights_;           ///< [heads * stride, hidden], padded with zeros
   aligned_buffer<float> inputs_;    ///< [inputs, stride]
-  aligned_buffer<float> contexts_;  ///< [inputs, context_stride]
   aligned_buffer<float> states_;    ///< [inputs, heads, stride]
 };
 

@@ -24,11 +24,6 @@ hunch::row_view<const float> hidden_states::hidden(std::int32_t row) const {
           result_->hidden_size};
 }
 
-const float* hidden_states::context(std::int32_t row) const {
-  return result_->contexts.data() +
-         static_cast<std::size_t>(row) * static_cast<std::size_t>(result_->context_stride);
-}
-
 hunch::row_view<float> evaluation::logits(std::int32_t row) const {
   auto* const logits = const_cast<float*>(result_->logits.data());
   return {logits + result_->output(row) * static_cast<std::size_t>(result_->logits_stride),
@@ -78,12 +73,12 @@ model::implementation::implementation(const config& c, const checkpoint& source,
       hidden_stride{round_up(c.hidden, lanes)},
       projection_stride{round_up(query_size + 2 * key_value_size, lanes)},
       mixed_stride{round_up(query_size, lanes)},
-      product_stride{round_up(c.intermediate, lanes)} {
+      product_stride{round_up(c.intermediate, lanes)},
+      joined_stride{features_of != nullptr ? round_up(2 * c.hidden, lanes) : 0} {
   result.hidden_size = c.hidden;
   result.hidden_stride = hidden_stride;
   result.vocab_size = c.vocab_size;
   result.logits_stride = round_up(c.vocab_size, lanes);
-  result.context_stride = own_features.kept() ? round_up(2 * c.hidden, lanes) : 0;
   space.threads.resize(static_cast<std::size_t>(options.threads));
   for (auto& own : space.threads) {
     own.query.grow(static_cast<std::size_t>(query_size));
@@ -135,9 +130,7 @@ model model::load(const std::filesystem::path& directory, const model_options& o
 
 const config& model::shape() const { return self_->shape; }
 std::int32_t model::vocab_size() const { return self_->shape.vocab_size; }
-std::int32_t model::context_width() const {
-  return self_->own_features.kept() ? 2 * self_->shape.hidden : 0;
-}
+std::int32_t model::context_width() const { return self_->shape.hidden; }
 int model::context() const { return self_->context; }
 int model::max_batch() const { return self_->slots.slots(); }
 int model::length(int slot) const { return self_->slots.length(slot); }

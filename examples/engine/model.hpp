@@ -26,8 +26,7 @@ struct model_options {
   int threads = 1;
   int max_batch = 1;  ///< slots: sequences that are cached at the same time
   int context = 0;    ///< positions per slot; 0: what the config says, at most 4096
-  /// Keep the last hidden state of every position beside the cache: for an EAGLE head that reads
-  /// it, and for routers, see `hidden_states::context`.
+  /// Keep the last hidden state of every position beside the cache, for an EAGLE head that reads it.
   bool keep_features = false;
 };
 
@@ -44,9 +43,8 @@ class hidden_states {
   hunch::status status(std::int32_t row) const;
   /// [hidden] the state after the last norm of a row that was wanted and is `ok`; the head's input.
   hunch::row_view<const float> hidden(std::int32_t row) const;
-  /// [context_width] of a row that is `ok`: the embedding of its token and the feature of the token
-  /// before it. Of models with features.
-  const float* context(std::int32_t row) const;
+  /// [context_width] what a router reads: the same. So it fits every drafter with this head.
+  const float* context(std::int32_t row) const { return hidden(row).data; }
 
  protected:
   const pass_result* result_;

@@ -79,9 +79,7 @@ engine::model_options program::options() const {
   engine::model_options o;
   o.threads = args_.threads > 0 ? args_.threads : default_threads();
   o.max_batch = args_.batch;
-  // Of the target for an EAGLE head, of the draft model for a router.
-  o.keep_features =
-      args_.drafter == drafter_kind::eagle || args_.selector == selector_kind::clustered;
+  o.keep_features = args_.drafter == drafter_kind::eagle;
   return o;
 }
 

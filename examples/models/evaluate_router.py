@@ -24,7 +24,7 @@ from evaluate import HERE, encode
 from frequency import BYTE_PIECES
 from train_router import cluster_of_token
 
-CONTEXT, WINDOWS, CHUNK = 1024, 6, 256
+WINDOWS, CHUNK = 6, 256
 FIRST = 16                   # positions of a window that are passed over
 SHARES = (0.05, 0.1, 0.2)    # of the rows
 
@@ -72,6 +72,7 @@ def main():
     arguments.add_argument("--frequency", type=Path, default=HERE / "frequency.safetensors")
     arguments.add_argument("--depths", type=int, default=1)
     arguments.add_argument("--windows", type=int, default=6, help="of each domain")
+    arguments.add_argument("--context", type=int, default=1024, help="tokens of a window")
     arguments.add_argument("--domain", default="", help="the only one that is measured")
     options = arguments.parse_args()
 
@@ -80,6 +81,7 @@ def main():
     vocabulary = len(head)
     tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(HERE / "target" / "tokenizer.model"))
     clusters, router = Clusters(load_file(options.layout), vocabulary), load_file(options.router)
+    reads_states = router["first"].shape[1] == target.config.hidden_size  # else what is known before, see train_router.py
     ranking = load_file(options.frequency)["row_token"].long()
     byte_piece = (ranking >= BYTE_PIECES.start) & (ranking < BYTE_PIECES.stop)
     ranking = torch.cat((ranking[~byte_piece], ranking[byte_piece]))
@@ -100,18 +102,19 @@ def main():
         """[depths + 1, shares, (static, routed, oracle), (T = 1, T = 0)] shares of the whole vocabulary's, and
         those; behind the depths is the length."""
         stream = torch.tensor([t for document in encode(tokenizer, path) for t in document])
-        windows = stream[:len(stream) // CONTEXT * CONTEXT].view(-1, CONTEXT)
+        windows = stream[:len(stream) // options.context * options.context].view(-1, options.context)
         values = []
         for ids in windows[torch.linspace(0, len(windows) - 1, options.windows).long(), None]:
             embedded, features = target.model.embed_tokens(ids), target.model(ids)
             outputs = unrolled(eagle, embedded, features, options.depths)
             parts = []
-            for rows in torch.arange(FIRST, CONTEXT).split(CHUNK):
+            for rows in torch.arange(FIRST, options.context).split(CHUNK):
                 p = F.linear(features[0, rows], head).softmax(-1)
                 parts.append([])
                 for before, output in zip((features, *outputs), outputs):
                     q = F.linear(output[0, rows], head).softmax(-1)
-                    contexts = torch.cat((embedded[0, rows], shifted(before)[0, rows]), dim=-1)
+                    contexts = output[0, rows] if reads_states else torch.cat(
+                        (embedded[0, rows], shifted(before)[0, rows]), dim=-1)
                     parts[-1].append(torch.stack([measure(p, q, x) for x in shortlists(p, q, contexts)]))
             values.append(torch.cat([torch.stack(part) for part in parts], dim=-1))
         values = torch.stack(values, dim=-2)  # [depths, 1 + shares * 3, 2, windows, length]

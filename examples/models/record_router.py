@@ -3,10 +3,10 @@
     python record_router.py --work DIR --drafter eagle --positions N
     python record_router.py --work DIR --drafter draft --positions N
 
-A file DIR/router-DRAFTER/<step>.pt holds one window of every domain: `ids`, `domain`, what the drafter knew
-of the token before at each depth of a draft (`states`, see drafted.py; those of a separate draft model are
-the same at each), and of both laws what lies above FLOOR (`begin`, `token`, `p`, `q`). A run that was
-interrupted continues; so does one for more positions.
+A file DIR/router-DRAFTER/<step>.pt holds a window of every domain, or eight short ones of each: `ids`,
+`domain`, what the drafter knew of the token before at each depth of a draft (`states`, see drafted.py, 0 at
+the first of a window; those of a separate draft model are the same at each), and of both laws what lies above
+FLOOR (`begin`, `token`, `p`, `q`). A run that was interrupted continues; so does one for more positions.
 """
 import argparse
 import math
@@ -21,6 +21,7 @@ import training
 from drafted import shifted, unrolled
 
 CONTEXT = 1024
+SHORT = 128     # drafts begin behind short texts too
 CHUNK = 512     # rows of laws held at once
 FLOOR = 3e-4    # of the target's law: less is left out
 DEPTHS = 3      # depths at which an EAGLE head's states are recorded
@@ -39,7 +40,7 @@ def read_by_draft(target, draft, ids):
     return target.model(ids), shifted(own)[:, :, None], own
 
 
-def record(ids, target, drafter, read):
+def record(ids, domain, target, drafter, read):
     head = target.model.embed_tokens.weight
     drafter_head = drafter.model.embed_tokens.weight if read is read_by_draft else head
     features, states, outputs = read(target, drafter, ids)
@@ -53,7 +54,7 @@ def record(ids, target, drafter, read):
         ps.append((p[row, token] - p_total[row, 0]).exp())
         qs.append((q[row, token] - q_total[row, 0]).exp())
     begin = F.pad(torch.cat(counts).cumsum(0), (1, 0))
-    domain = torch.arange(len(ids), device=ids.device)[:, None].expand_as(ids)
+    domain = domain[:, None].expand_as(ids)
     out = {"ids": ids.flatten().int(), "domain": domain.flatten().to(torch.uint8),
            "states": states.flatten(0, 1).half(), "begin": begin.int(), "token": torch.cat(tokens).int(),
            "p": torch.cat(ps).half(), "q": torch.cat(qs).half()}
@@ -66,6 +67,8 @@ def main():
     arguments.add_argument("--models", type=Path, default=Path(__file__).parent)
     arguments.add_argument("--drafter", choices=("eagle", "draft"), default="eagle")
     arguments.add_argument("--positions", type=int, default=630_000)
+    arguments.add_argument("--short", type=int, default=640_000,
+                           help=f"further positions, in windows of {SHORT}")
     options = arguments.parse_args()
 
     target = checkpoint.load(options.models / "target").to(training.device())
@@ -76,10 +79,15 @@ def main():
     folder.mkdir(exist_ok=True)
     windows = training.Windows(options.work / "tokens" / "train", CONTEXT, 1)
     per_step = CONTEXT * len(windows.streams)
-    for step in range(FIRST, FIRST + math.ceil(options.positions / per_step)):
+    long, short = (math.ceil(n / per_step) for n in (options.positions, options.short))
+    domain = torch.arange(len(windows.streams), device=training.device())
+    for step in range(FIRST, FIRST + long + short):
         path = folder / f"{step}.pt"
         if not path.exists():
-            torch.save(record(windows.batch(step)[:, :-1], target, drafter, read), f"{path}.new")
+            length = CONTEXT if step < FIRST + long else SHORT
+            ids = windows.batch(step)[:, :-1].reshape(-1, length)
+            of = domain.repeat_interleave(CONTEXT // length)
+            torch.save(record(ids, of, target, drafter, read), f"{path}.new")
             os.replace(f"{path}.new", path)
 
 

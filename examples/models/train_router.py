@@ -3,14 +3,17 @@
     python record_router.py --work DIR --drafter eagle
     python train_router.py --work DIR --drafter eagle --layout FILE --out FILE --minutes N
 
-Two layers on [embedding of the token; hidden state at the token before it], of the drafter that it is for: an
-EAGLE head's are the target's at the first token of a draft and its own behind it, a separate draft model's
-always its own. It learns from recorded positions of the training text, see record_router.py.
+Two layers on the state that the draft head is about to read, or with `--reads before` on [embedding of the
+token; hidden state at the token before it], which is known before the drafter's pass: an EAGLE head's states
+are the target's at the first token of a draft and its own behind it, a separate draft model's always its own.
+It learns from recorded positions of the training text, see record_router.py; one that reads states, at every
+sixth from the target's, for drafters that are nearly it.
 
 The label of a cluster is the part of it that is accepted, the sum of min(p, q) over its tokens (`overlap`),
 or what the target's law p gives to them (`mass`). The core is always chosen, and no label. The loss is the
 cross-entropy of a law over the clusters (`law`), or one of each cluster for itself (`each`). Zhang et al.
-2025, arXiv:2510.13847, who name neither; labels, losses and sizes were measured, see README.md.
+2025, arXiv:2510.13847, who name neither and read `before`; labels, losses, inputs and sizes were measured, see
+README.md.
 
 Inputs are brought to unit size for training; the factors are part of the weights that are saved: "first"
 [width, inputs], "first_bias", "second" [clusters, width], "second_bias", safetensors.
@@ -53,7 +56,8 @@ class Recording:
         self.begin = F.pad(counts.cumsum(0), (1, 0))
         domain = torch.cat([part["domain"] for part in parts])
         left_out = domains.index(leave_out) if leave_out else -1
-        self.rows = (domain != left_out).nonzero()[:, 0]
+        before_window = F.pad((self.states[1:, 0] == 0).all(-1), (0, 1), value=True)
+        self.rows = ((domain != left_out) & ~before_window).nonzero()[:, 0]
         self.order = None
 
     def batch(self, step):
@@ -64,19 +68,30 @@ class Recording:
             self.order = epoch, self.rows[torch.randperm(len(self.rows), generator=random)]
         return self.order[1][index * BATCH:(index + 1) * BATCH]
 
-    def contexts(self, rows, embedding):
-        """Of a random depth: half of them 0, the first of a draft."""
+    def before(self, rows, embedding):
+        """Contexts of a random depth: half of them 0, the first of a draft. And no row of the target's."""
         depths = self.states.shape[1]
         depth = torch.randint(max(1, 2 * depths - 2), (len(rows),))
         depth[depth >= depths] = 0
-        return torch.cat((embedding[self.ids[rows].long()], self.states[rows, depth].float()), dim=-1)
+        contexts = torch.cat((embedding[self.ids[rows].long()], self.states[rows, depth].float()), dim=-1)
+        return contexts, torch.zeros(len(rows), dtype=torch.bool)
 
-    def labels(self, rows, cluster, clusters, kind):
-        """[rows, clusters]"""
+    def states_read(self, rows, embedding):
+        """States of a random depth, half of them 0, and which of them are the target's. A draft model has its
+        own states only."""
+        if self.states.shape[1] == 1:
+            return self.states[rows + 1, 0].float(), torch.zeros(len(rows), dtype=torch.bool)
+        source = torch.tensor((0, 1, 1, 1, 2, 2))[torch.randint(6, (len(rows),))]
+        return self.states[rows + 1, source].float(), source == 0
+
+    def labels(self, rows, by_target, cluster, clusters, kind):
+        """[rows, clusters] where the target drafts for itself, what it gives to them is what is accepted."""
         begin, count = self.begin[rows], self.begin[rows + 1] - self.begin[rows]
         row = torch.arange(len(rows)).repeat_interleave(count)
         at = torch.arange(len(row)) + (begin - count.cumsum(0) + count).repeat_interleave(count)
-        value = self.p[at] if kind == "mass" else torch.minimum(self.p[at], self.q[at])
+        value = self.p[at]
+        if kind == "overlap":
+            value = torch.where(by_target[row], value, torch.minimum(value, self.q[at]))
         sums = torch.zeros(len(rows) * (clusters + 1))
         sums.index_add_(0, row * (clusters + 1) + cluster[self.token[at].long()], value.float())
         return sums.view(len(rows), clusters + 1)[:, :clusters]
@@ -84,7 +99,7 @@ class Recording:
 
 class Adam:
     def __init__(self, model):
-        self.adam = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.98), weight_decay=0.0)
+        self.adam = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.98), weight_decay=0.1)
 
     def step(self, factor):
         self.adam.param_groups[0]["lr"] = RATE * factor
@@ -121,7 +136,8 @@ def main():
     arguments.add_argument("--drafter", choices=("eagle", "draft"), default="eagle")
     arguments.add_argument("--labels", choices=("overlap", "mass"), default="overlap")
     arguments.add_argument("--loss", choices=("law", "each"), default="law")
-    arguments.add_argument("--width", type=int, default=128)
+    arguments.add_argument("--reads", choices=("state", "before"), default="state")
+    arguments.add_argument("--width", type=int, default=256)
     arguments.add_argument("--leave-out", default="", help="a domain that is not trained on")
     arguments.add_argument("--minutes", type=float, default=5)
     options = arguments.parse_args()
@@ -131,21 +147,22 @@ def main():
     embedding, hidden = reader.model.embed_tokens.weight, reader.config.hidden_size
     recording = Recording(options.work, options.drafter, options.leave_out)
     cluster, clusters = cluster_of_token(load_file(options.layout), reader.config.vocab_size)
-    some = recording.rows[:4096]
-    factors = torch.cat((1 / size(embedding[recording.ids[some].long()]).expand(hidden),
-                         1 / size(recording.states[some, 0]).expand(hidden)))
-    router = Router(2 * hidden, options.width, clusters).to(training.device())
+    contexts = recording.states_read if options.reads == "state" else recording.before
+    some = contexts(recording.rows[:4096], embedding)[0]
+    factors = torch.cat([1 / size(part).expand(hidden) for part in some.split(hidden, dim=-1)])
+    router = Router(len(factors), options.width, clusters).to(training.device())
 
     def loss_of(rows, progress):
-        x = recording.contexts(rows, embedding) * factors
-        labels = recording.labels(rows, cluster, clusters, options.labels)
-        x, labels = x.to(training.device()), labels.to(training.device())
+        x, by_target = contexts(rows, embedding)
+        labels = recording.labels(rows, by_target, cluster, clusters, options.labels)
+        x, labels = (x * factors).to(training.device()), labels.to(training.device())
         scores = router(x)
         if options.loss == "law":
             return -(labels * scores.log_softmax(-1)).sum() / len(x)
         return F.binary_cross_entropy_with_logits(scores, labels.clamp(max=1), reduction="sum") / len(x)
 
-    training.run("-".join(("router", options.drafter, options.leave_out or "all")), options.work, options.minutes, router, Adam(router),
+    name = "-".join(("router", options.drafter, options.reads, options.leave_out or "all"))
+    training.run(name, options.work, options.minutes, router, Adam(router),
                  lambda step, progress: recording.batch(step), loss_of)
     with safe_open(options.layout, "pt") as file:
         about = {"format": "hunch.router", "head": file.metadata().get("head", "0")}

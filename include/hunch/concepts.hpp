@@ -139,12 +139,12 @@ inline constexpr bool shares_target_cache = requires {
   requires std::remove_reference_t<M>::shares_target_cache;
 };
 
-/// A draft model that tells routers what it knows of a row before it is read.
+/// A draft model that tells routers what it knows of a row.
 ///
 /// 1. `m.context_width()` is the number of values for a row.
 /// 2. `h.context(i)`, for the hidden states h that `forward` returns and a wanted row i, are these
-///    values, in memory that selectors read: the embedding of the row's token and then the model's
-///    hidden state at the token before it, or whatever a router was trained on. Valid as long as h.
+///    values, in memory that selectors read: the state that the head is about to read, or whatever
+///    a router was trained on. Valid as long as h.
 template <class M>
 concept RoutedModel = requires(M& m, const rows& r, std::int32_t i) {
   { m.context_width() } -> std::convertible_to<std::int32_t>;

@@ -474,51 +474,6 @@ TEST_CASE("states of the view in any company") {
   });
 }
 
-TEST_CASE("contexts of the view: the target's states, then its own") {
-  for_each_setting([](arithmetic kind, int threads) {
-    fixture none(kind, threads);
-    CHECK(none.view.context_width() == 0);
-    fixture with(kind, threads, 0, true);
-    CHECK(with.view.context_width() == 2 * with.shape.hidden);
-    const auto size = static_cast<std::size_t>(with.shape.hidden);
-    const auto parts = [&](const engine::hidden_states& states, int row) {
-      const float* const c = states.context(row);
-      return std::pair{std::vector<float>(c, c + size), std::vector<float>(c + size, c + 2 * size)};
-    };
-    // Of the first token of a text nothing comes before.
-    row_batch first;
-    const auto begin = parts(with.view.forward(first.add(0, 0, end, 0, 3).view()), 0);
-    CHECK(begin.second == std::vector<float>(size));
-    with.read(0, prompt);
-    row_batch again;  // the same token as the root of the tree
-    const auto root = with.alone.forward(again.add(0, 0, end, 7, 3).view());
-    const auto expected = parts(root, 0);
-    CHECK(begin.first == expected.first);
-
-    const row_batch whole = tree(0, 7);
-    const hunch::rows rows = whole.view();
-    std::vector<std::vector<float>> states(6);
-    for (int i = 0; i < 6; ++i) {
-      row_batch level;
-      level.add(0, i, rows.parent[i], rows.position[i], rows.tokens[i]);
-      const auto got = with.view.forward(level.view());
-      const auto hidden = got.hidden(0);
-      states[static_cast<std::size_t>(i)] = {hidden.data, hidden.data + hidden.size};
-      const auto [embedding, before] = parts(got, 0);
-      if (i == 0) {
-        CHECK(embedding == expected.first);
-        CHECK(before == expected.second);
-      } else {
-        CHECK(before == states[static_cast<std::size_t>(rows.parent[i])]);
-      }
-    }
-    const auto together = with.view.forward(rows);
-    for (int i = 1; i < 6; ++i) {
-      CHECK(parts(together, i).second == states[static_cast<std::size_t>(rows.parent[i])]);
-    }
-  });
-}
-
 TEST_CASE("exits that do not fit are refused") {
   const engine::config c = deep_config();
   const auto weights = test::random_checkpoint(c);

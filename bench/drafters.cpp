@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -65,6 +66,7 @@ class suite {
     const measured by_model =
         of_model("draft model", small, bytes("draft"), frequent(), tests, chain{});
     compare_lengths(out_, where_, "draft model", maker(small, frequent(), tests, chain{}));
+    if (const char* folders = std::getenv("HUNCH_BENCH_DRAFTS")) { compare_sizes(folders, tests); }
 
     engine::eagle_model eagle =
         engine::eagle_model::load(models_ / "eagle", models_ / "target", target_, options());
@@ -80,15 +82,21 @@ class suite {
     compare_lengths(out_, where_, "EAGLE", maker(eagle, frequent(), tests, chain{}));
 
     engine::medusa_heads medusa = engine::medusa_heads::load(models_ / "medusa", target_);
-    const measured by_medusa = measure(
-        out_, where_, "Medusa", bytes("medusa"), draws, [&](auto rule, generate::chosen_length l) {
-          const auto list = frequent();
-          medusa.set_head_layout(list.layout());
-          return decoder{target_, drafter::heads{medusa, tree::fixed<medusa_choices>{}, l},
-                         selector::any<>(list), text_sampler{}, std::move(rule)};
-        });
+    const auto of_medusa = [&](const std::string& name, const auto& list) {
+      return measure(
+          out_, where_, name, bytes("medusa"), draws, [&](auto rule, generate::chosen_length l) {
+            medusa.set_head_layout(list.layout());
+            return decoder{target_, drafter::heads{medusa, tree::fixed<medusa_choices>{}, l},
+                           selector::any<>(list), text_sampler{}, std::move(rule)};
+          });
+    };
+    const measured by_medusa = of_medusa("Medusa", frequent());
+    const measured by_medusa_clusters = of_medusa("Medusa, DynaSpec", routed());
     engine::early_exit exit = engine::early_exit::load(models_ / "exit", target_);
-    of_model("early exit", exit, bytes("exit"), frequent(), tests, chain{});
+    const measured by_exit =
+        of_model("early exit", exit, bytes("exit"), frequent(), tests, chain{});
+    const measured by_exit_clusters =
+        of_model("early exit, DynaSpec", exit, bytes("exit"), routed(), tests, chain{});
 
     engine::model_options four_bits = options();
     four_bits.kind = engine::arithmetic::int4;
@@ -108,11 +116,13 @@ class suite {
                by_eagle_2.along_text[at] / by_medusa.along_text[at], "x", at_least(1.0));
       compose(row + "EAGLE", by_clusters.speed_up[at], by_eagle.speed_up[at]);
       compose(row + "EAGLE-2", by_eagle_2_clusters.speed_up[at], by_eagle_2.speed_up[at]);
+      compose(row + "Medusa", by_medusa_clusters.speed_up[at], by_medusa.speed_up[at]);
+      compose(row + "early exit", by_exit_clusters.speed_up[at], by_exit.speed_up[at]);
       compose(row + "int4", by_copy_clusters.speed_up[at], by_copy.speed_up[at]);
       double best = 0.0;
-      for (const measured* m :
-           {&by_model, &by_eagle, &by_clusters, &by_eagle_2, &by_eagle_2_clusters, &by_medusa,
-            &by_copy, &by_copy_clusters, &by_lookup}) {
+      for (const measured* m : {&by_model, &by_eagle, &by_clusters, &by_eagle_2,
+                                &by_eagle_2_clusters, &by_medusa, &by_medusa_clusters, &by_exit,
+                                &by_exit_clusters, &by_copy, &by_copy_clusters, &by_lookup}) {
         best = std::max(best, m->speed_up[at]);
       }
       out_.add(row + "best drafter, speed-up", best, "x",
@@ -128,7 +138,7 @@ class suite {
   static engine::model_options options() {
     engine::model_options o;
     o.threads = generate::default_threads();
-    o.keep_features = true;  // EAGLE heads and routers read them
+    o.keep_features = true;  // an EAGLE head reads them
     return o;
   }
   double bytes(const std::string& name) const {
@@ -180,6 +190,18 @@ class suite {
   }
   measured lookup() {
     return measure(out_, where_, "lookup", 0.0, verifier::point_mass{}, lookup_maker(target_));
+  }
+
+  /// Draft models of other sizes, in folders that a colon separates.
+  void compare_sizes(const std::string& folders, verifier::rejection tests) {
+    for (std::size_t begin = 0; begin < folders.size();) {
+      const std::size_t end = std::min(folders.find(':', begin), folders.size());
+      const std::filesystem::path folder = folders.substr(begin, end - begin);
+      begin = end + 1;
+      engine::model other = engine::model::load(folder, options());
+      compare_lengths(out_, where_, "draft model, d = " + std::to_string(other.shape().hidden),
+                      maker(other, frequent(), tests, chain{}));
+    }
   }
 
   /// The acceptance length of one step along held-out text, per domain.

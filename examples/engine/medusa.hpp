@@ -70,9 +70,9 @@ class medusa_heads {
   medusa_config shape_;
   model::implementation* of_;
   int stride_;
-  stored_matrix weights_;           ///< [heads * stride, hidden], padded with zeros
-  aligned_buffer<float> inputs_;    ///< [inputs, stride]
-  aligned_buffer<float> states_;    ///< [inputs, heads, stride]
+  stored_matrix weights_;         ///< [heads * stride, hidden], padded with zeros
+  aligned_buffer<float> inputs_;  ///< [inputs, stride]
+  aligned_buffer<float> states_;  ///< [inputs, heads, stride]
 };
 
 static_assert(hunch::DraftHeads<medusa_heads>);

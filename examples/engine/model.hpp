@@ -26,7 +26,8 @@ struct model_options {
   int threads = 1;
   int max_batch = 1;  ///< slots: sequences that are cached at the same time
   int context = 0;    ///< positions per slot; 0: what the config says, at most 4096
-  /// Keep the last hidden state of every position beside the cache, for an EAGLE head that reads it.
+  /// Keep the last hidden state of every position beside the cache, for an EAGLE head that reads
+  /// it.
   bool keep_features = false;
 };
 

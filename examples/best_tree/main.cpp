@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -40,10 +39,7 @@ struct arguments {
 
 arguments parse(int argc, char** argv) {
   arguments out;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view flag = argv[i];
-    if (i + 1 == argc) { throw usage_error(std::string(flag) + " needs a value"); }
-    const std::string_view value = argv[++i];
+  command_line::for_each_flag(argc, argv, [&](std::string_view flag, std::string_view value) {
     if (flag == "--acceptance") {
       out.acceptance = value;
     } else if (flag == "--temperature") {
@@ -51,9 +47,10 @@ arguments parse(int argc, char** argv) {
     } else if (flag == "--nodes") {
       out.nodes = command_line::number_at_least<std::int32_t>(flag, value, 1);
     } else {
-      throw usage_error("unknown flag '" + std::string(flag) + "'");
+      return false;
     }
-  }
+    return true;
+  });
   if (out.acceptance.empty()) { throw usage_error("--acceptance is missing"); }
   return out;
 }
@@ -75,14 +72,5 @@ void run(const arguments& a) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    run(parse(argc, argv));
-    return 0;
-  } catch (const usage_error& e) {
-    std::fprintf(stderr, "best_tree: %s\n%s", e.what(), usage);
-    return 2;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "best_tree: %s\n", e.what());
-    return 1;
-  }
+  return command_line::exit_status("best_tree", usage, [&] { run(parse(argc, argv)); });
 }

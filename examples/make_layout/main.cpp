@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <filesystem>
 #include <iterator>
 #include <stdexcept>
@@ -53,10 +52,7 @@ using command_line::usage_error;
 
 arguments parse(int argc, char** argv) {
   arguments out;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view flag = argv[i];
-    if (i + 1 == argc) { throw usage_error(std::string(flag) + " needs a value"); }
-    const std::string_view value = argv[++i];
+  command_line::for_each_flag(argc, argv, [&](std::string_view flag, std::string_view value) {
     if (flag == "--model") {
       out.model = value;
     } else if (flag == "--out") {
@@ -79,9 +75,10 @@ arguments parse(int argc, char** argv) {
     } else if (flag == "--seed") {
       out.options.seed = number<std::uint64_t>(flag, value);
     } else {
-      throw usage_error("unknown option " + std::string(flag));
+      return false;
     }
-  }
+    return true;
+  });
   if (out.model.empty() || out.out.empty()) { throw usage_error("--model and --out are needed"); }
   if (out.core > 0 && out.frequency.empty()) { throw usage_error("--core needs --frequency"); }
   return out;
@@ -144,14 +141,5 @@ void run(const arguments& args) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    run(parse(argc, argv));
-  } catch (const std::invalid_argument& error) {
-    std::fprintf(stderr, "%s\n%s", error.what(), usage);
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-  return 0;
+  return command_line::exit_status("make_layout", usage, [&] { run(parse(argc, argv)); });
 }

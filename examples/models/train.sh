@@ -37,7 +37,7 @@ for folder in . left_out; do
   "${MAKE_LAYOUT:-make_layout}" --model target --clusters 256 --core 300 --rare 3:259 \
     --frequency $folder/frequency.safetensors --out $folder/layout.safetensors
   python train_router.py --work "$WORK" --drafter eagle $left_out --layout $folder/layout.safetensors \
-    --out $folder/router.safetensors --minutes $([ $folder = . ] && echo 5 || echo 1.2)
+    --out $folder/router.safetensors --minutes $([ $folder = . ] && echo 9 || echo 4)
 done
 python golden.py
 python evaluate.py

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -81,10 +80,7 @@ using command_line::usage_error;
 
 arguments parse(int argc, char** argv) {
   arguments out;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view flag = argv[i];
-    if (i + 1 == argc) { throw usage_error(std::string(flag) + " needs a value"); }
-    const std::string_view value = argv[++i];
+  command_line::for_each_flag(argc, argv, [&](std::string_view flag, std::string_view value) {
     if (flag == "--model") {
       out.model = value;
     } else if (flag == "--eagle") {
@@ -118,9 +114,10 @@ arguments parse(int argc, char** argv) {
     } else if (flag == "--labels" && (value == "mass" || value == "top")) {
       out.training.kind = value == "mass" ? labels::mass : labels::top;
     } else {
-      throw usage_error("unknown option " + std::string(flag) + " " + std::string(value));
+      return false;
     }
-  }
+    return true;
+  });
   if (out.model.empty() || out.layout.empty() || out.text.empty() || out.out.empty() ||
       out.eagle.empty() == out.draft.empty()) {
     throw usage_error("--model, --layout, --text, --out and one drafter are needed");
@@ -269,14 +266,5 @@ void run(const arguments& args) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    run(parse(argc, argv));
-  } catch (const std::invalid_argument& error) {
-    std::fprintf(stderr, "%s\n%s", error.what(), usage);
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-  return 0;
+  return command_line::exit_status("train_router", usage, [&] { run(parse(argc, argv)); });
 }

@@ -35,7 +35,7 @@ constexpr const char* left_out = "man_de";
 
 constexpr double shares[] = {0.05, 0.10, 0.20};
 constexpr int depths = 4;
-constexpr int windows = 4;
+constexpr int windows = 8;
 constexpr int roots = 128;
 constexpr int prefix = 32;
 constexpr int temperatures = 2;

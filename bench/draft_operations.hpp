@@ -87,6 +87,8 @@ class grown_tree {
              kept_as_.data(), best_.data()};
   }
 
+  grown_tree(const grown_tree&) = delete;  // it points into itself
+
   /// Five expansions and the re-ranking.
   void grow() {
     hunch::team::serial team;

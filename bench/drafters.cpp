@@ -214,9 +214,8 @@ class suite {
   /// The acceptance length of one step along held-out text, per domain.
   template <class Model, class V, class Tree>
   double along_text(Model& model, V rule, Tree tree, int t) {
-    constexpr std::size_t places = 96;
     const generate::any_length deep;
-    return mean(length_along_text(where_, rule, static_cast<float>(t), places, [&](auto counting) {
+    return mean(length_along_text(where_, rule, static_cast<float>(t), [&](auto counting) {
       return maker(model, frequent(), counting, tree)(generate::chosen_length{&deep});
     }));
   }

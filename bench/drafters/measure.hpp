@@ -28,6 +28,7 @@ using hunch::token;
 using text_sampler = hunch::sampler::pipeline<hunch::sampler::temperature>;
 inline constexpr int temperatures = 2;  ///< T = 0 and T = 1
 inline constexpr std::int32_t longest_draft = 6;
+inline constexpr std::size_t places = 64;  ///< of drafts along a text
 
 /// What all drafters are measured on.
 struct setting {
@@ -80,7 +81,7 @@ struct repeated {
 /// \param make makes a decoder, given its rule.
 template <class V, class Make>
 std::vector<double> length_along_text(const setting& where, V rule, float temperature,
-                                      std::size_t places, const Make& make) {
+                                      const Make& make) {
   constexpr std::size_t behind = 64;  ///< tokens that are read before each draft
   double accepted = 0.0;
   auto decoder = make(repeated<V>{rule, &accepted});
@@ -169,16 +170,14 @@ struct measured {
 template <class V, class Make>
 measured measure(report& out, const setting& where, const std::string& name, double extra, V rule,
                  const Make& make) {
-  constexpr std::size_t places = 48;
   measured all;
   for (int t = 0; t < temperatures; ++t) {
     const auto at = static_cast<std::size_t>(t);
     const auto temperature = static_cast<float>(t);
     const generate::any_length as_deep_as_can_be;
-    all.along_text[at] =
-        mean(length_along_text(where, rule, temperature, places, [&](auto counting) {
-          return make(counting, generate::chosen_length{&as_deep_as_can_be});
-        }));
+    all.along_text[at] = mean(length_along_text(where, rule, temperature, [&](auto counting) {
+      return make(counting, generate::chosen_length{&as_deep_as_can_be});
+    }));
     generate::any_length choice;
     auto decoder = make(rule, generate::chosen_length{&choice});
     const speeds s = measure_speed(where, decoder, choice, temperature, where.prompts);

@@ -3,6 +3,8 @@
 
     bench/run.sh drafters --json drafters.json
     python3 bench/drafters/plot.py drafters.json docs/images/drafters.svg
+
+HUNCH_BENCH_DRAFTS=DIR:DIR adds draft models of other sizes (train_draft.py --size, export.py) to the second part.
 """
 
 import sys
@@ -27,7 +29,7 @@ def bars(values):
     top = max(values[f"{name}, T = {t}: speed-up"] for name in DRAFTERS for t, _ in AT)
     panel = svg.Panel(LEFT, TOP, WIDTH, height, (0, 1.35 * top), (height, 0))
     panel.titles("every drafter", "speed-up over plain decoding; behind it the acceptance length")
-    panel.ticks((0, 0.5, 1, 1.5, 2), ())
+    panel.ticks([tick / 2 for tick in range(7) if tick / 2 <= 1.35 * top], ())
     for i, name in enumerate(DRAFTERS):
         y = TOP + GROUP * i + 3
         panel.parts.append(svg.text(LEFT - 8, y + BAR + 4, name, "end"))

@@ -63,7 +63,12 @@ void run(const arguments& a) {
     throw std::runtime_error(a.acceptance + ": has no \"" + a.temperature + "\"");
   }
   const auto table = all[a.temperature].get<std::vector<std::vector<double>>>();
-  const std::vector<hunch::tree::path> nodes = hunch::tree::best_choices(table, a.nodes);
+  std::vector<hunch::tree::path> nodes;
+  try {
+    nodes = hunch::tree::best_choices(table, a.nodes);
+  } catch (const std::invalid_argument& error) {  // of a file, not of a flag
+    throw std::runtime_error(a.acceptance + ": " + error.what());
+  }
   std::printf("constexpr hunch::tree::choices best%s;\n", hunch::tree::literal_of(nodes).c_str());
   std::printf("// %.3f tokens per step are expected of these %d nodes\n",
               hunch::tree::expected_tokens(nodes, table), a.nodes);

@@ -10,7 +10,6 @@
 #include <engine/aligned_buffer.hpp>
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
-#include <engine/features.hpp>
 #include <engine/model.hpp>
 #include <engine/packed_matrix.hpp>
 #include <hunch/concepts.hpp>

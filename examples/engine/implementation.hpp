@@ -93,7 +93,6 @@ struct model::implementation {
   /// `listed_head` over outputs of a pass.
   void head(const pass_result& of, const hunch::head_rows<float>& rows);
 
-  void embed(int token, float* out) const { weights.embed(token, out); }
   /// Room for `activations` of `rows` rows.
   void reserve_activations(int rows, int inputs);
   /// Rows of floats as inputs of a product: as they are, or in the form that the arithmetic reads.

@@ -106,17 +106,16 @@ void model::implementation::leave(const pass_plan& plan, int thread) {
   }
 }
 
-/// The last hidden state of the token before a row, or nullptr if there is none: the target's where
-/// it has read that token, else the model's own.
+/// Of an EAGLE head: the last hidden state of the token before a row, or nullptr if there is none:
+/// the target's where it has read that token, else the head's own.
 const float* model::implementation::feature_before(const planned_row& row) {
   const int position = row.position - 1;
   if (position < 0) { return nullptr; }
-  if (target != nullptr && position < target->slots.length(row.slot)) {
+  if (position < target->slots.length(row.slot)) {
     return target->own_features.cached(row.slot, position);
   }
   const int parent = slots.parent(row.slot, row.staged);
-  if (parent >= 0) { return own_features.staged(row.slot, parent); }
-  return target == nullptr ? own_features.cached(row.slot, position) : nullptr;
+  return parent < 0 ? nullptr : own_features.staged(row.slot, parent);
 }
 
 /// What the layers of an EAGLE head begin with: embeddings, and the features before them.

@@ -84,7 +84,7 @@ class model {
 
   const config& shape() const;
   std::int32_t vocab_size() const;
-  /// Of what routers read: twice the hidden size, 0 without features.
+  /// The hidden size: routers read what the head reads.
   std::int32_t context_width() const;
   int context() const;
   int max_batch() const;

@@ -1,6 +1,7 @@
 """Measures static lists, a router and the best choice of its clusters at equal rows, along the held-out text.
 
-    python evaluate_router.py [--depths N] [--windows N] [--layout FILE --router FILE --frequency FILE --domain NAME]
+    python evaluate_router.py [--depths N] [--windows N] [--context N] [--layout FILE --router FILE]
+                              [--frequency FILE --domain NAME]
 
 The drafter is the EAGLE head. At every position of the windows, and for each depth of a draft that arrives
 there: the sum of min(p, q) at temperature 1 and the equality of the argmaxes at temperature 0, for q over a
@@ -24,7 +25,7 @@ from evaluate import HERE, encode
 from frequency import BYTE_PIECES
 from train_router import cluster_of_token
 
-WINDOWS, CHUNK = 6, 256
+CHUNK = 256
 FIRST = 16                   # positions of a window that are passed over
 SHARES = (0.05, 0.1, 0.2)    # of the rows
 

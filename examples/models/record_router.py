@@ -6,7 +6,8 @@
 A file DIR/router-DRAFTER/<step>.pt holds a window of every domain, or eight short ones of each: `ids`,
 `domain`, what the drafter knew of the token before at each depth of a draft (`states`, see drafted.py, 0 at
 the first of a window; those of a separate draft model are the same at each), and of both laws what lies above
-FLOOR (`begin`, `token`, `p`, `q`). A run that was interrupted continues; so does one for more positions.
+FLOOR (`begin`, `token`, `p`, `q`); q is that of the first depth. A run that was interrupted continues; so does
+one for more short windows. More long ones need another folder: short ones come behind them.
 """
 import argparse
 import math

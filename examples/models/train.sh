@@ -41,7 +41,7 @@ for folder in . left_out; do
 done
 python golden.py
 python evaluate.py
-python evaluate_router.py --depths 5 --windows 2
+python evaluate_router.py --depths 4 --windows 3
 python evaluate_drafters.py --windows 2
 python generate_text.py --work "$WORK" --part validation --tokens 30000
 python evaluate_drafters.py --work "$WORK" --text generated --windows 4

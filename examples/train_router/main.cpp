@@ -111,7 +111,8 @@ arguments parse(int argc, char** argv) {
       out.training.width = number<std::int32_t>(flag, value);
     } else if (flag == "--epochs") {
       out.training.epochs = number<std::int32_t>(flag, value);
-    } else if (flag == "--labels" && (value == "mass" || value == "top")) {
+    } else if (flag == "--labels") {
+      if (value != "mass" && value != "top") { throw usage_error("--labels is mass or top"); }
       out.training.kind = value == "mass" ? labels::mass : labels::top;
     } else {
       return false;
@@ -250,7 +251,7 @@ void run(const arguments& args) {
   const texts from = texts_of(args);
   engine::model_options options;
   options.threads = args.threads;
-  options.keep_features = true;
+  options.keep_features = !args.eagle.empty();
   engine::model target = engine::model::load(args.model, options);
   const hunch::vocab_layout layout = hunch::load_layout(args.layout, target.vocab_size());
   if (layout.clusters() == 0) { throw std::runtime_error(args.layout + ": has no clusters"); }

@@ -170,7 +170,8 @@ concept has_late_contexts = requires(M& m, const rows& r) {
 /// 1. `m.contexts(rows)` is called before `m.forward(rows)` with the same rows, and launches what
 ///    writes their contexts; they stay until the next call. The router then runs beside the pass.
 /// 2. `h.contexts()`, for the hidden states h that `forward` returns, if contexts depend on the
-///    pass: a draft model may read two tokens in one, and know the first of them only behind it.
+///    pass: they may be its states, or the model reads two tokens in one and knows the first of
+///    them only behind it.
 template <class M>
 concept ResidentRoutedModel = requires(M& m) {
   { m.context_width() } -> std::convertible_to<std::int32_t>;

@@ -369,7 +369,7 @@ class Clusters(unittest.TestCase):
     def test_what_does_not_fit_is_refused(self):
         shipped = str(MODELS / "frequency.safetensors")
         for flags, message in (
-                (["--draft", str(self.eagle), *self.flags()], "router reads contexts of 256 numbers"),
+                (["--draft", str(self.eagle), *self.flags()], "router reads contexts of 128 numbers"),
                 (["--selector", "clustered", "--layout", shipped, "--router", str(self.routers["--draft"])],
                  "a router of 40 clusters and a layout of 0"),
                 (["--selector", "clustered", "--layout", str(self.layout), "--router", shipped], "first"),

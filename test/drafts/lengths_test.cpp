@@ -273,11 +273,11 @@ TEST_CASE("levels of a tree cost as many rows as they have") {
   length::cost policy;
   const std::vector<double> rows{1.0, 1.2};
   policy.rows = rows;
-  const auto plans = [&](std::int32_t width) {
+  const auto plans = [&](std::int32_t width, std::int32_t most = max_depth * 4 + 1) {
     length::cost::memory memory;
     for (std::int32_t step = 0; step < 3; ++step) {
       policy.begin(memory, max_depth);
-      policy.goes_on(memory, {1, 0.7, 0.7, 0.0, 1 + width});
+      policy.goes_on(memory, {1, 0.7, 0.7, 0.0, 1 + width, most});
       policy.observe(memory, 1, 1);
     }
     policy.calibrated = false;  // the length that is best if every step had it
@@ -287,6 +287,21 @@ TEST_CASE("levels of a tree cost as many rows as they have") {
   };
   CHECK(plans(1) > plans(2));
   CHECK(plans(2) > plans(4));
+  // Where a tree keeps only so many of them, further levels cost nothing but their drafting.
+  CHECK(plans(4, 5) > plans(4));
+  CHECK(plans(4, 5) == max_depth);
+}
+
+TEST_CASE("within a step, too, rows that a tree does not keep cost nothing") {
+  length::cost policy;
+  const std::vector<double> rows{1.0, 1.2, 1.4, 1.6, 1.8, 5.0, 9.0};
+  policy.rows = rows;
+  policy.expected = 0.5;
+  length::cost::memory memory;
+  policy.begin(memory, max_depth);
+  CHECK_FALSE(policy.goes_on(memory, {1, 0.5, 0.5, 0.0, 5, 9}));
+  policy.begin(memory, max_depth);
+  CHECK(policy.goes_on(memory, {1, 0.5, 0.5, 0.0, 5, 5}));
 }
 
 TEST_CASE("one of several policies does what that one does") {

@@ -470,6 +470,8 @@ TEST_CASE("states of the view in any company") {
       const auto alone = one.view.forward(level.view()).hidden(0);
       const auto got = together.hidden(i);
       CHECK(std::equal(got.data, got.data + got.size, alone.data));
+      CHECK(one.view.context_width() == got.size);
+      CHECK(together.context(i) == got.data);  // a router reads what the head reads
     }
   });
 }
@@ -477,7 +479,7 @@ TEST_CASE("states of the view in any company") {
 TEST_CASE("exits that do not fit are refused") {
   const engine::config c = deep_config();
   const auto weights = test::random_checkpoint(c);
-  engine::model target(c, weights, {.kind = arithmetic::f32, .keep_features = true});
+  engine::model target(c, weights, {.kind = arithmetic::f32});
   const auto tensors = exit_tensors(c, engine::dtype::f32);
   const auto complaint = [&](int layer, const std::vector<test::stored_tensor>& with) {
     try {

@@ -259,6 +259,30 @@ TEST_CASE("an int4 copy keeps norms and the head over shortlists") {
   }
 }
 
+TEST_CASE("an int4 copy reads the embedding as it is stored") {
+  const engine::config c = test::small_config();
+  for (const engine::dtype type : {engine::dtype::f32, engine::dtype::i8}) {
+    CAPTURE(engine::to_string(type));
+    std::vector<test::stored_tensor> tensors = test::random_tensors(c, type);
+    for (test::stored_tensor& t : tensors) {  // layers that add nothing
+      const bool adds = t.name.ends_with("o_proj.weight") || t.name.ends_with("down_proj.weight");
+      if (adds) { std::fill(t.bytes.begin(), t.bytes.end(), std::byte{0}); }
+    }
+    const auto weights = test::in_memory(tensors);
+    engine::model m(c, weights, {.kind = arithmetic::int4});
+    const test::reference_model reference(c, weights);
+    test::row_batch rows;
+    rows.add_chain(0, 0, {7});
+    const auto hidden = m.forward(rows.view()).hidden(0);
+    const test::vec embedding = test::reference_model::row(
+        weights.matrix("model.embed_tokens.weight", c.vocab_size, c.hidden), 7);
+    const test::vec expected = reference.norm(weights, "model.norm.weight", embedding);
+    for (std::size_t k = 0; k < expected.size(); ++k) {
+      CHECK(static_cast<double>(hidden.data[k]) == doctest::Approx(expected[k]).epsilon(1e-5));
+    }
+  }
+}
+
 TEST_CASE("the shipped target and its int4 copy along held-out text") {
   const engine::tokenizer text(models / "target");
   const auto load = [](const char* name, arithmetic kind) {

@@ -167,7 +167,7 @@ TEST_CASE("a row of draft heads in any company") {
 TEST_CASE("draft heads and their target share the head over shortlists") {
   const engine::config c = test::tiny_config();
   const auto weights = test::random_checkpoint(c, engine::dtype::i8);
-  engine::model target(c, weights, {.kind = arithmetic::bf16_fma, .keep_features = true});
+  engine::model target(c, weights, {.kind = arithmetic::bf16_fma});
   engine::medusa_heads medusa({heads, c.hidden, c.vocab_size},
                               test::in_memory(head_tensors(c, engine::dtype::i8)), target);
   const auto layout =

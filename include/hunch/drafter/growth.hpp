@@ -218,6 +218,7 @@ class growth {
       length_evidence evidence;
       if constexpr (looks) {
         evidence.rows = rows_of(k, first, end, drafts);
+        if constexpr (dynamic) { evidence.max_rows = Tree::total; }
         find_best(k, first, end, evidence);
       }
       goes_on_[index(k)] = lengths_.drew(k) && lengths_.goes_on(policy, k, evidence) ? 1 : 0;

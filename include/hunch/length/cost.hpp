@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include <hunch/length/length.hpp>
@@ -19,9 +20,9 @@ namespace hunch::length {
 ///
 /// where a_i is the acceptance at the i-th level from here, an exponentially weighted mean of what
 /// was tested at that depth, and rate = max over lengths n of E[tokens] / (r(1 + n w) + n c) under
-/// these means, for w rows per level, 1 in a chain. Survival of a drawn token is the acceptance of
-/// tokens that were about as probable as it. Where not even one level pays nothing is drafted, but
-/// for a try now and then.
+/// these means, for w rows per level, 1 in a chain, and at most as many as the tree keeps. Survival
+/// of a drawn token is the acceptance of tokens that were about as probable as it. Where not even
+/// one level pays nothing is drafted, but for a try now and then.
 ///
 /// In a batch r counts the rows of one sequence, and all are taken to draft alike.
 ///
@@ -46,6 +47,7 @@ struct cost {
     }
   };
 
+  static constexpr double unlimited = std::numeric_limits<std::int32_t>::max();
   static constexpr std::int32_t depths = 16;  ///< told apart; deeper levels are like the last
   static constexpr std::int32_t bins = 8;     ///< of probabilities, equally wide
   static constexpr std::int32_t noted = 64;   ///< levels of a step whose bins are noted
@@ -54,12 +56,14 @@ struct cost {
     tally all;
     tally at[depths];
     tally like[bins];
-    std::int32_t idle = 0;  ///< steps without a draft
-    double width = 1.0;     ///< rows that a level brings, in a tree
+    std::int32_t idle = 0;    ///< steps without a draft
+    double width = 1.0;       ///< rows that a level brings, in a tree
+    double most = unlimited;  ///< rows, however many levels there are
     // Of this step, written by `begin` and `goes_on`:
     std::int32_t limit = 0;
     std::int32_t known = 0;  ///< levels whose bins are noted
     double step_width = 1.0;
+    double step_most = unlimited;
     double survival = 1.0;
     double rate = 1.0;
     std::int8_t bin[noted] = {};
@@ -80,6 +84,7 @@ struct cost {
     const std::int32_t best = plan(m, max_depth);
     m.survival = 1.0;
     m.step_width = m.width;
+    m.step_most = m.most;
     m.known = 0;
     if (best == 0) {
       m.limit = m.idle >= retry ? 1 : 0;
@@ -92,6 +97,7 @@ struct cost {
   bool goes_on(memory& m, const length_evidence& e) const {
     const auto now = static_cast<double>(e.rows);
     m.step_width = (now - 1.0) / static_cast<double>(e.depth);
+    m.step_most = static_cast<double>(e.max_rows);
     if (!calibrated) { return true; }
     const double acceptance = m.all.rate(0.0, 0.0);
     const auto bin = static_cast<std::int32_t>(std::clamp(e.probability, 0.0, 1.0) * bins);
@@ -105,8 +111,9 @@ struct cost {
     for (std::int32_t more = 1; e.depth + more <= m.limit; ++more) {
       chance *= acceptance_at(m, e.depth + more - 1);
       tokens += chance;
-      const double price = more * draft + planner::row_cost(rows, now + more * m.step_width) -
-                           planner::row_cost(rows, now);
+      const double then = std::min(now + more * m.step_width, m.step_most);
+      const double price =
+          more * draft + planner::row_cost(rows, then) - planner::row_cost(rows, now);
       if (tokens > m.rate * price) { return true; }
     }
     return false;
@@ -114,7 +121,10 @@ struct cost {
 
   void observe(memory& m, std::int32_t drafted, std::int32_t accepted) const noexcept {
     m.idle = drafted > 0 ? 0 : m.idle + 1;
-    if (drafted > 0) { m.width = m.step_width; }
+    if (drafted > 0) {
+      m.width = m.step_width;
+      m.most = m.step_most;
+    }
     const auto weight = static_cast<float>(decay);
     for (std::int32_t level = 0; level < drafted && level <= accepted; ++level) {
       const bool passed = level < accepted;
@@ -141,7 +151,8 @@ struct cost {
     for (std::int32_t n = 1; n <= max_depth; ++n) {
       chance *= acceptance_at(m, n - 1);
       tokens += chance;
-      const double rate = tokens / (planner::row_cost(rows, 1.0 + n * m.width) + n * draft);
+      const double asked = std::min(1.0 + n * m.width, m.most);
+      const double rate = tokens / (planner::row_cost(rows, asked) + n * draft);
       if (rate > m.rate) {
         best = n;
         m.rate = rate;

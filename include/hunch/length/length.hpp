@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -20,6 +21,7 @@ struct length_evidence {
   double entropy = 0.0;      ///< of that law, in nats; only if the policy needs it
   std::int32_t rows = 0;     ///< that the target will have of this sequence so far; those of others
                              ///< are left out, so that a text does not depend on them
+  std::int32_t max_rows = std::numeric_limits<std::int32_t>::max();  ///< however deep it drafts
 };
 
 /// Decides, level by level, how deep a draft is. A policy holds parameters only; what it learns of

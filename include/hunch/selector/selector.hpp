@@ -17,8 +17,8 @@ struct selector_contexts {
   std::int32_t size = 0;
   std::int32_t depth = 0;         ///< of the children minus one: 0 for the root
   const token* tokens = nullptr;  ///< [size] the token of each node
-  /// [size] of `RoutedSelector`s: what the draft model knows of each node before it reads its
-  /// token, [context_width] numbers. Else nullptr.
+  /// [size] of `RoutedSelector`s: what the draft model knows of each node, [context_width] numbers.
+  /// Else nullptr.
   const float* const* states = nullptr;
   /// [size] which tree each node is in, those of one tree adjacent; nullptr: each in its own.
   const std::int32_t* trees = nullptr;

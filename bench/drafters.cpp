@@ -29,9 +29,10 @@ namespace {
 
 using namespace hunch;
 
-/// What shortlists have of the vocabulary: one in so many. Of the sizes of the suite `vocab` it is
-/// the fastest for static lists, and next to it for routed ones.
-constexpr std::int32_t listed_part = 20;
+/// What shortlists have of the vocabulary, one in so many: static ones, and routed ones. The
+/// fastest of `compare_lists`.
+constexpr std::int32_t frequent_part = 20;
+constexpr std::int32_t routed_part = 50;
 
 /// Medusa's tree of as many nodes as pay on a processor, by `tree::best_choices` of the acceptance
 /// that is measured on text of the target (medusa/acceptance_generated.json).
@@ -52,7 +53,7 @@ class suite {
         text_(models / "target"),
         vocab_(target_.vocab_size()),
         router_(router::weights::load(models / "router.safetensors")),
-        frequent_(load_layout(models / "frequency.safetensors", vocab_), vocab_ / listed_part),
+        ranked_(load_layout(models / "frequency.safetensors", vocab_)),
         clusters_(load_layout(models / "layout.safetensors", vocab_)),
         where_{
             target_, domains(models / "heldout"), domain_prompts(text_, models / "heldout"), {}} {
@@ -121,11 +122,6 @@ class suite {
                large / by_model.along_text[at], "x", at_least(1.0));
       out_.add(row + "EAGLE-2, 60 nodes / Medusa, acceptance length along text",
                large / by_medusa.along_text[at], "x", at_least(1.0));
-      compose(row + "EAGLE", by_clusters.speed_up[at], by_eagle.speed_up[at]);
-      compose(row + "EAGLE-2", by_eagle_2_clusters.speed_up[at], by_eagle_2.speed_up[at]);
-      compose(row + "Medusa", by_medusa_clusters.speed_up[at], by_medusa.speed_up[at]);
-      compose(row + "early exit", by_exit_clusters.speed_up[at], by_exit.speed_up[at]);
-      compose(row + "int4", by_copy_clusters.speed_up[at], by_copy.speed_up[at]);
       double best = 0.0;
       for (const measured* m : {&by_model, &by_eagle, &by_clusters, &by_eagle_2,
                                 &by_eagle_2_clusters, &by_medusa, &by_medusa_clusters, &by_exit,
@@ -135,6 +131,14 @@ class suite {
       out_.add(row + "best drafter, speed-up", best, "x",
                t == 1 ? std::optional(at_least(1.6)) : std::nullopt);
     }
+    compose_model("EAGLE", eagle, chain{});
+    compose_model("EAGLE-2", eagle, eagle_2{});
+    compose("Medusa", medusa, [&](const selector::any<>& list, generate::chosen_length length) {
+      return decoder{target_, drafter::heads{medusa, tree::fixed<medusa_choices>{}, length},
+                     selector::any<>(list), text_sampler{}, verifier::coupled{}};
+    });
+    compose_model("early exit", exit, chain{});
+    compose_model("int4", copy, chain{});
     compare_trees(eagle);
     edit_code();
     measure_lookup(out_);
@@ -151,11 +155,24 @@ class suite {
   double bytes(const std::string& name) const {
     return static_cast<double>(std::filesystem::file_size(models_ / name / "model.safetensors"));
   }
-  selector::any<> frequent() const { return selector::any<>(frequent_); }
-  selector::any<> routed() const {
-    return selector::any<>(selector::clustered{
-        clusters_, router_.view(),
-        budget::per_row<budget::rows>{{clusters_.clusters(), vocab_ / listed_part}}});
+  selector::any<> frequent(std::int32_t part = frequent_part) const {
+    return selector::any<>(selector::frequency{ranked_, vocab_ / part});
+  }
+  selector::any<> routed(std::int32_t part = routed_part) const {
+    return selector::any<>(
+        selector::clustered{clusters_, router_.view(),
+                            budget::per_row<budget::rows>{{clusters_.clusters(), vocab_ / part}}});
+  }
+  /// The full vocabulary, static lists, and routed ones.
+  std::vector<named_list> lists() const {
+    std::vector<named_list> all{{"full head", selector::any<>(selector::full{vocab_})}};
+    for (const std::int32_t part : {40, 20, 10}) {
+      all.push_back({"static 1/" + std::to_string(part), frequent(part)});
+    }
+    for (const std::int32_t part : {50, 32, 20}) {
+      all.push_back({"DynaSpec 1/" + std::to_string(part), routed(part)});
+    }
+    return all;
   }
 
   /// make(rule, length) and make(length) of a model that drafts level by level.
@@ -185,8 +202,33 @@ class suite {
     return measure(out_, where_, name, extra, rule, maker(model, std::move(list), rule, tree));
   }
 
-  void compose(const std::string& name, double with, double without) {
-    out_.add(name + ", DynaSpec / static list, speed-up", with / without, "x", at_least(1.0));
+  /// Whether DynaSpec makes a drafter faster. \param make(list, length), see `compare_lists`.
+  template <class Model, class Make>
+  void compose(const std::string& name, Model& model, const Make& make) {
+    const std::vector<named_list> all = lists();
+    const list_speeds speeds = compare_lists(
+        out_, where_, name, all,
+        [&](const selector::any<>& list) { model.set_head_layout(list.layout()); }, make);
+    for (int t = 0; t < temperatures; ++t) {
+      const std::vector<double>& of = speeds[static_cast<std::size_t>(t)];
+      const auto routed =
+          std::find_if(all.begin(), all.end(),
+                       [](const named_list& l) { return l.name.starts_with("DynaSpec"); }) -
+          all.begin();
+      const double with = *std::max_element(of.begin() + routed, of.end());
+      const std::string row = name + at_temperature(t) + "DynaSpec / ";
+      out_.add(row + "full head, speed-up", with / of[0], "x", at_least(1.0));
+      out_.add(row + "the best static list, speed-up",
+               with / *std::max_element(of.begin() + 1, of.begin() + routed), "x", at_least(1.0));
+    }
+  }
+  /// The same for a model that drafts level by level.
+  template <class Model, class Tree>
+  void compose_model(const std::string& name, Model& model, Tree tree) {
+    compose(name, model, [&](const selector::any<>& list, generate::chosen_length length) {
+      return decoder{target_, drafter::autoregressive{model, tree, length}, selector::any<>(list),
+                     text_sampler{}, verifier::coupled{}};
+    });
   }
 
   static auto lookup_maker(engine::model& target) {
@@ -298,7 +340,7 @@ class suite {
   engine::tokenizer text_;
   std::int32_t vocab_;
   router::quantised router_;
-  selector::frequency<> frequent_;
+  vocab_layout ranked_;
   vocab_layout clusters_;
   setting where_;
 };

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <string>
@@ -196,6 +197,79 @@ measured measure(report& out, const setting& where, const std::string& name, dou
   }
   out.add(name + ": extra bytes stored", extra / 1e6, "MB");
   return all;
+}
+
+/// A selector and what it is called.
+struct named_list {
+  std::string name;
+  hunch::selector::any<> list;
+};
+
+/// A number for each of some lists, per temperature.
+using list_speeds = std::array<std::vector<double>, temperatures>;
+
+/// Tokens per second over plain decoding of one drafter with each of `lists`, which take turns: per
+/// temperature the means over the domains. All write the same text, see `compare_lengths`.
+/// \param prepare(list) is called before the drafter is used with a list.
+/// \param make(list, length) makes decoders with `verifier::coupled`.
+template <class Prepare, class Make>
+list_speeds compare_lists(report& out, const setting& where, const std::string& name,
+                          const std::vector<named_list>& lists, const Prepare& prepare,
+                          const Make& make) {
+  constexpr int rounds = 3;
+  const auto nothing = [](auto&&...) {};
+  generate::any_length choice;
+  using decoder = decltype(make(lists[0].list, generate::chosen_length{&choice}));
+  std::vector<std::unique_ptr<decoder>> decoders;
+  for (const named_list& l : lists) {
+    prepare(l.list);
+    decoders.emplace_back(new decoder(make(l.list, generate::chosen_length{&choice})));
+  }
+  hunch::decoder plain{where.target, hunch::drafter::none{},
+                       hunch::selector::full{where.target.vocab_size()}, text_sampler{},
+                       hunch::verifier::rejection{}};
+  list_speeds speed_up;
+  for (int t = 0; t < temperatures; ++t) {
+    std::vector<double>& of = speed_up[static_cast<std::size_t>(t)];
+    of.resize(lists.size());
+    generation_options request;
+    request.max_new_tokens = 128;
+    request.temperature = static_cast<float>(t);
+    for (const std::vector<token>& prompt : where.prompts) {
+      const std::vector<std::vector<token>> asked{prompt};
+      std::vector<double> time(lists.size()), tokens(lists.size());
+      std::vector<generate::costs> costs;
+      for (std::size_t i = 0; i < lists.size(); ++i) {
+        prepare(lists[i].list);
+        choice = {};
+        costs.push_back(generate::calibrate(where.target, plain, *decoders[i], asked, request, 1));
+      }
+      double plain_time = 0.0, plain_tokens = 0.0;
+      for (int round = 0; round < rounds; ++round) {
+        request.seed = static_cast<std::uint64_t>(round + 1);
+        const generate::run p = generate::run_requests(plain, asked, request, 1, nothing, nothing);
+        plain_time += p.time;
+        plain_tokens += static_cast<double>(p.timed);
+        for (std::size_t i = 0; i < lists.size(); ++i) {
+          prepare(lists[i].list);
+          choice = costs[i].policy();
+          const generate::run r =
+              generate::run_requests(*decoders[i], asked, request, 1, nothing, nothing);
+          time[i] += r.time;
+          tokens[i] += static_cast<double>(r.timed);
+        }
+      }
+      choice = {};
+      for (std::size_t i = 0; i < lists.size(); ++i) {
+        of[i] += tokens[i] / time[i] * plain_time / plain_tokens /
+                 static_cast<double>(where.prompts.size());
+      }
+    }
+    for (std::size_t i = 0; i < lists.size(); ++i) {
+      out.record(name + ", " + lists[i].name + at_temperature(t) + "speed-up", of[i], "x");
+    }
+  }
+  return speed_up;
 }
 
 /// Adds the rows of drafts of 1 to `longest_draft` levels and of as many as pay, which take turns,

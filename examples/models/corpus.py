@@ -39,6 +39,7 @@ def fetch(package, work):
     """The unpacked tree of a package, and the name of the file it came from."""
     archives, tree = work / "debs", work / "tree" / package
     archives.mkdir(parents=True, exist_ok=True)
+    tree.parent.mkdir(exist_ok=True)
     if not list(archives.glob(f"{package}_*.deb")):
         subprocess.run(["apt-get", "download", package], cwd=archives, check=True)
     archive = next(archives.glob(f"{package}_*.deb"))

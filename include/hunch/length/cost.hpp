@@ -20,9 +20,10 @@ namespace hunch::length {
 ///
 /// where a_i is the acceptance at the i-th level from here, an exponentially weighted mean of what
 /// was tested at that depth, and rate = max over lengths n of E[tokens] / (r(1 + n w) + n c) under
-/// these means, for w rows per level, 1 in a chain, and at most as many as the tree keeps. Survival
-/// of a drawn token is the acceptance of tokens that were about as probable as it. Where not even
-/// one level pays nothing is drafted, but for a try now and then.
+/// these means, for w rows per level, 1 in a chain, and at most as many as the tree keeps. A drawn
+/// token survives as often as tokens that were about as probable did; before these are known, as
+/// often as the drafter thinks it right. Where not even one level pays nothing is drafted, but for
+/// a try now and then.
 ///
 /// In a batch r counts the rows of one sequence, and all are taken to draft alike.
 ///
@@ -99,10 +100,9 @@ struct cost {
     m.step_width = (now - 1.0) / static_cast<double>(e.depth);
     m.step_most = static_cast<double>(e.max_rows);
     if (!calibrated) { return true; }
-    const double acceptance = m.all.rate(0.0, 0.0);
-    const auto bin = static_cast<std::int32_t>(std::clamp(e.probability, 0.0, 1.0) * bins);
-    const std::int32_t of = std::min(bin, bins - 1);
-    m.survival *= m.like[of].rate(acceptance, shrinkage);
+    const double probability = std::clamp(e.probability, 0.0, 1.0);
+    const std::int32_t of = std::min(static_cast<std::int32_t>(probability * bins), bins - 1);
+    m.survival *= m.like[of].rate(probability, shrinkage);
     if (e.depth <= noted && m.known == e.depth - 1) {
       m.bin[m.known++] = static_cast<std::int8_t>(of);
     }
@@ -135,7 +135,7 @@ struct cost {
   }
 
  private:
-  /// Tests that the mean over all levels counts for at one depth or in one bin.
+  /// Tests that the mean over all levels counts for at one depth, a probability in its bin.
   static constexpr double shrinkage = 8.0;
 
   static double acceptance_at(const memory& m, std::int32_t level) {

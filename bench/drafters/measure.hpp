@@ -278,7 +278,7 @@ list_speeds compare_lists(report& out, const setting& where, const std::string& 
 ///        length, and lengths are not told apart by what they happened to write.
 template <class Make>
 void compare_lengths(report& out, const setting& where, const std::string& name, const Make& make) {
-  constexpr int rounds = 5;
+  constexpr int rounds = 7;
   constexpr std::size_t lengths = longest_draft + 1;  // the last one is by cost
   const auto nothing = [](auto&&...) {};
   generate::any_length choice;

@@ -219,14 +219,25 @@ TEST_CASE("nothing is drafted where nothing pays, but for a try now and then") {
   const expenses dear{"", 2.0, {}};
   const length::cost policy = at_cost(dear, true);
   length::cost::memory memory;
-  std::int32_t drafts = 0;
-  for (std::int32_t step = 0; step < 1700; ++step) {
+  std::vector<std::int32_t> tries;
+  for (std::int32_t step = 0; step < 200; ++step) {
     const std::int32_t limit = policy.begin(memory, max_depth);
     CHECK(limit <= 1);
-    drafts += limit;
+    if (limit == 1) { tries.push_back(step); }
     policy.observe(memory, limit, 0);
   }
-  CHECK(drafts == 100);
+  REQUIRE(tries.size() > 6);
+  std::int32_t before = -1;
+  for (std::size_t i = 0; i < tries.size(); ++i) {
+    CHECK(tries[i] - before - 1 == std::min(1 << std::min(i, std::size_t{10}), policy.retry));
+    before = tries[i];
+  }
+  // What is accepted makes the next try come soon.
+  const std::int32_t limit = policy.begin(memory, max_depth);
+  policy.observe(memory, std::max(limit, 1), 1);
+  CHECK(policy.begin(memory, max_depth) == 0);
+  policy.observe(memory, 0, 0);
+  CHECK(policy.begin(memory, max_depth) == 1);
 }
 
 TEST_CASE("a step that is repeated before it is observed begins anew") {

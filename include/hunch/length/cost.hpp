@@ -58,6 +58,7 @@ struct cost {
     tally at[depths];
     tally like[bins];
     std::int32_t idle = 0;    ///< steps without a draft
+    std::int32_t wait = 1;    ///< such steps before the next try
     double width = 1.0;       ///< rows that a level brings, in a tree
     double most = unlimited;  ///< rows, however many levels there are
     // Of this step, written by `begin` and `goes_on`:
@@ -73,9 +74,9 @@ struct cost {
   double draft = 0.0;                 ///< c: of one level over a target pass with one row
   std::span<const double> rows = {};  ///< r(1), r(2), ... of planner.hpp; a view
   double expected = 0.7;              ///< acceptance of a sequence of which nothing is known
-  double trust = 16.0;                ///< and how many tests that is worth, above 0
+  double trust = 8.0;                 ///< and how many tests that is worth, above 0
   double decay = 0.98;                ///< weight of the past at each test, in [0, 1)
-  std::int32_t retry = 16;            ///< try again after so many steps without a draft
+  std::int32_t retry = 16;            ///< steps without a draft before one is tried, at most
   bool calibrated = true;             ///< whether probabilities of drawn tokens are looked at
 
   std::int32_t begin(memory& m, std::int32_t max_depth) const {
@@ -88,7 +89,7 @@ struct cost {
     m.step_most = m.most;
     m.known = 0;
     if (best == 0) {
-      m.limit = m.idle >= retry ? 1 : 0;
+      m.limit = m.idle >= m.wait ? 1 : 0;
     } else {
       m.limit = calibrated ? max_depth : best;
     }
@@ -102,7 +103,9 @@ struct cost {
     if (!calibrated) { return true; }
     const double probability = std::clamp(e.probability, 0.0, 1.0);
     const std::int32_t of = std::min(static_cast<std::int32_t>(probability * bins), bins - 1);
-    m.survival *= m.like[of].rate(probability, shrinkage);
+    // What the drafter thinks of itself counts less with every test, and nothing in the end.
+    const double fresh = 1.0 - static_cast<double>(m.like[of].tested) * (1.0 - decay);
+    m.survival *= m.like[of].rate(probability, shrinkage * std::max(fresh, 1e-6));
     if (e.depth <= noted && m.known == e.depth - 1) {
       m.bin[m.known++] = static_cast<std::int8_t>(of);
     }
@@ -124,6 +127,7 @@ struct cost {
     if (drafted > 0) {
       m.width = m.step_width;
       m.most = m.step_most;
+      m.wait = accepted > 0 ? 1 : std::min(2 * m.wait, retry);
     }
     const auto weight = static_cast<float>(decay);
     for (std::int32_t level = 0; level < drafted && level <= accepted; ++level) {
@@ -135,7 +139,8 @@ struct cost {
   }
 
  private:
-  /// Tests that the mean over all levels counts for at one depth, a probability in its bin.
+  /// Tests that the mean over all levels counts for at one depth, and at first a probability in its
+  /// bin.
   static constexpr double shrinkage = 8.0;
 
   static double acceptance_at(const memory& m, std::int32_t level) {

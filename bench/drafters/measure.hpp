@@ -122,7 +122,7 @@ struct speeds {
 template <class Decoder>
 speeds measure_speed(const setting& where, Decoder& speculative, generate::any_length& choice,
                      float temperature, const std::vector<std::vector<token>>& prompts) {
-  constexpr int rounds = 3;
+  constexpr int rounds = 5;
   const auto nothing = [](auto&&...) {};
   hunch::decoder plain{where.target, hunch::drafter::none{},
                        hunch::selector::full{where.target.vocab_size()}, text_sampler{},

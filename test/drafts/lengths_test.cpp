@@ -113,9 +113,10 @@ std::vector<expenses> all_expenses() {
           {"rows that jump", 0.05, jump}};
 }
 
-/// Tokens per cost of a policy over a text.
+/// Tokens per cost of a policy over a text, its tokens drawn or chosen.
 template <LengthPolicy L>
-double tokens_per_cost(const L& policy, const process& text, const expenses& e) {
+double tokens_per_cost(const L& policy, const process& text, const expenses& e,
+                       bool drawn = false) {
   typename L::memory memory;
   double cost = 0.0;
   double tokens = 0.0;
@@ -128,9 +129,9 @@ double tokens_per_cost(const L& policy, const process& text, const expenses& e) 
       const double p = text[at + static_cast<std::size_t>(drafted)].probability;
       reach *= p;
       ++drafted;
-      if (drafted < limit && !policy.goes_on(memory, {drafted, p, reach, 0.0, drafted + 1})) {
-        break;
-      }
+      length_evidence evidence{drafted, p, reach, 0.0, drafted + 1};
+      evidence.drawn = drawn;
+      if (drafted < limit && !policy.goes_on(memory, evidence)) { break; }
     }
     std::int32_t accepted = 0;
     while (accepted < drafted && text[at + static_cast<std::size_t>(accepted)].accepted) {
@@ -184,6 +185,7 @@ TEST_CASE("with measured costs: at least 0.97 of the best fixed length, everywhe
         CAPTURE(e.name);
         CAPTURE(calibrated);
         CHECK(tokens_per_cost(at_cost(e, calibrated), p.text, e) >= 0.97 * best);
+        CHECK(tokens_per_cost(at_cost(e, calibrated), p.text, e, true) >= 0.97 * best);
       }
     }
   }
@@ -213,6 +215,24 @@ TEST_CASE("what shows in the probabilities is worth more than any fixed length")
     CHECK(tokens_per_cost(at_cost(processor, true), p.text, processor) > 1.1 * best);
     CHECK(tokens_per_cost(at_cost(processor, false), p.text, processor) < 1.05 * best);
   }
+}
+
+TEST_CASE(
+    "at the beginning of a text, what a drafter thinks of itself is scaled by what is known") {
+  const auto goes_on = [](double expected, double probability, bool drawn) {
+    length::cost policy{.draft = 0.2, .expected = expected};
+    length::cost::memory memory;
+    policy.begin(memory, max_depth);
+    length_evidence evidence{1, probability, probability, 0.0, 2};
+    evidence.drawn = drawn;
+    return policy.goes_on(memory, evidence);
+  };
+  // An ordinary drafter stops behind a token that it doubts, and not behind one that it does not.
+  CHECK(goes_on(0.6, 0.95, false));
+  CHECK_FALSE(goes_on(0.6, 0.2, false));
+  // One that is almost always right goes on, and so does one that draws, whatever it draws.
+  CHECK(goes_on(0.95, 0.2, false));
+  CHECK(goes_on(0.6, 0.2, true) == goes_on(0.6, 0.95, true));
 }
 
 TEST_CASE("nothing is drafted where nothing pays, but for a try now and then") {

@@ -200,7 +200,7 @@ class growth {
       draw_all(contexts, drafts, sampler, draw, executor);
     }
     ++depth_;
-    ask(policy, drafts, executor);
+    ask(policy, contexts, drafts, S::always_greedy, executor);
     next_.clear();
     if constexpr (dynamic) {
       expand(contexts, drafts, executor);
@@ -212,13 +212,15 @@ class growth {
 
   /// Asks the policy of every sequence whether it goes on behind the level that was just drawn.
   template <class Drafts>
-  void ask(const Policy& policy, Drafts& drafts, Executor& executor) {
+  void ask(const Policy& policy, const draft_context* contexts, Drafts& drafts, bool always_greedy,
+           Executor& executor) {
     if constexpr (looks) { take_evidence(drafts, executor); }
     for_each_tree([&](std::int32_t k, std::size_t first, std::size_t end) {
       length_evidence evidence;
       if constexpr (looks) {
         evidence.rows = rows_of(k, first, end, drafts);
         if constexpr (dynamic) { evidence.max_rows = Tree::total; }
+        evidence.drawn = !ranked && !always_greedy && contexts[k].parameters.temperature > 0.0f;
         find_best(k, first, end, evidence);
       }
       goes_on_[index(k)] = lengths_.drew(k) && lengths_.goes_on(policy, k, evidence) ? 1 : 0;

@@ -20,10 +20,9 @@ namespace hunch::length {
 ///
 /// where a_i is the acceptance at the i-th level from here, an exponentially weighted mean of what
 /// was tested at that depth, and rate = max over lengths n of E[tokens] / (r(1 + n w) + n c) under
-/// these means, for w rows per level, 1 in a chain, and at most as many as the tree keeps. A drawn
-/// token survives as often as tokens that were about as probable did; before these are known, as
-/// often as the drafter thinks it right. Where not even one level pays nothing is drafted, but for
-/// a try now and then.
+/// these means, for w rows per level, 1 in a chain, and at most as many as the tree keeps. A token
+/// survives as often as those did that were about as probable. Where not even
+/// one level pays nothing is drafted, but for a try now and then.
 ///
 /// In a batch r counts the rows of one sequence, and all are taken to draft alike.
 ///
@@ -37,9 +36,9 @@ struct cost {
     float tested = 0.0f;
     float passed = 0.0f;
 
-    void add(bool accepted, float decay) {
+    void add(float accepted, float decay) {
       tested = decay * tested + 1.0f;
-      passed = decay * passed + (accepted ? 1.0f : 0.0f);
+      passed = decay * passed + accepted;
     }
     /// The acceptance, as if `weight` more had been tested with the acceptance `otherwise`.
     double rate(double otherwise, double weight) const {
@@ -57,6 +56,7 @@ struct cost {
     tally all;
     tally at[depths];
     tally like[bins];
+    tally sure;               ///< the probabilities of what was tested, in place of passes
     std::int32_t idle = 0;    ///< steps without a draft
     std::int32_t wait = 1;    ///< such steps before the next try
     double width = 1.0;       ///< rows that a level brings, in a tree
@@ -82,6 +82,7 @@ struct cost {
   std::int32_t begin(memory& m, std::int32_t max_depth) const {
     if (m.all.tested == 0.0f) {
       m.all = {static_cast<float>(trust), static_cast<float>(trust * expected)};
+      m.sure = {static_cast<float>(trust), static_cast<float>(trust * usual)};
     }
     const std::int32_t best = plan(m, max_depth);
     m.survival = 1.0;
@@ -103,9 +104,7 @@ struct cost {
     if (!calibrated) { return true; }
     const double probability = std::clamp(e.probability, 0.0, 1.0);
     const std::int32_t of = std::min(static_cast<std::int32_t>(probability * bins), bins - 1);
-    // What the drafter thinks of itself counts less with every test, and nothing in the end.
-    const double fresh = 1.0 - static_cast<double>(m.like[of].tested) * (1.0 - decay);
-    m.survival *= m.like[of].rate(probability, shrinkage * std::max(fresh, 1e-6));
+    m.survival *= survival_of(m, m.like[of], probability, e.drawn);
     if (e.depth <= noted && m.known == e.depth - 1) {
       m.bin[m.known++] = static_cast<std::int8_t>(of);
     }
@@ -131,10 +130,12 @@ struct cost {
     }
     const auto weight = static_cast<float>(decay);
     for (std::int32_t level = 0; level < drafted && level <= accepted; ++level) {
-      const bool passed = level < accepted;
+      const float passed = level < accepted ? 1.0f : 0.0f;
       m.all.add(passed, weight);
       m.at[std::min(level, depths - 1)].add(passed, weight);
-      if (level < m.known) { m.like[m.bin[level]].add(passed, weight); }
+      if (level >= m.known) { continue; }
+      m.like[m.bin[level]].add(passed, weight);
+      m.sure.add((static_cast<float>(m.bin[level]) + 0.5f) / bins, weight);
     }
   }
 
@@ -142,6 +143,22 @@ struct cost {
   /// Tests that the mean over all levels counts for at one depth, and at first a probability in its
   /// bin.
   static constexpr double shrinkage = 8.0;
+
+  /// What a drafter's probability of the tokens that it chooses is taken for at first, on the mean.
+  static constexpr double usual = 0.6;
+
+  /// The acceptance of a token of a probability, given that of those in its bin. One that was drawn
+  /// is at first taken for any other. One that was chosen fails as often as the drafter doubts it,
+  /// times what failures are to doubts on the whole: a good drafter is better than it thinks. That
+  /// counts less with every test in the bin, and nothing in the end.
+  double survival_of(const memory& m, const tally& bin, double probability, bool drawn) const {
+    const double acceptance = m.all.rate(0.0, 0.0);
+    if (drawn) { return bin.rate(acceptance, shrinkage); }
+    const double doubt = std::max(1.0 - m.sure.rate(0.0, 0.0), 1e-3);
+    const double fails = std::min((1.0 - probability) * (1.0 - acceptance) / doubt, 1.0);
+    const double fresh = 1.0 - static_cast<double>(bin.tested) * (1.0 - decay);
+    return bin.rate(1.0 - fails, shrinkage * std::max(fresh, 1e-6));
+  }
 
   static double acceptance_at(const memory& m, std::int32_t level) {
     return m.at[std::min(level, depths - 1)].rate(m.all.rate(0.0, 0.0), shrinkage);

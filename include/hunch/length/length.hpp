@@ -22,6 +22,8 @@ struct length_evidence {
   std::int32_t rows = 0;     ///< that the target will have of this sequence so far; those of others
                              ///< are left out, so that a text does not depend on them
   std::int32_t max_rows = std::numeric_limits<std::int32_t>::max();  ///< however deep it drafts
+  bool drawn = false;  ///< by chance, so that a good drafter's improbable tokens are as good as its
+                       ///< probable ones; else chosen as the most probable
 };
 
 /// Decides, level by level, how deep a draft is. A policy holds parameters only; what it learns of

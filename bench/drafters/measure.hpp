@@ -278,7 +278,7 @@ list_speeds compare_lists(report& out, const setting& where, const std::string& 
 ///        length, and lengths are not told apart by what they happened to write.
 template <class Make>
 void compare_lengths(report& out, const setting& where, const std::string& name, const Make& make) {
-  constexpr int rounds = 7;
+  constexpr int rounds = 5;
   constexpr std::size_t lengths = longest_draft + 1;  // the last one is by cost
   const auto nothing = [](auto&&...) {};
   generate::any_length choice;
@@ -288,7 +288,7 @@ void compare_lengths(report& out, const setting& where, const std::string& name,
                        hunch::verifier::rejection{}};
   for (int t = 0; t < temperatures; ++t) {
     generation_options request;
-    request.max_new_tokens = 160;
+    request.max_new_tokens = 256;
     request.temperature = static_cast<float>(t);
     std::array<std::vector<double>, lengths> rates;  // per domain
     std::array<double, lengths> accepted{}, steps{};

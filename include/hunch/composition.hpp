@@ -55,6 +55,10 @@ struct composition {
                 "hunch: this drafter reads the target's hidden states: give the target's "
                 "evaluation a function hidden(row)");
 
+  static_assert(streams_of<drafter_type>() == 0 || SpeculativeStreams<evaluation_of<bare<Target>>>,
+                "hunch: this drafter reads streams of the target: give the target's evaluation a "
+                "function stream(row, j)");
+
   using real = model_logit<bare<Target>>;
   static_assert(std::is_same_v<real, float> || std::is_same_v<real, double>,
                 "hunch: logits must be float or double on this executor");

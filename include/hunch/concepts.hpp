@@ -55,6 +55,21 @@ concept HiddenStates = Evaluation<E> && requires(E& e, std::int32_t i) {
   { e.hidden(i).size } -> std::convertible_to<std::int32_t>;
 };
 
+/// An evaluation that also gives hidden states of speculative streams: beside each wanted row that
+/// is `ok`, `rows::streams` states more, of which stream j says what the target might make of the
+/// token j + 1 behind the one that it has the law of. (Bhendawade et al. 2024, arXiv:2402.11131)
+///
+/// 1. `e.stream(i, j)` is a `row_view` of the state of stream j, counted from 0, of wanted row i,
+///    valid as long as the row's logits are: what the language-model head reads.
+///
+/// The logits of the rows are what they are without streams, bit for bit where the text is to be
+/// too: streams read the rows, and rows do not read streams. Streams are not cached.
+template <class E>
+concept SpeculativeStreams = Evaluation<E> && requires(E& e, std::int32_t i) {
+  e.stream(i, i).data;
+  { e.stream(i, i).size } -> std::convertible_to<std::int32_t>;
+};
+
 /// The model whose law is to be kept.
 ///
 /// 1. `m.vocab_size()` is the number of logits in a row.
@@ -129,6 +144,20 @@ concept DraftHeads = requires(M& m, const head_inputs& inputs, const head_rows<R
   { m.heads() } -> std::convertible_to<std::int32_t>;
   { m.head_fingerprint() } -> std::same_as<std::uint64_t>;
   m.head(std::declval<decltype(m.forward(inputs))&>(), h);
+};
+
+/// A head over states of speculative streams: the target's own, or one of the streams.
+///
+/// 1. `m.vocab_size()` and `m.head_fingerprint()` as for `DraftModel`; `m.hidden_size()`, how many
+///    values a state has; `m.streams()`, how many streams the target has at most.
+/// 2. `m.head(states, head_rows)` as for `DraftModel`, for `stream_states`.
+template <class M, class Real = float>
+concept StreamHead = requires(M& m, const stream_states& states, const head_rows<Real>& h) {
+  { m.vocab_size() } -> std::convertible_to<std::int32_t>;
+  { m.hidden_size() } -> std::convertible_to<std::int32_t>;
+  { m.streams() } -> std::convertible_to<std::int32_t>;
+  { m.head_fingerprint() } -> std::same_as<std::uint64_t>;
+  m.head(states, h);
 };
 
 /// Whether a draft model is a view of the target that shares its cache, by `static constexpr bool

@@ -171,7 +171,7 @@ class decoder {
                      child_draw<Random, verifier_type::shares_noise>{random_}, executor_);
     const double draft_seconds = watch.lap();
     place_rows(size);
-    auto evaluation = target_.evaluate(rows_.view());
+    auto evaluation = target_.evaluate(rows_.view(streams_of<drafter_type>()));
     const double target_seconds = watch.lap();
     verify(size, evaluation);
     for (std::int32_t k = 0; k < size; ++k) { trim(k); }
@@ -260,9 +260,12 @@ class decoder {
     return static_cast<std::size_t>(options_.max_log_probabilities + 1);
   }
   drafter_setup setup() {
-    drafter_setup s{options_.max_batch, options_.chunk, vocab_size_, &selector_.layout(),
-                    context_width_of(selector_)};
-    if constexpr (drafter_type::needs_hidden) { s.hidden_size = drafter_.hidden_size(); }
+    drafter_setup s{
+        options_.max_batch,          options_.chunk,      vocab_size_, &selector_.layout(),
+        context_width_of(selector_), selector_.max_rows()};
+    if constexpr (drafter_type::needs_hidden || streams_of<drafter_type>() > 0) {
+      s.hidden_size = drafter_.hidden_size();
+    }
     return s;
   }
 

@@ -11,6 +11,8 @@
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
 #include <hunch/drafter/none.hpp>
+#include <hunch/drafter/pruned.hpp>
+#include <hunch/drafter/streaming.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/generation.hpp>
 #include <hunch/given_uniforms.hpp>

@@ -51,6 +51,7 @@ struct rows {
   const std::int32_t* position = nullptr;  ///< absolute position in the sequence
   const token* tokens = nullptr;           ///< the token to read
   const std::uint8_t* wanted = nullptr;    ///< 1 where the output row is asked for, else 0
+  std::int32_t streams = 0;  ///< asked for beside every wanted row, see `SpeculativeStreams`
 };
 
 /// What of the staged rows enters the caches, and which sequences end.
@@ -79,6 +80,19 @@ struct head_inputs {
   const float* const* hidden = nullptr;  ///< [size] of [hidden_size] the target's hidden state, of
                                          ///< which it made the law of the root
   const token* tokens = nullptr;         ///< [size] the root: the last emitted token
+};
+
+/// Hidden states of the streams of nodes, kept behind the pass that made them: row i has its
+/// numbers at data + i * width.
+struct stream_states {
+  const float* data = nullptr;
+  std::int32_t width = 0;
+
+  row_view<const float> hidden(std::int32_t row) const {
+    return {data + static_cast<std::int64_t>(row) * width, width};
+  }
+  /// What a router reads: the same.
+  const float* context(std::int32_t row) const { return hidden(row).data; }
 };
 
 /// What a model knows of the rows of a pass, for routers: row i has its numbers at data + i *

@@ -30,8 +30,8 @@ struct row_arrays {
   HUNCH_HOST_DEVICE void pad(std::int32_t at) const { sequence[at] = no_sequence; }
 
   /// The first `size` of them, to be read.
-  rows view(std::int32_t size) const {
-    return {size, sequence, id, parent, position, tokens, wanted};
+  rows view(std::int32_t size, std::int32_t streams = 0) const {
+    return {size, sequence, id, parent, position, tokens, wanted, streams};
   }
 };
 
@@ -61,7 +61,8 @@ class staged_rows {
     return {sequence_.data(), id_.data(),     parent_.data(),
             position_.data(), tokens_.data(), wanted_.data()};
   }
-  rows view() const { return arrays().view(size_); }
+  /// \param streams asked for beside each wanted row.
+  rows view(std::int32_t streams = 0) const { return arrays().view(size_, streams); }
 
  private:
   template <class T>

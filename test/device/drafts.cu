@@ -5,6 +5,7 @@
 #include <hunch/kernel/draw_children.hpp>
 #include <hunch/kernel/find_match.hpp>
 #include <hunch/kernel/grow_dynamic.hpp>
+#include <hunch/kernel/prune_tree.hpp>
 #include <hunch/kernel/rank_children.hpp>
 #include <hunch/kernel/tree_links.hpp>
 #include "gate.cuh"
@@ -19,10 +20,13 @@ struct masks_of_a_tree;
 struct match_of_a_text;
 struct match_of_sixteen;
 struct noisy_children_of_a_row;
+struct pruned_tree;
 struct ranked_children;
 struct ranked_children_with_stages;
 struct re_ranking;
 struct row_copies;
+struct weighed_transitions;
+struct weighed_transitions_with_stages;
 }  // namespace names
 
 using draw = child_draw<source, false>;
@@ -35,6 +39,9 @@ kernel_pointer drafts[] = {
     by_block<names::ranked_children_with_stages, kernel::rank_children<float, stages>>(),
     by_block<names::expansion, kernel::expand_dynamic>(),
     by_block<names::re_ranking, kernel::keep_best>(),
+    by_block<names::weighed_transitions, kernel::weigh_transitions<float, plain>>(),
+    by_block<names::weighed_transitions_with_stages, kernel::weigh_transitions<float, stages>>(),
+    by_block<names::pruned_tree, kernel::prune_tree>(),
     by_block<names::row_copies, kernel::copy_rows<float>>(),
     by_block<names::evidence_of_a_draw, kernel::report_evidence<float>>(),
     by_cluster<names::evidence_of_a_draw, kernel::report_evidence<float>>(),

@@ -295,8 +295,7 @@ TEST_CASE("heads read what the target knew before the root, and never anything o
   d.add(text{1, 2}, ask(20));
   d.step();
   CHECK_THROWS_WITH_AS(d.step(),
-                       "hunch::drafter::heads: the target's hidden states have 1 numbers, the "
-                       "heads read 2",
+                       "hunch::drafter::heads: the target's states have 1 numbers, and 2 are read",
                        std::invalid_argument);
 }
 

@@ -55,6 +55,7 @@ class autoregressive {
   static constexpr bool is_chain = Tree::is_chain;
   static constexpr bool uses_selector = true;
   static constexpr bool needs_hidden = false;
+  static constexpr bool reads_own_draft = true;
   static constexpr std::int32_t law_rows = growth<Tree, Policy, float, executor::host>::law_rows;
 
   explicit autoregressive(Model&& model, Tree = {}, Policy policy = {})

@@ -20,7 +20,8 @@ struct drafter_setup {
   std::int32_t vocab_size = 0;           ///< of the target
   const vocab_layout* layout = nullptr;  ///< of the selector
   std::int32_t context_width = 0;        ///< what a `RoutedSelector` reads of a node, else 0
-  std::int32_t hidden_size = 0;          ///< what a drafter that `needs_hidden` reads, else 0
+  std::int32_t max_rows = 0;             ///< of a shortlist
+  std::int32_t hidden_size = 0;          ///< of what it reads of the target's pass, else 0
 };
 
 /// What became of one sequence in a step. Its rows in the target's evaluation begin at
@@ -47,7 +48,8 @@ struct draft_outcomes {
 ///    about; `D::is_chain`, whether trees have width one; `D::uses_selector`, whether it has a
 ///    head over a shortlist; `D::needs_hidden`, whether it reads the target's hidden states. If it
 ///    has `D::law_rows`, so many rows of draft logits of a tree are there at the same time. If it
-///    `needs_hidden`, `d.hidden_size()` is their size.
+///    has `D::streams`, it reads so many streams of every node of the target's pass. If it
+///    `needs_hidden` or has streams, `d.hidden_size()` is the size of the states that it reads.
 /// 2. `D::state<Real, Executor>`, constructed from (executor, setup), is its memory. The decoder
 ///    owns it; a drafter itself is only its parameters and its model.
 /// 3. `d.check(setup)` throws `std::invalid_argument` naming the two things that do not fit.
@@ -85,5 +87,22 @@ constexpr std::int32_t law_rows_of() {
     return D::max_nodes - 1;
   }
 }
+
+/// Streams of every node that a drafter reads: none unless D says so.
+template <class D>
+constexpr std::int32_t streams_of() {
+  if constexpr (requires { D::streams; }) {
+    return D::streams;
+  } else {
+    return 0;
+  }
+}
+
+/// Whether a drafter's own model has read nodes of its tree, by `static constexpr bool
+/// reads_own_draft = true`: they must keep their numbers until the step is observed.
+template <class D>
+inline constexpr bool reads_own_draft = requires {
+  requires D::reads_own_draft;
+};
 
 }  // namespace hunch

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -14,7 +13,7 @@
 #include <hunch/drafter/check_model.hpp>
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/drafter/growth.hpp>
-#include <hunch/kernel/copy_rows.hpp>
+#include <hunch/drafter/kept_states.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
 #include <hunch/selector/selector.hpp>
@@ -67,32 +66,18 @@ class heads {
   /// What the target knew before each root.
   template <class Real, class Executor>
   struct state {
-    state(Executor& on, const drafter_setup& setup)
-        : executor(&on),
-          trees(on, setup),
-          hidden(on, static_cast<std::size_t>(setup.max_batch) *
-                         static_cast<std::size_t>(setup.hidden_size)),
-          inputs(on, static_cast<std::size_t>(setup.max_batch)),
-          roots(on, static_cast<std::size_t>(setup.max_batch)),
-          copies(on, static_cast<std::size_t>(setup.max_batch)),
-          width(setup.hidden_size),
-          known(static_cast<std::size_t>(setup.max_batch)),
+    state(Executor& executor, const drafter_setup& setup)
+        : trees(executor, setup),
+          hidden(executor, setup, 1),
+          inputs(executor, static_cast<std::size_t>(setup.max_batch)),
+          roots(executor, static_cast<std::size_t>(setup.max_batch)),
           input_of(static_cast<std::size_t>(setup.max_batch)) {}
 
-    float* hidden_of(std::int32_t slot) const {
-      return hidden.data() + static_cast<std::ptrdiff_t>(slot) * width;
-    }
-
-    Executor* executor;
     growth_type<Real, Executor> trees;
-    typename Executor::template buffer<float> hidden;  ///< [max_batch, width]
+    kept_states<Executor> hidden;
     typename Executor::template buffer<const float*> inputs;
     typename Executor::template buffer<token> roots;
-    typename Executor::template buffer<kernel::row_copy<float>> copies;
-    std::int32_t width;
-    std::vector<char> known;             ///< [max_batch] whether a slot has a hidden state
     std::vector<std::int32_t> input_of;  ///< per sequence of the step
-    std::int32_t other_width = 0;        ///< of a hidden state of the target that does not fit
   };
 
   void check(const drafter_setup& setup) {
@@ -111,12 +96,7 @@ class heads {
                Selector& selector, const S& sampler, const Draw& draw, Executor& executor) {
     static_assert(DraftHeads<std::remove_reference_t<Heads>, typename Drafts::real>,
                   "hunch: the heads must write logits of the target's type");
-    executor.synchronize();  // the hidden states of the step before are there
-    if (s.other_width != 0) {
-      throw std::invalid_argument("hunch::drafter::heads: the target's hidden states have " +
-                                  std::to_string(s.other_width) + " numbers, the heads read " +
-                                  std::to_string(s.width));
-    }
+    s.hidden.wait("hunch::drafter::heads");
     const std::int32_t asked = place_inputs(s, size, contexts);
     if (asked == 0) { return; }
     auto hidden = model_.forward(head_inputs{asked, s.inputs.data(), s.roots.data()});
@@ -133,32 +113,13 @@ class heads {
   template <class State, class E>
   void observe(State& s, const draft_outcomes& outcomes, E& evaluation) noexcept {
     s.trees.observe(policy_, outcomes);
-    std::int32_t copies = 0;
-    for (std::int32_t k = 0; k < outcomes.size; ++k) {
-      const draft_outcome& outcome = outcomes.of[k];
-      char& known = s.known[static_cast<std::size_t>(outcome.slot)];
-      known = 0;
-      if (outcome.finished || outcome.failed || outcome.path == nullptr) { continue; }
-      const std::int32_t last = outcome.kept == 0 ? 0 : outcome.path[outcome.kept - 1];
-      const auto hidden = evaluation.hidden(outcome.first_row + outcome.prefix + last);
-      if (hidden.size != s.width) {
-        s.other_width = hidden.size;
-        continue;
-      }
-      s.copies.data()[copies++] = {hidden.data, {s.hidden_of(outcome.slot), s.width}};
-      known = 1;
-    }
-    if (copies == 0) { return; }
-    try {
-      s.executor->launch(copies, kernel::copy_rows<float>{s.copies.data()});
-    } catch (...) {  // an executor that has failed: the next step will say so
-      std::fill(s.known.begin(), s.known.end(), char{0});
-    }
+    s.hidden.observe(outcomes,
+                     [&](std::int32_t row, std::int32_t) { return evaluation.hidden(row); });
   }
 
   template <class State>
   void release(State& s, std::int32_t slot) noexcept {
-    s.known[static_cast<std::size_t>(slot)] = 0;
+    s.hidden.release(slot);
     s.trees.release(slot);
   }
 
@@ -169,11 +130,8 @@ class heads {
     std::int32_t asked = 0;
     for (std::int32_t k = 0; k < size; ++k) {
       const draft_context& c = contexts[k];
-      if (c.max_depth < 1 || s.known[static_cast<std::size_t>(c.slot)] == 0 ||
-          !s.trees.opens(policy_, k, c)) {
-        continue;
-      }
-      s.inputs.data()[asked] = s.hidden_of(c.slot);
+      if (c.max_depth < 1 || !s.hidden.knows(c.slot) || !s.trees.opens(policy_, k, c)) { continue; }
+      s.inputs.data()[asked] = s.hidden.of(c.slot);
       s.roots.data()[asked] = c.committed[c.length - 1];
       s.input_of[static_cast<std::size_t>(k)] = asked++;
       s.trees.add_root(k, 0);

@@ -5,7 +5,7 @@
 
 #include <hunch/config.hpp>
 #include <hunch/kernel/digest_rows.hpp>
-#include <hunch/kernel/restrict.hpp>
+#include <hunch/kernel/ranking_law.hpp>
 #include <hunch/law.hpp>
 #include <hunch/row_digest.hpp>
 #include <hunch/rows.hpp>
@@ -30,10 +30,9 @@ struct ranked_row {
   float* values = nullptr;         ///< [count] out: log2 of the probability of the path to them
 };
 
-/// Ranks the children of the node of row `index` by the law at temperature 1, without cuts, after
-/// the edits of the sampler (penalties, grammars). Ties go to the lower position of the list. A row
-/// with an error has no children. One team per row, with at most `team::list_capacity` best
-/// elements in all tiles together: 262,144 logits for 32 children.
+/// Ranks the children of the node of row `index`, see `ranking_law`. Ties go to the lower position
+/// of the list. A row with an error has no children. One team per row, with at most
+/// `team::list_capacity` best elements in all tiles together: 262,144 logits for 32 children.
 template <class Real, class S>
 struct rank_children {
   const ranked_row<Real>* rows;
@@ -43,11 +42,7 @@ struct rank_children {
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     const ranked_row<Real> row = rows[index];
-    law<Real> q = sampler(team, row.logits, uncut(row.parameters), row.history);
-    if (q.status == status::ok && !whole_law<Real>::fits(q)) {
-      const row_view<const Real> logits{row.logits.data, row.logits.size};
-      q = unrestricted(team, logits, scale_at_one<Real>, status::invalid_logits);
-    }
+    const law<Real> q = ranking_law(team, sampler, row.logits, row.parameters, row.history);
     if (team.rank() == 0) { *row.ranked_by = q; }
     std::int64_t* const of_row = row.best;
     if (q.status == status::ok) {
@@ -67,16 +62,8 @@ struct rank_children {
       const bool there = ranked != ranked_element::none;
       const std::int32_t at = there ? ranked_element::position(ranked) : 0;
       row.children[i] = there ? row.list.token_at(at) : no_token;
-      row.values[i] = there ? row.value + log2_of(q.prob(at)) : -infinity<float>;
+      row.values[i] = there ? row.value + log2_probability(q.prob(at)) : -infinity<float>;
     });
-  }
-
- private:
-  /// At most 0, so that no child is worth more than its parent.
-  HUNCH_HOST_DEVICE static float log2_of(Real probability) {
-    const auto p = static_cast<double>(probability);
-    if (!(p > 0.0)) { return -infinity<float>; }
-    return p < 1.0 ? static_cast<float>(log_of(p) * 1.4426950408889634074) : 0.0f;
   }
 };
 

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The exact joint law of drafters that read streams of the target's own pass, and of trees that its
+// first layers have pruned, over every kind of shortlist and by every rule that accepts them.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <hunch/drafter/heads.hpp>
+#include <hunch/drafter/pruned.hpp>
+#include <hunch/drafter/streaming.hpp>
+#include <hunch/length/cost.hpp>
+#include <hunch/selector/any.hpp>
+#include <hunch/tree/dynamic.hpp>
+#include <hunch/tree/fixed.hpp>
+#include <hunch/tree/sampled.hpp>
+#include <hunch/verifier/coupled.hpp>
+#include <hunch/verifier/point_mass.hpp>
+#include <hunch/verifier/typical.hpp>
+#include "../support/toy_streams.hpp"
+#include "exact.hpp"
+#include "selectors.hpp"
+
+namespace hunch::test {
+namespace {
+
+constexpr tree::choices some{{0}, {1}, {0, 0}, {0, 2}, {1, 1}, {0, 2, 0}};
+using fixed_tree = tree::fixed<some>;
+using deep_tree = tree::dynamic<2, 3, 7>;
+using any_selector = selector::any<double>;
+
+/// Trees as streams grow them, and as the first layers leave them: streams or Medusa heads.
+enum class by { streams, pruned_streams, pruned_heads };
+
+template <by By, class Tree, class V, class S = plain_sampler, class Policy = length::fixed>
+enumeration exact_tree(exact_case c, any_selector selector, V verifier, S sampler = {},
+                       Policy policy = {}, std::int32_t keep = 3) {
+  forking_source source;
+  c.options.max_batch = batch_of(c);
+  toy_stream_target<> target{c.target};
+  toy_stream_head<> head{c.draft, 3, selector.layout()};
+  toy_heads<> heads{c.draft, 3, selector.layout()};
+  toy_view<toy_stream_target<>> view{
+      target, {c.target.vocab, 77, flavour::smooth}, selector.layout()};
+  const auto run = [&](auto drafter) {
+    decoder d{target, std::move(drafter), selector, sampler, verifier, c.options, source};
+    return check_law(d, source, c);
+  };
+  enumeration found;
+  if constexpr (By == by::streams) {
+    found = run(drafter::streaming{head, Tree{}, policy});
+  } else if constexpr (By == by::pruned_streams) {
+    found = run(drafter::pruned{drafter::streaming{head, Tree{}, policy}, view, keep});
+  } else {
+    found = run(drafter::pruned{drafter::heads{heads, Tree{}, policy}, view, keep});
+  }
+  target.cache().check();
+  return found;
+}
+
+template <by By>
+std::int64_t over_shapes(const exact_case& c, const any_selector& selector) {
+  const verifier::point_mass draws;
+  std::int64_t tapes = 0;
+  if constexpr (By == by::streams) {
+    tapes += exact_tree<By, tree::sampled<2, 1>>(c, selector, verifier::rejection{}).tapes;
+  }
+  tapes += exact_tree<By, fixed_tree>(c, selector, draws).tapes;
+  tapes += exact_tree<By, deep_tree>(c, selector, draws).tapes;
+  return tapes;
+}
+
+TEST_CASE("trees of streams and pruned trees, over every kind of shortlist") {
+  std::int64_t tapes = 0;
+  for_each_selector(4, [&](const auto& selector) {
+    const exact_case c = case_of(flavour::smooth, flavour::sharp, 4, 3);
+    tapes += over_shapes<by::streams>(c, any_selector(selector));
+    tapes += over_shapes<by::pruned_streams>(c, any_selector(selector));
+    tapes += over_shapes<by::pruned_heads>(c, any_selector(selector));
+  });
+  MESSAGE(tapes << " tapes");
+}
+
+TEST_CASE("trees of streams and pruned trees, for every pair of kinds of law") {
+  std::int64_t tapes = 0;
+  for (const flavour p : {flavour::smooth, flavour::one_hot, flavour::masked, flavour::tied,
+                          flavour::denormal, flavour::odd}) {
+    for (const flavour q : {flavour::one_hot, flavour::masked, flavour::uniform, flavour::even}) {
+      for (const float temperature : {1.0f, 0.6f, 0.0f}) {
+        CAPTURE(static_cast<int>(p));
+        CAPTURE(static_cast<int>(q));
+        const exact_case c = case_of(p, q, 3, 4, temperature);
+        tapes += over_shapes<by::streams>(c, any_selector(selector::full{3}));
+        tapes += over_shapes<by::pruned_streams>(c, any_selector(selector::full{3}));
+        tapes += over_shapes<by::pruned_heads>(c, any_selector(selector::full{3}));
+      }
+    }
+  }
+  MESSAGE(tapes << " tapes");
+}
+
+TEST_CASE("streams in a batch, with stops, in any draft length, with any number of nodes kept") {
+  const toy_world world{3, 61, flavour::smooth};
+  const toy_world other{3, 62, flavour::smooth};
+  std::vector<request> two{{{1}, ask(3)}, {{2, 0}, ask(2, 0.6f), 1}};
+  two[0].options.seed = 1;
+  two[1].options.seed = 2;
+  two[1].options.stop_tokens = {1};
+  const any_selector all{selector::full{3}};
+  for (std::int32_t length = 0; length <= 3; ++length) {
+    exact_case c{world, other, two};
+    c.options.draft_length = length;
+    exact_tree<by::streams, deep_tree>(c, all, verifier::point_mass{});
+    for (const std::int32_t keep : {1, 2, 5}) {
+      exact_tree<by::pruned_streams, deep_tree>(c, all, verifier::point_mass{}, plain_sampler{},
+                                                length::fixed{}, keep);
+    }
+  }
+  static constexpr double curve[] = {1.0, 1.1, 1.3, 1.6};
+  const exact_case c{world, other, {{{1}, ask(4)}}};
+  exact_tree<by::streams, deep_tree>(c, all, verifier::point_mass{}, plain_sampler{},
+                                     length::cost{.draft = 0.1, .rows = curve});
+  exact_tree<by::pruned_streams, deep_tree>(c, all, verifier::point_mass{}, plain_sampler{},
+                                            length::cost{.draft = 0.1, .rows = curve});
+}
+
+TEST_CASE("greedy text is that of plain decoding, whatever streams say") {
+  for (const flavour q : {flavour::smooth, flavour::tied, flavour::masked}) {
+    const exact_case c = case_of(flavour::smooth, q, 5, 9, 0.0f);
+    const any_selector all{selector::full{5}};
+    CHECK(
+        exact_tree<by::streams, fixed_tree>(c, all, verifier::greedy{}, sampler::greedy{}).tapes ==
+        1);
+    CHECK(exact_tree<by::pruned_streams, deep_tree>(c, all, verifier::greedy{}, sampler::greedy{})
+              .tapes == 1);
+    CHECK(exact_tree<by::pruned_heads, deep_tree>(c, all, verifier::greedy{}, sampler::greedy{})
+              .tapes == 1);
+  }
+}
+
+/// Runs requests over a target with streams, and calls use(before, committed) behind every step.
+template <class Decoder, class Use>
+void follow(Decoder& d, text committed, std::uint64_t seed, float temperature, const Use& use) {
+  auto options = ask(24, temperature);
+  options.seed = seed;
+  d.add(committed, options);
+  while (d.running() > 0) {
+    const text before = committed;
+    for (const emission& e : d.step()) {
+      committed.insert(committed.end(), e.tokens.begin(), e.tokens.end());
+    }
+    use(before, committed);
+  }
+}
+
+TEST_CASE("the streams that are drafted from are those of the last accepted node, and no others") {
+  toy_stream_target<float> target{{5, 43, flavour::sharp}};
+  toy_stream_head<float> head{{5, 43, flavour::sharp}, 3, vocab_layout::identity(5)};
+  decoder d{target, drafter::streaming{head, deep_tree{}}, selector::full{5}, plain_sampler{},
+            verifier::point_mass{}};
+  static_assert(decltype(d)::lossless);
+  std::size_t steps = 0;
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    head.seen.clear();
+    follow(d, {1, 2, 3}, seed, 1.0f, [&](const text& before, const text&) {
+      CHECK(target.asked() == 3);
+      for (std::size_t j = 0; j < head.seen.size(); ++j) {
+        const std::uint64_t read = hash_of(std::span(before.data(), before.size() - 1));
+        CHECK(head.seen[j] == as_hidden(extend(read, 200 + static_cast<token>(j))));
+      }
+      steps += head.seen.empty() ? 0 : 1;
+      head.seen.clear();
+    });
+  }
+  CHECK(steps > 10);
+  CHECK(d.stats().accepted > 0);
+  // One pass of the target in each step, and three states of it.
+  CHECK(target.passes == static_cast<std::int64_t>(d.stats().target_passes));
+  CHECK(target.read <= 3 * target.passes);
+  // Another size of states is refused, with both numbers.
+  target.stream_width = toy_stream_size - 1;
+  d.add(text{1, 2}, ask(20));
+  d.step();
+  CHECK_THROWS_WITH_AS(
+      d.step(), "hunch::drafter::streaming: the target's states have 4 numbers, and 5 are read",
+      std::invalid_argument);
+}
+
+TEST_CASE("coupled text is that of plain decoding, with streams and pruned trees") {
+  const toy_world world{6, 51, flavour::smooth};
+  toy_stream_target<float> target{world};
+  toy_stream_head<float> head{{6, 51, flavour::sharp}, 3, vocab_layout::identity(6)};
+  toy_view<toy_stream_target<float>, float> view{target, world, vocab_layout::identity(6)};
+  const auto written = [&](auto drafter) {
+    decoder d{target,
+              std::move(drafter),
+              selector::full{6},
+              plain_sampler{},
+              verifier::coupled{},
+              decoder_options{.max_batch = 1, .chunk = 4, .token_text = {}}};
+    std::vector<text> texts;
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+      texts.push_back({1, 2, 3, 4, 5, 0, 1});
+      follow(d, texts.back(), seed, 0.9f,
+             [&](const text&, const text& committed) { texts.back() = committed; });
+    }
+    target.cache().check();
+    return std::pair{texts, d.stats()};
+  };
+  const auto plain = written(drafter::none{}).first;
+  const auto streamed = written(drafter::streaming{head, deep_tree{}});
+  const auto pruned = written(drafter::pruned{drafter::streaming{head, deep_tree{}}, view, 4});
+  CHECK(streamed.first == plain);
+  CHECK(pruned.first == plain);
+  CHECK(streamed.second.accepted > 0);
+  CHECK(pruned.second.accepted > 0);
+  CHECK(pruned.second.drafted <= 3 * pruned.second.steps);
+  CHECK(pruned.second.drafted < streamed.second.drafted);
+  // A view that knows the target's law keeps what it accepts.
+  CHECK(pruned.second.mean_acceptance_length() > 1.1);
+  // The lossy rule is available, too.
+  decoder lossy{target, drafter::streaming{head, deep_tree{}}, selector::full{6}, plain_sampler{},
+                verifier::typical{}};
+  static_assert(!decltype(lossy)::lossless);
+  follow(lossy, {1, 2}, 1, 1.0f, [](const text&, const text&) {});
+  CHECK(lossy.stats().emitted == 24);
+}
+
+TEST_CASE("what does not fit is refused at construction") {
+  toy_stream_target<float> target{{5, 43, flavour::sharp}};
+  toy_stream_head<float> two{{5, 43, flavour::sharp}, 2, vocab_layout::identity(5)};
+  toy_stream_head<float> three{{5, 43, flavour::sharp}, 3, vocab_layout::identity(5)};
+  toy_view<toy_stream_target<float>, float> other{
+      target, {4, 43, flavour::sharp}, vocab_layout::identity(4)};
+  const auto with = [&](auto drafter) {
+    decoder d{target, std::move(drafter), selector::full{5}, plain_sampler{},
+              verifier::point_mass{}};
+  };
+  CHECK_THROWS_WITH_AS(with(drafter::streaming{two, deep_tree{}}),
+                       "hunch::drafter::streaming: 2 streams are too few for a tree of depth 3",
+                       std::invalid_argument);
+  CHECK_THROWS_AS(with(drafter::pruned{drafter::streaming{three, deep_tree{}}, other, 4}),
+                  std::invalid_argument);
+  CHECK_THROWS_WITH_AS((drafter::pruned{drafter::streaming{three, deep_tree{}}, other, 0}),
+                       "hunch::drafter::pruned: 0 nodes are to be kept, not even the root",
+                       std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace hunch::test

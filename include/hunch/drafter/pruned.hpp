@@ -143,7 +143,7 @@ class pruned {
                                                        s.views.data()});
     executor.launch(weighed,
                     kernel::weigh_transitions<typename State::real, S>{s.weighed.data(), sampler});
-    executor.launch(asked, kernel::prune_tree{s.trees.data()});
+    prune_trees(executor, asked, s.trees.data());
     executor.synchronize();
     for (std::int32_t i = 0; i < asked; ++i) {
       const std::int32_t k = s.sequence[static_cast<std::size_t>(i)];

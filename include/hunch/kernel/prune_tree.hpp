@@ -5,6 +5,7 @@
 
 #include <hunch/config.hpp>
 #include <hunch/draft_tree.hpp>
+#include <hunch/executor/executor.hpp>
 #include <hunch/kernel/arithmetic.hpp>
 #include <hunch/kernel/digest_rows.hpp>
 #include <hunch/kernel/ranking_law.hpp>
@@ -15,7 +16,8 @@
 #include <hunch/types.hpp>
 #include <hunch/vocab_layout.hpp>
 
-namespace hunch::kernel {
+namespace hunch {
+namespace kernel {
 
 /// A node with children, and logits of what follows it.
 template <class Real>
@@ -116,4 +118,13 @@ struct prune_tree {
   }
 };
 
-}  // namespace hunch::kernel
+}  // namespace kernel
+
+/// Prunes `count` trees, see `kernel::prune_tree`, with trees[i] in memory of the executor.
+/// Launches one body per tree and returns without waiting; allocates nothing.
+template <Executor E>
+void prune_trees(E& executor, std::int32_t count, const kernel::prunable_tree* trees) {
+  executor.launch(count, kernel::prune_tree{trees});
+}
+
+}  // namespace hunch

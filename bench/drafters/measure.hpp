@@ -108,6 +108,31 @@ std::vector<double> length_along_text(const setting& where, V rule, float temper
   return lengths;
 }
 
+/// What a drafter costs on this machine: medians over the prompts, so that what disturbs one
+/// measurement does not decide how deep drafts are.
+template <class Plain, class Decoder>
+generate::costs costs_over(const setting& where, Plain& plain, Decoder& speculative,
+                           const std::vector<std::vector<token>>& prompts,
+                           const generation_options& request) {
+  std::vector<generate::costs> all;
+  for (const std::vector<token>& prompt : prompts) {
+    all.push_back(generate::calibrate(where.target, plain, speculative,
+                                      std::vector<std::vector<token>>{prompt}, request, 1));
+  }
+  const auto middle = [&](const auto& value) {
+    std::vector<double> values;
+    for (const generate::costs& c : all) { values.push_back(value(c)); }
+    return median(values);
+  };
+  generate::costs out;
+  out.alpha = middle([](const generate::costs& c) { return c.alpha; });
+  out.draft = middle([](const generate::costs& c) { return c.draft; });
+  for (std::size_t n = 0; n < all.front().rows.size(); ++n) {
+    out.rows.push_back(middle([n](const generate::costs& c) { return c.rows[n]; }));
+  }
+  return out;
+}
+
 /// Of one drafter at one temperature; a number per domain.
 struct speeds {
   std::vector<double> speed_up;   ///< over plain decoding, in turn with it
@@ -131,11 +156,10 @@ speeds measure_speed(const setting& where, Decoder& speculative, generate::any_l
   request.max_new_tokens = 96;
   request.temperature = temperature;
   speeds all;
+  const generate::costs cost = costs_over(where, plain, speculative, prompts, request);
   for (const std::vector<token>& prompt : prompts) {
     const std::vector<std::vector<token>> asked{prompt};
-    choice = {};
-    const generate::costs cost =
-        generate::calibrate(where.target, plain, speculative, asked, request, 1);
+    speculative.reset_stats();
     choice = cost.policy();
     std::vector<double> ratios, rates;
     double repeats = 0.0;
@@ -235,15 +259,15 @@ list_speeds compare_lists(report& out, const setting& where, const std::string& 
     generation_options request;
     request.max_new_tokens = 128;
     request.temperature = static_cast<float>(t);
+    std::vector<generate::costs> costs;
+    for (std::size_t i = 0; i < lists.size(); ++i) {
+      prepare(lists[i].list);
+      choice = {};
+      costs.push_back(costs_over(where, plain, *decoders[i], where.prompts, request));
+    }
     for (const std::vector<token>& prompt : where.prompts) {
       const std::vector<std::vector<token>> asked{prompt};
       std::vector<double> time(lists.size()), tokens(lists.size());
-      std::vector<generate::costs> costs;
-      for (std::size_t i = 0; i < lists.size(); ++i) {
-        prepare(lists[i].list);
-        choice = {};
-        costs.push_back(generate::calibrate(where.target, plain, *decoders[i], asked, request, 1));
-      }
       double plain_time = 0.0, plain_tokens = 0.0;
       for (int round = 0; round < rounds; ++round) {
         request.seed = static_cast<std::uint64_t>(round + 1);
@@ -293,11 +317,10 @@ void compare_lengths(report& out, const setting& where, const std::string& name,
     std::array<std::vector<double>, lengths> rates;  // per domain
     std::array<double, lengths> accepted{}, steps{};
     double least = 2.0;
+    choice = {};
+    const generate::costs cost = costs_over(where, plain, decoder, where.prompts, request);
     for (std::size_t d = 0; d < where.prompts.size(); ++d) {
       const std::vector<std::vector<token>> asked{where.prompts[d]};
-      choice = {};
-      const generate::costs cost =
-          generate::calibrate(where.target, plain, decoder, asked, request, 1);
       std::array<double, lengths> time{}, tokens{};
       for (int round = 0; round < rounds; ++round) {
         request.seed = static_cast<std::uint64_t>(round + 1);

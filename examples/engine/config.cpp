@@ -214,4 +214,12 @@ exit_config read_exit_config(const std::filesystem::path& file) {
   return {o.integer("exit_layer")};
 }
 
+stream_config read_stream_config(const std::filesystem::path& file) {
+  const json values = parsed(file);
+  const object o{values, file.string()};
+  check_architecture(o, {"HunchSpeculativeStreams"});
+  return {o.integer("speculative_streams"), o.integer("stream_layers"), o.integer("hidden_size"),
+          o.integer("vocab_size")};
+}
+
 }  // namespace engine

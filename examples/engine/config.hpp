@@ -51,6 +51,14 @@ struct exit_config {
   int layer = 0;  ///< how many
 };
 
+/// Speculative streams of a target.
+struct stream_config {
+  int streams = 0;
+  int layers = 0;  ///< of the target, the last ones
+  int hidden = 0;
+  int vocab_size = 0;
+};
+
 /// Reads a Hugging Face `config.json` of a LlamaForCausalLM or MistralForCausalLM.
 /// \throws std::runtime_error naming the file and the key for anything missing, malformed, or
 ///         not supported: other architectures, biases, a sliding window shorter than the context,
@@ -64,5 +72,9 @@ medusa_config read_medusa_config(const std::filesystem::path& file);
 /// Reads "exit_layer" of a `config.json` whose architecture is HunchEarlyExit. Throws like
 /// `read_config`.
 exit_config read_exit_config(const std::filesystem::path& file);
+
+/// Reads "speculative_streams", "stream_layers", "hidden_size" and "vocab_size" of a `config.json`
+/// whose architecture is HunchSpeculativeStreams. Throws like `read_config`.
+stream_config read_stream_config(const std::filesystem::path& file);
 
 }  // namespace engine

@@ -16,6 +16,7 @@
 #include <engine/multiply.hpp>
 #include <engine/rope.hpp>
 #include <engine/sequences.hpp>
+#include <engine/stream_weights.hpp>
 #include <engine/thread_pool.hpp>
 #include <engine/weights.hpp>
 
@@ -31,14 +32,14 @@ struct pass_result {
   int hidden_stride = 0;
   int vocab_size = 0;
   int logits_stride = 0;
-  aligned_buffer<float> hidden;  ///< [outputs, hidden_stride]
-  aligned_buffer<float> logits;  ///< [outputs, logits_stride]
+  aligned_buffer<float> hidden;   ///< [outputs, hidden_stride]
+  aligned_buffer<float> logits;   ///< [outputs, logits_stride]
+  aligned_buffer<float> streams;  ///< [outputs, streams, hidden_stride]
 
   /// The output of a row of the pass. \throws std::out_of_range if it has none.
   std::size_t output(std::int32_t row) const {
-    const int index = row >= 0 && static_cast<std::size_t>(row) < plan.rows.size()
-                          ? plan.rows[static_cast<std::size_t>(row)].output
-                          : -1;
+    const int index =
+        row >= 0 && row < plan.tokens() ? plan.rows[static_cast<std::size_t>(row)].output : -1;
     if (index < 0) {
       throw std::out_of_range("engine::model: row " + std::to_string(row) + " has no output");
     }
@@ -128,6 +129,7 @@ struct model::implementation {
   std::uint64_t layer_rows = 0;
   std::optional<draft_head> shortlist_head;
   std::vector<std::int32_t> head_outputs;  ///< of the rows that a head is asked for
+  stream_weights* streams = nullptr;       ///< while there are any
   workspace space;
   layer_span span;
   pass_result result;
@@ -137,13 +139,20 @@ struct model::implementation {
   void go_through(const pass_plan& plan, int thread);
   void begin(const pass_plan& plan, int thread);
   void leave(const pass_plan& plan, int thread);
+  void stage_streams(int asked);
+  void begin_streams(const pass_plan& plan, int thread);
+  /// Adds what an adapter makes of the rows of streams, from `x` [rows, stride] to `y`.
+  void adapt(const adapter& of, const float* x, int stride, float* y, std::ptrdiff_t y_stride,
+             int thread);
+  const stream_weights::layer* adapters(int layer) const;
   const float* feature_before(const planned_row& row);
   void join(int thread);
   void put_joined(int thread);
   void normalise(const std::vector<float>& weight, int thread);
   void attend_all(const pass_plan& plan, int layer, int thread);
+  void attend_groups(const pass_plan& plan, int layer, int first, int last, int thread);
   void attend_group(const pass_plan& plan, int layer, int head, const row_group& group, int thread);
-  void feed_forward(const layer_weights& layer, int thread);
+  void feed_forward(const layer_weights& layer, const stream_weights::layer* more, int thread);
   void finish(bool with_head, int thread);
 
   const planned_row& planned(const pass_plan& plan, int i) const {

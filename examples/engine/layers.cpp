@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include <engine/attention.hpp>
@@ -44,13 +46,43 @@ void model::implementation::reserve(const pass_plan& plan, int last) {
 }
 
 void model::implementation::run(const hunch::rows& rows, bool with_head) {
+  const int asked = with_head ? rows.streams : 0;
+  if (asked > (streams == nullptr ? 0 : streams->shape.streams)) {
+    throw std::invalid_argument("engine::model: " + std::to_string(asked) +
+                                " streams are asked for, and the model has " +
+                                std::to_string(streams == nullptr ? 0 : streams->shape.streams));
+  }
   slots.stage(rows, shape.layers, result.plan);
+  if (asked > 0) { stage_streams(asked); }
   const auto grow = [](aligned_buffer<float>& buffer, std::size_t count, int stride) {
     buffer.grow(count * static_cast<std::size_t>(stride));
   };
   grow(result.hidden, result.plan.output_rows.size(), hidden_stride);
   if (with_head) { grow(result.logits, result.plan.output_rows.size(), result.logits_stride); }
   run(result.plan, shape.layers, [this, with_head](int thread) { finish(with_head, thread); });
+}
+
+/// Streams beside the outputs of the pass, and room for them.
+void model::implementation::stage_streams(int asked) {
+  const int first = shape.layers - streams->shape.layers;
+  for (const planned_row& row : result.plan.rows) {
+    if (row.layers > first) {
+      throw std::invalid_argument("engine::model: streams begin behind layer " +
+                                  std::to_string(first) + ", and a view has read rows through " +
+                                  std::to_string(row.layers));
+    }
+  }
+  slots.stage_streams(asked, first, result.plan);
+  const std::size_t outputs = result.plan.output_rows.size();
+  const std::size_t rows = outputs * static_cast<std::size_t>(asked);
+  const auto grow = [](aligned_buffer<float>& buffer, std::size_t count, int stride) {
+    buffer.grow(count * static_cast<std::size_t>(stride));
+  };
+  grow(result.streams, rows, hidden_stride);
+  grow(streams->normed, outputs, hidden_stride);
+  grow(streams->inner, std::max(rows, outputs), streams->rank_stride);
+  grow(streams->begun, outputs, streams->up.packed.outputs());
+  reserve_activations(static_cast<int>(rows), streams->rank_stride);
 }
 
 /// The rows of `span` through its layers, on every thread. Each owns its outputs of every product
@@ -66,13 +98,22 @@ void model::implementation::go_through(const pass_plan& plan, int thread) {
     apply(layer.query_key_value,
           activations(own(thread).normed.data(), hidden_stride, shape.hidden, rows, thread),
           space.projections.data(), projection_stride, rows, into::overwrite, thread);
+    const stream_weights::layer* const more = adapters(l);
+    if (more != nullptr) {
+      adapt(more->query_key_value, own(thread).normed.data(), hidden_stride,
+            space.projections.data(), projection_stride, thread);
+    }
     pool.barrier();
     attend_all(plan, l, thread);
     pool.barrier();
     apply(layer.output, activations(space.mixed.data(), mixed_stride, query_size, rows, thread),
           space.residual.data(), hidden_stride, rows, into::add, thread);
+    if (more != nullptr) {
+      adapt(more->output, space.mixed.data(), mixed_stride, space.residual.data(), hidden_stride,
+            thread);
+    }
     pool.barrier();
-    feed_forward(layer, thread);
+    feed_forward(layer, more, thread);
     pool.barrier();
   }
   if (span.last < shape.layers) { leave(plan, thread); }
@@ -86,7 +127,9 @@ void model::implementation::begin(const pass_plan& plan, int thread) {
     join(thread);
     return;
   }
-  const share mine = part(row_count(), thread);
+  const bool streams_begin = row_count() > span.tokens && plan.rows.back().layers == span.first;
+  const int loaded = streams_begin ? span.tokens : row_count();
+  const share mine = part(loaded, thread);
   for (int i = mine.begin; i < mine.end; ++i) {
     const planned_row& row = planned(plan, i);
     if (span.first == 0) {
@@ -94,6 +137,10 @@ void model::implementation::begin(const pass_plan& plan, int thread) {
     } else {
       std::copy_n(partial.staged(row.slot, row.staged), shape.hidden, residual(i));
     }
+  }
+  if (streams_begin) {
+    pool.barrier();
+    begin_streams(plan, thread);
   }
 }
 
@@ -168,11 +215,19 @@ void model::implementation::apply(const packed_matrix& w, activation_view x, flo
 }
 
 void model::implementation::attend_all(const pass_plan& plan, int layer, int thread) {
-  const auto& groups = span.groups;
-  const int units = static_cast<int>(groups.size()) * shape.kv_heads;
+  const auto groups = static_cast<int>(span.groups.size());
+  attend_groups(plan, layer, 0, span.token_groups, thread);
+  if (groups == span.token_groups) { return; }
+  pool.barrier();  // streams read the rows beside them, and use the same free positions
+  attend_groups(plan, layer, span.token_groups, groups, thread);
+}
+
+void model::implementation::attend_groups(const pass_plan& plan, int layer, int first, int last,
+                                          int thread) {
+  const int units = (last - first) * shape.kv_heads;
   for (int unit = thread; unit < units; unit += pool.size()) {
     attend_group(plan, layer, unit % shape.kv_heads,
-                 groups[static_cast<std::size_t>(unit / shape.kv_heads)], thread);
+                 span.groups[static_cast<std::size_t>(first + unit / shape.kv_heads)], thread);
   }
 }
 
@@ -213,12 +268,17 @@ void model::implementation::attend_group(const pass_plan& plan, int layer, int h
   }
 }
 
-void model::implementation::feed_forward(const layer_weights& layer, int thread) {
+void model::implementation::feed_forward(const layer_weights& layer,
+                                         const stream_weights::layer* more, int thread) {
   const int rows = row_count();
   normalise(layer.mlp_norm, thread);
   apply(layer.gate_up,
         activations(own(thread).normed.data(), hidden_stride, shape.hidden, rows, thread),
         space.gates.data(), 2 * product_stride, rows, into::overwrite, thread);
+  if (more != nullptr) {
+    adapt(more->gate_up, own(thread).normed.data(), hidden_stride, space.gates.data(),
+          2 * product_stride, thread);
+  }
   // A block holds 32 gates and their 32 ups, so that a thread finds both among its own outputs.
   const share blocks = part(layer.gate_up.blocks(), thread);
   const int first = blocks.begin * outputs_per_block / 2;
@@ -231,9 +291,13 @@ void model::implementation::feed_forward(const layer_weights& layer, int thread)
   apply(layer.down,
         activations(space.products.data(), product_stride, shape.intermediate, rows, thread),
         space.residual.data(), hidden_stride, rows, into::add, thread);
+  if (more != nullptr) {
+    adapt(more->down, space.products.data(), product_stride, space.residual.data(), hidden_stride,
+          thread);
+  }
 }
 
-/// Hidden states, features and logits of a pass through all layers.
+/// Hidden states, features, streams and logits of a pass through all layers.
 void model::implementation::finish(bool with_head, int thread) {
   const auto outputs = static_cast<int>(result.plan.output_rows.size());
   const share mine = part(outputs, thread);
@@ -243,13 +307,19 @@ void model::implementation::finish(bool with_head, int thread) {
              result.hidden.data() + static_cast<std::ptrdiff_t>(i) * hidden_stride);
   }
   if (own_features.kept()) {
-    const share all = part(row_count(), thread);
+    const share all = part(span.tokens, thread);
     for (int i = all.begin; i < all.end; ++i) {
       const planned_row& row = planned(result.plan, i);
       if (row.status != hunch::status::ok) { continue; }
       rms_norm(residual(i), weights.final_norm().data(), shape.hidden, shape.norm_epsilon,
                own_features.staged(row.slot, row.staged));
     }
+  }
+  const share beside = part(row_count() - span.tokens, thread);
+  for (int i = beside.begin; i < beside.end; ++i) {
+    rms_norm(residual(span.tokens + i), weights.final_norm().data(), shape.hidden,
+             shape.norm_epsilon,
+             result.streams.data() + static_cast<std::ptrdiff_t>(i) * hidden_stride);
   }
   if (!with_head) { return; }
   pool.barrier();

@@ -11,7 +11,7 @@
 namespace engine {
 
 std::int32_t hidden_states::size() const {
-  return static_cast<std::int32_t>(result_->plan.rows.size());
+  return static_cast<std::int32_t>(result_->plan.tokens());
 }
 
 hunch::status hidden_states::status(std::int32_t row) const {
@@ -28,6 +28,16 @@ hunch::row_view<float> evaluation::logits(std::int32_t row) const {
   auto* const logits = const_cast<float*>(result_->logits.data());
   return {logits + result_->output(row) * static_cast<std::size_t>(result_->logits_stride),
           result_->vocab_size};
+}
+
+hunch::row_view<const float> evaluation::stream(std::int32_t row, std::int32_t j) const {
+  if (j < 0 || j >= result_->plan.streams) {
+    throw std::out_of_range("engine::model: stream " + std::to_string(j) + " was not asked for");
+  }
+  const std::size_t at = result_->output(row) * static_cast<std::size_t>(result_->plan.streams) +
+                         static_cast<std::size_t>(j);
+  return {result_->streams.data() + at * static_cast<std::size_t>(result_->hidden_stride),
+          result_->hidden_size};
 }
 
 namespace {
@@ -63,7 +73,7 @@ model::implementation::implementation(const config& c, const checkpoint& source,
       weights{c, source, options.kind},
       rotary{c.rope, c.head_dim, context},
       slots{options.max_batch, context, c.vocab_size},
-      cache{c, options.max_batch, context},
+      cache{c, options.max_batch, context + max_streams},
       own_features{options.keep_features || features_of != nullptr ? round_up(c.hidden, lanes) : 0,
                    options.max_batch, context},
       partial{round_up(c.hidden, lanes), options.max_batch, 0},
@@ -82,8 +92,8 @@ model::implementation::implementation(const config& c, const checkpoint& source,
   space.threads.resize(static_cast<std::size_t>(options.threads));
   for (auto& own : space.threads) {
     own.query.grow(static_cast<std::size_t>(query_size));
-    own.scores.grow(2 *
-                    static_cast<std::size_t>(round_up(context, lanes) + cache.padded_head_dim()));
+    own.scores.grow(2 * static_cast<std::size_t>(round_up(context + max_streams, lanes) +
+                                                 cache.padded_head_dim()));
   }
 }
 

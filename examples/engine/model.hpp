@@ -57,11 +57,14 @@ class evaluation : public hidden_states {
 
   /// [vocab_size] the logits of a row that was wanted and is `ok`, in token order; may be written.
   hunch::row_view<float> logits(std::int32_t row) const;
+  /// [hidden] stream j beside such a row, after the last norm; see `speculative_streams`.
+  hunch::row_view<const float> stream(std::int32_t row, std::int32_t j) const;
 };
 
 class eagle_model;
 class early_exit;
 class medusa_heads;
+class speculative_streams;
 
 /// The transformer with its weights, caches and threads. Movable; one thread may use it at a time.
 ///
@@ -97,7 +100,8 @@ class model {
 
   /// One pass over the rows: the logits of those that are wanted.
   /// \throws std::out_of_range for slots and tokens outside their range, std::invalid_argument for
-  ///         rows that break the rules of `hunch::rows`; nothing has changed then.
+  ///         rows that break the rules of `hunch::rows`, or ask for streams that are not there;
+  ///         nothing has changed then.
   evaluation evaluate(const hunch::rows& rows);
 
   /// The same without the head.
@@ -122,12 +126,14 @@ class model {
   friend class eagle_model;
   friend class early_exit;
   friend class medusa_heads;
+  friend class speculative_streams;
   struct implementation;
   explicit model(std::unique_ptr<implementation> self);
   std::unique_ptr<implementation> self_;
 };
 
 static_assert(hunch::TargetModel<model>);
+static_assert(hunch::SpeculativeStreams<evaluation>);
 static_assert(hunch::DraftModel<model, float>);
 static_assert(hunch::RoutedModel<model>);
 

@@ -40,7 +40,9 @@ int sequences::append(int slot) noexcept {
 
 void sequences::discard_staged(int slot) noexcept {
   slot_state& s = slots_[static_cast<std::size_t>(slot)];
-  for (const staged_row& row : s.staged) { s.index_of_id[static_cast<std::size_t>(row.id)] = -1; }
+  for (const staged_row& row : s.staged) {
+    if (row.id >= 0) { s.index_of_id[static_cast<std::size_t>(row.id)] = -1; }
+  }
   s.staged.clear();
   s.offers = 0;
 }
@@ -101,6 +103,7 @@ void sequences::stage(const hunch::rows& rows, int layers, pass_plan& plan) {
   check(rows, layers);
   plan.rows.clear();
   plan.output_rows.clear();
+  plan.streams = 0;
   for (int begin = 0; begin < rows.size;) {
     const int end = group_end(rows, begin);
     const int slot = rows.sequence[begin];
@@ -183,12 +186,39 @@ void sequences::stage_group(const hunch::rows& rows, int begin, int end, pass_pl
   }
 }
 
+void sequences::stage_streams(int streams, int first, pass_plan& plan) {
+  plan.streams = streams;
+  for (const int beside : plan.output_rows) {
+    const planned_row of = plan.rows[static_cast<std::size_t>(beside)];
+    slot_state& slot = slots_[static_cast<std::size_t>(of.slot)];
+    staged_row row = slot.staged[static_cast<std::size_t>(of.staged)];
+    row.id = -1;
+    row.layers = first;
+    row.parent = of.staged;
+    planned_row planned = of;
+    planned.layers = first;
+    planned.output = -1;
+    planned.beside = beside;
+    for (int j = 0; j < streams; ++j) {
+      ++row.depth;
+      planned.staged = static_cast<int>(slot.staged.size());
+      planned.length = of.length + 1 + j;
+      planned.position = std::min(of.position + 1 + j, context_ - 1);
+      planned.stream = j;
+      slot.staged.push_back(row);
+      row.parent = planned.staged;
+      plan.rows.push_back(planned);
+    }
+  }
+}
+
 void sequences::plan_layers(const pass_plan& plan, int first, int last, layer_span& span) {
   span.first = first;
   span.last = last;
   span.rows.clear();
   span.groups.clear();
   span.path.clear();
+  span.tokens = span.token_groups = 0;
   for (int i = 0; i < static_cast<int>(plan.rows.size()); ++i) {
     const planned_row& row = plan.rows[static_cast<std::size_t>(i)];
     if (row.layers > first) {
@@ -196,12 +226,17 @@ void sequences::plan_layers(const pass_plan& plan, int first, int last, layer_sp
       continue;
     }
     const int at = static_cast<int>(span.rows.size());
-    if (at == 0 || span.groups.back().slot != row.slot) {
+    const bool first_stream = row.stream >= 0 && span.tokens == at;
+    if (at == 0 || first_stream || span.groups.back().slot != row.slot) {
       span.groups.push_back({row.slot, at, at});
       current_path_.clear();
     }
     span.groups.back().end = at + 1;
     span.rows.push_back({i, 0, 0, 0});
+    if (row.stream < 0) {
+      span.tokens = at + 1;
+      span.token_groups = static_cast<int>(span.groups.size());
+    }
     if (row.status == hunch::status::ok) { plan_path(row, span); }
   }
 }

@@ -12,7 +12,10 @@
 
 namespace engine {
 
-/// One row of a pass.
+/// Streams beside a row at most: positions that a cache has beyond its context.
+inline constexpr int max_streams = 8;
+
+/// One row of a pass: of a token, or of a stream beside one.
 struct planned_row {
   int slot = 0;
   int staged = 0;    ///< index among the staged rows of its slot
@@ -20,13 +23,21 @@ struct planned_row {
   int length = 0;    ///< positions attended to: the cache and the path, itself included
   int position = 0;  ///< absolute position, for the rotary embedding
   int output = -1;   ///< index among the rows that are wanted and fit, or -1
+  int beside = -1;   ///< of a stream: the row of the token
+  int stream = -1;   ///< of a stream: which one, from 0
   hunch::token token = 0;
   hunch::status status = hunch::status::ok;
 };
 
 struct pass_plan {
-  std::vector<planned_row> rows;
-  std::vector<int> output_rows;  ///< [outputs] the row of each output
+  std::vector<planned_row> rows;  ///< those of tokens, and then those of streams
+  std::vector<int> output_rows;   ///< [outputs] the row of each output
+  int streams = 0;                ///< beside each output
+
+  /// How many rows are of tokens.
+  int tokens() const {
+    return static_cast<int>(rows.size()) - static_cast<int>(output_rows.size()) * streams;
+  }
 };
 
 /// A row of a pass in some of its layers. The path to it shares its first `shared` staged rows with
@@ -50,7 +61,9 @@ struct layer_span {
   int first = 0;
   int last = 0;
   std::vector<layer_row> rows;
+  int tokens = 0;  ///< the first of `rows`; the others are of streams
   std::vector<row_group> groups;
+  int token_groups = 0;   ///< the first of `groups`
   std::vector<int> path;  ///< staged indices, see `layer_row`
 };
 
@@ -76,6 +89,11 @@ class sequences {
   ///         rows that break the rules of `hunch::rows`; nothing is staged then.
   void stage(const hunch::rows& rows, int layers, pass_plan& plan);
 
+  /// Stages `rows.streams` streams beside every wanted row of a plan that has room, which go
+  /// through the layers from `first` on: stream j reads what its row reads, its row, and the
+  /// streams before it. They are never committed.
+  void stage_streams(int streams, int first, pass_plan& plan);
+
   /// The layers from `first` on through which the same rows of a pass to layer `last` go.
   void plan_layers(const pass_plan& plan, int first, int last, layer_span& span);
 
@@ -98,9 +116,9 @@ class sequences {
 
  private:
   struct staged_row {
-    std::int32_t id = 0;
-    int parent = -1;  ///< staged index, or -1 for the end of the cache
-    int depth = 0;    ///< rows on the path, itself included
+    std::int32_t id = 0;  ///< below 0: a stream, which has none
+    int parent = -1;      ///< staged index, or -1 for the end of the cache
+    int depth = 0;        ///< rows on the path, itself included
     std::int32_t position = 0;
     hunch::token token = 0;
     int layers = 0;  ///< that it went through

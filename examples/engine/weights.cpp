@@ -23,6 +23,8 @@ std::size_t arena_bytes(const config& c, arithmetic kind, bool has_joint) {
          (has_joint ? bytes(c.hidden, 2 * c.hidden) : 0);
 }
 
+}  // namespace
+
 std::vector<weight_row> interleave(const matrix_view& gate, const matrix_view& up) {
   std::vector<weight_row> out;
   for (int first = 0; first < gate.rows; first += lanes) {
@@ -34,8 +36,6 @@ std::vector<weight_row> interleave(const matrix_view& gate, const matrix_view& u
   }
   return out;
 }
-
-}  // namespace
 
 std::vector<tensor_shape> tensors_of(const config& c) {
   const int query = c.heads * c.head_dim;

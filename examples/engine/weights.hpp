@@ -13,6 +13,9 @@
 
 namespace engine {
 
+/// 16 gates, then their 16 ups, and so on, each padded with zeros.
+std::vector<weight_row> interleave(const matrix_view& gate, const matrix_view& up);
+
 /// One transformer layer. Norms are padded with zeros to a multiple of 16.
 struct layer_weights {
   std::vector<float> attention_norm;

@@ -33,16 +33,39 @@ class reference_model {
   /// The last of `tokens` behind the first `layers` layers.
   vec residual(const std::vector<int>& tokens, const std::vector<int>& positions,
                int layers) const {
-    std::vector<vec> x;
-    for (const int t : tokens) {
-      x.push_back(row(weights_.matrix("model.embed_tokens.weight", c_.vocab_size, c_.hidden), t));
+    return residuals(tokens, positions, layers).back();
+  }
+
+  /// Speculative streams beside the last of `tokens`: after the last norm.
+  std::vector<vec> streams(const engine::checkpoint& own, int count, int layers,
+                           const std::vector<int>& tokens, std::vector<int> positions) const {
+    std::vector<vec> x = residuals(tokens, positions, c_.layers - layers);
+    const vec last = x.back();
+    double squares = 0;
+    for (const double v : last) { squares += v * v; }
+    vec inner(last);
+    for (double& v : inner) {
+      v /= std::sqrt(squares / c_.hidden + static_cast<double>(c_.norm_epsilon));
     }
-    for (int l = 0; l < layers; ++l) {
-      const std::string name = "model.layers." + std::to_string(l) + ".";
-      attention(name, x, positions);
-      for (vec& v : x) { add(v, feed_forward(name, v)); }
+    const auto rank = static_cast<int>(own.get("streams.down.weight").shape[0]);
+    inner = product(own, "streams.down.weight", rank, inner);
+    for (double& v : inner) { v = silu(v); }
+    const vec begun = product(own, "streams.up.weight", count * c_.hidden, inner);
+    const stream_part part{&own, x.size()};
+    const int at = positions.back();
+    for (int j = 0; j < count; ++j) {
+      vec s = last;
+      add(s, row(own.matrix("streams.embedding.weight", count, c_.hidden), j));
+      add(s, {begun.begin() + j * c_.hidden, begun.begin() + (j + 1) * c_.hidden});
+      x.push_back(s);
+      positions.push_back(at + 1 + j);
     }
-    return x.back();
+    through(x, positions, c_.layers - layers, c_.layers, part);
+    std::vector<vec> out;
+    for (std::size_t i = part.first; i < x.size(); ++i) {
+      out.push_back(norm(weights_, "model.norm.weight", x[i]));
+    }
+    return out;
   }
 
   /// The logits of a hidden state.
@@ -88,6 +111,42 @@ class reference_model {
   }
 
  private:
+  /// Rows from `first` on are streams, with adapters of their own.
+  struct stream_part {
+    const engine::checkpoint* own = nullptr;
+    std::size_t first = 0;
+  };
+
+  std::vector<vec> residuals(const std::vector<int>& tokens, const std::vector<int>& positions,
+                             int layers) const {
+    std::vector<vec> x;
+    for (const int t : tokens) {
+      x.push_back(row(weights_.matrix("model.embed_tokens.weight", c_.vocab_size, c_.hidden), t));
+    }
+    through(x, positions, 0, layers, {});
+    return x;
+  }
+
+  void through(std::vector<vec>& x, const std::vector<int>& positions, int first, int last,
+               const stream_part& part) const {
+    for (int l = first; l < last; ++l) {
+      const std::string name = "model.layers." + std::to_string(l) + ".";
+      const std::string more = "streams.layers." + std::to_string(l - first) + ".";
+      attention(name, more, part, x, positions);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const bool is_stream = part.own != nullptr && i >= part.first;
+        add(x[i], feed_forward(name, is_stream ? part.own : nullptr, more, x[i]));
+      }
+    }
+  }
+
+  /// b a x of an adapter.
+  static vec adapted(const engine::checkpoint& own, const std::string& a, const std::string& b,
+                     int rows, const vec& x) {
+    const auto rank = static_cast<int>(own.get(a + ".a.weight").shape[0]);
+    return product(own, b + ".b.weight", rows, product(own, a + ".a.weight", rank, x));
+  }
+
   double frequency(int i) const {
     const double plain = std::pow(c_.rope.theta, -2.0 * i / c_.head_dim);
     if (c_.rope.kind == engine::rope_config::scaling::linear) { return plain / c_.rope.factor; }
@@ -119,8 +178,8 @@ class reference_model {
     }
   }
 
-  void attention(const std::string& layer, std::vector<vec>& x,
-                 const std::vector<int>& positions) const {
+  void attention(const std::string& layer, const std::string& more, const stream_part& part,
+                 std::vector<vec>& x, const std::vector<int>& positions) const {
     std::vector<vec> queries, keys, values;
     for (std::size_t i = 0; i < x.size(); ++i) {
       const vec h = norm(weights_, layer + "input_layernorm.weight", x[i]);
@@ -130,6 +189,15 @@ class reference_model {
           product(weights_, layer + "self_attn.k_proj.weight", c_.kv_heads * c_.head_dim, h));
       values.push_back(
           product(weights_, layer + "self_attn.v_proj.weight", c_.kv_heads * c_.head_dim, h));
+      if (part.own != nullptr && i >= part.first) {
+        const int query = c_.heads * c_.head_dim;
+        const int key = c_.kv_heads * c_.head_dim;
+        const std::string name = more + "query_key_value";
+        const vec all = adapted(*part.own, name, name, query + 2 * key, h);
+        add(queries.back(), {all.begin(), all.begin() + query});
+        add(keys.back(), {all.begin() + query, all.begin() + query + key});
+        add(values.back(), {all.begin() + query + key, all.end()});
+      }
       rotate(queries.back(), positions[i]);
       rotate(keys.back(), positions[i]);
     }
@@ -154,15 +222,25 @@ class reference_model {
         }
       }
       add(x[i], product(weights_, layer + "self_attn.o_proj.weight", c_.hidden, mixed));
+      if (part.own != nullptr && i >= part.first) {
+        add(x[i], adapted(*part.own, more + "output", more + "output", c_.hidden, mixed));
+      }
     }
   }
 
-  vec feed_forward(const std::string& layer, const vec& x) const {
+  vec feed_forward(const std::string& layer, const engine::checkpoint* own, const std::string& more,
+                   const vec& x) const {
     const vec h = norm(weights_, layer + "post_attention_layernorm.weight", x);
     vec gate = product(weights_, layer + "mlp.gate_proj.weight", c_.intermediate, h);
-    const vec up = product(weights_, layer + "mlp.up_proj.weight", c_.intermediate, h);
+    vec up = product(weights_, layer + "mlp.up_proj.weight", c_.intermediate, h);
+    if (own != nullptr) {
+      add(gate, adapted(*own, more + "gate", more + "gate", c_.intermediate, h));
+      add(up, adapted(*own, more + "gate", more + "up", c_.intermediate, h));
+    }
     for (std::size_t i = 0; i < gate.size(); ++i) { gate[i] = silu(gate[i]) * up[i]; }
-    return product(weights_, layer + "mlp.down_proj.weight", c_.hidden, gate);
+    vec out = product(weights_, layer + "mlp.down_proj.weight", c_.hidden, gate);
+    if (own != nullptr) { add(out, adapted(*own, more + "down", more + "down", c_.hidden, gate)); }
+    return out;
   }
 
   engine::config c_;

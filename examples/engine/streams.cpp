@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <engine/streams.hpp>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <engine/implementation.hpp>
+#include <engine/pointwise.hpp>
+#include <engine/stream_weights.hpp>
+
+namespace engine {
+namespace {
+
+void check(const stream_config& shape, const config& target, bool is_head, bool is_taken) {
+  const auto refuse = [](const std::string& why) {
+    throw std::invalid_argument("engine::speculative_streams: " + why);
+  };
+  if (is_head) { refuse("the target is a head of another model"); }
+  if (is_taken) { refuse("the target has streams"); }
+  if (shape.streams < 1 || shape.streams > max_streams) {
+    refuse(std::to_string(shape.streams) + " streams, and there may be 1 to " +
+           std::to_string(max_streams));
+  }
+  if (shape.layers < 1 || shape.layers >= target.layers) {
+    refuse(std::to_string(shape.layers) + " layers of the target's " +
+           std::to_string(target.layers));
+  }
+  if (shape.hidden != target.hidden) { refuse("their hidden size is not the target's"); }
+  if (shape.vocab_size != target.vocab_size) { refuse("their vocabulary is not the target's"); }
+}
+
+/// A rank, which only a tensor says.
+int rank_of(const checkpoint& weights, const std::string& name) {
+  const auto& shape = weights.get(name).shape;
+  const std::int64_t rows = shape.empty() ? 0 : shape[0];
+  if (rows < 1 || rows > 1 << 20) {
+    throw std::runtime_error(weights.origin() + ": tensor \"" + name + "\" has " +
+                             std::to_string(rows) + " rows");
+  }
+  return static_cast<int>(rows);
+}
+
+/// Packs one layer's adapters.
+class layer_reader {
+ public:
+  layer_reader(const checkpoint& weights, int layer, arithmetic kind, int& rank_stride)
+      : weights_(weights),
+        name_("streams.layers." + std::to_string(layer) + "."),
+        kind_(kind),
+        rank_stride_(rank_stride) {}
+
+  adapter plain(const std::string& part, int inputs, int outputs) const {
+    const int rank = noted(part);
+    const matrix_view a = matrix(part + ".a", rank, inputs);
+    const matrix_view b = matrix(part + ".b", outputs, rank);
+    return {{kind_, all_rows(a), inputs}, {kind_, all_rows(b), rank}};
+  }
+  /// That of gates and ups, which have one a.
+  adapter joint(int inputs, int outputs) const {
+    const int rank = noted("gate");
+    const matrix_view a = matrix("gate.a", rank, inputs);
+    const matrix_view gate = matrix("gate.b", outputs, rank);
+    const matrix_view up = matrix("up.b", outputs, rank);
+    return {{kind_, all_rows(a), inputs}, {kind_, interleave(gate, up), rank}};
+  }
+
+ private:
+  int noted(const std::string& part) const {
+    const int rank = rank_of(weights_, name_ + part + ".a.weight");
+    rank_stride_ = std::max(rank_stride_, round_up(rank, lanes));
+    return rank;
+  }
+  matrix_view matrix(const std::string& part, int rows, int columns) const {
+    return weights_.matrix(name_ + part + ".weight", rows, columns);
+  }
+
+  const checkpoint& weights_;
+  std::string name_;
+  arithmetic kind_;
+  int& rank_stride_;
+};
+
+}  // namespace
+
+speculative_streams::speculative_streams(const stream_config& shape, const checkpoint& weights,
+                                         model& target)
+    : of_{target.self_.get()}, weights_{std::make_unique<stream_weights>()} {
+  check(shape, of_->shape, of_->target != nullptr, of_->streams != nullptr);
+  const config& c = of_->shape;
+  const auto stride = static_cast<std::size_t>(of_->hidden_stride);
+  stream_weights& w = *weights_;
+  w.shape = shape;
+  w.ones.assign(stride, 1.0f);
+
+  const int rank = rank_of(weights, "streams.down.weight");
+  w.rank_stride = round_up(rank, lanes);
+  const matrix_view down = weights.matrix("streams.down.weight", rank, c.hidden);
+  const matrix_view up = weights.matrix("streams.up.weight", shape.streams * c.hidden, rank);
+  const matrix_view embedding = weights.matrix("streams.embedding.weight", shape.streams, c.hidden);
+  w.down = {of_->kind, all_rows(down), c.hidden};
+  std::vector<weight_row> ups;
+  for (int j = 0; j < shape.streams; ++j) {
+    for (int i = 0; i < c.hidden; ++i) { ups.push_back({&up, j * c.hidden + i}); }
+    ups.resize(static_cast<std::size_t>(j + 1) * stride);
+  }
+  w.up = {of_->kind, ups, rank};
+  w.embeddings.resize(static_cast<std::size_t>(shape.streams) * stride);
+  for (int j = 0; j < shape.streams; ++j) {
+    float* const out = w.embeddings.data() + static_cast<std::size_t>(j) * stride;
+    embedding.read_row(j, out);
+    for (int i = 0; i < c.hidden; ++i) { out[i] *= embedding.scale_of(j); }
+  }
+  const int query = c.heads * c.head_dim;
+  for (int l = 0; l < shape.layers; ++l) {
+    const layer_reader read{weights, l, of_->kind, w.rank_stride};
+    w.layers.push_back(
+        {read.plain("query_key_value", c.hidden, query + 2 * c.kv_heads * c.head_dim),
+         read.plain("output", query, c.hidden), read.joint(c.hidden, c.intermediate),
+         read.plain("down", c.intermediate, c.hidden)});
+  }
+  of_->streams = weights_.get();
+}
+
+speculative_streams::speculative_streams(speculative_streams&&) noexcept = default;
+
+speculative_streams::~speculative_streams() {
+  if (weights_ != nullptr) { of_->streams = nullptr; }
+}
+
+speculative_streams speculative_streams::load(const std::filesystem::path& directory,
+                                              model& target) {
+  const stream_config shape = read_stream_config(directory / "config.json");
+  return {shape, checkpoint::open(directory), target};
+}
+
+std::int32_t speculative_streams::vocab_size() const { return of_->shape.vocab_size; }
+std::int32_t speculative_streams::hidden_size() const { return of_->shape.hidden; }
+std::int32_t speculative_streams::streams() const { return weights_->shape.streams; }
+int speculative_streams::layers() const { return weights_->shape.layers; }
+
+std::size_t speculative_streams::weight_bytes() const {
+  const auto of = [](const adapter& a) { return a.a.bytes.size() + a.b.bytes.size(); };
+  std::size_t bytes = weights_->down.bytes.size() + weights_->up.bytes.size() +
+                      weights_->embeddings.size() * sizeof(float);
+  for (const stream_weights::layer& l : weights_->layers) {
+    bytes += of(l.query_key_value) + of(l.output) + of(l.gate_up) + of(l.down);
+  }
+  return bytes;
+}
+
+void speculative_streams::set_head_layout(const hunch::vocab_layout& layout) {
+  of_->set_head_layout(layout);
+}
+std::uint64_t speculative_streams::head_fingerprint() const { return of_->head_fingerprint(); }
+
+void speculative_streams::head(const hunch::stream_states& states,
+                               const hunch::head_rows<float>& rows) {
+  const int hidden = of_->shape.hidden;
+  if (states.width != hidden) {
+    throw std::invalid_argument("engine::speculative_streams: states of " +
+                                std::to_string(states.width) + " numbers, and the head reads " +
+                                std::to_string(hidden));
+  }
+  const float* data = states.data;
+  if (hidden != of_->hidden_stride) {  // rows of the head's input are padded with zeros
+    const auto stride = static_cast<std::size_t>(of_->hidden_stride);
+    for (std::int32_t i = 0; i < rows.size; ++i) {
+      const auto at = static_cast<std::size_t>(rows.row[i]);
+      if (padded_.size() < (at + 1) * stride) { padded_.resize((at + 1) * stride); }
+      std::copy_n(states.hidden(rows.row[i]).data, hidden, padded_.data() + at * stride);
+    }
+    data = padded_.data();
+  }
+  of_->listed_head().multiply(data, of_->hidden_stride, rows);
+}
+
+const stream_weights::layer* model::implementation::adapters(int layer) const {
+  if (row_count() == span.tokens) { return nullptr; }
+  const int first = shape.layers - streams->shape.layers;
+  return &streams->layers[static_cast<std::size_t>(layer - first)];
+}
+
+void model::implementation::adapt(const adapter& of, const float* x, int stride, float* y,
+                                  std::ptrdiff_t y_stride, int thread) {
+  const int rows = row_count() - span.tokens;
+  const packed_matrix& a = of.a.packed;
+  const packed_matrix& b = of.b.packed;
+  float* const inner = streams->inner.data();
+  const int between = streams->rank_stride;
+  apply(a,
+        activations(x + static_cast<std::ptrdiff_t>(span.tokens) * stride, stride, a.inputs(), rows,
+                    thread),
+        inner, between, rows, into::overwrite, thread);
+  pool.barrier();
+  apply(b, activations(inner, between, b.inputs(), rows, thread), y + span.tokens * y_stride,
+        y_stride, rows, into::add, thread);
+}
+
+/// What streams begin with: a small map of the residuals of their rows, which are there.
+void model::implementation::begin_streams(const pass_plan& plan, int thread) {
+  stream_weights& w = *streams;
+  const auto outputs = static_cast<int>(plan.output_rows.size());
+  const share mine = part(outputs, thread);
+  for (int i = mine.begin; i < mine.end; ++i) {
+    rms_norm(residual(plan.output_rows[static_cast<std::size_t>(i)]), w.ones.data(), shape.hidden,
+             shape.norm_epsilon, w.normed.data() + static_cast<std::ptrdiff_t>(i) * hidden_stride);
+  }
+  pool.barrier();
+  const packed_matrix& down = w.down.packed;
+  apply(down, activations(w.normed.data(), hidden_stride, shape.hidden, outputs, thread),
+        w.inner.data(), w.rank_stride, outputs, into::overwrite, thread);
+  const share blocks = part(down.blocks(), thread);
+  const int last = std::min(blocks.end * outputs_per_block, round_up(down.outputs(), lanes));
+  for (int i = 0; i < outputs; ++i) {
+    silu(w.inner.data() + static_cast<std::ptrdiff_t>(i) * w.rank_stride,
+         blocks.begin * outputs_per_block, last);
+  }
+  pool.barrier();
+  const packed_matrix& up = w.up.packed;
+  apply(up, activations(w.inner.data(), w.rank_stride, up.inputs(), outputs, thread),
+        w.begun.data(), up.outputs(), outputs, into::overwrite, thread);
+  pool.barrier();
+  const share all = part(static_cast<int>(plan.rows.size()) - plan.tokens(), thread);
+  for (int i = all.begin; i < all.end; ++i) {
+    const planned_row& row = plan.rows[static_cast<std::size_t>(plan.tokens() + i)];
+    const float* const from = residual(row.beside);
+    const float* const begun = w.begun.data() +
+                               static_cast<std::ptrdiff_t>(i / plan.streams) * up.outputs() +
+                               row.stream * hidden_stride;
+    const float* const embedding = w.embeddings.data() + row.stream * hidden_stride;
+    float* const out = residual(plan.tokens() + i);
+    for (int d = 0; d < hidden_stride; d += lanes) {
+      store(out + d,
+            engine::load(from + d) + engine::load(begun + d) + engine::load(embedding + d));
+    }
+  }
+}
+
+}  // namespace engine

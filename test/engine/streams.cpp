@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <engine/early_exit.hpp>
+#include <engine/model.hpp>
+#include <engine/streams.hpp>
+#include <hunch/vocab_layout.hpp>
+
+#include "reference.hpp"
+#include "tiny_model.hpp"
+
+/// Speculative streams beside the rows of a target.
+
+namespace {
+
+using engine::arithmetic;
+using test::row_batch;
+
+constexpr int streams = 3;
+constexpr int end = hunch::end_of_cache;
+
+engine::config deep(engine::config c) {
+  c.layers = 5;
+  return c;
+}
+
+std::vector<test::stored_tensor> stream_tensors(const engine::config& c, int layers,
+                                                engine::dtype type, int rank = 5) {
+  std::mt19937 source(17);
+  std::normal_distribution<float> normal;
+  std::vector<test::stored_tensor> out;
+  const auto add = [&](const std::string& name, int rows, int columns) {
+    std::vector<float> values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns));
+    const float deviation = 1.0f / std::sqrt(static_cast<float>(columns));
+    for (float& v : values) { v = deviation * normal(source); }
+    for (auto& t : test::encode("streams." + name + ".weight", values, {rows, columns}, type)) {
+      out.push_back(t);
+    }
+  };
+  const int query = c.heads * c.head_dim;
+  add("down", rank + 2, c.hidden);
+  add("up", streams * c.hidden, rank + 2);
+  add("embedding", streams, c.hidden);
+  for (int l = 0; l < layers; ++l) {
+    const std::string name = "layers." + std::to_string(l) + ".";
+    add(name + "query_key_value.a", rank, c.hidden);
+    add(name + "query_key_value.b", query + 2 * c.kv_heads * c.head_dim, rank);
+    add(name + "output.a", rank, query);
+    add(name + "output.b", c.hidden, rank);
+    add(name + "gate.a", rank, c.hidden);
+    add(name + "gate.b", c.intermediate, rank);
+    add(name + "up.b", c.intermediate, rank);
+    add(name + "down.a", rank + 1, c.intermediate);
+    add(name + "down.b", c.hidden, rank + 1);
+  }
+  return out;
+}
+
+engine::stream_config shape_of(const engine::config& c, int layers) {
+  return {streams, layers, c.hidden, c.vocab_size};
+}
+
+hunch::rows with_streams(const row_batch& rows, int count) {
+  hunch::rows out = rows.view();
+  out.streams = count;
+  return out;
+}
+
+std::vector<float> copy(hunch::row_view<const float> row) {
+  return {row.data, row.data + row.size};
+}
+
+/// Of one row: its logits, and its streams.
+struct seen {
+  std::vector<float> logits;
+  std::vector<std::vector<float>> of_streams;
+
+  seen(const engine::evaluation& e, int row, int count) : logits{test::copy(e.logits(row))} {
+    for (int j = 0; j < count; ++j) { of_streams.push_back(copy(e.stream(row, j))); }
+  }
+  friend bool operator==(const seen&, const seen&) = default;
+};
+
+const std::vector<hunch::token> prompt{10, 20, 30, 40, 50, 60, 70};
+
+/// A root with two children, of which the first has two and the second one.
+row_batch tree(int slot, int position) {
+  row_batch rows;
+  rows.add(slot, 0, end, position, 3)
+      .add(slot, 1, 0, position + 1, 4)
+      .add(slot, 2, 0, position + 1, 5)
+      .add(slot, 3, 1, position + 2, 6)
+      .add(slot, 4, 1, position + 2, 7)
+      .add(slot, 5, 2, position + 2, 6);
+  return rows;
+}
+
+std::vector<arithmetic> arithmetics() {
+  std::vector<arithmetic> out{arithmetic::f32, arithmetic::bf16_fma};
+  if (engine::has_bf16_dot()) { out.push_back(arithmetic::bf16_dot); }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("streams say what the textbook says, along any path") {
+  for (const engine::config& c : {deep(test::tiny_config()), deep(test::small_config())}) {
+    for (const int layers : {1, 3}) {
+      CAPTURE(c.hidden);
+      CAPTURE(layers);
+      const auto weights = test::random_checkpoint(c);
+      const auto own = test::in_memory(stream_tensors(c, layers, engine::dtype::f32));
+      engine::model target(c, weights, {.kind = arithmetic::f32});
+      engine::speculative_streams beside(shape_of(c, layers), own, target);
+      CHECK(beside.streams() == streams);
+      CHECK(beside.hidden_size() == c.hidden);
+      CHECK(beside.vocab_size() == c.vocab_size);
+      CHECK(beside.layers() == layers);
+      test::read(target, 0, prompt, 3);
+      const auto e = target.evaluate(with_streams(tree(0, 7), streams));
+      const test::reference_model reference(c, weights);
+      const std::vector<std::vector<int>> paths{{3},       {3, 4},    {3, 5},
+                                                {3, 4, 6}, {3, 4, 7}, {3, 5, 6}};
+      for (int row = 0; row < 6; ++row) {
+        CAPTURE(row);
+        std::vector<int> tokens(prompt.begin(), prompt.end());
+        const auto& path = paths[static_cast<std::size_t>(row)];
+        tokens.insert(tokens.end(), path.begin(), path.end());
+        std::vector<int> positions(tokens.size());
+        std::iota(positions.begin(), positions.end(), 0);
+        const auto expected = reference.streams(own, streams, layers, tokens, positions);
+        for (int j = 0; j < streams; ++j) {
+          const auto got = e.stream(row, j);
+          REQUIRE(got.size == c.hidden);
+          double error = 0.0;
+          for (int k = 0; k < c.hidden; ++k) {
+            const double want = expected[static_cast<std::size_t>(j)][static_cast<std::size_t>(k)];
+            error = std::max(error, std::fabs(static_cast<double>(got.data[k]) - want));
+          }
+          CHECK(error < 2e-4);
+        }
+      }
+      // What the head reads: states of another place, and of a width that is no multiple of 16.
+      std::vector<float> states;
+      for (int j = 0; j < streams; ++j) {
+        const auto state = e.stream(4, j);
+        states.insert(states.end(), state.data, state.data + state.size);
+      }
+      const auto layout = hunch::vocab_layout::identity(c.vocab_size);
+      beside.set_head_layout(layout);
+      CHECK(beside.head_fingerprint() == layout.fingerprint());
+      const hunch::row_range range{7, 60};
+      const auto list = layout.list(&range, 1);
+      std::vector<float> logits(static_cast<std::size_t>(list.size));
+      const hunch::row_view<float> out{logits.data(), list.size};
+      const std::int32_t row = 2;
+      beside.head({states.data(), c.hidden}, {1, &row, &list, &out});
+      const test::vec full = reference.head({states.end() - c.hidden, states.end()});
+      for (int i = 0; i < list.size; ++i) {
+        CHECK(static_cast<double>(logits[static_cast<std::size_t>(i)]) ==
+              doctest::Approx(full[static_cast<std::size_t>(list.token_at(i))]).epsilon(1e-3));
+      }
+      CHECK_THROWS_AS(beside.head({states.data(), c.hidden - 1}, {1, &row, &list, &out}),
+                      std::invalid_argument);
+    }
+  }
+}
+
+TEST_CASE("rows do not see streams, and streams are the same in any company") {
+  for (const engine::config& c : {deep(test::tiny_config()), deep(test::small_config())}) {
+    const auto weights = test::random_checkpoint(c, engine::dtype::i8);
+    const auto own = test::in_memory(stream_tensors(c, 2, engine::dtype::i8));
+    for (const arithmetic kind : arithmetics()) {
+      std::vector<seen> first;
+      for (const int threads : {1, 2, 3}) {
+        CAPTURE(c.hidden);
+        CAPTURE(static_cast<int>(kind));
+        CAPTURE(threads);
+        const engine::model_options options{.kind = kind, .threads = threads, .max_batch = 3};
+        engine::model target(c, weights, options);
+        engine::model alone(c, weights, options);
+        engine::speculative_streams beside(shape_of(c, 2), own, target);
+        for (const int slot : {0, 2}) {
+          test::read(target, slot, prompt, 4);
+          test::read(alone, slot, prompt, 4);
+        }
+        // Two trees in a batch, one behind a token that was not read, and what the target says
+        // without streams.
+        row_batch rows = tree(2, 7);
+        rows.add(0, 0, end, 7, 9, false).add(0, 1, 0, 8, 3).add(0, 2, 1, 9, 4);
+        const auto expected = alone.evaluate(rows.view());
+        const auto got = target.evaluate(with_streams(rows, streams));
+        REQUIRE(got.size() == expected.size());
+        std::vector<seen> all;
+        for (const int row : {0, 1, 2, 3, 4, 5, 7, 8}) {
+          CAPTURE(row);
+          CHECK(test::copy(got.logits(row)) == test::copy(expected.logits(row)));
+          all.emplace_back(got, row, streams);
+        }
+        // A path alone, and fewer streams.
+        row_batch path;
+        path.add(2, 0, end, 7, 3).add(2, 1, 0, 8, 5).add(2, 2, 1, 9, 6);
+        const auto by_path = target.evaluate(with_streams(path, streams));
+        CHECK(seen(by_path, 2, streams) == all[5]);
+        CHECK(seen(by_path, 1, streams) == all[2]);
+        const auto fewer = target.evaluate(with_streams(path, 1));
+        CHECK(copy(fewer.stream(2, 0)) == all[5].of_streams[0]);
+        CHECK_THROWS_AS(fewer.stream(2, 1), std::out_of_range);
+        // With any number of threads.
+        if (threads == 1) { first = all; }
+        CHECK(all == first);
+        // What is cached does not depend on streams.
+        target.evaluate(with_streams(path, streams));
+        alone.evaluate(path.view());
+        test::keep(target, 2, {0, 1, 2});
+        test::keep(alone, 2, {0, 1, 2});
+        CHECK(target.length(2) == alone.length(2));
+        const auto after = target.evaluate(with_streams(tree(2, 10), 2));
+        const auto without = alone.evaluate(tree(2, 10).view());
+        for (int row = 0; row < 6; ++row) {
+          CHECK(test::copy(after.logits(row)) == test::copy(without.logits(row)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("streams behind rows whose first layers a view has read") {
+  const engine::config c = deep(test::tiny_config());
+  const auto weights = test::random_checkpoint(c, engine::dtype::i8);
+  const auto own = test::in_memory(stream_tensors(c, 2, engine::dtype::i8));
+  std::vector<test::stored_tensor> exit;
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape, float value) {
+    std::size_t size = 1;
+    for (const std::int64_t s : shape) { size *= static_cast<std::size_t>(s); }
+    for (auto& t : test::encode(name, std::vector<float>(size, value), shape, engine::dtype::f32)) {
+      exit.push_back(t);
+    }
+  };
+  add("exit.norm.weight", {c.hidden}, 1.0f);
+  add("exit.down.weight", {2, c.hidden}, 0.1f);
+  add("exit.up.weight", {c.hidden, 2}, 0.1f);
+  for (const int threads : {1, 2}) {
+    engine::model target(c, weights, {.threads = threads});
+    engine::model alone(c, weights, {.threads = threads});
+    engine::speculative_streams beside(shape_of(c, 2), own, target);
+    engine::speculative_streams beside_alone(shape_of(c, 2), own, alone);
+    test::read(target, 0, prompt, 4);
+    test::read(alone, 0, prompt, 4);
+    for (const int layer : {2, 3}) {  // below the streams, and where they begin
+      CAPTURE(layer);
+      engine::early_exit view({layer}, test::in_memory(exit), target);
+      view.forward(tree(0, 7).view());
+      row_batch pruned;
+      pruned.add(0, 0, end, 7, 3).add(0, 1, 0, 8, 5).add(0, 2, 1, 9, 6);
+      const std::uint64_t before = target.layer_rows();
+      const auto got = target.evaluate(with_streams(pruned, streams));
+      CHECK(target.layer_rows() - before ==
+            static_cast<std::uint64_t>(3 * (c.layers - layer) + 3 * streams * 2));
+      const auto expected = alone.evaluate(with_streams(pruned, streams));
+      for (int row = 0; row < 3; ++row) {
+        CHECK(seen(got, row, streams) == seen(expected, row, streams));
+      }
+    }
+    // Behind where streams begin their first state would not be known.
+    engine::early_exit deep_view({4}, test::in_memory(exit), target);
+    deep_view.forward(tree(0, 7).view());
+    CHECK_THROWS_AS(target.evaluate(with_streams(tree(0, 7), streams)), std::invalid_argument);
+  }
+}
+
+TEST_CASE("streams at the end of the context") {
+  const engine::config c = deep(test::tiny_config());
+  const auto weights = test::random_checkpoint(c);
+  const auto own = test::in_memory(stream_tensors(c, 2, engine::dtype::f32));
+  engine::model target(c, weights, {.context = 16});
+  engine::model longer(c, weights, {.context = 64});
+  engine::speculative_streams beside(shape_of(c, 2), own, target);
+  engine::speculative_streams beside_longer(shape_of(c, 2), own, longer);
+  const auto text = test::some_tokens(14, c.vocab_size);
+  test::read(target, 0, text, 5);
+  test::read(longer, 0, text, 5);
+  row_batch rows;
+  rows.add_chain(0, 14, {1, 2, 3});  // the last one has no room
+  const auto got = target.evaluate(with_streams(rows, streams));
+  const auto expected = longer.evaluate(with_streams(rows, streams));
+  CHECK(got.status(1) == hunch::status::ok);
+  CHECK(got.status(2) == hunch::status::cache_full);
+  CHECK_THROWS_AS(got.stream(2, 0), std::out_of_range);
+  // The same until positions behind the end are asked for, which count as the last one.
+  CHECK(copy(got.stream(0, 0)) == copy(expected.stream(0, 0)));
+  CHECK(copy(got.stream(0, 1)) != copy(expected.stream(0, 1)));
+  for (int j = 0; j < streams; ++j) {
+    const auto state = got.stream(1, j);
+    CHECK(
+        std::all_of(state.data, state.data + state.size, [](float v) { return std::isfinite(v); }));
+  }
+}
+
+TEST_CASE("streams that do not fit are refused") {
+  const engine::config c = deep(test::tiny_config());
+  const auto weights = test::random_checkpoint(c);
+  const auto own = test::in_memory(stream_tensors(c, 2, engine::dtype::f32));
+  engine::model target(c, weights);
+  const auto make = [&](engine::stream_config shape) {
+    return engine::speculative_streams(shape, own, target);
+  };
+  CHECK_THROWS_AS(make({0, 2, c.hidden, c.vocab_size}), std::invalid_argument);
+  CHECK_THROWS_AS(make({9, 2, c.hidden, c.vocab_size}), std::invalid_argument);
+  CHECK_THROWS_AS(make({streams, 5, c.hidden, c.vocab_size}), std::invalid_argument);
+  CHECK_THROWS_AS(make({streams, 0, c.hidden, c.vocab_size}), std::invalid_argument);
+  CHECK_THROWS_AS(make({streams, 2, c.hidden + 1, c.vocab_size}), std::invalid_argument);
+  CHECK_THROWS_AS(make({streams, 2, c.hidden, c.vocab_size + 1}), std::invalid_argument);
+  CHECK_THROWS_AS(make({streams, 3, c.hidden, c.vocab_size}),
+                  std::runtime_error);  // no third layer
+  CHECK_THROWS_AS(make({streams + 1, 2, c.hidden, c.vocab_size}), std::runtime_error);
+  row_batch rows;
+  rows.add(0, 0, end, 0, 1);
+  CHECK_THROWS_AS(target.evaluate(with_streams(rows, 1)), std::invalid_argument);
+  {
+    engine::speculative_streams beside = make(shape_of(c, 2));
+    CHECK_THROWS_AS(make(shape_of(c, 2)), std::invalid_argument);  // it has some
+    engine::speculative_streams moved = std::move(beside);
+    CHECK_NOTHROW(target.evaluate(with_streams(rows, streams)));
+    CHECK_THROWS_AS(target.evaluate(with_streams(rows, streams + 1)), std::invalid_argument);
+  }
+  CHECK_THROWS_AS(target.evaluate(with_streams(rows, 1)), std::invalid_argument);
+}

@@ -14,6 +14,8 @@
 #include <doctest/doctest.h>
 
 #include <hunch/drafter/heads.hpp>
+#include <hunch/drafter/pruned.hpp>
+#include <hunch/drafter/streaming.hpp>
 #include <hunch/length/cost.hpp>
 #include <hunch/tree/dynamic.hpp>
 #include <hunch/tree/fixed.hpp>
@@ -26,6 +28,7 @@
 #include "../support/full.hpp"
 #include "../support/stages.hpp"
 #include "../support/toy_heads.hpp"
+#include "../support/toy_streams.hpp"
 #include "../support/tree_drafter.hpp"
 
 namespace hunch::test {
@@ -54,14 +57,14 @@ enum class mode { sampled, greedy, staged };
 template <class Decoder>
 class fuzzer {
  public:
-  /// \param draft nullptr for a drafter without a model.
-  /// \param heads likewise.
+  /// \param draft nullptr for a drafter without a model of its own cache.
+  /// \param others places where other models look for their failures.
   fuzzer(Decoder& decoder, toy_target<float>& target, toy_draft<float>* draft,
-         toy_heads<float>* heads, mode m, std::uint64_t seed)
+         const std::vector<failure_plan**>& others, mode m, std::uint64_t seed)
       : decoder_(decoder), target_(target), draft_(draft), mode_(m), random_{seed} {
     target_.failures = &failures_;
     if (draft_ != nullptr) { draft_->failures = &failures_; }
-    if (heads != nullptr) { heads->failures = &failures_; }
+    for (failure_plan** const other : others) { *other = &failures_; }
   }
 
   void operate() {
@@ -260,12 +263,15 @@ class fuzzer {
   std::array<request_id, max_batch> slots_{};  ///< 0: free
 };
 
-template <class Drafter, class Selector, class S, class V>
-void fuzz_with(Drafter drafter, toy_draft<float>* draft, Selector selector, S, V, mode m,
-               std::uint64_t seed, toy_heads<float>* heads = nullptr) {
-  toy_hidden_target<float> target{target_world};
+using some_target = toy_stream_target<float>;
+
+/// \param make(target) is a drafter.
+template <class Make, class Selector, class S, class V>
+void fuzz_with(const Make& make, toy_draft<float>* draft, Selector selector, S, V, mode m,
+               std::uint64_t seed, const std::vector<failure_plan**>& others = {}) {
+  some_target target{target_world};
   decoder d{target,
-            std::move(drafter),
+            make(target),
             std::move(selector),
             S{},
             V{},
@@ -274,7 +280,7 @@ void fuzz_with(Drafter drafter, toy_draft<float>* draft, Selector selector, S, V
                             .draft_length = 99,
                             .max_log_probabilities = max_reported,
                             .token_text = {}}};
-  fuzzer f{d, target, draft, heads, m, seed};
+  fuzzer f{d, target, draft, others, m, seed};
   for (std::int64_t i = full_run() ? 1'000'000 : 100'000; i > 0; --i) { f.operate(); }
   CHECK(f.emitted > 10'000);
   CHECK(f.thrown > 500);
@@ -289,14 +295,19 @@ void fuzz_with(Drafter drafter, toy_draft<float>* draft, Selector selector, S, V
 template <class Selector, class S, class V>
 void fuzz(Selector selector, S sampler, V rule, mode m, std::uint64_t seed) {
   toy_draft<float> draft{draft_world, selector.layout()};
-  fuzz_with(drafter::autoregressive{draft, tree::chain<max_gamma>{}}, &draft, std::move(selector),
-            sampler, rule, m, seed);
+  fuzz_with(
+      [&](some_target&) {
+        return drafter::autoregressive{draft, tree::chain<max_gamma>{}};
+      },
+      &draft, std::move(selector), sampler, rule, m, seed);
 }
 
 template <child_law Children, class S, class V>
 void fuzz_tree(S sampler, V rule, mode m, std::uint64_t seed) {
-  fuzz_with(tree_drafter<Children, 6>{draft_world, {-1, 0, 0, 1, 0, 3}}, nullptr,
-            toy_selector{shuffled_layout(vocab, vocab)}, sampler, rule, m, seed);
+  const auto make = [](some_target&) {
+    return tree_drafter<Children, 6>{draft_world, {-1, 0, 0, 1, 0, 3}};
+  };
+  fuzz_with(make, nullptr, toy_selector{shuffled_layout(vocab, vocab)}, sampler, rule, m, seed);
 }
 
 TEST_CASE("random operations, sampled text") {
@@ -330,7 +341,11 @@ template <class Tree, class S, class V, class Policy = length::fixed>
 void fuzz_model(Tree tree, S sampler, V rule, mode m, std::uint64_t seed, Policy policy = {}) {
   const toy_selector selector{shuffled_layout(vocab, vocab)};
   toy_draft<float> draft{draft_world, selector.layout()};
-  fuzz_with(drafter::autoregressive{draft, tree, policy}, &draft, selector, sampler, rule, m, seed);
+  fuzz_with(
+      [&](some_target&) {
+        return drafter::autoregressive{draft, tree, policy};
+      },
+      &draft, selector, sampler, rule, m, seed);
 }
 
 TEST_CASE("random operations over trees of a draft model") {
@@ -346,12 +361,44 @@ template <class Tree, class S, class V>
 void fuzz_heads(Tree tree, S sampler, V rule, mode m, std::uint64_t seed) {
   const toy_selector selector{shuffled_layout(vocab, vocab)};
   toy_heads<float> heads{draft_world, 3, selector.layout()};
-  fuzz_with(drafter::heads{heads, tree}, nullptr, selector, sampler, rule, m, seed, &heads);
+  fuzz_with(
+      [&](some_target&) {
+        return drafter::heads{heads, tree};
+      },
+      nullptr, selector, sampler, rule, m, seed, {&heads.failures});
 }
 
 TEST_CASE("random operations over trees of heads") {
   fuzz_heads(tree::sampled<2, 2>{}, every_stage{}, verifier::rejection{}, mode::staged, 15);
   fuzz_heads(tree::dynamic<2, 3, 6>{}, plain_sampler{}, verifier::point_mass{}, mode::greedy, 16);
+}
+
+/// Streams, and trees of them that the target's first layers prune.
+template <bool Pruned, class Tree, class S, class V>
+void fuzz_streams(Tree tree, S sampler, V rule, mode m, std::uint64_t seed) {
+  const toy_selector selector{shuffled_layout(vocab, vocab)};
+  toy_stream_head<float> head{draft_world, 3, selector.layout()};
+  toy_view<some_target, float> view{draft_world, selector.layout()};
+  const auto make = [&](some_target& target) {
+    if constexpr (Pruned) {
+      view.attach(target);
+      return drafter::pruned{drafter::streaming{head, tree}, view, 4};
+    } else {
+      return drafter::streaming{head, tree};
+    }
+  };
+  fuzz_with(make, nullptr, selector, sampler, rule, m, seed, {&head.failures, &view.failures});
+}
+
+TEST_CASE("random operations over streams, and over pruned trees of them") {
+  fuzz_streams<false>(tree::sampled<2, 2>{}, every_stage{}, verifier::rejection{}, mode::staged,
+                      17);
+  fuzz_streams<false>(tree::dynamic<2, 3, 6>{}, plain_sampler{}, verifier::point_mass{},
+                      mode::sampled, 18);
+  fuzz_streams<true>(tree::dynamic<2, 3, 6>{}, every_stage{}, verifier::point_mass{}, mode::staged,
+                     19);
+  fuzz_streams<true>(tree::fixed<some>{}, plain_sampler{}, verifier::point_mass{}, mode::greedy,
+                     20);
 }
 
 }  // namespace

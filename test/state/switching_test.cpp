@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,8 @@
 
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
+#include <hunch/drafter/pruned.hpp>
+#include <hunch/drafter/streaming.hpp>
 #include <hunch/length/cost.hpp>
 #include <hunch/length/ewma.hpp>
 #include <hunch/tree/dynamic.hpp>
@@ -24,6 +27,7 @@
 #include "../exact/exact.hpp"
 #include "../support/full.hpp"
 #include "../support/toy_heads.hpp"
+#include "../support/toy_streams.hpp"
 
 namespace hunch::test {
 namespace {
@@ -45,11 +49,14 @@ struct any_decoder {
   virtual std::int64_t accepted() const = 0;
 };
 
-template <class Drafter, class V, class S>
+using some_target = toy_stream_target<float>;
+
+/// \tparam Make makes its drafter of the target.
+template <class Make, class V, class S>
 struct decoder_of final : any_decoder {
-  decoder_of(Drafter d, V verifier, S sampler, std::int32_t max_batch)
+  decoder_of(const Make& make, V verifier, S sampler, std::int32_t max_batch)
       : all{target,
-            std::move(d),
+            make(target),
             selector::full{vocab},
             S(sampler),
             V(verifier),
@@ -64,18 +71,19 @@ struct decoder_of final : any_decoder {
   void check() override { target.cache().check(); }
   std::int64_t accepted() const override { return all.stats().accepted; }
 
-  toy_hidden_target<float> target{target_world};
-  decoder<toy_hidden_target<float>&, Drafter, selector::full, S, V> all;
+  some_target target{target_world};
+  decoder<some_target&, std::invoke_result_t<Make, some_target&>, selector::full, S, V> all;
 };
 
 /// Decoders of every drafter, by one rule.
 template <class V, class S>
 std::vector<std::unique_ptr<any_decoder>> decoders(V verifier, S sampler, std::int32_t max_batch) {
   std::vector<std::unique_ptr<any_decoder>> all;
-  const auto add = [&](auto drafter) {
-    all.push_back(std::make_unique<decoder_of<decltype(drafter), V, S>>(
-        std::move(drafter), verifier, sampler, max_batch));
+  const auto add_made = [&](auto make) {
+    all.push_back(
+        std::make_unique<decoder_of<decltype(make), V, S>>(make, verifier, sampler, max_batch));
   };
+  const auto add = [&](auto drafter) { add_made([drafter](some_target&) { return drafter; }); };
   const auto model = [] { return toy_draft<float>{draft_world}; };
   const auto heads = [] { return toy_heads<float>{draft_world, 3, vocab_layout::identity(vocab)}; };
   add(drafter::none{});
@@ -88,6 +96,15 @@ std::vector<std::unique_ptr<any_decoder>> decoders(V verifier, S sampler, std::i
   add(drafter::heads{heads(), tree::dynamic<3, 2, 5>{}});
   add(drafter::heads{heads(), tree::sampled<2, 1>{}});
   add(drafter::lookup<4>{});
+  const auto head = [] {
+    return toy_stream_head<float>{draft_world, 3, vocab_layout::identity(vocab)};
+  };
+  add(drafter::streaming{head(), tree::dynamic<3, 3, 6>{}});
+  add_made([head](some_target& target) {
+    return drafter::pruned{
+        drafter::streaming{head(), tree::dynamic<3, 3, 9>{}},
+        toy_view<some_target, float>{target, draft_world, vocab_layout::identity(vocab)}, 4};
+  });
   return all;
 }
 

@@ -117,8 +117,12 @@ class toy_view {
  public:
   static constexpr bool shares_target_cache = true;
 
-  toy_view(Target& target, toy_world world, const vocab_layout& layout)
-      : target_(&target), world_(world), fingerprint_(layout.fingerprint()) {}
+  toy_view(toy_world world, const vocab_layout& layout)
+      : world_(world), fingerprint_(layout.fingerprint()) {}
+  toy_view(Target& target, toy_world world, const vocab_layout& layout) : toy_view(world, layout) {
+    attach(target);
+  }
+  void attach(Target& target) { target_ = &target; }
 
   class hidden_states {
    public:
@@ -161,7 +165,7 @@ class toy_view {
   failure_plan* failures = nullptr;
 
  private:
-  Target* target_;
+  Target* target_ = nullptr;
   toy_world world_;
   std::uint64_t fingerprint_;
   std::vector<std::uint64_t> texts_;

@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from model import Config, Eagle, Exit, ExitConfig, Llama, Medusa, MedusaConfig
+from model import Config, Eagle, Exit, ExitConfig, Llama, Medusa, MedusaConfig, StreamConfig, Streams
 
 SHARD_BYTES = 16 << 20
-ADAPTERS = {Medusa: "HunchMedusaHeads", Exit: "HunchEarlyExit"}  # of the target's states: no layers of their own
-PREFIXES = {Eagle: "model.", Exit: "exit."}                      # without a module of that name around them
+ADAPTERS = {Medusa: "HunchMedusaHeads", Exit: "HunchEarlyExit", Streams: "HunchSpeculativeStreams"}  # of the target's states: no layers of their own
+PREFIXES = {Eagle: "model.", Exit: "exit.", Streams: "streams."}                      # without a module of that name around them
 FLOATS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
@@ -117,6 +117,10 @@ def load_medusa(folder):
 
 def load_exit(folder):
     return loaded(Exit, ExitConfig, folder)
+
+
+def load_streams(folder):
+    return loaded(Streams, StreamConfig, folder)
 
 
 def reference(folder):

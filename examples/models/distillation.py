@@ -161,29 +161,32 @@ class Lesson:
             picked = head[rows]
             self.pieces.append((rows, picked, weight, taught(F.linear(states, picked), weight)))
 
-    def loss(self, states, share, ahead=0, worth=None, head=None):
+    def loss(self, states, share, ahead=0, worth=None, head=None, every=slice(None)):
         """The mean over the positions of 1 - sum min(p, q) for q from states [windows, length, hidden]; its
         gradient is that of the blend of `compared`. Position t is held against the law of t + ahead of its
         piece, those without one do not count; `worth` [windows, length] weighs them. `head` is the drafter's
-        own, if it has one. Also the sums themselves, [windows, length]."""
-        flat = states.reshape(-1, PIECE, states.shape[-1])
+        own, if it has one. Of a piece the states are those of the positions `every`. Also the sums themselves,
+        [windows, length]."""
+        place = torch.arange(PIECE, device=states.device)[every]
+        last = place >= PIECE - ahead
+        flat = states.reshape(-1, len(place), states.shape[-1])
         gradients = torch.empty_like(flat)
         of_head = None if head is None else torch.zeros_like(head)
         sums = torch.zeros(flat.shape[:2], device=flat.device)
         worth = torch.ones_like(sums) if worth is None else worth.reshape(sums.shape)
-        count = sums.shape[0] * (PIECE - ahead)
+        count = sums.shape[0] * (len(place) - int(last.sum()))
         with torch.no_grad():
             for i, (rows, picked, weight, law) in enumerate(self.pieces):
                 mine = picked if head is None else head[rows]
-                law = law if ahead == 0 else law.roll(-ahead, 0)
+                law = (law if ahead == 0 else law.roll(-ahead, 0))[every]
                 sums[i], gradient = compared(law, F.linear(flat[i], mine), weight, torch.tensor(share))
                 gradient *= worth[i, :, None] / count
-                gradient[PIECE - ahead:] = 0
-                sums[i, PIECE - ahead:] = 0
+                gradient[last] = 0
+                sums[i, last] = 0
                 torch.mm(gradient, mine, out=gradients[i])
                 if of_head is not None:
                     of_head.index_add_(0, rows, gradient.T @ flat[i])
-            value = ((worth * (1 - sums))[:, :PIECE - ahead]).sum() / count
+            value = ((worth * (1 - sums))[:, ~last]).sum() / count
         surrogate = (flat * gradients).sum()
         if of_head is not None:
             surrogate = surrogate + (head * of_head).sum()

@@ -4,7 +4,7 @@
 
 At every position, per depth of a draft that arrives there with the text itself as its tokens: the sum of
 min(p, q) at temperature 1, and the equality of the argmaxes at temperature 0. The EAGLE head reads the target's
-features up to where its draft began and then its own; a Medusa head reads the feature its depth before; for a
+features up to where its draft began and then its own; a Medusa head and a stream read what is their depth before; for a
 draft model and the early exit all depths are the same. `length` is the number of tokens that a chain of DEPTHS
 gains, the target's own among them: 1 + the sum over the depths of the products along the text.
 
@@ -59,10 +59,10 @@ class Drafters:
         self.target = checkpoint.load(HERE / "target")
         self.head = self.target.model.embed_tokens.weight
         self.drafts = {path.name: checkpoint.load(path) for path in options.draft}
-        self.eagle, self.medusa, self.exit = (
+        self.eagle, self.medusa, self.streams, self.exit = (
             load(folder) if folder.exists() else None
             for load, folder in ((checkpoint.load_eagle, options.eagle), (checkpoint.load_medusa, options.medusa),
-                                 (checkpoint.load_exit, options.exit)))
+                                 (checkpoint.load_streams, options.streams), (checkpoint.load_exit, options.exit)))
 
     def states(self, ids, features):
         """name -> (head, [depths] of [length, hidden]); one depth stands for all where they are the same."""
@@ -74,6 +74,11 @@ class Drafters:
         if self.medusa:
             heads = self.medusa(features).unbind(-2)
             yield "medusa", (self.head, [shifted(x, depth)[0] for depth, x in enumerate(heads, 1)])
+        if self.streams:
+            trunk = self.target.model
+            below = residual(trunk, ids, self.streams.first_layer(trunk))
+            of_streams = self.streams(trunk, below, torch.arange(ids.shape[1])).unbind(-2)
+            yield "streams", (self.head, [shifted(x, depth)[0] for depth, x in enumerate(of_streams, 1)])
         if self.exit:
             stream = residual(self.target.model, ids, self.exit.config.exit_layer)
             yield "exit", (self.head, [self.exit(stream)[0]])
@@ -117,7 +122,7 @@ def main():
     arguments.add_argument("--text", choices=("heldout", "generated"), default="heldout")
     arguments.add_argument("--work", type=Path)
     arguments.add_argument("--draft", type=Path, nargs="*", default=[HERE / "draft"])
-    for name in ("eagle", "medusa", "exit"):
+    for name in ("eagle", "medusa", "streams", "exit"):
         arguments.add_argument(f"--{name}", type=Path, default=HERE / name)
     arguments.add_argument("--out", type=Path, default=HERE)
     options = arguments.parse_args()

@@ -39,6 +39,16 @@ class ExitConfig:
     rms_norm_eps: float = 1e-5
 
 
+@dataclasses.dataclass(frozen=True)
+class StreamConfig:
+    hidden_size: int = 256
+    vocab_size: int = 32000
+    speculative_streams: int = 4
+    stream_layers: int = 2      # of the target, its last ones
+    map_rank: int = 48          # of what streams begin with
+    adapter_rank: int = 12      # of what is added to a product
+
+
 TARGET = Config(hidden_size=256, num_hidden_layers=6, intermediate_size=704,
                 num_attention_heads=8, num_key_value_heads=4)
 DRAFT = Config(hidden_size=128, num_hidden_layers=2, intermediate_size=384,
@@ -194,6 +204,106 @@ class Exit(nn.Module):
     def forward(self, x):
         n = self.norm(x)
         return n + self.up(F.silu(self.down(n)))
+
+
+class Adapter(nn.Module):
+    """b a x: what a product has more for streams. At first nothing."""
+
+    def __init__(self, inputs, outputs, rank):
+        super().__init__()
+        if inputs:
+            self.a = nn.Linear(inputs, rank, bias=False)
+            nn.init.normal_(self.a.weight, std=inputs ** -0.5)
+        self.b = nn.Linear(rank, outputs, bias=False)
+        nn.init.zeros_(self.b.weight)
+
+    def forward(self, x):
+        return self.b(self.a(x))
+
+
+class StreamLayer(nn.Module):
+    """What streams have of their own in a layer of the target."""
+
+    def __init__(self, c, target):
+        super().__init__()
+        d, query = target.hidden_size, target.num_attention_heads * target.head_dim
+        key_value = target.num_key_value_heads * target.head_dim
+        self.query_key_value = Adapter(d, query + 2 * key_value, c.adapter_rank)
+        self.output = Adapter(query, d, c.adapter_rank)
+        self.gate = Adapter(d, target.intermediate_size, c.adapter_rank)
+        self.up = Adapter(0, target.intermediate_size, c.adapter_rank)  # its a is that of the gate
+        self.down = Adapter(target.intermediate_size, d, c.adapter_rank)
+
+
+class Streams(nn.Module):
+    """Speculative streams in the last layers of a target, which stay as they are (Bhendawade et al. 2024,
+    arXiv:2402.11131). Stream j, counted from 0, of position t makes what yields the law of the token j + 2 behind
+    it; it reads what t reads, t, and the streams before it."""
+
+    def __init__(self, c, target=TARGET):
+        super().__init__()
+        self.config = c
+        self.down = nn.Linear(c.hidden_size, c.map_rank, bias=False)
+        self.up = nn.Linear(c.map_rank, c.speculative_streams * c.hidden_size, bias=False)
+        self.embedding = nn.Embedding(c.speculative_streams, c.hidden_size)
+        self.layers = nn.ModuleList(StreamLayer(c, target) for _ in range(c.stream_layers))
+        nn.init.normal_(self.down.weight, std=c.hidden_size ** -0.5)
+        nn.init.zeros_(self.up.weight)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+
+    def first_layer(self, trunk):
+        return len(trunk.layers) - self.config.stream_layers
+
+    def forward(self, trunk, x, places):
+        """States [batch, places, streams, hidden] of a trunk's streams, x [batch, length, hidden] being its
+        residuals behind the layers below, at the positions `places`."""
+        c, count = trunk.config, self.config.speculative_streams
+        length = x.shape[1]
+        cos, sin = rope_tables(c, length + count, x.device)
+        own = torch.minimum(places[:, None] + 1 + torch.arange(count, device=x.device),
+                            torch.tensor(c.max_position_embeddings - 1, device=x.device)).flatten()
+        at = x[:, places]
+        normed = F.rms_norm(at, at.shape[-1:], eps=c.rms_norm_eps)
+        begun = self.up(F.silu(self.down(normed))).unflatten(-1, (count, -1))
+        s = (at[:, :, None] + begun + self.embedding.weight).flatten(1, 2)
+        seen = torch.arange(length, device=x.device) <= places[:, None].expand(-1, count).reshape(-1, 1)
+        before = torch.ones(count, count, dtype=torch.bool, device=x.device).tril()
+        for layer, more in zip(trunk.layers[self.first_layer(trunk):], self.layers):
+            attention = layer.self_attn
+            with torch.no_grad():
+                k, v = keys_and_values(attention, layer.input_layernorm(x), cos[:length], sin[:length])
+            normed = layer.input_layernorm(s)
+            sizes = [p.out_features for p in (attention.q_proj, attention.k_proj, attention.v_proj)]
+            added = more.query_key_value(normed).split(sizes, dim=-1)
+            q, sk, sv = (heads(p(normed) + extra, c.head_dim) for p, extra in
+                         zip((attention.q_proj, attention.k_proj, attention.v_proj), added))
+            q, sk = rotate(q, cos[own], sin[own]), rotate(sk, cos[own], sin[own])
+            sk, sv = (y.repeat_interleave(attention.groups, dim=1).unflatten(2, (-1, count)) for y in (sk, sv))
+            scale = c.head_dim ** -0.5
+            read = (q @ k.mT * scale).masked_fill(~seen, -torch.inf)
+            beside = (q.unflatten(2, (-1, count)) @ sk.mT * scale).masked_fill(~before, -torch.inf).flatten(2, 3)
+            law = torch.cat((read, beside), dim=-1).softmax(-1)
+            mixed = law[..., :length] @ v + (law[..., length:].unflatten(2, (-1, count)) @ sv).flatten(2, 3)
+            mixed = mixed.transpose(1, 2).flatten(2)
+            s = s + attention.o_proj(mixed) + more.output(mixed)
+            normed, mlp = layer.post_attention_layernorm(s), layer.mlp
+            inner = more.gate.a(normed)
+            product = F.silu(mlp.gate_proj(normed) + more.gate.b(inner)) * (mlp.up_proj(normed) + more.up.b(inner))
+            s = s + mlp.down_proj(product) + more.down(product)
+            with torch.no_grad():
+                x = layer(x, cos[:length], sin[:length])
+        return trunk.norm(s).unflatten(1, (-1, count))
+
+
+def heads(x, size):
+    return x.unflatten(-1, (-1, size)).transpose(1, 2)
+
+
+def keys_and_values(attention, normed, cos, sin):
+    """[batch, heads, length, size] of a layer, once for every head."""
+    k = rotate(heads(attention.k_proj(normed), attention.head_dim), cos, sin)
+    v = heads(attention.v_proj(normed), attention.head_dim)
+    return (y.repeat_interleave(attention.groups, dim=1) for y in (k, v))
 
 
 def residual(trunk, ids, layers):

@@ -2,7 +2,7 @@
 # The whole chain from packages to shipped files. Every stage resumes: run it again after an interruption.
 #
 #   ./train.sh [minutes for the target] [minutes for each of the draft's two stages] [minutes for the EAGLE head]
-#              [minutes for the Medusa heads] [minutes for the exit head]
+#              [minutes for the Medusa heads] [minutes for the exit head] [minutes for the streams]
 #
 # Needs a Debian 12 system (apt-get, dpkg), the packages of requirements.txt in the Python on the path, and
 # make_layout of the examples, on the path or named by MAKE_LAYOUT.
@@ -28,6 +28,8 @@ python train_adapter.py --work "$WORK" --minutes "${4:-8}" --model medusa
 python export.py --work "$WORK" --model medusa --out medusa
 python train_adapter.py --work "$WORK" --minutes "${5:-4}" --model exit
 python export.py --work "$WORK" --model exit --out exit
+python train_adapter.py --work "$WORK" --minutes "${6:-30}" --model streams
+python export.py --work "$WORK" --model streams --out streams
 python record_router.py --work "$WORK" --drafter eagle
 # What selectors are made of: of all domains, and of all but one.
 for folder in . left_out; do

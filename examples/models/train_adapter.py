@@ -2,6 +2,7 @@
 
     python train_adapter.py --work DIR --model medusa --minutes N
     python train_adapter.py --work DIR --model exit --minutes N
+    python train_adapter.py --work DIR --model streams --minutes N
 
 `medusa`: heads on the last hidden state, after the norm. Head j, counted from 0, learns the law of the token
 j + 2 ahead; the target's own head has the one before. (Cai et al. 2024, arXiv:2401.10774.) Its weight is
@@ -9,6 +10,10 @@ DECAY^j.
 
 `exit`: an adapter behind the second layer, for drafts from the target's first layers; it learns the law that
 the target's last layer yields at the same position.
+
+`streams`: speculative streams in the last layers. Stream j, counted from 0, learns what Medusa's head j learns;
+a step takes every PLACES-th position of a window. Only what streams have of their own is trained, so that the
+target's rows are what they were.
 
 The loss is KL(p || q) that turns into 1 - sum min(p, q), see distillation.py: the whole law is learned and not
 the token that follows in the text. The target, its embedding and its head stay as they are.
@@ -18,14 +23,18 @@ import torch
 import checkpoint
 import training
 from distillation import Lesson, arguments, distil
-from model import Exit, ExitConfig, Medusa, MedusaConfig
+from model import Exit, ExitConfig, Medusa, MedusaConfig, StreamConfig, Streams, rope_tables
 
 DECAY = 0.8
+PLACES = 4
 
 
 def main():
     parser = arguments(__doc__, minutes=8)
-    parser.add_argument("--model", choices=("medusa", "exit"), required=True)
+    parser.add_argument("--model", choices=("medusa", "exit", "streams"), required=True)
+    parser.add_argument("--layers", type=int, default=StreamConfig.stream_layers, help="that streams run through")
+    parser.add_argument("--map-rank", type=int, default=StreamConfig.map_rank)
+    parser.add_argument("--adapter-rank", type=int, default=StreamConfig.adapter_rank)
     options = parser.parse_args()
     options.name = options.name or options.model
 
@@ -34,6 +43,9 @@ def main():
     head = target.model.embed_tokens.weight
     if options.model == "medusa":
         model = Medusa(MedusaConfig())
+    elif options.model == "streams":
+        model = Streams(StreamConfig(stream_layers=options.layers, map_rank=options.map_rank,
+                                     adapter_rank=options.adapter_rank))
     else:
         model = Exit(ExitConfig())
         with torch.no_grad():
@@ -48,7 +60,21 @@ def main():
     def exit_loss(record, progress, share):
         return Lesson(record, head).loss(model(record.early), share)[0]
 
-    distil(options, target, model, medusa_loss if options.model == "medusa" else exit_loss)
+    def stream_loss(record, progress, share):
+        trunk = target.model
+        length = record.last.shape[1]
+        with torch.no_grad():
+            x = record.early
+            cos, sin = rope_tables(trunk.config, length, x.device)
+            for layer in trunk.layers[ExitConfig.exit_layer:model.first_layer(trunk)]:
+                x = layer(x, cos, sin)
+        first = int(torch.randint(PLACES, ()))
+        states = model(trunk, x, torch.arange(first, length, PLACES, device=x.device))
+        lesson = Lesson(record, head)
+        return sum(DECAY ** j * lesson.loss(of, share, ahead=j + 1, every=slice(first, None, PLACES))[0]
+                   for j, of in enumerate(states.unbind(-2)))
+
+    distil(options, target, model, {"medusa": medusa_loss, "exit": exit_loss, "streams": stream_loss}[options.model])
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def bars(values):
                                         "start", size=9))
     one = panel.x(1)
     panel.parts.append(svg.line(one, TOP, one, TOP + height, "#333", 1, "3 3"))
-    panel.legend([(f"T = {t}", colour, "") for t, colour in AT], LEFT + WIDTH + 30, TOP + height - 12)
+    panel.legend([(f"T = {t}", colour, "") for t, colour in AT], LEFT + WIDTH - 16, TOP + 7 * GROUP)
     return panel.parts, height
 
 
@@ -52,16 +52,18 @@ def lengths(values, temperature, place, height):
     left = LEFT + (WIDTH + GAP) * place
     rows = {name: [values[f"{name}, drafts of {n}, T = {temperature}: tokens per second"] for n in LENGTHS]
             for name, _, _ in swept}
-    rates = [rate for of in rows.values() for rate in of]
+    by_cost = {name: values[f"{name}, drafts by cost, T = {temperature}: tokens per second"] for name, _, _ in swept}
+    rates = [rate for of in rows.values() for rate in of] + list(by_cost.values())
     low, high = 200 * int(min(rates) / 200), 200 * (int(max(rates) / 200) + 1)
     panel = svg.Panel(left, TOP, WIDTH, height, (0.5, 6.5), (low, high))
     panel.titles(f"T = {temperature}", "draft length; dashed: as long as pays", "tokens per second")
     panel.ticks(LENGTHS, range(low, high + 1, 200))
     for name, _, colour in swept:
         panel.curve(list(zip(LENGTHS, rows[name])), colour)
-        by_cost = panel.y(values[f"{name}, drafts by cost, T = {temperature}: tokens per second"])
-        panel.parts.append(svg.line(left, by_cost, left + WIDTH, by_cost, colour, 1, "4 3"))
-    panel.legend([(label, colour, "") for _, label, colour in swept], left + WIDTH - 16, TOP + height - 16)
+        y = panel.y(by_cost[name])
+        panel.parts.append(svg.line(left, y, left + WIDTH, y, colour, 1, "4 3"))
+    if temperature == 1:  # where there is room
+        panel.legend([(label, colour, "") for _, label, colour in swept], left + 150, TOP + height - 16)
     return panel.parts
 
 

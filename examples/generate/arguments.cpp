@@ -64,6 +64,9 @@ void fill_in(arguments& a, const std::set<std::string>& given) {
       case drafter_kind::early_exit:
         a.draft = HUNCH_MODELS "/exit";
         break;
+      case drafter_kind::streaming:
+        a.draft = HUNCH_MODELS "/streams";
+        break;
       case drafter_kind::int4:
         a.draft = a.model;
         break;
@@ -212,6 +215,7 @@ arguments parse(const std::vector<std::string>& words) {
                                        {{"model", drafter_kind::model},
                                         {"eagle", drafter_kind::eagle},
                                         {"medusa", drafter_kind::medusa},
+                                        {"streaming", drafter_kind::streaming},
                                         {"early-exit", drafter_kind::early_exit},
                                         {"int4", drafter_kind::int4},
                                         {"lookup", drafter_kind::lookup},
@@ -313,6 +317,8 @@ Policies
   --drafter NAME        model: a smaller model drafts (default)
                         eagle: a layer on the target's features (EAGLE)
                         medusa: heads that look several tokens ahead (Medusa)
+                        streaming: the target drafts in the pass that verifies (Speculative
+                        Streaming), with streams that --draft names or the recipe has trained
                         early-exit: the target's own first layers
                         int4: the target's own weights in four bits
                         lookup: what followed the end of the text where it occurred before

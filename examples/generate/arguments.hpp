@@ -13,7 +13,7 @@ namespace generate {
 
 using command_line::usage_error;
 
-enum class drafter_kind { none, model, eagle, medusa, early_exit, int4, lookup };
+enum class drafter_kind { none, model, eagle, medusa, streaming, early_exit, int4, lookup };
 enum class tree_kind { chain, sampled, dynamic, fixed };
 enum class selector_kind { full, frequency, trimmed, clustered };
 enum class verifier_kind { rejection, block, coupled, point_mass, greedy };

@@ -46,6 +46,8 @@ void program::run() {
       return with_early_exit();
     case drafter_kind::medusa:
       return with_medusa();
+    case drafter_kind::streaming:
+      return with_streaming();
     case drafter_kind::lookup:
       return with_lookup();
   }

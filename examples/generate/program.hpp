@@ -43,6 +43,7 @@ class program {
   void with_eagle();
   void with_early_exit();
   void with_medusa();
+  void with_streaming();
   void with_lookup();
 
   engine::model_options options() const;

@@ -44,7 +44,7 @@ BAD_FLAGS = [
     (["--device", "abacus"], "it takes host, cuda"),
     (["--device", "cuda", "--threads", "2"], "--threads has no meaning with --device cuda"),
     (["--device", "cuda", "--pattern", "a"], "--pattern asks the host in every step"),
-    (["--drafter", "medium"], "it takes model, eagle, medusa, early-exit, int4, lookup, none"),
+    (["--drafter", "medium"], "it takes model, eagle, medusa, streaming, early-exit, int4, lookup, none"),
     (["--selector", "best"], "it takes full, frequency, trimmed, clustered"),
     (["--selector", "full:10"], "only frequency and trimmed take a number of rows"),
     (["--selector", "frequency:0"], "0 is less than 1"),

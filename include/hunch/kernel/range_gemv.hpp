@@ -45,6 +45,17 @@ HUNCH_HOST_DEVICE void share_logits(T& team, const head_weights<Weight>& head, s
   }
 }
 
+/// The logits of `Rows` of them, behind the first `done`, which then are more.
+template <std::int32_t Rows, std::int32_t States, class Weight, class Ahead>
+HUNCH_HOST_DEVICE HUNCH_INLINE void add_rows(const head_weights<Weight>& head, std::int32_t first,
+                                             const float* const (&hidden)[States], Ahead& ahead,
+                                             float* const (&out)[States], std::int32_t& done) {
+  float* to[States];
+  for (std::int32_t s = 0; s < States; ++s) { to[s] = out[s] + done; }
+  dot_rows<Rows>(head.row(first + done), head.width, hidden, ahead, to);
+  done += Rows;
+}
+
 /// The logits of `count` <= 8 adjacent head rows with a few hidden states, by a thread. What is
 /// asked of `ahead` is what is read. out[s]: [count].
 template <std::int32_t States, class Weight, class Ahead>
@@ -53,23 +64,15 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void logits_of(const head_weights<Weight>& head, 
                                               const float* const (&hidden)[States], Ahead& ahead,
                                               float* const (&out)[States]) {
   if constexpr (has_vectors) {
-    if (count == gemv_rows) {
-      dot_rows<gemv_rows>(head.row(first), head.width, hidden, ahead, out);
-    } else {
-      for (std::int32_t s = 0; s < States; ++s) {
-        std::int32_t r = 0;
-        const auto add = [&](auto rows) {
-          if ((count & rows.value) == 0) { return; }
-          const float* const of[1] = {hidden[s]};
-          float* const to[1] = {out[s] + r};
-          dot_rows<rows.value>(head.row(first + r), head.width, of, ahead, to);
-          r += rows.value;
-        };
-        add(std::integral_constant<std::int32_t, 4>{});
-        add(std::integral_constant<std::int32_t, 2>{});
-        add(std::integral_constant<std::int32_t, 1>{});
-      }
+    std::int32_t done = 0;
+    while (count - done >= Ahead::together) {
+      add_rows<Ahead::together>(head, first, hidden, ahead, out, done);
     }
+    if constexpr (Ahead::together > 4) {
+      if (count - done >= 4) { add_rows<4>(head, first, hidden, ahead, out, done); }
+    }
+    if (count - done >= 2) { add_rows<2>(head, first, hidden, ahead, out, done); }
+    if (count - done >= 1) { add_rows<1>(head, first, hidden, ahead, out, done); }
   } else {
     for (std::int32_t s = 0; s < States; ++s) {
       for (std::int32_t r = 0; r < count; ++r) {

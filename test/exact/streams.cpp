@@ -118,6 +118,12 @@ TEST_CASE("streams in a batch, with stops, in any draft length, with any number 
                                                 length::fixed{}, keep);
     }
   }
+  // The first of two ends first: the second is then alone in a step, in another slot.
+  std::vector<request> uneven{{{1}, ask(1)}, {{2, 0}, ask(4)}};
+  uneven[1].options.seed = 2;
+  const exact_case alone{world, other, uneven};
+  exact_tree<by::streams, deep_tree>(alone, all, verifier::point_mass{});
+  exact_tree<by::pruned_streams, deep_tree>(alone, all, verifier::point_mass{});
   static constexpr double curve[] = {1.0, 1.1, 1.3, 1.6};
   const exact_case c{world, other, {{{1}, ask(4)}}};
   exact_tree<by::streams, deep_tree>(c, all, verifier::point_mass{}, plain_sampler{},

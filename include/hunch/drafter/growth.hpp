@@ -149,6 +149,21 @@ class growth {
     grow(policy, contexts, drafts, sampler, draw, executor);
   }
 
+  /// Drafts all levels from one pass, and makes trees of them: what drafters do that look ahead.
+  /// The logits of sequence k at level j are those of row first_row(k) + j of `hidden`.
+  template <class Model, class Hidden, class FirstRow, class Drafts, VocabSelector Selector,
+            class S, class Draw>
+  void draft_ahead(Model& model, Hidden& hidden, const FirstRow& first_row, const Policy& policy,
+                   std::int32_t size, const draft_context* contexts, Drafts& drafts,
+                   Selector& selector, const S& sampler, const Draw& draw,
+                   Executor& executor) requires(common) {
+    while (!frontier_.empty()) {
+      for (frontier_node& n : frontier_) { n.row = first_row(n.sequence) + depth_; }
+      draft_level(model, hidden, policy, contexts, drafts, selector, sampler, draw, executor);
+    }
+    finish(size, contexts, drafts, executor);
+  }
+
   /// What became of the step; noexcept, as `Drafter` asks.
   void observe(const Policy& policy, const draft_outcomes& outcomes) noexcept {
     lengths_.observe(policy, outcomes);

@@ -100,14 +100,10 @@ class heads {
     const std::int32_t asked = place_inputs(s, size, contexts);
     if (asked == 0) { return; }
     auto hidden = model_.forward(head_inputs{asked, s.inputs.data(), s.roots.data()});
-    while (!s.trees.frontier().empty()) {
-      for (frontier_node& n : s.trees.frontier()) {
-        n.row = s.input_of[static_cast<std::size_t>(n.sequence)] * model_.heads() + s.trees.depth();
-      }
-      s.trees.draft_level(model_, hidden, policy_, contexts, drafts, selector, sampler, draw,
-                          executor);
-    }
-    s.trees.finish(size, contexts, drafts, executor);
+    s.trees.draft_ahead(
+        model_, hidden,
+        [&](std::int32_t k) { return s.input_of[static_cast<std::size_t>(k)] * model_.heads(); },
+        policy_, size, contexts, drafts, selector, sampler, draw, executor);
   }
 
   template <class State, class E>

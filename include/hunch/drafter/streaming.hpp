@@ -95,14 +95,9 @@ class streaming {
       s.trees.add_root(k, 0);
     }
     stream_states states{s.kept.of(0), s.kept.width()};
-    while (!s.trees.frontier().empty()) {
-      for (frontier_node& n : s.trees.frontier()) {
-        n.row = contexts[n.sequence].slot * streams + s.trees.depth();
-      }
-      s.trees.draft_level(head_, states, policy_, contexts, drafts, selector, sampler, draw,
-                          executor);
-    }
-    s.trees.finish(size, contexts, drafts, executor);
+    s.trees.draft_ahead(
+        head_, states, [contexts](std::int32_t k) { return contexts[k].slot * streams; }, policy_,
+        size, contexts, drafts, selector, sampler, draw, executor);
   }
 
   template <class State, class E>

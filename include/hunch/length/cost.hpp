@@ -21,8 +21,8 @@ namespace hunch::length {
 /// where a_i is the acceptance at the i-th level from here, an exponentially weighted mean of what
 /// was tested at that depth, and rate = max over lengths n of E[tokens] / (r(1 + n w) + n c) under
 /// these means, for w rows per level, 1 in a chain, and at most as many as the tree keeps. A token
-/// survives as often as those did that were about as probable. Where not even
-/// one level pays nothing is drafted, but for a try now and then.
+/// survives as often as those did that were about as probable. Where not even one level pays
+/// nothing is drafted, but for a try now and then.
 ///
 /// In a batch r counts the rows of one sequence, and all are taken to draft alike.
 ///

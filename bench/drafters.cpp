@@ -55,12 +55,7 @@ class suite {
         router_(router::weights::load(models / "router.safetensors")),
         ranked_(load_layout(models / "frequency.safetensors", vocab_)),
         clusters_(load_layout(models / "layout.safetensors", vocab_)),
-        where_{
-            target_, domains(models / "heldout"), domain_prompts(text_, models / "heldout"), {}} {
-    for (const std::string& name : where_.domains) {
-      where_.texts.push_back(tokens_of(text_, models / "heldout" / (name + ".txt")));
-    }
-  }
+        where_(setting_of(target_, text_, models / "heldout")) {}
 
   void run() {
     const verifier::rejection tests;

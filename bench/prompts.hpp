@@ -32,6 +32,16 @@ inline std::vector<hunch::token> tokens_of(const engine::tokenizer& text,
   return text.encode(all, false);
 }
 
+/// Those of the held-out texts in a folder.
+inline std::vector<std::vector<hunch::token>> domain_texts(const engine::tokenizer& text,
+                                                           const std::filesystem::path& folder) {
+  std::vector<std::vector<hunch::token>> texts;
+  for (const std::string& name : domains(folder)) {
+    texts.push_back(tokens_of(text, folder / (name + ".txt")));
+  }
+  return texts;
+}
+
 /// The beginnings of the held-out texts, cut at a line end: one prompt per domain.
 inline std::vector<std::vector<hunch::token>> domain_prompts(const engine::tokenizer& text,
                                                              const std::filesystem::path& folder) {

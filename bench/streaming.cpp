@@ -49,11 +49,7 @@ class suite {
                   target_.vocab_size() / listed_part),
         medusa_(engine::medusa_heads::load(models / "medusa", target_)),
         exit_(engine::early_exit::load(models / "exit", target_)),
-        where_{
-            target_, domains(models / "heldout"), domain_prompts(text_, models / "heldout"), {}} {
-    for (const std::string& name : where_.domains) {
-      where_.texts.push_back(tokens_of(text_, models / "heldout" / (name + ".txt")));
-    }
+        where_(setting_of(target_, text_, models / "heldout")) {
     medusa_.set_head_layout(frequent_.layout());
   }
 

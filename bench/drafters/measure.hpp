@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -12,11 +13,13 @@
 #include <vector>
 
 #include <engine/model.hpp>
+#include <engine/tokenizer.hpp>
 #include <generate/draft_length.hpp>
 #include <generate/measure.hpp>
 #include <hunch/hunch.hpp>
 
 #include "common.hpp"
+#include "prompts.hpp"
 
 /// \file
 /// What a drafter gives: how many tokens a step makes, and how fast they come.
@@ -38,6 +41,12 @@ struct setting {
   std::vector<std::vector<token>> prompts;  ///< one per domain
   std::vector<std::vector<token>> texts;    ///< held out, one per domain
 };
+
+/// By the held-out texts in a folder.
+inline setting setting_of(engine::model& target, const engine::tokenizer& text,
+                          const std::filesystem::path& heldout) {
+  return {target, domains(heldout), domain_prompts(text, heldout), domain_texts(text, heldout)};
+}
 
 inline std::string at_temperature(int t) { return ", T = " + std::to_string(t) + ": "; }
 

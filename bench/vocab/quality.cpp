@@ -585,10 +585,7 @@ void measure_quality(report& out, const fs::path& models) {
   const materials m = load(models, frequency_ranking(own_text(writer, text), vocab, keep));
 
   const std::vector<std::string> names = domains(models / "heldout");
-  std::vector<std::vector<token>> texts;
-  for (const std::string& name : names) {
-    texts.push_back(tokens_of(text, models / "heldout" / (name + ".txt")));
-  }
+  const std::vector<std::vector<token>> texts = domain_texts(text, models / "heldout");
   const auto along_text = [&](const std::string& drafter, auto& draft,
                               std::vector<column> columns) {
     std::vector<measured> all;

@@ -194,6 +194,59 @@ TEST_CASE("the streams that are drafted from are those of the last accepted node
       std::invalid_argument);
 }
 
+/// The first rows, fewer at every depth.
+class narrowing_selector {
+ public:
+  static constexpr std::int32_t rows_at(std::int32_t depth) { return 7 - 2 * depth; }
+
+  const vocab_layout& layout() const { return layout_; }
+  std::int32_t max_ranges() const { return 1; }
+  std::int32_t max_rows() const { return rows_at(0); }
+  void select(const selector_contexts& contexts, const selector_lists& lists) const {
+    for (std::int32_t i = 0; i < contexts.size; ++i) {
+      lists.ranges[i][0] = {0, rows_at(contexts.depth)};
+      lists.counts[i] = 1;
+    }
+  }
+
+ private:
+  vocab_layout layout_ = vocab_layout::identity(8);
+};
+
+TEST_CASE("nodes that are moved when a tree is pruned take their shortlists with them") {
+  const narrowing_selector selector;
+  toy_stream_target<> target{{8, 31, flavour::smooth}};
+  toy_stream_head<> head{{8, 32, flavour::smooth}, 3, selector.layout()};
+  toy_view<toy_stream_target<>> view{target, {8, 77, flavour::smooth}, selector.layout()};
+  decoder_options options;
+  options.draft_length = 3;
+  decoder d{target,
+            drafter::pruned{drafter::streaming{head, tree::dynamic<2, 3, 7>{}}, view, 4},
+            selector,
+            plain_sampler{},
+            verifier::point_mass{},
+            options};
+  d.add(std::vector<token>{1, 2}, ask(400));
+  std::int64_t chains = 0;
+  while (d.running() > 0) {
+    const auto before = d.stats();
+    d.step();
+    const auto& now = d.stats();
+    const std::int64_t lists = now.shortlists - before.shortlists;
+    if (lists == 0) { continue; }
+    // Three nodes behind a root: the levels that they are drafted from follow from how many lists
+    // they had and how deep they lie.
+    std::int64_t rows = narrowing_selector::rows_at(0);
+    const bool deep = now.proposed_at[1] > before.proposed_at[1];
+    const bool deepest = now.proposed_at[2] > before.proposed_at[2];
+    if (deep) { rows += (deepest ? 1 : lists - 1) * narrowing_selector::rows_at(1); }
+    if (deepest) { rows += narrowing_selector::rows_at(2); }
+    CHECK(now.shortlist_rows - before.shortlist_rows == rows);
+    chains += deepest ? 1 : 0;
+  }
+  CHECK(chains > 0);
+}
+
 TEST_CASE("coupled text is that of plain decoding, with streams and pruned trees") {
   const toy_world world{6, 51, flavour::smooth};
   toy_stream_target<float> target{world};

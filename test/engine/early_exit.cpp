@@ -24,7 +24,9 @@
 namespace {
 
 using engine::arithmetic;
+using test::prompt;
 using test::row_batch;
+using test::tree;
 
 constexpr int exit_layer = 2;
 constexpr int all_layers = 5;
@@ -128,20 +130,6 @@ void for_each_setting(F f) {
 }
 
 constexpr int end = hunch::end_of_cache;
-
-/// A root with two children, of which the first has two and the second one.
-row_batch tree(int slot, int position) {
-  row_batch rows;
-  rows.add(slot, 0, end, position, 3)
-      .add(slot, 1, 0, position + 1, 4)
-      .add(slot, 2, 0, position + 1, 5)
-      .add(slot, 3, 1, position + 2, 6)
-      .add(slot, 4, 1, position + 2, 7)
-      .add(slot, 5, 2, position + 2, 6);
-  return rows;
-}
-
-const std::vector<hunch::token> prompt{10, 20, 30, 40, 50, 60, 70};
 
 /// What the textbook makes of the prompt.
 test::vec exit_state(const test::reference_model& reference, const engine::config& c,

@@ -25,7 +25,9 @@
 namespace {
 
 using engine::arithmetic;
+using test::prompt;
 using test::row_batch;
+using test::tree;
 
 constexpr int streams = 3;
 constexpr int end = hunch::end_of_cache;
@@ -91,20 +93,6 @@ struct seen {
   }
   friend bool operator==(const seen&, const seen&) = default;
 };
-
-const std::vector<hunch::token> prompt{10, 20, 30, 40, 50, 60, 70};
-
-/// A root with two children, of which the first has two and the second one.
-row_batch tree(int slot, int position) {
-  row_batch rows;
-  rows.add(slot, 0, end, position, 3)
-      .add(slot, 1, 0, position + 1, 4)
-      .add(slot, 2, 0, position + 1, 5)
-      .add(slot, 3, 1, position + 2, 6)
-      .add(slot, 4, 1, position + 2, 7)
-      .add(slot, 5, 2, position + 2, 6);
-  return rows;
-}
 
 std::vector<arithmetic> arithmetics() {
   std::vector<arithmetic> out{arithmetic::f32, arithmetic::bf16_fma};

@@ -160,4 +160,18 @@ inline std::vector<hunch::token> some_tokens(int count, int vocab_size, unsigned
   return out;
 }
 
+inline const std::vector<hunch::token> prompt{10, 20, 30, 40, 50, 60, 70};
+
+/// A root with two children, of which the first has two and the second one.
+inline row_batch tree(int slot, int position) {
+  row_batch rows;
+  rows.add(slot, 0, hunch::end_of_cache, position, 3)
+      .add(slot, 1, 0, position + 1, 4)
+      .add(slot, 2, 0, position + 1, 5)
+      .add(slot, 3, 1, position + 2, 6)
+      .add(slot, 4, 1, position + 2, 7)
+      .add(slot, 5, 2, position + 2, 6);
+  return rows;
+}
+
 }  // namespace test

@@ -3,8 +3,10 @@
 // The exact joint law of drafters that read streams of the target's own pass, and of trees that its
 // first layers have pruned, over every kind of shortlist and by every rule that accepts them.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -192,6 +194,64 @@ TEST_CASE("the streams that are drafted from are those of the last accepted node
   CHECK_THROWS_WITH_AS(
       d.step(), "hunch::drafter::streaming: the target's states have 4 numbers, and 5 are read",
       std::invalid_argument);
+}
+
+TEST_CASE("in a batch every sequence drafts from its own streams, whatever slot it has") {
+  toy_stream_target<float> target{{5, 43, flavour::sharp}};
+  toy_stream_head<float> head{{5, 43, flavour::sharp}, 3, vocab_layout::identity(5)};
+  decoder_options options;
+  options.max_batch = 3;
+  options.draft_length = 3;
+  decoder d{target,
+            drafter::streaming{head, deep_tree{}},
+            selector::full{5},
+            plain_sampler{},
+            verifier::point_mass{},
+            options};
+  struct sequence {
+    text words;
+    std::int32_t left;
+    bool began = false;
+  };
+  std::map<request_id, sequence> running;
+  dice random{5};
+  std::int32_t steps = 0;
+  for (std::int32_t begun = 0; begun < 40 || !running.empty();) {
+    while (begun < 40 && running.size() < 3) {
+      const auto length = static_cast<std::int32_t>(1 + random.below(9));
+      const text prompt{static_cast<token>(random.below(5)), static_cast<token>(begun++ % 5)};
+      auto request = ask(length);
+      request.seed = static_cast<std::uint64_t>(begun);
+      running[d.add(prompt, request)] = {prompt, length};
+    }
+    std::vector<std::uint64_t> expected;
+    for (const auto& [id, of] : running) {
+      if (!of.began) { continue; }
+      const std::uint64_t read = hash_of(std::span(of.words.data(), of.words.size() - 1));
+      for (token j = 0; j < std::min(3, of.left - 1); ++j) {
+        expected.push_back(as_hidden(extend(read, 200 + j)));
+      }
+    }
+    head.seen.clear();
+    for (const emission& e : d.step()) {
+      sequence& of = running.at(e.id);
+      of.began = true;
+      of.words.insert(of.words.end(), e.tokens.begin(), e.tokens.end());
+      of.left -= static_cast<std::int32_t>(e.tokens.size());
+      if (e.finish != finish_reason::none) { running.erase(e.id); }
+    }
+    std::ranges::sort(expected);
+    std::ranges::sort(head.seen);
+    CHECK(head.seen == expected);
+    steps += expected.empty() ? 0 : 1;
+    // Now and then one is taken out between two steps: the next one in its slot begins anew.
+    if (!running.empty() && random.below(4) == 0) {
+      const auto gone = running.begin();
+      CHECK(d.cancel(gone->first));
+      running.erase(gone);
+    }
+  }
+  CHECK(steps > 20);
 }
 
 /// The first rows, fewer at every depth.

@@ -22,6 +22,7 @@
 #include <hunch/verifier/point_mass.hpp>
 #include <hunch/verifier/typical.hpp>
 #include "../support/toy_streams.hpp"
+#include "../support/tree_drafter.hpp"
 #include "exact.hpp"
 #include "selectors.hpp"
 
@@ -305,6 +306,62 @@ TEST_CASE("nodes that are moved when a tree is pruned take their shortlists with
     chains += deepest ? 1 : 0;
   }
   CHECK(chains > 0);
+}
+
+TEST_CASE("trees are pruned where only the root is unread, and left alone where a prompt is") {
+  const toy_world world{4, 61, flavour::smooth};
+  toy_stream_target<> target{world};
+  toy_view<toy_stream_target<>> view{target, {4, 77, flavour::smooth}, vocab_layout::identity(4)};
+  forking_source source;
+  exact_case c{world, {4, 62, flavour::smooth}, {{{0, 3, 1}, ask(3)}}};
+  c.options.max_batch = batch_of(c);
+  const std::vector<std::int32_t> shape{-1, 0, 0, 1, 1, 2};
+  const auto with = [&](auto&& words) {
+    return decoder{target,
+                   drafter::pruned{tree_drafter<child_law::ranked, 6>{c.draft, shape}, view, 3},
+                   selector::full{4},
+                   plain_sampler{},
+                   verifier::point_mass{},
+                   c.options,
+                   words};
+  };
+  {
+    auto d = with(source);
+    CHECK(check_law(d, source, c).tapes > 1);
+    target.cache().check();
+  }
+  view.passes = 0;
+  auto d = with(random_source<>{});
+  d.add(text{0, 3, 1}, ask(20));
+  d.step();
+  CHECK(view.passes == 0);
+  CHECK(d.stats().drafted == 5);
+  d.step();
+  CHECK(view.passes == 1);
+  CHECK(d.stats().drafted == 5 + 2);
+}
+
+TEST_CASE("nodes that the cache has no room for are not judged") {
+  for (std::int32_t capacity = 5; capacity < 12; ++capacity) {
+    toy_stream_target<float> target{{5, 43, flavour::smooth}, capacity};
+    toy_stream_head<float> head{{5, 44, flavour::smooth}, 3, vocab_layout::identity(5)};
+    toy_view<toy_stream_target<float>, float> view{
+        target, {5, 77, flavour::smooth}, vocab_layout::identity(5)};
+    decoder d{target, drafter::pruned{drafter::streaming{head, deep_tree{}}, view, 3},
+              selector::full{5}, plain_sampler{}, verifier::point_mass{}};
+    std::int32_t written = 0;
+    auto finish = finish_reason::none;
+    d.add(text{1, 2}, ask(40));
+    while (d.running() > 0) {
+      for (const emission& e : d.step()) {
+        written += static_cast<std::int32_t>(e.tokens.size());
+        finish = e.finish;
+      }
+    }
+    CHECK(finish == finish_reason::cache_full);
+    CHECK(written == capacity - 1);
+    target.cache().check();
+  }
 }
 
 TEST_CASE("coupled text is that of plain decoding, with streams and pruned trees") {

@@ -141,6 +141,7 @@ class toy_view {
   hidden_states forward(const rows& r) {
     if (failures != nullptr) { failures->call(); }
     require(r.size > 0, "an empty pass");
+    ++passes;
     target_->cache().stage(r, texts_, statuses_);
     wanted_.assign(r.wanted, r.wanted + r.size);
     return hidden_states(*this);
@@ -163,6 +164,7 @@ class toy_view {
   void commit(const kept_rows&) noexcept {}
 
   failure_plan* failures = nullptr;
+  std::int64_t passes = 0;
 
  private:
   Target* target_ = nullptr;

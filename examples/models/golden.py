@@ -58,12 +58,11 @@ def main():
     heads = torch.cat([medusa(target.model(row[None])) for row in ids])
     for j, states in enumerate(heads.unbind(-2)):
         tensors |= kept(f"medusa.{j}", states @ embedding.weight.T, sampled)
-    if (HERE / "streams").exists():
-        streams = checkpoint.load_streams(HERE / "streams")
-        first, places = streams.first_layer(target.model), torch.arange(POSITIONS)
-        beside = torch.cat([streams(target.model, residual(target.model, row[None], first), places) for row in ids])
-        for j, states in enumerate(beside.unbind(-2)):
-            tensors |= kept(f"streams.{j}", states @ embedding.weight.T, sampled)
+    streams = checkpoint.load_streams(HERE / "streams")
+    first, places = streams.first_layer(target.model), torch.arange(POSITIONS)
+    beside = torch.cat([streams(target.model, residual(target.model, row[None], first), places) for row in ids])
+    for j, states in enumerate(beside.unbind(-2)):
+        tensors |= kept(f"streams.{j}", states @ embedding.weight.T, sampled)
     early = checkpoint.load_exit(HERE / "exit")
     states = [early(residual(target.model, row[None], early.config.exit_layer)) for row in ids]
     tensors |= kept("exit", torch.cat(states) @ embedding.weight.T, sampled)

@@ -380,7 +380,7 @@ class Clusters(unittest.TestCase):
 
 
 class Drafters(unittest.TestCase):
-    SHIPPED = ["model", "eagle", "medusa", "early-exit", "int4"]
+    SHIPPED = ["model", "eagle", "medusa", "early-exit", "int4", "streaming"]
 
     def test_text_is_that_of_plain_decoding(self):
         for drafter in self.SHIPPED:

@@ -15,6 +15,7 @@
 #include <engine/medusa.hpp>
 #include <engine/model.hpp>
 #include <engine/row_batch.hpp>
+#include <engine/streams.hpp>
 
 /// The shipped models against what the `transformers` library computes for them; the layout of
 /// golden.safetensors is described in examples/models/README.md.
@@ -184,6 +185,40 @@ class exit_logits {
   std::vector<float> row_;
 };
 
+/// Those of one of the speculative streams beside the target's rows.
+class stream_logits {
+ public:
+  stream_logits(int stream, engine::arithmetic kind)
+      : target_(engine::model::load(folder() / "target", {.kind = kind})),
+        streams_(engine::speculative_streams::load(folder() / "streams", target_)),
+        stream_(stream),
+        row_(static_cast<std::size_t>(target_.vocab_size())) {}
+
+  template <class Use>
+  void operator()(hunch::rows rows, Use&& use) {
+    rows.streams = stream_ + 1;
+    const auto result = target_.evaluate(rows);
+    const std::int32_t vocab = target_.vocab_size();
+    const hunch::row_range range{0, vocab};
+    const hunch::shortlist list{&range, 1, vocab, nullptr, nullptr, vocab};
+    const hunch::row_view<float> out{row_.data(), vocab};
+    const std::int32_t first = 0;
+    for (std::int32_t i = 0; i < rows.size; ++i) {
+      const auto state = result.stream(i, stream_);
+      streams_.head({state.data, state.size}, {1, &first, &list, &out});
+      use(i, out);
+    }
+  }
+
+ private:
+  static std::filesystem::path folder() { return HUNCH_TEST_MODELS; }
+
+  engine::model target_;
+  engine::speculative_streams streams_;
+  std::int32_t stream_;
+  std::vector<float> row_;
+};
+
 template <class Logits>
 void compare(const golden_file& golden, const std::string& name, Logits logits_of, double tolerance,
              double agreement) {
@@ -255,4 +290,14 @@ TEST_CASE("the shipped exit computes what it was trained as") {
   const golden_file golden(std::filesystem::path(HUNCH_TEST_MODELS) / "golden.safetensors");
   compare(golden, "exit", exit_logits(engine::arithmetic::f32), 1e-3, 1.0);
   compare(golden, "exit", exit_logits(engine::preferred_bf16()), 0.4, 0.95);
+}
+
+TEST_CASE("the shipped streams compute what they were trained as") {
+  const golden_file golden(std::filesystem::path(HUNCH_TEST_MODELS) / "golden.safetensors");
+  for (int stream = 0; stream < 4; ++stream) {
+    CAPTURE(stream);
+    const std::string name = "streams." + std::to_string(stream);
+    compare(golden, name, stream_logits(stream, engine::arithmetic::f32), 1e-3, 1.0);
+    compare(golden, name, stream_logits(stream, engine::preferred_bf16()), 0.4, 0.95);
+  }
 }

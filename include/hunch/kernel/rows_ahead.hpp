@@ -52,8 +52,9 @@ template <class Weight, class Ranges>
 class rows_ahead {
  public:
   /// Rows to be read side by side. A line of 64 bytes is 4 / sizeof(Weight) sums that wait for each
-  /// other; more rows than hide that are more streams from memory than processors keep up with.
-  static constexpr std::int32_t together = 8 / static_cast<std::int32_t>(sizeof(Weight));
+  /// other, and bytes take work of their own that all rows share; more rows than hide that are more
+  /// streams from memory than processors keep up with. Found by measurement.
+  static constexpr std::int32_t together = sizeof(Weight) == 4 ? 1 : sizeof(Weight) == 2 ? 4 : 8;
 
   HUNCH_HOST_DEVICE HUNCH_INLINE rows_ahead(const head_weights<Weight>& head, const Ranges& ranges)
       : lines_(head, ranges), pages_(head, ranges) {

@@ -22,7 +22,8 @@
 
 /// \file
 /// Speculative Streaming against Medusa's heads on the same target: what is accepted, what it
-/// costs, and what is left when the target's first layers prune the trees.
+/// costs, what is left when the target's first layers prune the trees, and what streams of other
+/// numbers and sizes, or trained together with the target, come to.
 
 namespace bench::drafters {
 namespace {
@@ -78,7 +79,9 @@ class suite {
       out_.add("streaming / Medusa" + at_temperature(t) + "tokens per second, the best of each",
                fastest(by_streams) / fastest(by_medusa), "x", at_least(1.0));
     }
-    sweep();
+    sweep(streams);
+    sizes();
+    shared();
   }
 
  private:
@@ -88,8 +91,9 @@ class suite {
     return o;
   }
   /// Numbers that are stored for a drafter besides the target, all of one byte.
-  double values(const std::string& name) const {
-    return static_cast<double>(std::filesystem::file_size(models_ / name / "model.safetensors"));
+  double values(const std::string& name) const { return bytes_in(models_ / name); }
+  static double bytes_in(const std::filesystem::path& folder) {
+    return static_cast<double>(std::filesystem::file_size(folder / "model.safetensors"));
   }
 
   /// Drafts of one shape: use(what to call it, tree, rule), from the smallest on.
@@ -97,6 +101,7 @@ class suite {
   static void for_trees(const Use& use) {
     use("one token", tree::chain<1>{}, verifier::rejection{});
     use("two tokens", tree::chain<2>{}, verifier::rejection{});
+    use("two at one depth", tree::dynamic<2, 1, 3>{}, verifier::point_mass{});
     use("three at one depth", tree::dynamic<3, 1, 4>{}, verifier::point_mass{});
     use("four in three levels", small_tree{}, verifier::point_mass{});
   }
@@ -123,9 +128,14 @@ class suite {
   template <class Tree, class Rule>
   measured of_streams(const std::string& name, engine::speculative_streams& streams, Tree tree,
                       const Rule& tested) {
-    return measure(out_, where_, name, values("streams"), tested,
+    return of_streams(where_, values("streams"), name, streams, tree, tested);
+  }
+  template <class Tree, class Rule>
+  measured of_streams(const setting& where, double extra, const std::string& name,
+                      engine::speculative_streams& streams, Tree tree, const Rule& tested) {
+    return measure(out_, where, name, extra, tested,
                    [&](auto rule, generate::chosen_length length) {
-                     return decoder{target_, drafter::streaming{streams, tree, length},
+                     return decoder{where.target, drafter::streaming{streams, tree, length},
                                     selector::any<>(frequent_), text_sampler{}, std::move(rule)};
                    });
   }
@@ -186,18 +196,60 @@ class suite {
     }
   }
 
-  /// Streams of other sizes, in folders that a colon separates.
-  void sweep() {
-    const char* const all = std::getenv("HUNCH_BENCH_STREAMS");
+  /// How many streams, and how many children each has. What `for_trees` has is not measured again.
+  void sweep(engine::speculative_streams& streams) {
+    of_streams("streaming, three tokens", streams, tree::chain<3>{}, verifier::rejection{});
+    of_streams("streaming, four tokens", streams, tree::chain<4>{}, verifier::rejection{});
+    of_streams("streaming, five at one depth", streams, tree::dynamic<5, 1, 6>{},
+               verifier::point_mass{});
+    of_streams("streaming, four in two levels", streams, tree::dynamic<3, 2, 5>{},
+               verifier::point_mass{});
+  }
+
+  /// use(folder) of those that a variable of the environment names, separated by colons.
+  template <class Use>
+  static void for_folders(const char* variable, const Use& use) {
+    const char* const all = std::getenv(variable);
     const std::string folders = all == nullptr ? "" : all;
     for (std::size_t begin = 0; begin < folders.size();) {
       const std::size_t end = std::min(folders.find(':', begin), folders.size());
-      const std::filesystem::path folder = folders.substr(begin, end - begin);
+      use(std::filesystem::path(folders.substr(begin, end - begin)));
       begin = end + 1;
+    }
+  }
+  /// Streams of other sizes, of the same target.
+  void sizes() {
+    for_folders("HUNCH_BENCH_STREAMS", [&](const std::filesystem::path& folder) {
       engine::speculative_streams streams = engine::speculative_streams::load(folder, target_);
       streams.set_head_layout(frequent_.layout());
-      of_streams(folder.filename().string(), streams, small_tree{}, verifier::point_mass{});
-    }
+      const std::string name = "streaming, " + folder.filename().string();
+      of_streams(where_, bytes_in(folder), name + ", one token", streams, tree::chain<1>{},
+                 verifier::rejection{});
+      of_streams(where_, bytes_in(folder), name + ", three at one depth", streams,
+                 tree::dynamic<3, 1, 4>{}, verifier::point_mass{});
+      of_streams(where_, bytes_in(folder), name + ", four in three levels", streams, small_tree{},
+                 verifier::point_mass{});
+    });
+  }
+
+  /// Targets that were trained together with their streams: other models, held against plain
+  /// decoding of themselves.
+  void shared() {
+    for_folders("HUNCH_BENCH_SHARED", [&](const std::filesystem::path& folder) {
+      engine::model target = engine::model::load(folder / "target", options());
+      engine::speculative_streams streams =
+          engine::speculative_streams::load(folder / "streams", target);
+      streams.set_head_layout(frequent_.layout());
+      const setting where = setting_of(target, text_, models_ / "heldout");
+      const std::string name = "streaming, " + folder.filename().string();
+      const double extra = bytes_in(folder / "streams");
+      of_streams(where, extra, name + ", one token", streams, tree::chain<1>{},
+                 verifier::rejection{});
+      of_streams(where, extra, name + ", three at one depth", streams, tree::dynamic<3, 1, 4>{},
+                 verifier::point_mass{});
+      of_streams(where, extra, name + ", four in three levels", streams, small_tree{},
+                 verifier::point_mass{});
+    });
   }
 
   report& out_;

@@ -50,13 +50,7 @@ medusa_heads medusa_heads::load(const std::filesystem::path& directory, model& t
 }
 
 drafted_states medusa_heads::forward(const hunch::head_inputs& inputs) {
-  for (std::int32_t i = 0; i < inputs.size; ++i) {
-    if (inputs.tokens[i] < 0 || inputs.tokens[i] >= shape_.vocab_size) {
-      throw std::out_of_range("engine::medusa_heads: input " + std::to_string(i) + " has token " +
-                              std::to_string(inputs.tokens[i]) + ", outside the vocabulary of " +
-                              std::to_string(shape_.vocab_size));
-    }
-  }
+  check_roots("engine::medusa_heads", inputs, shape_.vocab_size);
   const auto size = static_cast<std::size_t>(inputs.size);
   inputs_.grow(size * static_cast<std::size_t>(stride_));
   states_.grow(size * static_cast<std::size_t>(shape_.heads * stride_));
@@ -94,12 +88,7 @@ void medusa_heads::set_head_layout(const hunch::vocab_layout& layout) {
 std::uint64_t medusa_heads::head_fingerprint() const { return of_->head_fingerprint(); }
 
 void medusa_heads::head(const drafted_states& states, const hunch::head_rows<float>& rows) {
-  for (std::int32_t i = 0; i < rows.size; ++i) {
-    if (rows.row[i] < 0 || rows.row[i] >= states.size) {
-      throw std::out_of_range("engine::medusa_heads: row " + std::to_string(rows.row[i]) +
-                              " was not computed");
-    }
-  }
+  check_rows("engine::medusa_heads", states, rows);
   of_->listed_head().multiply(states.states, states.stride, rows);
 }
 

@@ -8,6 +8,7 @@
 #include <engine/aligned_buffer.hpp>
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
+#include <engine/drafted_states.hpp>
 #include <engine/model.hpp>
 #include <engine/packed_matrix.hpp>
 #include <hunch/concepts.hpp>
@@ -15,23 +16,6 @@
 #include <hunch/vocab_layout.hpp>
 
 namespace engine {
-
-/// What draft heads made of their inputs: row i * heads + j is that of head j for input i. A view:
-/// valid until their next `forward`.
-struct drafted_states {
-  std::int32_t size = 0;   ///< rows
-  std::int32_t heads = 0;  ///< rows of an input
-  const float* states = nullptr;
-  std::int32_t hidden_size = 0;
-  std::int32_t stride = 0;
-
-  /// [hidden] the input of the language-model head.
-  hunch::row_view<const float> hidden(std::int32_t row) const {
-    return {states + static_cast<std::ptrdiff_t>(row) * stride, hidden_size};
-  }
-  /// [context_width] what a router reads: the same.
-  const float* context(std::int32_t row) const { return hidden(row).data; }
-};
 
 /// Heads on a target's last hidden state h, which outlives them: head j reads h + silu(W_j h) to
 /// the target's language-model head (Cai et al. 2024, arXiv:2401.10774). Embedding, head, threads

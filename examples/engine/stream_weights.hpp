@@ -35,10 +35,21 @@ struct stream_weights {
   std::vector<layer> layers;
   int rank_stride = 0;  ///< of the largest rank
 
+  stored_matrix root_down;             ///< [rank, 2 hidden], or nothing: streams know no root
+  std::vector<stored_matrix> root_up;  ///< [streams] of [hidden, rank]
+  bool know_roots() const { return !root_up.empty(); }
+
   // Of a pass.
   aligned_buffer<float> normed;  ///< [outputs, hidden_stride]
   aligned_buffer<float> inner;   ///< [rows, rank_stride]
   aligned_buffer<float> begun;   ///< [outputs, streams, hidden_stride]
+
+  // Of a draft.
+  aligned_buffer<float> states;   ///< [inputs, streams, hidden_stride]
+  aligned_buffer<float> joined;   ///< [states, inputs, joined_stride] each with its root behind it
+  aligned_buffer<float> reduced;  ///< [states, inputs, root_stride]
+  int joined_stride = 0;
+  int root_stride = 0;
 };
 
 }  // namespace engine

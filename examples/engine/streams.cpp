@@ -83,6 +83,23 @@ class layer_reader {
   int& rank_stride_;
 };
 
+/// What tells streams the root, if the checkpoint has it.
+void read_roots(const checkpoint& weights, const config& c, arithmetic kind, stream_weights& w) {
+  w.joined_stride = round_up(2 * c.hidden, lanes);
+  if (!weights.has("streams.root.down.weight")) { return; }
+  const int rank = rank_of(weights, "streams.root.down.weight");
+  w.root_stride = round_up(rank, lanes);
+  const int streams = w.shape.streams;
+  const matrix_view down = weights.matrix("streams.root.down.weight", rank, 2 * c.hidden);
+  const matrix_view up = weights.matrix("streams.root.up.weight", streams * c.hidden, rank);
+  w.root_down = {kind, all_rows(down), 2 * c.hidden};
+  for (int j = 0; j < streams; ++j) {
+    std::vector<weight_row> rows;
+    for (int i = 0; i < c.hidden; ++i) { rows.push_back({&up, j * c.hidden + i}); }
+    w.root_up.emplace_back(kind, rows, rank);
+  }
+}
+
 }  // namespace
 
 speculative_streams::speculative_streams(const stream_config& shape, const checkpoint& weights,
@@ -121,6 +138,7 @@ speculative_streams::speculative_streams(const stream_config& shape, const check
          read.plain("output", query, c.hidden), read.joint(c.hidden, c.intermediate),
          read.plain("down", c.intermediate, c.hidden)});
   }
+  read_roots(weights, c, of_->kind, w);
   of_->streams = weights_.get();
 }
 
@@ -138,7 +156,7 @@ speculative_streams speculative_streams::load(const std::filesystem::path& direc
 
 std::int32_t speculative_streams::vocab_size() const { return of_->shape.vocab_size; }
 std::int32_t speculative_streams::hidden_size() const { return of_->shape.hidden; }
-std::int32_t speculative_streams::streams() const { return weights_->shape.streams; }
+std::int32_t speculative_streams::heads() const { return weights_->shape.streams; }
 int speculative_streams::layers() const { return weights_->shape.layers; }
 
 std::size_t speculative_streams::weight_bytes() const {
@@ -148,6 +166,8 @@ std::size_t speculative_streams::weight_bytes() const {
   for (const stream_weights::layer& l : weights_->layers) {
     bytes += of(l.query_key_value) + of(l.output) + of(l.gate_up) + of(l.down);
   }
+  bytes += weights_->root_down.bytes.size();
+  for (const stored_matrix& up : weights_->root_up) { bytes += up.bytes.size(); }
   return bytes;
 }
 
@@ -156,25 +176,69 @@ void speculative_streams::set_head_layout(const hunch::vocab_layout& layout) {
 }
 std::uint64_t speculative_streams::head_fingerprint() const { return of_->head_fingerprint(); }
 
-void speculative_streams::head(const hunch::stream_states& states,
-                               const hunch::head_rows<float>& rows) {
+drafted_states speculative_streams::forward(const hunch::head_inputs& inputs) {
+  stream_weights& w = *weights_;
+  const int streams = w.shape.streams;
+  if (inputs.states > streams) {
+    throw std::invalid_argument("engine::speculative_streams: " + std::to_string(inputs.states) +
+                                " states of an input, and there are " + std::to_string(streams) +
+                                " streams");
+  }
+  check_roots("engine::speculative_streams", inputs, of_->shape.vocab_size);
+  const auto size = static_cast<std::size_t>(inputs.size);
+  const std::size_t rows = size * static_cast<std::size_t>(inputs.states);
+  w.states.grow(size * static_cast<std::size_t>(streams * of_->hidden_stride));
+  w.joined.grow(rows * static_cast<std::size_t>(w.joined_stride));
+  w.reduced.grow(rows * static_cast<std::size_t>(w.root_stride));
+  of_->reserve_activations(static_cast<int>(rows), std::max(w.joined_stride, w.root_stride));
+  auto body = [&](int thread) { compute(inputs, thread); };
+  of_->pool.run(body);
+  return {inputs.size * streams, streams, w.states.data(), of_->shape.hidden, of_->hidden_stride};
+}
+
+void speculative_streams::compute(const hunch::head_inputs& inputs, int thread) {
+  stream_weights& w = *weights_;
   const int hidden = of_->shape.hidden;
-  if (states.width != hidden) {
-    throw std::invalid_argument("engine::speculative_streams: states of " +
-                                std::to_string(states.width) + " numbers, and the head reads " +
-                                std::to_string(hidden));
+  const int stride = of_->hidden_stride;
+  const int each = inputs.states;
+  const int rows = inputs.size * each;
+  const share mine = of_->part(rows, thread);
+  for (int i = mine.begin; i < mine.end; ++i) {
+    const int j = i / inputs.size;
+    const int of = i % inputs.size;
+    const float* const state = inputs.hidden[of] + static_cast<std::ptrdiff_t>(j) * hidden;
+    const int row = of * w.shape.streams + j;
+    std::copy_n(state, hidden, w.states.data() + static_cast<std::ptrdiff_t>(row) * stride);
+    if (!w.know_roots()) { continue; }
+    float* const joined = w.joined.data() + static_cast<std::ptrdiff_t>(i) * w.joined_stride;
+    std::copy_n(state, hidden, joined);
+    of_->weights.embed(inputs.tokens[of], joined + hidden);
   }
-  const float* data = states.data;
-  if (hidden != of_->hidden_stride) {  // rows of the head's input are padded with zeros
-    const auto stride = static_cast<std::size_t>(of_->hidden_stride);
-    for (std::int32_t i = 0; i < rows.size; ++i) {
-      const auto at = static_cast<std::size_t>(rows.row[i]);
-      if (padded_.size() < (at + 1) * stride) { padded_.resize((at + 1) * stride); }
-      std::copy_n(states.hidden(rows.row[i]).data, hidden, padded_.data() + at * stride);
-    }
-    data = padded_.data();
+  if (!w.know_roots()) { return; }
+  of_->pool.barrier();
+  const packed_matrix& down = w.root_down.packed;
+  of_->apply(down, of_->activations(w.joined.data(), w.joined_stride, 2 * hidden, rows, thread),
+             w.reduced.data(), w.root_stride, rows, into::overwrite, thread);
+  const share blocks = of_->part(down.blocks(), thread);
+  const int last = std::min(blocks.end * outputs_per_block, w.root_stride);
+  for (int i = 0; i < rows; ++i) {
+    silu(w.reduced.data() + static_cast<std::ptrdiff_t>(i) * w.root_stride,
+         blocks.begin * outputs_per_block, last);
   }
-  of_->listed_head().multiply(data, of_->hidden_stride, rows);
+  of_->pool.barrier();
+  for (int j = 0; j < each; ++j) {
+    const packed_matrix& up = w.root_up[static_cast<std::size_t>(j)].packed;
+    const float* const from =
+        w.reduced.data() + static_cast<std::ptrdiff_t>(j) * inputs.size * w.root_stride;
+    of_->apply(up, of_->activations(from, w.root_stride, up.inputs(), inputs.size, thread),
+               w.states.data() + static_cast<std::ptrdiff_t>(j) * stride, w.shape.streams * stride,
+               inputs.size, into::add, thread);
+  }
+}
+
+void speculative_streams::head(const drafted_states& states, const hunch::head_rows<float>& rows) {
+  check_rows("engine::speculative_streams", states, rows);
+  of_->listed_head().multiply(states.states, states.stride, rows);
 }
 
 const stream_weights::layer* model::implementation::adapters(int layer) const {

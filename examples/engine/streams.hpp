@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <vector>
 
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
+#include <engine/drafted_states.hpp>
 #include <engine/model.hpp>
 #include <hunch/concepts.hpp>
 #include <hunch/rows.hpp>
@@ -25,14 +25,18 @@ struct stream_weights;
 /// With x the residual of a row behind the layers below, and n = x / rms(x), stream j begins as
 /// x + up_j silu(down n) + embedding_j, at the position j + 1 behind its row. It attends to what
 /// its row attends to, to its row, and to the streams before it. Each product of a layer has an
-/// adapter, b a, that only streams go through. The target's last norm makes of it what the head
-/// reads.
+/// adapter, b a, that only streams go through. The target's last norm makes of it the state s_j.
+///
+/// What is drafted from is s_j + u_j silu(r [s_j; E(root)]): the pass that made a stream did not
+/// know the token that the target then emitted. (As Hydra's heads know what was drafted: Ankner et
+/// al. 2024, arXiv:2402.05109.) Without the weights of this map it is s_j, as in the paper.
 class speculative_streams {
  public:
   /// \param weights "streams.down.weight" [r, hidden], "streams.up.weight" [streams hidden, r],
   ///        "streams.embedding.weight" [streams, hidden], and of each layer i from the lowest,
   ///        "streams.layers.<i>.<p>.a.weight" [s, inputs] and ".b.weight" [outputs, s] for p in
-  ///        query_key_value, output, gate, up (with the a of gate) and down.
+  ///        query_key_value, output, gate, up (with the a of gate) and down; perhaps
+  ///        "streams.root.down.weight" [t, 2 hidden], "streams.root.up.weight" [streams hidden, t].
   /// \throws std::runtime_error naming the tensor that does not fit, std::invalid_argument if there
   ///         are too many streams or layers, the target's sizes are others, or it has streams.
   speculative_streams(const stream_config& shape, const checkpoint& weights, model& target);
@@ -45,7 +49,8 @@ class speculative_streams {
 
   std::int32_t vocab_size() const;
   std::int32_t hidden_size() const;
-  std::int32_t streams() const;
+  /// How many streams there are.
+  std::int32_t heads() const;
   /// What a router reads: the state that the head is about to read.
   std::int32_t context_width() const { return hidden_size(); }
   /// The target's layers that they run through.
@@ -56,15 +61,21 @@ class speculative_streams {
   void set_head_layout(const hunch::vocab_layout& layout);
   std::uint64_t head_fingerprint() const;
 
-  /// Writes the logits of the listed states over their shortlists. Throws like `model::head`.
-  void head(const hunch::stream_states& states, const hunch::head_rows<float>& rows);
+  /// What is drafted from. A row is bitwise the same alone and among others, with any number of
+  /// threads. \throws std::out_of_range for tokens outside the vocabulary,
+  ///         std::invalid_argument for more states than there are streams.
+  drafted_states forward(const hunch::head_inputs& inputs);
+
+  /// Writes the logits of the listed rows over their shortlists. Throws like `model::head`.
+  void head(const drafted_states& states, const hunch::head_rows<float>& rows);
 
  private:
+  void compute(const hunch::head_inputs& inputs, int thread);
+
   model::implementation* of_;
   std::unique_ptr<stream_weights> weights_;
-  std::vector<float> padded_;  ///< states whose size is no multiple of 16
 };
 
-static_assert(hunch::StreamHead<speculative_streams>);
+static_assert(hunch::DraftHeads<speculative_streams>);
 
 }  // namespace engine

@@ -128,15 +128,17 @@ inline constexpr bool rereads_accepted = requires {
   requires std::remove_reference_t<M>::rereads_accepted;
 };
 
-/// Heads that draft several tokens ahead from one hidden state of the target, as Medusa's do.
+/// Heads that draft several tokens ahead from what the target's pass returned of one node: its
+/// hidden state, as Medusa's do, or its speculative streams, of which head j reads stream j.
 ///
 /// 1. `m.vocab_size()` and `m.head_fingerprint()` as for `DraftModel`; `m.hidden_size()`, how many
-///    values of the target's hidden state they read; `m.heads()`, how many tokens ahead they draft.
+///    values a state has that they read; `m.heads()`, how many tokens ahead they draft.
 /// 2. `m.forward(inputs)` returns their hidden states: row i * heads() + j is that of head j, which
-///    drafts depth j + 1, for input i (see `head_inputs`). It may throw.
+///    drafts depth j + 1, for input i (see `head_inputs`). Rows of streams that an input does not
+///    have are not asked for. It may throw.
 /// 3. `m.head(hidden, head_rows)` as for `DraftModel`.
 ///
-/// Not required: a cache; what they know of the text is in the target's hidden state.
+/// Not required: a cache; what they know of the text is in the target's states.
 template <class M, class Real = float>
 concept DraftHeads = requires(M& m, const head_inputs& inputs, const head_rows<Real>& h) {
   { m.vocab_size() } -> std::convertible_to<std::int32_t>;
@@ -144,20 +146,6 @@ concept DraftHeads = requires(M& m, const head_inputs& inputs, const head_rows<R
   { m.heads() } -> std::convertible_to<std::int32_t>;
   { m.head_fingerprint() } -> std::same_as<std::uint64_t>;
   m.head(std::declval<decltype(m.forward(inputs))&>(), h);
-};
-
-/// A head over states of speculative streams: the target's own, or one of the streams.
-///
-/// 1. `m.vocab_size()` and `m.head_fingerprint()` as for `DraftModel`; `m.hidden_size()`, how many
-///    values a state has; `m.streams()`, how many streams the target has at most.
-/// 2. `m.head(states, head_rows)` as for `DraftModel`, for `stream_states`.
-template <class M, class Real = float>
-concept StreamHead = requires(M& m, const stream_states& states, const head_rows<Real>& h) {
-  { m.vocab_size() } -> std::convertible_to<std::int32_t>;
-  { m.hidden_size() } -> std::convertible_to<std::int32_t>;
-  { m.streams() } -> std::convertible_to<std::int32_t>;
-  { m.head_fingerprint() } -> std::same_as<std::uint64_t>;
-  m.head(states, h);
 };
 
 /// Whether a draft model is a view of the target that shares its cache, by `static constexpr bool

@@ -77,22 +77,11 @@ struct head_rows {
 /// drew it.
 struct head_inputs {
   std::int32_t size = 0;
-  const float* const* hidden = nullptr;  ///< [size] of [hidden_size] the target's hidden state, of
-                                         ///< which it made the law of the root
+  std::int32_t states = 1;               ///< of each input: 1, or as many as streams were asked for
+  const float* const* hidden = nullptr;  ///< [size] of [states, hidden_size] the target's hidden
+                                         ///< state, of which it made the law of the root, or the
+                                         ///< streams beside that row; valid until `observe`
   const token* tokens = nullptr;         ///< [size] the root: the last emitted token
-};
-
-/// Hidden states of the streams of nodes, kept behind the pass that made them: row i has its
-/// numbers at data + i * width.
-struct stream_states {
-  const float* data = nullptr;
-  std::int32_t width = 0;
-
-  row_view<const float> hidden(std::int32_t row) const {
-    return {data + static_cast<std::int64_t>(row) * width, width};
-  }
-  /// What a router reads: the same.
-  const float* context(std::int32_t row) const { return hidden(row).data; }
 };
 
 /// What a model knows of the rows of a pass, for routers: row i has its numbers at data + i *

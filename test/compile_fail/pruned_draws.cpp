@@ -6,12 +6,13 @@
 using namespace hunch;
 using namespace compile_fail;
 
-struct stream_head {
+struct stream_heads {
   std::int32_t vocab_size() const { return 4; }
   std::int32_t hidden_size() const { return 4; }
-  std::int32_t streams() const { return 2; }
+  std::int32_t heads() const { return 2; }
   std::uint64_t head_fingerprint() const { return 0; }
-  void head(const stream_states&, const head_rows<float>&) {}
+  head_inputs forward(const head_inputs& inputs) { return inputs; }
+  void head(const head_inputs&, const head_rows<float>&) {}
 };
 
 struct first_layers : draft_model {
@@ -25,5 +26,5 @@ using shape = tree::dynamic<2, 2, 5>;
 #endif
 
 void compose() {
-  hunch::drafter::pruned d{hunch::drafter::streaming{stream_head{}, shape{}}, first_layers{}, 3};
+  hunch::drafter::pruned d{hunch::drafter::streaming{stream_heads{}, shape{}}, first_layers{}, 3};
 }

@@ -202,10 +202,18 @@ class stream_logits {
     const hunch::row_range range{0, vocab};
     const hunch::shortlist list{&range, 1, vocab, nullptr, nullptr, vocab};
     const hunch::row_view<float> out{row_.data(), vocab};
-    const std::int32_t first = 0;
+    std::vector<float> beside;
     for (std::int32_t i = 0; i < rows.size; ++i) {
-      const auto state = result.stream(i, stream_);
-      streams_.head({state.data, state.size}, {1, &first, &list, &out});
+      beside.clear();
+      for (std::int32_t j = 0; j <= stream_; ++j) {
+        const auto state = result.stream(i, j);
+        beside.insert(beside.end(), state.data, state.data + state.size);
+      }
+      const float* const states = beside.data();
+      // The root is the next token of the window; behind the last one comes the first.
+      const auto drafted =
+          streams_.forward({1, stream_ + 1, &states, rows.tokens + (i + 1) % rows.size});
+      streams_.head(drafted, {1, &stream_, &list, &out});
       use(i, out);
     }
   }

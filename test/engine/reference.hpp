@@ -68,6 +68,22 @@ class reference_model {
     return out;
   }
 
+  /// What is drafted from: the j-th of `count` streams, told the root.
+  vec told(const engine::checkpoint& own, int count, int j, const vec& state, int root) const {
+    if (!own.has("streams.root.down.weight")) { return state; }
+    vec joined = state;
+    const vec embedded =
+        row(weights_.matrix("model.embed_tokens.weight", c_.vocab_size, c_.hidden), root);
+    joined.insert(joined.end(), embedded.begin(), embedded.end());
+    const auto rank = static_cast<int>(own.get("streams.root.down.weight").shape[0]);
+    vec inner = product(own, "streams.root.down.weight", rank, joined);
+    for (double& v : inner) { v = silu(v); }
+    const vec all = product(own, "streams.root.up.weight", count * c_.hidden, inner);
+    vec out = state;
+    add(out, {all.begin() + j * c_.hidden, all.begin() + (j + 1) * c_.hidden});
+    return out;
+  }
+
   /// The logits of a hidden state.
   vec head(const vec& hidden) const {
     return product(weights_, c_.tied_head ? "model.embed_tokens.weight" : "lm_head.weight",

@@ -38,7 +38,8 @@ engine::config deep(engine::config c) {
 }
 
 std::vector<test::stored_tensor> stream_tensors(const engine::config& c, int layers,
-                                                engine::dtype type, int rank = 5) {
+                                                engine::dtype type, bool told = true,
+                                                int rank = 5) {
   std::mt19937 source(17);
   std::normal_distribution<float> normal;
   std::vector<test::stored_tensor> out;
@@ -54,6 +55,10 @@ std::vector<test::stored_tensor> stream_tensors(const engine::config& c, int lay
   add("down", rank + 2, c.hidden);
   add("up", streams * c.hidden, rank + 2);
   add("embedding", streams, c.hidden);
+  if (told) {
+    add("root.down", rank + 3, 2 * c.hidden);
+    add("root.up", streams * c.hidden, rank + 3);
+  }
   for (int l = 0; l < layers; ++l) {
     const std::string name = "layers." + std::to_string(l) + ".";
     add(name + "query_key_value.a", rank, c.hidden);
@@ -111,7 +116,7 @@ TEST_CASE("streams say what the textbook says, along any path") {
       const auto own = test::in_memory(stream_tensors(c, layers, engine::dtype::f32));
       engine::model target(c, weights, {.kind = arithmetic::f32});
       engine::speculative_streams beside(shape_of(c, layers), own, target);
-      CHECK(beside.streams() == streams);
+      CHECK(beside.heads() == streams);
       CHECK(beside.hidden_size() == c.hidden);
       CHECK(beside.vocab_size() == c.vocab_size);
       CHECK(beside.layers() == layers);
@@ -139,12 +144,49 @@ TEST_CASE("streams say what the textbook says, along any path") {
           CHECK(error < 2e-4);
         }
       }
-      // What the head reads: states of another place, and of a width that is no multiple of 16.
-      std::vector<float> states;
-      for (int j = 0; j < streams; ++j) {
-        const auto state = e.stream(4, j);
-        states.insert(states.end(), state.data, state.data + state.size);
-      }
+    }
+  }
+}
+
+/// States of streams for inputs, side by side.
+struct stream_inputs {
+  std::vector<std::vector<float>> states;
+  std::vector<const float*> pointers;
+  std::vector<hunch::token> roots;
+  int each = 0;
+
+  void add(const engine::evaluation& e, int row, int count, hunch::token root) {
+    each = count;
+    states.emplace_back();
+    for (int j = 0; j < count; ++j) {
+      const auto state = e.stream(row, j);
+      states.back().insert(states.back().end(), state.data, state.data + state.size);
+    }
+    roots.push_back(root);
+  }
+  hunch::head_inputs view() {
+    pointers.clear();
+    for (const auto& of : states) { pointers.push_back(of.data()); }
+    return {static_cast<std::int32_t>(states.size()), each, pointers.data(), roots.data()};
+  }
+};
+
+TEST_CASE("what is drafted from are streams that know the root, or as they are") {
+  for (const engine::config& c : {deep(test::tiny_config()), deep(test::small_config())}) {
+    for (const bool told : {false, true}) {
+      CAPTURE(c.hidden);
+      CAPTURE(told);
+      const auto weights = test::random_checkpoint(c);
+      const auto own = test::in_memory(stream_tensors(c, 2, engine::dtype::f32, told));
+      engine::model target(c, weights, {.kind = arithmetic::f32});
+      engine::speculative_streams beside(shape_of(c, 2), own, target);
+      test::read(target, 0, prompt, 3);
+      const auto e = target.evaluate(with_streams(tree(0, 7), 2));
+      stream_inputs inputs;
+      for (const int row : {1, 4}) { inputs.add(e, row, 2, 9 + row); }
+      const engine::drafted_states drafted = beside.forward(inputs.view());
+      CHECK(drafted.size == 2 * streams);
+
       const auto layout = hunch::vocab_layout::identity(c.vocab_size);
       beside.set_head_layout(layout);
       CHECK(beside.head_fingerprint() == layout.fingerprint());
@@ -152,15 +194,77 @@ TEST_CASE("streams say what the textbook says, along any path") {
       const auto list = layout.list(&range, 1);
       std::vector<float> logits(static_cast<std::size_t>(list.size));
       const hunch::row_view<float> out{logits.data(), list.size};
-      const std::int32_t row = 2;
-      beside.head({states.data(), c.hidden}, {1, &row, &list, &out});
-      const test::vec full = reference.head({states.end() - c.hidden, states.end()});
-      for (int i = 0; i < list.size; ++i) {
-        CHECK(static_cast<double>(logits[static_cast<std::size_t>(i)]) ==
-              doctest::Approx(full[static_cast<std::size_t>(list.token_at(i))]).epsilon(1e-3));
+      const test::reference_model reference(c, weights);
+      double changed = 0.0;
+      for (int i = 0; i < 2; ++i) {
+        for (int j = 0; j < 2; ++j) {
+          const float* const from =
+              inputs.states[static_cast<std::size_t>(i)].data() + j * c.hidden;
+          const test::vec state(from, from + c.hidden);
+          const test::vec want =
+              reference.told(own, streams, j, state, inputs.roots[static_cast<std::size_t>(i)]);
+          const std::int32_t row = i * streams + j;
+          const auto got = drafted.hidden(row);
+          REQUIRE(got.size == c.hidden);
+          CHECK(drafted.context(row) == got.data);
+          double error = 0.0;
+          for (int k = 0; k < c.hidden; ++k) {
+            const auto at = static_cast<std::size_t>(k);
+            error = std::max(error, std::fabs(static_cast<double>(got[k]) - want[at]));
+            changed = std::max(changed, std::fabs(want[at] - state[at]));
+          }
+          CHECK(error < 2e-4);
+          beside.head(drafted, {1, &row, &list, &out});
+          const test::vec full = reference.head(want);
+          for (int v = 0; v < list.size; ++v) {
+            CHECK(static_cast<double>(logits[static_cast<std::size_t>(v)]) ==
+                  doctest::Approx(full[static_cast<std::size_t>(list.token_at(v))]).epsilon(1e-3));
+          }
+        }
       }
-      CHECK_THROWS_AS(beside.head({states.data(), c.hidden - 1}, {1, &row, &list, &out}),
-                      std::invalid_argument);
+      CHECK((changed > 0.01) == told);
+
+      const std::int32_t beyond = 2 * streams;
+      CHECK_THROWS_AS(beside.head(drafted, {1, &beyond, &list, &out}), std::out_of_range);
+      inputs.roots[1] = c.vocab_size;
+      CHECK_THROWS_AS(beside.forward(inputs.view()), std::out_of_range);
+      inputs.roots[1] = 0;
+      inputs.each = streams + 1;
+      CHECK_THROWS_AS(beside.forward(inputs.view()), std::invalid_argument);
+    }
+  }
+}
+
+TEST_CASE("what is drafted from is the same in any company") {
+  const engine::config c = deep(test::small_config());
+  const auto weights = test::random_checkpoint(c, engine::dtype::i8);
+  const auto own = test::in_memory(stream_tensors(c, 2, engine::dtype::i8));
+  for (const arithmetic kind : arithmetics()) {
+    std::vector<float> first;
+    for (const int threads : {1, 2, 3}) {
+      engine::model target(c, weights, {.kind = kind, .threads = threads});
+      engine::speculative_streams beside(shape_of(c, 2), own, target);
+      test::read(target, 0, prompt, 3);
+      const auto e = target.evaluate(with_streams(tree(0, 7), streams));
+      stream_inputs all;
+      for (int row = 0; row < 6; ++row) { all.add(e, row, streams, 5 * row); }
+      std::vector<float> together;
+      const auto note = [&](const engine::drafted_states& of, std::vector<float>& to) {
+        for (int row = 0; row < of.size; ++row) {
+          const auto state = of.hidden(row);
+          to.insert(to.end(), state.data, state.data + state.size);
+        }
+      };
+      note(beside.forward(all.view()), together);
+      std::vector<float> alone;
+      for (int row = 0; row < 6; ++row) {
+        stream_inputs one;
+        one.add(e, row, streams, 5 * row);
+        note(beside.forward(one.view()), alone);
+      }
+      CHECK(alone == together);
+      if (first.empty()) { first = together; }
+      CHECK(together == first);
     }
   }
 }

@@ -177,7 +177,8 @@ TEST_CASE("the streams that are drafted from are those of the last accepted node
       CHECK(target.asked() == 3);
       for (std::size_t j = 0; j < head.seen.size(); ++j) {
         const std::uint64_t read = hash_of(std::span(before.data(), before.size() - 1));
-        CHECK(head.seen[j] == as_hidden(extend(read, 200 + static_cast<token>(j))));
+        CHECK(head.seen[j].text == as_hidden(extend(read, 200 + static_cast<token>(j))));
+        CHECK(head.seen[j].root == before.back());
       }
       steps += head.seen.empty() ? 0 : 1;
       head.seen.clear();
@@ -225,12 +226,12 @@ TEST_CASE("in a batch every sequence drafts from its own streams, whatever slot 
       request.seed = static_cast<std::uint64_t>(begun);
       running[d.add(prompt, request)] = {prompt, length};
     }
-    std::vector<std::uint64_t> expected;
+    std::vector<toy_stream_head<float>::input> expected;
     for (const auto& [id, of] : running) {
       if (!of.began) { continue; }
       const std::uint64_t read = hash_of(std::span(of.words.data(), of.words.size() - 1));
       for (token j = 0; j < std::min(3, of.left - 1); ++j) {
-        expected.push_back(as_hidden(extend(read, 200 + j)));
+        expected.push_back({as_hidden(extend(read, 200 + j)), of.words.back()});
       }
     }
     head.seen.clear();
@@ -243,7 +244,7 @@ TEST_CASE("in a batch every sequence drafts from its own streams, whatever slot 
     }
     std::ranges::sort(expected);
     std::ranges::sort(head.seen);
-    CHECK(head.seen == expected);
+    CHECK((head.seen == expected));
     steps += expected.empty() ? 0 : 1;
     // Now and then one is taken out between two steps: the next one in its slot begins anew.
     if (!running.empty() && random.below(4) == 0) {
@@ -415,7 +416,7 @@ TEST_CASE("what does not fit is refused at construction") {
               verifier::point_mass{}};
   };
   CHECK_THROWS_WITH_AS(with(drafter::streaming{two, deep_tree{}}),
-                       "hunch::drafter::streaming: 2 streams are too few for a tree of depth 3",
+                       "hunch::drafter::streaming: 2 heads are too few for a tree of depth 3",
                        std::invalid_argument);
   CHECK_THROWS_AS(with(drafter::pruned{drafter::streaming{three, deep_tree{}}, other, 4}),
                   std::invalid_argument);

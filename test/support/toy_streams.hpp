@@ -70,38 +70,67 @@ class toy_stream_target : public toy_hidden_target<Real> {
   std::vector<float> streams_;
 };
 
-/// A head over a toy world for these states: the law of a stream depends on its text and number.
+/// Heads over a toy world for these states: the law of a stream depends on its text, its number and
+/// the root.
 template <class Real = double>
 class toy_stream_head {
  public:
   toy_stream_head(toy_world world, std::int32_t streams, const vocab_layout& layout)
       : world_(world), streams_(streams), fingerprint_(layout.fingerprint()) {}
 
+  struct states {
+    std::vector<const float*> of;  ///< [inputs, heads] nullptr where there is no such stream
+    std::vector<token> root;       ///< [inputs, heads]
+    const float* context(std::int32_t i) const { return of.at(static_cast<std::size_t>(i)); }
+  };
+
   std::int32_t vocab_size() const { return world_.vocab; }
   std::int32_t hidden_size() const { return toy_stream_size; }
-  std::int32_t streams() const { return streams_; }
+  std::int32_t heads() const { return streams_; }
   std::uint64_t head_fingerprint() const { return fingerprint_; }
   static std::int32_t context_width() { return toy_stream_size; }
 
-  void head(const stream_states& states, const head_rows<Real>& h) {
+  states forward(const head_inputs& inputs) {
+    if (failures != nullptr) { failures->call(); }
+    require(inputs.size > 0 && inputs.states <= streams_, "an empty pass, or too many streams");
+    states out;
+    for (std::int32_t i = 0; i < inputs.size; ++i) {
+      for (std::int32_t j = 0; j < streams_; ++j) {
+        const bool there = j < inputs.states;
+        out.of.push_back(there ? inputs.hidden[i] + std::ptrdiff_t{j} * toy_stream_size : nullptr);
+        out.root.push_back(inputs.tokens[i]);
+      }
+    }
+    return out;
+  }
+
+  void head(const states& s, const head_rows<Real>& h) {
     if (failures != nullptr) { failures->call(); }
     std::vector<Real> row(static_cast<std::size_t>(world_.vocab));
     for (std::int32_t i = 0; i < h.size; ++i) {
       require(h.logits[i].size == h.lists[i].size, "a row of logits of the wrong size");
-      const row_view<const float> state = states.hidden(h.row[i]);
+      const float* const state = s.context(h.row[i]);
+      require(state != nullptr, "a stream that was not asked for");
       std::uint64_t text = 0;
       for (std::int32_t at = 0; at < 2; ++at) {
         text = text << 32 | std::bit_cast<std::uint32_t>(state[at]);
       }
-      seen.push_back(text);
-      world_.logits(text, row.data());
+      const token root = s.root[static_cast<std::size_t>(h.row[i])];
+      seen.push_back({text, root});
+      world_.logits(extend(text, root), row.data());
       for (std::int32_t at = 0; at < h.lists[i].size; ++at) {
         h.logits[i][at] = row[static_cast<std::size_t>(h.lists[i].token_at(at))];
       }
     }
   }
 
-  std::vector<std::uint64_t> seen;  ///< what the head read, in order
+  /// A state as the head read it, and the root.
+  struct input {
+    std::uint64_t text;
+    token root;
+    friend auto operator<=>(const input&, const input&) = default;
+  };
+  std::vector<input> seen;
   failure_plan* failures = nullptr;
 
  private:
@@ -109,6 +138,8 @@ class toy_stream_head {
   std::int32_t streams_;
   std::uint64_t fingerprint_;
 };
+
+static_assert(DraftHeads<toy_stream_head<>, double>);
 
 /// A view of a toy target's first layers: it stages into the target's cache, and has laws of a
 /// world of its own.
@@ -176,6 +207,5 @@ class toy_view {
 };
 
 static_assert(SpeculativeStreams<toy_stream_target<>::evaluation>);
-static_assert(StreamHead<toy_stream_head<>, double>);
 
 }  // namespace hunch::test

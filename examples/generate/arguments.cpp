@@ -53,6 +53,9 @@ void choose_selector(arguments& a, const std::string& text) {
 
 /// What is not given, where that depends on what is.
 void fill_in(arguments& a, const std::set<std::string>& given) {
+  if (a.method != method_kind::speculative && given.count("--model") == 0) {
+    a.model = HUNCH_MODELS "/masked";
+  }
   if (given.count("--draft") == 0) {
     switch (a.drafter) {
       case drafter_kind::eagle:
@@ -95,6 +98,24 @@ void check_verifier(const arguments& a) {
   }
 }
 
+/// What an autoregressive target has and a canvas has not, and the other way round.
+template <class Refuse>
+void check_method(const arguments& a, const Refuse& refuse) {
+  if (a.method == method_kind::speculative) {
+    refuse("--block-length", "--method speculative");
+    return;
+  }
+  const bool stepwise = a.method == method_kind::stepwise;
+  const char* const method = stepwise ? "--method stepwise" : "--method diffusion";
+  for (const char* flag :
+       {"--draft", "--device", "--drafter", "--tree", "--selector", "--layout", "--router",
+        "--budget", "--verifier", "--plain", "--batch", "--repetition-penalty",
+        "--presence-penalty", "--frequency-penalty", "--pattern"}) {
+    refuse(flag, method);
+  }
+  if (stepwise) { refuse("--draft-length", method); }
+}
+
 /// Flags that mean nothing, or something else, beside others.
 void refuse_contradictions(const arguments& a, const std::set<std::string>& given) {
   const auto refuse = [&](const char* flag, const char* beside) {
@@ -102,6 +123,7 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
       throw usage_error(std::string(flag) + " has no meaning with " + beside);
     }
   };
+  check_method(a, refuse);
   if (given.count("--prompt") != 0 && given.count("--prompt-file") != 0) {
     throw usage_error("--prompt and --prompt-file exclude each other");
   }
@@ -167,7 +189,7 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
     }
   }
   if (given.count("--model") != 0 && given.count("--draft") == 0 && !a.plain &&
-      a.drafter == drafter_kind::model) {
+      a.method == method_kind::speculative && a.drafter == drafter_kind::model) {
     throw usage_error(
         "--model without --draft: name a draft model of the same vocabulary, or use "
         "--plain");
@@ -179,6 +201,7 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
 arguments parse(const std::vector<std::string>& words) {
   arguments a;
   a.model = HUNCH_MODELS "/target";
+  a.tokenizer = HUNCH_MODELS "/target";
   a.draft = HUNCH_MODELS "/draft";
   a.layout = HUNCH_MODELS "/frequency.safetensors";
   a.prompt = "The purpose of this chapter is to explain how";
@@ -203,7 +226,14 @@ arguments parse(const std::vector<std::string>& words) {
       if (i + 1 >= words.size()) { throw usage_error(flag + " needs a value"); }
       return words[++i];
     };
-    if (flag == "--model") {
+    if (flag == "--method") {
+      a.method = one_of<method_kind>(flag, value(),
+                                     {{"speculative", method_kind::speculative},
+                                      {"diffusion", method_kind::diffusion},
+                                      {"stepwise", method_kind::stepwise}});
+    } else if (flag == "--block-length") {
+      a.block_length = number_at_least<std::int32_t>(flag, value(), 1);
+    } else if (flag == "--model") {
       a.model = value();
     } else if (flag == "--draft") {
       a.draft = value();
@@ -303,6 +333,16 @@ std::string help_text() {
   return R"(generate - text from a language model, plain and by speculative decoding
 
 Usage: generate [flags]
+
+Method
+  --method NAME         speculative: an autoregressive target, and what drafts for it (default)
+                        diffusion: a masked diffusion model that drafts for itself (SSD); on a
+                        terminal the canvas fills in as positions are written
+                        stepwise: the same model, one token a pass
+  --block-length N      of a canvas: positions that are written before those behind them (default
+                        8); with diffusion and stepwise only, to which of what follows --model,
+                        --draft-length (default 4), sampling, --seed, --rounds, --threads, --json
+                        and --color apply
 
 Models (Hugging Face directories: config.json, *.safetensors, tokenizer.model)
   --model DIR           the target model: its law is what the text keeps

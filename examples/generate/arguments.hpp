@@ -13,6 +13,7 @@ namespace generate {
 
 using command_line::usage_error;
 
+enum class method_kind { speculative, diffusion, stepwise };
 enum class drafter_kind { none, model, eagle, medusa, streaming, early_exit, int4, lookup };
 enum class tree_kind { chain, sampled, dynamic, fixed };
 enum class selector_kind { full, frequency, trimmed, clustered };
@@ -22,7 +23,8 @@ enum class color_mode { automatic, always, never };
 
 /// What the command line asks for.
 struct arguments {
-  std::string model;  ///< Hugging Face directory of the target
+  method_kind method = method_kind::speculative;
+  std::string model;  ///< Hugging Face directory of the target, or of the masked diffusion model
   std::string draft;  ///< of what drafts: a model, or heads of the target
   device_kind device = device_kind::host;
   drafter_kind drafter = drafter_kind::model;
@@ -34,6 +36,8 @@ struct arguments {
   std::optional<cluster_budget> budget;  ///< of selector clustered
   verifier_kind verifier = verifier_kind::rejection;
   std::optional<std::int32_t> draft_length;  ///< nothing: as long as it pays
+  std::int32_t block_length = 8;             ///< of canvases
+  std::string tokenizer;  ///< directory of one, for a masked model that has none beside it
   std::string prompt;
   std::int32_t batch = 1;
   std::int32_t max_new_tokens = 192;

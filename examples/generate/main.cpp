@@ -11,6 +11,7 @@
 
 #include "generate/arguments.hpp"
 #include "generate/cuda.hpp"
+#include "generate/diffusion.hpp"
 #include "generate/program.hpp"
 
 namespace generate {
@@ -32,7 +33,9 @@ int start(const std::vector<std::string>& words) {
       std::fputs(help_text().c_str(), stdout);
       return 0;
     }
-    if (a.device == device_kind::cuda) {
+    if (a.method != method_kind::speculative) {
+      run_diffusion(a);
+    } else if (a.device == device_kind::cuda) {
       run_on_cuda(a);
     } else {
       program(a).run();

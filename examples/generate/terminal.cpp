@@ -10,12 +10,16 @@ namespace generate {
 
 namespace {
 
+bool moves_cursor() {
+  const char* term = std::getenv("TERM");
+  const bool dumb = term != nullptr && std::string(term) == "dumb";
+  return isatty(STDOUT_FILENO) != 0 && !dumb;
+}
+
 bool wants_color(color_mode mode) {
   if (mode != color_mode::automatic) { return mode == color_mode::always; }
   const char* no_color = std::getenv("NO_COLOR");
-  const char* term = std::getenv("TERM");
-  const bool dumb = term != nullptr && std::string(term) == "dumb";
-  return isatty(STDOUT_FILENO) != 0 && (no_color == nullptr || *no_color == '\0') && !dumb;
+  return moves_cursor() && (no_color == nullptr || *no_color == '\0');
 }
 
 const char* paint(hunch::origin from) {
@@ -47,7 +51,7 @@ std::size_t whole_characters(const std::string& text) {
 
 }  // namespace
 
-terminal::terminal(color_mode mode) : color_(wants_color(mode)) {}
+terminal::terminal(color_mode mode) : color_(wants_color(mode)), cursor_(moves_cursor()) {}
 
 void terminal::legend() const {
   if (!color_) { return; }
@@ -70,6 +74,26 @@ void terminal::finish() {
   std::fwrite(held_.data(), 1, held_.size(), stdout);
   std::fputs("\n", stdout);
   held_.clear();
+}
+
+void terminal::preview(const std::string& bytes, hunch::origin from) {
+  if (!previews_) {
+    // Two lines down and up again, so that what follows does not scroll; then the place is kept.
+    std::fputs("\033D\033D\033[2A\0337", stdout);
+    previews_ = true;
+  }
+  std::string text = whole_characters(bytes) == bytes.size() ? bytes : "\uFFFD";
+  for (char& c : text) {
+    if (c == '\n' || c == '\t') { c = ' '; }
+  }
+  text = painted(text, from);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+void terminal::take_back() {
+  if (previews_) { std::fputs("\0338\033[J", stdout); }
+  previews_ = false;
 }
 
 std::string terminal::painted(const std::string& text, hunch::origin from) const {

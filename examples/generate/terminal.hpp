@@ -24,10 +24,19 @@ class terminal {
   /// Writes what was held back, and ends the line.
   void finish();
 
+  /// Whether what was written can be taken back: on a terminal that moves its cursor.
+  bool takes_back() const { return cursor_; }
+  /// Writes a draft of what follows, which `take_back` removes; of a token that is no whole
+  /// character, a sign. Not longer than two lines.
+  void preview(const std::string& bytes, hunch::origin from);
+  void take_back();
+
  private:
   std::string painted(const std::string& text, hunch::origin from) const;
 
   bool color_;
+  bool cursor_;
+  bool previews_ = false;
   std::string held_;
 };
 

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <engine/masked_model.hpp>
+#include <engine/tokenizer.hpp>
+#include <generate/measure.hpp>
+#include <hunch/hunch.hpp>
+
+#include "common.hpp"
+#include "prompts.hpp"
+
+/// \file
+/// Self-speculation of a masked diffusion model: how many passes it takes for the very writes of
+/// decoding one token a pass, how many canvases are in them, and how fast they are.
+
+namespace bench::diffusion {
+namespace {
+
+using namespace hunch;
+using hunch::diffusion::write;
+
+constexpr std::int32_t most_drafts = 8;
+constexpr std::int32_t block = 8;
+constexpr std::int32_t new_tokens = 128;
+constexpr int seeds = 3;
+/// Temperature 0 repeats itself in a model of this size; 1 is the law that it was trained as.
+constexpr std::array temperatures{0.0f, 0.5f, 1.0f};
+/// Of the lossy variant; the last one writes whatever is drafted.
+constexpr std::array accepted_ranks{2, 5, 20, 1 << 30};
+
+using canvas_sampler = sampler::pipeline<sampler::temperature>;
+
+/// One canvas after the other was filled.
+struct filled_texts {
+  std::vector<std::vector<token>> answers;
+  std::vector<std::vector<write>> writes;
+  std::int64_t passes = 0;
+  std::int64_t canvases = 0;
+  double time = 0.0;
+
+  double tokens() const {
+    double sum = 0.0;
+    for (const auto& w : writes) { sum += static_cast<double>(w.size()); }
+    return sum;
+  }
+  double rate() const { return tokens() / time; }
+};
+
+std::string at(float temperature) {
+  return ", T = " + std::to_string(temperature).substr(0, temperature == 0.5f ? 3 : 1) + ": ";
+}
+
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+/// The share of positions whose tokens differ.
+double difference(const filled_texts& a, const filled_texts& b) {
+  double differ = 0.0, all = 0.0;
+  for (std::size_t i = 0; i < a.answers.size(); ++i) {
+    for (std::size_t j = 0; j < a.answers[i].size(); ++j) {
+      differ += a.answers[i][j] != b.answers[i][j];
+    }
+    all += static_cast<double>(a.answers[i].size());
+  }
+  return differ / all;
+}
+
+class suite {
+ public:
+  suite(report& out, const std::filesystem::path& models)
+      : out_(out),
+        model_(engine::masked_model::load(models / "masked", options())),
+        text_(models / "target"),
+        domains_(bench::domains(models / "heldout")),
+        prompts_(domain_prompts(text_, models / "heldout")),
+        texts_(domain_texts(text_, models / "heldout")) {}
+
+  void run() {
+    for (const float temperature : temperatures) {
+      lossless(temperature);
+      lossy(temperature);
+    }
+  }
+
+ private:
+  static engine::model_options options() {
+    engine::model_options o;
+    o.threads = generate::default_threads();
+    return o;
+  }
+
+  /// Fills a domain's canvas behind its prompt, once for each seed.
+  template <class Decoder>
+  filled_texts fill(Decoder& d, std::size_t domain, float temperature) {
+    filled_texts all;
+    generation_options request;
+    request.max_new_tokens = new_tokens;
+    request.temperature = temperature;
+    d.reset_stats();
+    for (int seed = 0; seed < (temperature == 0.0f ? 1 : seeds); ++seed) {
+      request.seed = static_cast<std::uint64_t>(seed) + 1;
+      auto& writes = all.writes.emplace_back();
+      auto& answer = all.answers.emplace_back();
+      const auto start = std::chrono::steady_clock::now();
+      d.add(prompts_[domain], request, {.block_length = block, .answer = {}});
+      while (d.running() > 0) {
+        for (const hunch::diffusion::emission& e : d.step()) {
+          writes.insert(writes.end(), e.writes.begin(), e.writes.end());
+          if (e.finish == finish_reason::error) {
+            throw std::runtime_error("the logits of a canvas are not numbers");
+          }
+          if (e.finish != finish_reason::none) { answer.assign(e.answer.begin(), e.answer.end()); }
+        }
+      }
+      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+      all.time += passed.count();
+    }
+    all.passes = d.stats().target_passes;
+    all.canvases = d.stats().target_rows;
+    return all;
+  }
+
+  void lossless(float temperature) {
+    hunch::diffusion::decoder d{model_, hunch::diffusion::order::confidence{}, canvas_sampler{},
+                                hunch::diffusion::verifier::stepwise_exact{},
+                                hunch::diffusion::self_speculation<most_drafts>{}};
+    static_assert(decltype(d)::lossless);
+    // Of each domain: one token a pass, then 1 to most_drafts drafts.
+    std::vector<std::vector<double>> passes(most_drafts + 1), canvases(most_drafts + 1),
+        rates(most_drafts + 1);
+    std::vector<double> repeated, held_out;
+    double identical = 0.0;
+    stepwise_.clear();
+    for (std::size_t domain = 0; domain < domains_.size(); ++domain) {
+      d.draft_length(0);
+      fill(d, domain, temperature);  // warms up
+      std::vector<filled_texts> by_length;
+      for (std::int32_t n = 0; n <= most_drafts; ++n) {
+        d.draft_length(n);
+        by_length.push_back(fill(d, domain, temperature));
+      }
+      const filled_texts& one = by_length.front();
+      for (std::size_t n = 0; n < by_length.size(); ++n) {
+        const filled_texts& of = by_length[n];
+        const auto share = [&](std::int64_t count, std::int64_t whole) {
+          return static_cast<double>(count) / static_cast<double>(whole);
+        };
+        passes[n].push_back(share(of.passes, one.passes));
+        canvases[n].push_back(share(of.canvases, one.canvases));
+        rates[n].push_back(of.rate());
+        identical += of.writes == one.writes ? 1.0 : 0.0;
+        const std::string row = domains_[domain] + ", N = " + std::to_string(n) + at(temperature);
+        out_.record(row + "passes / one token a pass", passes[n].back(), "x");
+        out_.record(row + "canvases / one token a pass", canvases[n].back(), "x");
+        out_.record(row + "tokens per second", rates[n].back(), "tok/s");
+      }
+      repeated.push_back(repetition(one.answers));
+      held_out.push_back(repetition(held_out_texts(domain, one.answers.size())));
+      stepwise_.push_back(one);
+    }
+    double best = 1.0;
+    for (std::int32_t n = 0; n <= most_drafts; ++n) {
+      const auto i = static_cast<std::size_t>(n);
+      const std::string row = "N = " + std::to_string(n) + at(temperature);
+      out_.add(row + "tokens per second", mean(rates[i]), "tok/s");
+      if (n == 0) { continue; }
+      out_.add(row + "passes / one token a pass", mean(passes[i]), "x");
+      out_.add(row + "if every draft were written", 1.0 / (n + 1), "x");
+      out_.add(row + "canvases / one token a pass", mean(canvases[i]), "x");
+      if (n <= 4) { best = std::min(best, mean(passes[i])); }
+    }
+    const std::string row = at(temperature).substr(2);
+    out_.add(row + "passes / one token a pass, the best of N <= 4", best, "x", at_most(0.45));
+    out_.add(row + "texts whose positions and tokens are those of one token a pass",
+             identical / static_cast<double>(domains_.size() * (most_drafts + 1)), "x",
+             at_least(1.0));
+    const bool loops = temperature == 0.0f;
+    out_.add(row + "repeated 4-grams", mean(repeated), "");
+    out_.add(row + "repeated 4-grams of held-out text", mean(held_out), "");
+    if (!loops) {
+      out_.add(row + "repeated 4-grams, more than held-out text has",
+               mean(repeated) - mean(held_out), "", at_most(0.1));
+    }
+  }
+
+  /// Four drafts, written if they are among the k best.
+  void lossy(float temperature) {
+    for (const std::int32_t k : accepted_ranks) {
+      hunch::diffusion::decoder d{model_, hunch::diffusion::order::confidence{}, canvas_sampler{},
+                                  hunch::diffusion::verifier::top_k{k},
+                                  hunch::diffusion::self_speculation<4>{}};
+      static_assert(!decltype(d)::lossless);
+      std::vector<double> passes, differ, repeated;
+      for (std::size_t domain = 0; domain < domains_.size(); ++domain) {
+        const filled_texts of = fill(d, domain, temperature);
+        const filled_texts& one = stepwise_[domain];
+        passes.push_back(static_cast<double>(of.passes) / static_cast<double>(one.passes));
+        differ.push_back(difference(of, one));
+        repeated.push_back(repetition(of.answers));
+      }
+      const std::string name = k == accepted_ranks.back() ? "all" : "top " + std::to_string(k);
+      const std::string row = "lossy, " + name + ", N = 4" + at(temperature);
+      out_.add(row + "passes / one token a pass", mean(passes), "x");
+      out_.add(row + "tokens that differ", mean(differ), "x");
+      out_.add(row + "repeated 4-grams", mean(repeated), "");
+    }
+  }
+
+  static double repetition(const std::vector<std::vector<token>>& texts) {
+    std::vector<double> values;
+    for (const auto& text : texts) { values.push_back(generate::repeated_4grams(text)); }
+    return mean(values);
+  }
+  /// As many pieces of a domain's text, as long as answers.
+  std::vector<std::vector<token>> held_out_texts(std::size_t domain, std::size_t count) const {
+    std::vector<std::vector<token>> pieces;
+    const std::size_t wanted = std::max<std::size_t>(count, 8);
+    const std::span<const token> text = texts_[domain];
+    for (std::size_t i = 0; i < wanted; ++i) {
+      const std::size_t first = (text.size() - new_tokens) * i / wanted;
+      const auto piece = text.subspan(first, new_tokens);
+      pieces.emplace_back(piece.begin(), piece.end());
+    }
+    return pieces;
+  }
+
+  report& out_;
+  engine::masked_model model_;
+  engine::tokenizer text_;
+  std::vector<std::string> domains_;
+  std::vector<std::vector<token>> prompts_;
+  std::vector<std::vector<token>> texts_;
+  std::vector<filled_texts> stepwise_;  ///< of each domain, at the last temperature
+};
+
+}  // namespace
+}  // namespace bench::diffusion
+
+int main(int argc, char** argv) {
+  bench::report out(argc, argv);
+  bench::diffusion::suite(out, HUNCH_BENCH_MODELS).run();
+  return out.finish();
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "generate/diffusion.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <engine/masked_model.hpp>
+#include <engine/tokenizer.hpp>
+#include <hunch/diffusion/diffusion.hpp>
+#include <hunch/sampler/min_p.hpp>
+#include <hunch/sampler/pipeline.hpp>
+#include <hunch/sampler/temperature.hpp>
+#include <hunch/sampler/top_k.hpp>
+#include <hunch/sampler/top_p.hpp>
+#include <nlohmann/json.hpp>
+
+#include "generate/canvas_view.hpp"
+#include "generate/measure.hpp"
+#include "generate/median.hpp"
+#include "generate/terminal.hpp"
+
+namespace generate {
+namespace {
+
+using namespace hunch;
+
+using canvas_sampler =
+    sampler::pipeline<sampler::temperature, sampler::top_k, sampler::top_p, sampler::min_p>;
+
+/// What one way of filling a canvas took.
+struct canvas_run {
+  std::vector<token> answer;
+  std::vector<diffusion::write> writes;
+  std::vector<double> rates;  ///< tokens per second, of each round of runs
+  std::int64_t passes = 0;
+  std::int64_t canvases = 0;
+  double accepted = 0.0;  ///< share of the drafts
+
+  double rate() const { return median(rates); }
+};
+
+class diffusion_program {
+ public:
+  explicit diffusion_program(const arguments& a)
+      : args_(a),
+        model_(engine::masked_model::load(a.model, options(a))),
+        text_(tokenizer_of(a)),
+        terminal_(a.color),
+        decoder_{model_, diffusion::order::confidence{}, canvas_sampler{},
+                 diffusion::verifier::stepwise_exact{},
+                 diffusion::self_speculation<max_draft_length>{}} {
+    prompt_ = text_.encode(a.prompt);
+    request_.max_new_tokens = a.max_new_tokens;
+    request_.temperature = a.temperature;
+    request_.top_k = a.top_k;
+    request_.top_p = a.top_p;
+    request_.min_p = a.min_p;
+    request_.seed = a.seed;
+    if (!a.ignore_end && text_.eos() != no_token) { request_.stop_tokens = {text_.eos()}; }
+    canvas_.block_length = a.block_length;
+    const std::int64_t length = std::ssize(prompt_) + a.max_new_tokens;
+    if (length > model_.max_positions()) {
+      throw usage_error("the prompt's " + std::to_string(prompt_.size()) + " tokens and " +
+                        std::to_string(a.max_new_tokens) + " new ones exceed the context of " +
+                        std::to_string(model_.max_positions()));
+    }
+  }
+
+  void run() {
+    const bool speculates = args_.method == method_kind::diffusion;
+    const std::int32_t drafts = speculates ? args_.draft_length.value_or(default_drafts) : 0;
+    terminal_.legend();
+    std::printf("%s", args_.prompt.c_str());
+    std::fflush(stdout);
+    canvas_run shown;
+    fill(drafts, shown, true);
+    canvas_run stepwise, speculative;
+    for (std::int32_t round = 0; round < args_.rounds; ++round) {
+      fill(0, stepwise, false);
+      if (speculates) { fill(drafts, speculative, false); }
+    }
+    terminal_.finish();
+    report(shown, stepwise, speculates ? &speculative : nullptr);
+  }
+
+ private:
+  static constexpr std::int32_t default_drafts = 4;
+
+  static engine::model_options options(const arguments& a) {
+    engine::model_options o;
+    o.threads = a.threads > 0 ? a.threads : default_threads();
+    return o;
+  }
+  /// The model's own, or that of the shipped target, whose vocabulary the shipped model has.
+  static engine::tokenizer tokenizer_of(const arguments& a) {
+    const bool own = std::filesystem::exists(std::filesystem::path(a.model) / "tokenizer.model");
+    return engine::tokenizer(own ? a.model : a.tokenizer);
+  }
+
+  void fill(std::int32_t drafts, canvas_run& out, bool visible) {
+    decoder_.draft_length(drafts);
+    decoder_.reset_stats();
+    out.writes.clear();
+    canvas_view view(text_, terminal_, model_.mask_token());
+    std::vector<origin> origins(static_cast<std::size_t>(args_.max_new_tokens));
+    const auto start = std::chrono::steady_clock::now();
+    decoder_.add(prompt_, request_, canvas_);
+    while (decoder_.running() > 0) {
+      for (const diffusion::emission& e : decoder_.step()) {
+        for (std::size_t i = 0; i < e.writes.size(); ++i) {
+          const auto at = static_cast<std::size_t>(e.writes[i].position) - prompt_.size();
+          origins[at] = e.origins[i];
+        }
+        out.writes.insert(out.writes.end(), e.writes.begin(), e.writes.end());
+        if (visible) { view.show(e.answer, origins); }
+        if (e.finish == finish_reason::none) { continue; }
+        if (e.finish == finish_reason::error) {
+          throw std::runtime_error(args_.model + ": the logits of a position are not numbers");
+        }
+        out.answer.assign(e.answer.begin(), e.answer.end());
+      }
+    }
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    out.rates.push_back(static_cast<double>(out.writes.size()) / passed.count());
+    out.passes = decoder_.stats().target_passes;
+    out.canvases = decoder_.stats().target_rows;
+    out.accepted = decoder_.stats().draft_acceptance_rate();
+  }
+
+  void report(const canvas_run& shown, const canvas_run& stepwise,
+              const canvas_run* speculative) const {
+    const auto per_pass = [](const canvas_run& r) {
+      return static_cast<double>(r.writes.size()) / static_cast<double>(r.passes);
+    };
+    const double repeated = repeated_4grams(shown.answer);
+    std::printf("\n%-34s %12s", "", "stepwise");
+    if (speculative != nullptr) { std::printf(" %16s", "self-speculative"); }
+    const auto row = [&](const char* name, const char* format, const auto& of) {
+      std::printf("\n%-34s ", name);
+      std::printf(format, 12, of(stepwise));
+      if (speculative == nullptr) { return; }
+      std::printf(" ");
+      std::printf(format, 16, of(*speculative));
+    };
+    row("tokens per second", "%*.1f", [](const canvas_run& r) { return r.rate(); });
+    row("passes of the model", "%*lld",
+        [](const canvas_run& r) { return static_cast<long long>(r.passes); });
+    row("canvases in them", "%*lld",
+        [](const canvas_run& r) { return static_cast<long long>(r.canvases); });
+    row("tokens per pass", "%*.2f", per_pass);
+    std::printf("\n");
+    nlohmann::ordered_json j;
+    std::string answer;
+    for (const token t : shown.answer) { answer += text_.bytes(t); }
+    j["text"] = answer;
+    j["tokens"] = shown.answer.size();
+    j["stepwise"] = {{"tokens_per_second", stepwise.rate()}, {"passes", stepwise.passes}};
+    if (speculative != nullptr) {
+      const bool identical = speculative->writes == stepwise.writes;
+      std::printf("%-34s %12s %15.1f%%\n", "drafts accepted", "", 100.0 * speculative->accepted);
+      std::printf("%-34s %12s %16s\n", "positions and tokens identical", "",
+                  identical ? "yes" : "NO");
+      j["diffusion"] = {{"tokens_per_second", speculative->rate()},
+                        {"passes", speculative->passes},
+                        {"canvases", speculative->canvases},
+                        {"tokens_per_pass", per_pass(*speculative)},
+                        {"draft_acceptance_rate", speculative->accepted},
+                        {"identical_to_stepwise", identical}};
+    }
+    std::printf("%-34s %11.1f%%\n", "repeated 4-grams", 100.0 * repeated);
+    j["repetition_4gram"] = repeated;
+    if (args_.json.empty()) { return; }
+    std::ofstream out(args_.json);
+    out << j.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+    if (!out) { throw std::runtime_error("--json: cannot write '" + args_.json + "'"); }
+  }
+
+  arguments args_;
+  engine::masked_model model_;
+  engine::tokenizer text_;
+  terminal terminal_;
+  diffusion::decoder<engine::masked_model&, diffusion::order::confidence, canvas_sampler,
+                     diffusion::verifier::stepwise_exact,
+                     diffusion::self_speculation<max_draft_length>>
+      decoder_;
+  std::vector<token> prompt_;
+  generation_options request_;
+  diffusion::canvas_options canvas_;
+};
+
+}  // namespace
+
+void run_diffusion(const arguments& a) { diffusion_program(a).run(); }
+
+}  // namespace generate

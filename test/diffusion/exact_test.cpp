@@ -21,24 +21,6 @@ namespace {
 constexpr canvas_world tied_world{{3, 11, flavour::tied}};
 constexpr canvas_world smooth_world{{3, 12, flavour::smooth}};
 
-/// Every canvas with a prompt of one token, `length` positions behind it that are written with one
-/// of two tokens or masked, and at least one mask.
-std::vector<std::vector<token>> all_canvases(std::int32_t length) {
-  std::vector<std::vector<token>> result;
-  std::int32_t count = 1;
-  for (std::int32_t i = 0; i < length; ++i) { count *= 3; }
-  for (std::int32_t code = 0; code < count; ++code) {
-    std::vector<token> canvas{2};
-    bool masks = false;
-    for (std::int32_t i = 0, rest = code; i < length; ++i, rest /= 3) {
-      canvas.push_back(rest % 3);
-      masks = masks || rest % 3 == 1;
-    }
-    if (masks) { result.push_back(canvas); }
-  }
-  return result;
-}
-
 struct tally {
   std::int64_t runs = 0;
   std::int64_t wrong = 0;

@@ -88,4 +88,22 @@ inline bool agrees(const fill_result& found, const textbook_result& expected) {
          found.failed == expected.failed && found.failed_position == expected.failed_position;
 }
 
+/// Every canvas with a prompt of one token, `length` positions behind it that are written with
+/// token 0 or 2 or masked by 1, and at least one mask.
+inline std::vector<std::vector<token>> all_canvases(std::int32_t length) {
+  std::vector<std::vector<token>> result;
+  std::int32_t count = 1;
+  for (std::int32_t i = 0; i < length; ++i) { count *= 3; }
+  for (std::int32_t code = 0; code < count; ++code) {
+    std::vector<token> canvas{2};
+    bool masks = false;
+    for (std::int32_t i = 0, rest = code; i < length; ++i, rest /= 3) {
+      canvas.push_back(rest % 3);
+      masks = masks || rest % 3 == 1;
+    }
+    if (masks) { result.push_back(canvas); }
+  }
+  return result;
+}
+
 }  // namespace hunch::test

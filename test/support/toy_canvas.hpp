@@ -88,6 +88,7 @@ class toy_masked {
         e.rows_.emplace_back(logits.begin(), logits.end());
       }
     }
+    if (failures != nullptr) { failures->call(); }  // with everything done
     return e;
   }
 

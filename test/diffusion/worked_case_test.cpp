@@ -143,6 +143,23 @@ TEST_CASE("one token a pass writes the same") {
   CHECK(speculative.rounds < stepwise.rounds);
 }
 
+/// Drafts as if there were no blocks.
+struct blind_to_blocks : diffusion::order::confidence {
+  static constexpr bool before(const diffusion::candidate& a, const diffusion::candidate& b) {
+    return a.score > b.score || (a.score == b.score && a.what.position < b.what.position);
+  }
+};
+
+TEST_CASE("the rows of drafts that ignore the blocks are others") {
+  scripted_model model = the_model();
+  auto d = canvas_decoder<3>(model, 1, blind_to_blocks{});
+  add(d, the_task());
+  d.step();
+  d.step();
+  CHECK(model.passes[1] ==
+        std::vector<std::string>{"PXXMMMMMM", "PXXMAMMMM", "PXXMAMCMM", "PXXBAMCMM"});
+}
+
 TEST_CASE("by the top-k rule B is written, which is not what one token a pass writes") {
   const auto second_round = [](std::int32_t k) {
     scripted_model model = the_model();

@@ -35,9 +35,10 @@ struct canvases {
   const std::int32_t* first = nullptr;  ///< [size + 1] canvas i: tokens [first[i], first[i + 1])
   const token* tokens = nullptr;        ///< [first[size]] the mask token where nothing is written
 
-  /// [size] positions before it are final: they hold the same tokens in every later canvas of this
-  /// request. It is where the first block with masks begins, the same for no two blocks. A model in
-  /// which tokens do not read what comes behind their block may keep what it computed for them.
+  /// [size] where the first block with masks of the committed text begins: the same in all canvases
+  /// of a request in a pass. Positions before it are final: they hold the same tokens in every
+  /// later canvas of the request. A model in which tokens do not read what comes behind their block
+  /// may keep what it computed for them.
   const std::int32_t* known = nullptr;
   const std::int32_t* block_end = nullptr;  ///< [size] behind that block
 

@@ -78,10 +78,15 @@ void canvas_planner::check_canvas(const canvases& all, std::int32_t i) const {
   }
   std::int32_t before = (causal_prefix_ ? known : shift_) - 1;
   for (std::int32_t w = first; w < last; before = all.wanted[w], ++w) {
-    if (all.wanted[w] <= before || all.wanted[w] >= size) {
-      throw std::out_of_range(canvas_name(i) + " is asked for position " +
-                              std::to_string(all.wanted[w]) +
-                              ", which is known, out of order or outside the canvas");
+    const std::int32_t position = all.wanted[w];
+    const auto asked = [&] {
+      return canvas_name(i) + " is asked for position " + std::to_string(position);
+    };
+    if (position < 0 || position >= size) {
+      throw std::out_of_range(asked() + " of " + std::to_string(size));
+    }
+    if (position <= before || all.tokens[all.first[i] + position] != mask_token_) {
+      throw std::invalid_argument(asked() + ", which is no mask or out of order");
     }
   }
 }
@@ -95,14 +100,29 @@ int canvas_planner::behind_block(const canvas& of, int position) {
   return std::min(of.block_end + block * length, size);
 }
 
+/// The first block with masks of a canvas, which begins no earlier than that of the committed text,
+/// [known, block_end): what a canvas says must not depend on which of its tokens are drafts.
+void canvas_planner::find_first_block(int known, int block_end, canvas& of) const {
+  const auto begin = of.tokens.begin();
+  const int size = static_cast<int>(of.tokens.size());
+  const int length = block_end - known;
+  while (block_end < size &&
+         std::find(begin + known, begin + block_end, mask_token_) == begin + block_end) {
+    known = block_end;
+    block_end = std::min(known + length, size);
+  }
+  of.known = known;
+  of.block_end = block_end;
+}
+
 canvas_planner::canvas canvas_planner::view(const canvases& all, std::int32_t i) const {
   const auto tokens = all.canvas(i);
   const auto wanted = all.wanted_of(i);
   canvas out;
   out.tokens = {tokens.data, static_cast<std::size_t>(tokens.size)};
   out.wanted = {wanted.data, static_cast<std::size_t>(wanted.size)};
-  out.known = causal_prefix_ ? all.known[i] : 0;
-  out.block_end = causal_prefix_ ? all.block_end[i] : tokens.size;
+  out.block_end = tokens.size;
+  if (causal_prefix_) { find_first_block(all.known[i], all.block_end[i], out); }
   out.end = out.known;
   if (!out.wanted.empty()) { out.end = behind_block(out, out.wanted.back() - shift_); }
   return out;

@@ -68,12 +68,13 @@ class canvas_planner {
     std::span<const hunch::token> tokens;
     std::span<const std::int32_t> wanted;
     int known = 0;      ///< positions before it are read causally
-    int block_end = 0;  ///< behind the first block
+    int block_end = 0;  ///< behind the first block with masks
     int end = 0;        ///< behind the last row
   };
 
   void check(const hunch::diffusion::canvases& canvases);
   void check_canvas(const hunch::diffusion::canvases& canvases, std::int32_t i) const;
+  void find_first_block(int known, int block_end, canvas& of) const;
   canvas view(const hunch::diffusion::canvases& canvases, std::int32_t i) const;
   void plan_slot(const hunch::diffusion::canvases& canvases, std::int32_t begin, std::int32_t end,
                  layer_span& span);

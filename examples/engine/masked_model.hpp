@@ -44,17 +44,19 @@ class canvas_planner;
 /// at a time. What a position of a canvas sees, by `masked_config::attention`:
 ///
 /// - `full`: every position of the canvas. Nothing is kept between passes.
-/// - `causal_prefix`: a position before `known` sees those before it and itself, as in a Llama, so
-///   that its keys and values stay what they are when more of the text is known; they are cached.
-///   From `known` on a position sees all positions before the end of its block. The first block is
-///   [known, block_end) of the canvas; those behind it are of the same length. (As in Block
-///   Diffusion, Arriola et al. 2025, arXiv:2503.09573, but for drafts behind a block's end)
+/// - `causal_prefix`: a position before the first block with masks sees those before it and itself,
+///   as in a Llama, so that its keys and values stay what they are when more of the text is
+///   written; they are cached. From there on a position sees all positions before the end of its
+///   block. Blocks have the length of the canvas's, [known, block_end); where a draft has filled
+///   it, the first block with masks is one behind it. (As in Block Diffusion, Arriola et al. 2025,
+///   arXiv:2503.09573, but for drafts behind a block's end)
 ///
 /// The logits are a function of a canvas and the position: bitwise the same in any batch, with any
-/// number of threads, and whatever is cached. What all canvases of a slot know and is not cached
-/// yet is read in the same pass, once; so is what some of them know beyond that, where it is the
-/// same. Blocks behind the last one that is asked for are not computed. Another text in a slot
-/// needs no `release`: what is cached is compared with what is asked for.
+/// number of threads, and whatever is cached. What all canvases of a slot have before their
+/// first masked block and is not cached yet is read in the same pass, once; so is what some of them
+/// have beyond that, where it is the same. Blocks behind the last one that is asked for are not
+/// computed. Another text in a slot needs no `release`: what is cached is compared with what is
+/// asked for.
 ///
 /// After the first passes of the largest size nothing is allocated.
 class masked_model {

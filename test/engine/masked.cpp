@@ -60,22 +60,10 @@ struct fixture {
     return logits(m, 0, c);
   }
 
-  /// The canvas with one more mask filled, and, where the first block has none left, more known.
-  canvas filled(canvas c, hunch::token token) const {
-    c.tokens[static_cast<std::size_t>(c.wanted.front())] = token;
-    c.wanted.erase(c.wanted.begin());
-    while (c.block_end < static_cast<int>(c.tokens.size()) &&
-           std::count(c.tokens.begin(), c.tokens.begin() + c.block_end, shape.mask_token) == 0) {
-      c.known = c.block_end;
-      c.block_end = std::min(c.known + 4, static_cast<int>(c.tokens.size()));
-    }
-    return c;
-  }
-
   /// The canvas, and those with one more token each.
   std::vector<canvas> chain(const canvas& first, int drafts) const {
     std::vector<canvas> out{first};
-    for (int i = 0; i < drafts; ++i) { out.push_back(filled(out.back(), 3 + i)); }
+    for (int i = 0; i < drafts; ++i) { out.push_back(test::written(out.back(), 3 + i)); }
     return out;
   }
 };
@@ -141,11 +129,11 @@ TEST_CASE("the first law behind a known prefix is the Llama's, bitwise") {
   const fixture with;
   for (const arithmetic kind : test::arithmetics()) {
     CAPTURE(static_cast<int>(kind));
-    const canvas asked = with.some(13, 2).asking({13});
+    const canvas asked = with.some(14, 2).asking({14});
     engine::model llama(with.shape.model, with.weights, {.kind = kind});
     test::row_batch text;
-    text.add_chain(0, 0, {asked.tokens.begin(), asked.tokens.begin() + 13});
-    CHECK(with.alone(asked, kind) == rows{test::copy(llama.evaluate(text.view()).logits(12))});
+    text.add_chain(0, 0, {asked.tokens.begin(), asked.tokens.begin() + 14});
+    CHECK(with.alone(asked, kind) == rows{test::copy(llama.evaluate(text.view()).logits(13))});
   }
 }
 
@@ -190,7 +178,7 @@ TEST_CASE("a cached prefix says what one that is read anew says") {
         }
         CHECK(logits(m, batch) == joined(expected));
         CHECK(m.length(1) == now.known);
-        now = with.filled(now, 5);
+        now = test::committed(test::written(now, 5), with.shape.mask_token);
       }
     }
   }
@@ -204,7 +192,8 @@ TEST_CASE("another text in a slot, and less of the same") {
     canvas less = all;
     less.known = 11;
     less.block_end = 15;
-    less.wanted = {11, 20};
+    less.tokens[12] = with.shape.mask_token;
+    less.wanted = {12, 20};
     canvas other = all;
     other.tokens[15] = 1;
     for (const canvas& c : {all, less, less, all, other, with.some(3, 2, 9), all}) {
@@ -233,21 +222,33 @@ TEST_CASE("rows that are computed") {
     const std::uint64_t now = m.layer_rows() / layers;
     return now - std::exchange(before, now);
   };
-  const canvas open = with.some(10, 3);
-  // The prefix once, and the block that says what the first two masks are.
-  CHECK(rows_of(canvas_batch().add(0, open.asking({11, 12}))) == 14);
-  CHECK(rows_of(canvas_batch().add(0, open.asking({11, 12}))) == 4);
+  const canvas open = with.some(11, 3);
+  // The prefix once, and the block that says what the masks are.
+  CHECK(rows_of(canvas_batch().add(0, open.asking({12, 14}))) == 15);
+  CHECK(rows_of(canvas_batch().add(0, open.asking({12, 14}))) == 4);
   // The law of the second block's first position is in the first block.
-  CHECK(rows_of(canvas_batch().add(0, open.asking({14}))) == 4);
-  CHECK(rows_of(canvas_batch().add(0, open.asking({15}))) == 8);
-  CHECK(rows_of(canvas_batch().add(0, open.asking({10}))) == 0);
+  CHECK(rows_of(canvas_batch().add(0, open.asking({15}))) == 4);
+  CHECK(rows_of(canvas_batch().add(0, open.asking({17}))) == 8);
+  CHECK(rows_of(canvas_batch().add(0, open.asking({11}))) == 0);
   CHECK(rows_of(canvas_batch().add(0, open.asking({}))) == 0);
-  // Two that know the same four tokens more read them once.
-  const std::vector<canvas> chain = with.chain(open.asking({10, 11, 12, 14, 15, 17}), 4);
-  CHECK(chain[3].known == 14);
+  // Two whose drafts fill the first block read its four tokens once.
+  const std::vector<canvas> chain = with.chain(open, 4);
   canvas_batch batch;
-  batch.add(0, chain[0].asking({11})).add(0, chain[3].asking({15})).add(0, chain[4].asking({15}));
+  batch.add(0, chain[0].asking({12})).add(0, chain[3].asking({17})).add(0, chain[4].asking({17}));
   CHECK(rows_of(batch) == 4 + (4 + 4) + 4);
+  CHECK(m.length(0) == 11);
+}
+
+TEST_CASE("a draft's canvas says what it says when it is committed") {
+  for (const bool shifted : {false, true}) {
+    const fixture with(pattern::causal_prefix, shifted);
+    for (const canvas& draft : with.chain(with.some(7, 4), 8)) {
+      const canvas text = test::committed(draft, with.shape.mask_token);
+      CHECK(with.alone(draft) == with.alone(text));
+      const auto expected = test::textbook(with.shape, with.weights, draft);
+      CHECK(test::difference(with.alone(draft), expected) < 1e-4);
+    }
+  }
 }
 
 TEST_CASE("refused canvases change nothing") {
@@ -257,8 +258,7 @@ TEST_CASE("refused canvases change nothing") {
     engine::masked_model m = with.make();
     const rows expected = logits(m, 0, good);
     const int length = m.length(0);
-    canvas more = good;
-    more.known = 11;
+    const canvas more = with.some(12, 2, 9);
     const auto refused = [&](const canvas& bad, int slot = 1) {
       const auto batch = canvas_batch().add(0, more).add(slot, bad);
       CHECK_THROWS_AS(m.evaluate(batch.view()), std::logic_error);
@@ -273,7 +273,8 @@ TEST_CASE("refused canvases change nothing") {
     refused(with.some(120, 4));
     refused({{}, 0, 0, {}});
     refused(good.asking({-1}));
-    refused(good.asking({10, 10}));
+    refused(good.asking({10}));
+    refused(good.asking({11, 11}));
     refused(good.asking({static_cast<std::int32_t>(good.tokens.size())}));
     refused(good, -1);
     refused(good, 3);
@@ -283,7 +284,9 @@ TEST_CASE("refused canvases change nothing") {
     bad.known = -1;
     refused(bad);
     if (p == pattern::causal_prefix) {
-      refused(good.asking({8}));
+      bad = good;
+      bad.tokens[8] = with.shape.mask_token;
+      refused(bad.asking({8}));
       for (const int end : {9, 100}) {
         bad = good;
         bad.block_end = end;
@@ -294,13 +297,15 @@ TEST_CASE("refused canvases change nothing") {
     bad.known = 0;
     if (shifted) {
       refused(bad);
-      refused(good.asking({0}));
+      bad = good;
+      bad.tokens[0] = with.shape.mask_token;
+      refused(bad.asking({0}));
     } else {
       CHECK(logits(m, 1, bad) == with.alone(bad));
     }
     CHECK_THROWS_AS(m.evaluate(canvas_batch().add(0, good).add(1, good).add(0, good).view()),
                     std::invalid_argument);
-    const auto result = m.evaluate(canvas_batch().add(0, good.asking({10})).view());
+    const auto result = m.evaluate(canvas_batch().add(0, good.asking({11})).view());
     CHECK_THROWS_AS(result.logits(1), std::out_of_range);
     CHECK_THROWS_AS(result.logits(-1), std::out_of_range);
   });

@@ -194,7 +194,7 @@ TEST_CASE("padding of a LLaDA's embedding is no token") {
   c.names = engine::config::naming::llada;
   c.embedding_rows = 80;
   const directory d(c, llada_json(c), engine::dtype::f32);
-  const test::canvas asked{{1, 2, 75, mask_token}, 3, 4, {3}};
+  const test::canvas asked{{1, 2, mask_token, 75}, 3, 4, {3}};
   engine::masked_model m = d.load();
   CHECK(m.vocab_size() == 75);
   CHECK_THROWS_AS(test::logits(m, 0, asked), std::out_of_range);

@@ -79,6 +79,25 @@ inline engine::masked_config masked(const engine::config& c, pattern p, bool shi
   return out;
 }
 
+/// The canvas with the token in the place of the first mask that is asked for.
+inline canvas written(canvas c, hunch::token token) {
+  c.tokens[static_cast<std::size_t>(c.wanted.front())] = token;
+  c.wanted.erase(c.wanted.begin());
+  return c;
+}
+
+/// The canvas as a text that is committed: its first block has masks.
+inline canvas committed(canvas c, hunch::token mask) {
+  const int size = static_cast<int>(c.tokens.size());
+  const int length = c.block_end - c.known;
+  while (c.block_end < size &&
+         std::count(c.tokens.begin() + c.known, c.tokens.begin() + c.block_end, mask) == 0) {
+    c.known = c.block_end;
+    c.block_end = std::min(c.known + length, size);
+  }
+  return c;
+}
+
 /// A text with `known` tokens, then `blocks` blocks of four, two tokens short at the end, in which
 /// two of three places are masks. All masks are asked for.
 inline canvas some_canvas(const engine::masked_config& shape, int known, int blocks,
@@ -97,7 +116,8 @@ inline canvas some_canvas(const engine::masked_config& shape, int known, int blo
 
 /// [wanted][vocabulary] in double precision. The weights have the names of a Llama.
 inline std::vector<vec> textbook(const engine::masked_config& shape,
-                                 const engine::checkpoint& weights, const canvas& c) {
+                                 const engine::checkpoint& weights, const canvas& asked) {
+  const canvas c = committed(asked, shape.mask_token);
   const reference_model reference(shape.model, weights);
   const auto block = [&](std::size_t i) {
     const int behind = static_cast<int>(i) - c.known;

@@ -273,7 +273,6 @@ TEST_CASE("refused canvases change nothing") {
     refused(with.some(120, 4));
     refused({{}, 0, 0, {}});
     refused(good.asking({-1}));
-    refused(good.asking({10}));
     refused(good.asking({11, 11}));
     refused(good.asking({static_cast<std::int32_t>(good.tokens.size())}));
     refused(good, -1);
@@ -284,9 +283,7 @@ TEST_CASE("refused canvases change nothing") {
     bad.known = -1;
     refused(bad);
     if (p == pattern::causal_prefix) {
-      bad = good;
-      bad.tokens[8] = with.shape.mask_token;
-      refused(bad.asking({8}));
+      refused(good.asking({8}));
       for (const int end : {9, 100}) {
         bad = good;
         bad.block_end = end;
@@ -297,9 +294,7 @@ TEST_CASE("refused canvases change nothing") {
     bad.known = 0;
     if (shifted) {
       refused(bad);
-      bad = good;
-      bad.tokens[0] = with.shape.mask_token;
-      refused(bad.asking({0}));
+      refused(good.asking({0}));
     } else {
       CHECK(logits(m, 1, bad) == with.alone(bad));
     }

@@ -9,70 +9,13 @@
 #include <string>
 #include <vector>
 
+#include <engine/config_object.hpp>
+
 namespace engine {
 namespace {
 
 using nlohmann::json;
-
-/// A JSON object that knows how to complain about its keys.
-class object {
- public:
-  object(const json& value, std::string where) : value_{value}, where_{std::move(where)} {
-    if (!value_.is_object()) { throw std::runtime_error(where_ + ": not a JSON object"); }
-  }
-
-  [[noreturn]] void refuse(const std::string& key, const std::string& why) const {
-    throw std::runtime_error(where_ + ": \"" + key + "\" " + why);
-  }
-
-  bool has(const std::string& key) const {
-    const auto found = value_.find(key);
-    return found != value_.end() && !found->is_null();
-  }
-
-  const json& at(const std::string& key) const {
-    if (!has(key)) { refuse(key, "is missing"); }
-    return value_.at(key);
-  }
-
-  int integer(const std::string& key) const {
-    const json& v = at(key);
-    if (!v.is_number_integer()) { refuse(key, "is not an integer"); }
-    const auto wide = v.get<std::int64_t>();
-    if (wide < 0 || wide > 0x7fffffff) { refuse(key, "is out of range"); }
-    return static_cast<int>(wide);
-  }
-  int integer(const std::string& key, int otherwise) const {
-    return has(key) ? integer(key) : otherwise;
-  }
-
-  double number(const std::string& key) const {
-    const json& v = at(key);
-    if (!v.is_number()) { refuse(key, "is not a number"); }
-    return v.get<double>();
-  }
-  double number(const std::string& key, double otherwise) const {
-    return has(key) ? number(key) : otherwise;
-  }
-
-  bool boolean(const std::string& key, bool otherwise) const {
-    if (!has(key)) { return otherwise; }
-    if (!at(key).is_boolean()) { refuse(key, "is not a boolean"); }
-    return at(key).get<bool>();
-  }
-
-  std::string string(const std::string& key) const {
-    const json& v = at(key);
-    if (!v.is_string()) { refuse(key, "is not a string"); }
-    return v.get<std::string>();
-  }
-
-  object child(const std::string& key) const { return {at(key), where_ + ": \"" + key + "\""}; }
-
- private:
-  const json& value_;
-  std::string where_;
-};
+using object = config_object;
 
 /// `rope_scaling`, or `rope_parameters` where newer files keep theta, too.
 void read_rope_scaling(const object& o, rope_config& rope) {
@@ -98,42 +41,6 @@ void read_rope_scaling(const object& o, rope_config& rope) {
   if (!(rope.factor > 0)) { o.refuse("factor", "must be positive"); }
 }
 
-json parsed(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) { throw std::runtime_error(file.string() + ": cannot be opened"); }
-  try {
-    return json::parse(in);
-  } catch (const json::exception& error) {
-    throw std::runtime_error(file.string() + ": bad JSON: " + error.what());
-  }
-}
-
-void check_architecture(const object& o, const std::vector<std::string>& supported) {
-  const json& names = o.at("architectures");
-  if (!names.is_array() || names.size() != 1 || !names[0].is_string()) {
-    o.refuse("architectures", "must name one architecture");
-  }
-  const auto name = names[0].get<std::string>();
-  if (std::find(supported.begin(), supported.end(), name) != supported.end()) { return; }
-  std::string all;
-  for (const std::string& one : supported) { all += (all.empty() ? "" : " and ") + one; }
-  o.refuse("architectures", "is " + name + "; supported here: " + all);
-}
-
-void check_llama(const object& o) {
-  check_architecture(o, {"LlamaForCausalLM", "MistralForCausalLM"});
-  if (o.has("hidden_act") && o.string("hidden_act") != "silu") {
-    o.refuse("hidden_act", "is " + o.string("hidden_act") + "; supported is silu");
-  }
-  for (const char* key : {"attention_bias", "mlp_bias"}) {
-    if (o.boolean(key, false)) { o.refuse(key, "is true; biases are not supported"); }
-  }
-  if (o.has("sliding_window") &&
-      o.integer("sliding_window") < o.integer("max_position_embeddings")) {
-    o.refuse("sliding_window", "is shorter than the context; not supported");
-  }
-}
-
 }  // namespace
 
 void config::check() const {
@@ -150,6 +57,9 @@ void config::check() const {
   positive(kv_heads, "kv_heads");
   positive(head_dim, "head_dim");
   positive(context, "context");
+  if (embedding_rows != 0 && embedding_rows < vocab_size) {
+    throw std::invalid_argument("engine::config: embedding_rows must not be below vocab_size");
+  }
   if (heads % kv_heads != 0) {
     throw std::invalid_argument("engine::config: heads must be a multiple of kv_heads");
   }
@@ -161,11 +71,33 @@ void config::check() const {
   }
 }
 
-config read_config(const std::filesystem::path& file) {
-  const json values = parsed(file);
-  const object o{values, file.string()};
-  check_llama(o);
+nlohmann::json parsed_json(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) { throw std::runtime_error(file.string() + ": cannot be opened"); }
+  try {
+    return json::parse(in);
+  } catch (const json::exception& error) {
+    throw std::runtime_error(file.string() + ": bad JSON: " + error.what());
+  }
+}
 
+std::string architecture_of(const config_object& o, const std::vector<std::string>& supported) {
+  const json& names = o.at("architectures");
+  if (!names.is_array() || names.size() != 1 || !names[0].is_string()) {
+    o.refuse("architectures", "must name one architecture");
+  }
+  const auto name = names[0].get<std::string>();
+  if (std::find(supported.begin(), supported.end(), name) != supported.end()) { return name; }
+  std::string all;
+  for (const std::string& one : supported) { all += (all.empty() ? "" : " and ") + one; }
+  o.refuse("architectures", "is " + name + "; supported here: " + all);
+}
+
+config read_llama_fields(const config_object& o) {
+  if (o.has("hidden_act") && o.string("hidden_act") != "silu") {
+    o.refuse("hidden_act", "is " + o.string("hidden_act") + "; supported is silu");
+  }
+  if (o.boolean("mlp_bias", false)) { o.refuse("mlp_bias", "is true; not supported"); }
   config out;
   out.vocab_size = o.integer("vocab_size");
   out.hidden = o.integer("hidden_size");
@@ -185,39 +117,67 @@ config read_config(const std::filesystem::path& file) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (o.has(key)) { read_rope_scaling(o.child(key), out.rope); }
   }
-  if (o.has("eos_token_id")) {
-    const json& end = o.at("eos_token_id");
-    for (const json& token : end.is_array() ? end : json::array({end})) {
-      if (!token.is_number_integer()) { o.refuse("eos_token_id", "is not an integer or a list"); }
-      out.end_tokens.push_back(token.get<int>());
-    }
+  out.end_tokens = read_end_tokens(o);
+  return out;
+}
+
+void check_llama_attention(const config_object& o) {
+  if (o.boolean("attention_bias", false)) {
+    o.refuse("attention_bias", "is true; not supported in this architecture");
   }
-  try {
-    out.check();
-  } catch (const std::invalid_argument& error) {
-    throw std::runtime_error(file.string() + ": " + error.what());
+  if (o.has("sliding_window") &&
+      o.integer("sliding_window") < o.integer("max_position_embeddings")) {
+    o.refuse("sliding_window", "is shorter than the context; not supported");
+  }
+}
+
+std::vector<int> read_end_tokens(const config_object& o) {
+  std::vector<int> out;
+  if (!o.has("eos_token_id")) { return out; }
+  const json& end = o.at("eos_token_id");
+  for (const json& token : end.is_array() ? end : json::array({end})) {
+    if (!token.is_number_integer()) { o.refuse("eos_token_id", "is not an integer or a list"); }
+    out.push_back(token.get<int>());
   }
   return out;
 }
 
-medusa_config read_medusa_config(const std::filesystem::path& file) {
-  const json values = parsed(file);
+void check_shape(const config& shape, const std::filesystem::path& file) {
+  try {
+    shape.check();
+  } catch (const std::invalid_argument& error) {
+    throw std::runtime_error(file.string() + ": " + error.what());
+  }
+}
+
+config read_config(const std::filesystem::path& file) {
+  const json values = parsed_json(file);
   const object o{values, file.string()};
-  check_architecture(o, {"HunchMedusaHeads"});
+  architecture_of(o, {"LlamaForCausalLM", "MistralForCausalLM"});
+  check_llama_attention(o);
+  const config out = read_llama_fields(o);
+  check_shape(out, file);
+  return out;
+}
+
+medusa_config read_medusa_config(const std::filesystem::path& file) {
+  const json values = parsed_json(file);
+  const object o{values, file.string()};
+  architecture_of(o, {"HunchMedusaHeads"});
   return {o.integer("medusa_num_heads"), o.integer("hidden_size"), o.integer("vocab_size")};
 }
 
 exit_config read_exit_config(const std::filesystem::path& file) {
-  const json values = parsed(file);
+  const json values = parsed_json(file);
   const object o{values, file.string()};
-  check_architecture(o, {"HunchEarlyExit"});
+  architecture_of(o, {"HunchEarlyExit"});
   return {o.integer("exit_layer")};
 }
 
 stream_config read_stream_config(const std::filesystem::path& file) {
-  const json values = parsed(file);
+  const json values = parsed_json(file);
   const object o{values, file.string()};
-  check_architecture(o, {"HunchSpeculativeStreams"});
+  architecture_of(o, {"HunchSpeculativeStreams"});
   return {o.integer("speculative_streams"), o.integer("stream_layers"), o.integer("hidden_size"),
           o.integer("vocab_size")};
 }

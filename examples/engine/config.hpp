@@ -22,6 +22,9 @@ struct rope_config {
 };
 
 struct config {
+  /// How a checkpoint calls its tensors: as LlamaForCausalLM does, or as LLaDAModelLM does.
+  enum class naming { llama, llada };
+
   int vocab_size = 0;
   int hidden = 0;
   int intermediate = 0;
@@ -32,8 +35,13 @@ struct config {
   int context = 0;  ///< `max_position_embeddings`
   float norm_epsilon = 1e-6f;
   bool tied_head = false;
+  bool qkv_bias = false;   ///< beside the products that make queries, keys and values
+  int embedding_rows = 0;  ///< of embedding and head where they are padded; 0: `vocab_size`
+  naming names = naming::llama;
   rope_config rope;
   std::vector<int> end_tokens;  ///< `eos_token_id`, may be empty
+
+  int rows_of_embedding() const { return embedding_rows == 0 ? vocab_size : embedding_rows; }
 
   /// \throws std::invalid_argument naming the first field that makes no model.
   void check() const;

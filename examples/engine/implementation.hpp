@@ -76,13 +76,21 @@ struct workspace {
 
 struct model::implementation {
   implementation(const config& c, const checkpoint& source, const model_options& options,
-                 implementation* features_of = nullptr);
+                 implementation* features_of = nullptr, kv_layers own = {});
 
   /// Runs layers [0, last) over rows that are staged for them, then finish(thread) on every thread:
   /// row i of the plan is row i of the residual then. Rows whose first layers a view has computed
   /// begin behind them.
   template <class Finish>
   void run(const pass_plan& plan, int last, const Finish& finish);
+
+  /// Runs the rows of `span` through its layers, then finish(thread) on every thread. There is room
+  /// for them: of `reserve_rows`, and of their staged keys and values.
+  template <class Finish>
+  void run_span(const pass_plan& plan, const Finish& finish);
+
+  /// Room for a pass of `rows` rows.
+  void reserve_rows(std::size_t rows);
 
   /// Stages rows and runs all layers, to `result`.
   void run(const hunch::rows& rows, bool with_head);
@@ -149,6 +157,7 @@ struct model::implementation {
   void join(int thread);
   void put_joined(int thread);
   void normalise(const std::vector<float>& weight, int thread);
+  void add_bias(const layer_weights& layer, int thread);
   void attend_all(const pass_plan& plan, int layer, int thread);
   void attend_groups(const pass_plan& plan, int layer, int first, int last, int thread);
   void attend_group(const pass_plan& plan, int layer, int head, const row_group& group, int thread);
@@ -168,14 +177,21 @@ void model::implementation::run(const pass_plan& plan, int last, const Finish& f
   for (int first = 0; first < last; first = span.last) {
     slots.plan_layers(plan, first, last, span);
     if (span.rows.empty()) { continue; }
-    auto body = [&](int thread) {
-      go_through(plan, thread);
+    run_span(plan, [&](int thread) {
       if (span.last == last) { finish(thread); }
-    };
-    pool.run(body);
+    });
     slots.went_through(plan, span);
-    layer_rows += span.rows.size() * static_cast<std::size_t>(span.last - span.first);
   }
+}
+
+template <class Finish>
+void model::implementation::run_span(const pass_plan& plan, const Finish& finish) {
+  auto body = [&](int thread) {
+    go_through(plan, thread);
+    finish(thread);
+  };
+  pool.run(body);
+  layer_rows += span.rows.size() * static_cast<std::size_t>(span.last - span.first);
 }
 
 }  // namespace engine

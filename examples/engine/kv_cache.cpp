@@ -5,8 +5,9 @@
 
 namespace engine {
 
-kv_cache::kv_cache(const config& shape, int slots, int context)
-    : layers_{shape.layers},
+kv_cache::kv_cache(const config& shape, int slots, int context, kv_layers own)
+    : cached_{shape.layers, own.cached},
+      staged_layers_{shape.layers, own.staged},
       kv_heads_{shape.kv_heads},
       head_dim_{shape.head_dim},
       padded_head_dim_{round_up(shape.head_dim, lanes)},
@@ -17,7 +18,7 @@ kv_cache::kv_cache(const config& shape, int slots, int context)
 
 void kv_cache::reserve_staged(int slot, int rows) {
   staged_[static_cast<std::size_t>(slot)].grow(static_cast<std::size_t>(rows) *
-                                               static_cast<std::size_t>(layers_) * 2 *
+                                               static_cast<std::size_t>(staged_layers_.layers) * 2 *
                                                static_cast<std::size_t>(kv_heads_ * head_dim_));
 }
 

@@ -10,6 +10,13 @@
 
 namespace engine {
 
+/// Of which keys and values every layer has room of its own. Where it has none, they live until the
+/// next layer attends.
+struct kv_layers {
+  bool cached = true;
+  bool staged = true;
+};
+
 /// Keys and values: of the cached positions, and of staged rows beside them.
 ///
 /// Per slot, layer and key-value head, keys lie as [context / 16][head_dim][16], so that sixteen
@@ -20,7 +27,7 @@ namespace engine {
 /// left there afterwards is never read as cache, so that discarding staged rows is nothing to do.
 class kv_cache {
  public:
-  kv_cache(const config& shape, int slots, int context);
+  kv_cache(const config& shape, int slots, int context, kv_layers own = {});
 
   int head_dim() const { return head_dim_; }
   int padded_head_dim() const { return padded_head_dim_; }
@@ -45,22 +52,32 @@ class kv_cache {
  private:
   /// The number of positions before those of this head.
   std::size_t run(int slot, int layer, int head) const {
-    return ((static_cast<std::size_t>(slot) * static_cast<std::size_t>(layers_) +
-             static_cast<std::size_t>(layer)) *
+    return ((static_cast<std::size_t>(slot) * static_cast<std::size_t>(cached_.layers) +
+             static_cast<std::size_t>(layer * cached_.step)) *
                 static_cast<std::size_t>(kv_heads_) +
             static_cast<std::size_t>(head)) *
            static_cast<std::size_t>(positions_);
   }
   float* staged(int slot, int layer, int row, int which) {
-    const std::size_t index = (static_cast<std::size_t>(row) * static_cast<std::size_t>(layers_) +
-                               static_cast<std::size_t>(layer)) *
-                                  2 +
-                              static_cast<std::size_t>(which);
+    const std::size_t index =
+        (static_cast<std::size_t>(row) * static_cast<std::size_t>(staged_layers_.layers) +
+         static_cast<std::size_t>(layer * staged_layers_.step)) *
+            2 +
+        static_cast<std::size_t>(which);
     return staged_[static_cast<std::size_t>(slot)].data() +
            index * static_cast<std::size_t>(kv_heads_ * head_dim_);
   }
 
-  int layers_;
+  /// Layers with room of their own, and how many of them lie between a layer's and the next one's.
+  struct extent {
+    int layers;
+    int step;
+
+    extent(int all, bool own) : layers{own ? all : 1}, step{own ? 1 : 0} {}
+  };
+
+  extent cached_;
+  extent staged_layers_;
   int kv_heads_;
   int head_dim_;
   int padded_head_dim_;

@@ -21,8 +21,7 @@ void model::implementation::reserve_activations(int rows, int inputs) {
   }
 }
 
-void model::implementation::reserve(const pass_plan& plan, int last) {
-  const std::size_t rows = plan.rows.size();
+void model::implementation::reserve_rows(std::size_t rows) {
   const auto grow = [rows](aligned_buffer<float>& buffer, int stride) {
     buffer.grow(rows * static_cast<std::size_t>(stride));
   };
@@ -35,6 +34,10 @@ void model::implementation::reserve(const pass_plan& plan, int last) {
   grow(space.joined, joined_stride);
   reserve_activations(static_cast<int>(rows),
                       std::max({hidden_stride, mixed_stride, product_stride, joined_stride}));
+}
+
+void model::implementation::reserve(const pass_plan& plan, int last) {
+  reserve_rows(plan.rows.size());
   const bool parts = last < shape.layers || std::any_of(plan.rows.begin(), plan.rows.end(),
                                                         [](auto& row) { return row.layers > 0; });
   for (const planned_row& row : plan.rows) {
@@ -98,6 +101,7 @@ void model::implementation::go_through(const pass_plan& plan, int thread) {
     apply(layer.query_key_value,
           activations(own(thread).normed.data(), hidden_stride, shape.hidden, rows, thread),
           space.projections.data(), projection_stride, rows, into::overwrite, thread);
+    if (!layer.query_key_value_bias.empty()) { add_bias(layer, thread); }
     const stream_weights::layer* const more = adapters(l);
     if (more != nullptr) {
       adapt(more->query_key_value, own(thread).normed.data(), hidden_stride,
@@ -214,6 +218,19 @@ void model::implementation::apply(const packed_matrix& w, activation_view x, flo
   multiply(w, x, y, stride, rows, mode, mine.begin, mine.end);
 }
 
+/// Adds the bias to the queries, keys and values that are `thread`'s outputs.
+void model::implementation::add_bias(const layer_weights& layer, int thread) {
+  const share blocks = part(layer.query_key_value.blocks(), thread);
+  const int last = std::min(blocks.end * outputs_per_block, projection_stride);
+  for (int i = 0; i < row_count(); ++i) {
+    float* const out =
+        space.projections.data() + static_cast<std::ptrdiff_t>(i) * projection_stride;
+    for (int o = blocks.begin * outputs_per_block; o < last; o += lanes) {
+      store(out + o, engine::load(out + o) + engine::load(layer.query_key_value_bias.data() + o));
+    }
+  }
+}
+
 void model::implementation::attend_all(const pass_plan& plan, int layer, int thread) {
   const auto groups = static_cast<int>(span.groups.size());
   attend_groups(plan, layer, 0, span.token_groups, thread);
@@ -231,12 +248,25 @@ void model::implementation::attend_groups(const pass_plan& plan, int layer, int 
   }
 }
 
-/// Stages keys and values of one key-value head for the rows of a sequence, and attends.
+/// Stages keys and values of one key-value head for the rows of a sequence, all of them before any
+/// row attends: what a row sees may come behind it.
 void model::implementation::attend_group(const pass_plan& plan, int layer, int head,
                                          const row_group& group, int thread) {
   const int head_dim = shape.head_dim;
   const int shared = shape.heads / shape.kv_heads;
   const float query_scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+  const auto projected = [&](int i) {
+    return space.projections.data() + static_cast<std::ptrdiff_t>(i) * projection_stride;
+  };
+  for (int i = group.begin; i < group.end; ++i) {
+    const planned_row& row = planned(plan, i);
+    if (row.status != hunch::status::ok) { continue; }
+    const float* const key = projected(i) + query_size + head * head_dim;
+    rotary.rotate(key, row.position, 1.0f,
+                  cache.staged_keys(group.slot, layer, row.staged) + head * head_dim);
+    std::copy_n(key + key_value_size, head_dim,
+                cache.staged_values(group.slot, layer, row.staged) + head * head_dim);
+  }
   for (int i = group.begin; i < group.end; ++i) {
     const planned_row& row = planned(plan, i);
     const layer_row& path = span.rows[static_cast<std::size_t>(i)];
@@ -246,18 +276,11 @@ void model::implementation::attend_group(const pass_plan& plan, int layer, int h
       std::fill_n(out, shared * head_dim, 0.0f);
       continue;
     }
-    const float* const query =
-        space.projections.data() + static_cast<std::ptrdiff_t>(i) * projection_stride;
-    const float* const key = query + query_size;
-    const float* const value = key + key_value_size;
-    rotary.rotate(key + head * head_dim, row.position, 1.0f,
-                  cache.staged_keys(group.slot, layer, row.staged) + head * head_dim);
-    std::copy_n(value + head * head_dim, head_dim,
-                cache.staged_values(group.slot, layer, row.staged) + head * head_dim);
-    int position = slots.length(group.slot) + path.shared;
+    int position = row.length - (path.path_end - path.path_begin);
     for (int p = path.path_begin; p < path.path_end; ++p, ++position) {
       cache.place(group.slot, layer, head, position, span.path[static_cast<std::size_t>(p)]);
     }
+    const float* const query = projected(i);
     for (int h = 0; h < shared; ++h) {
       rotary.rotate(query + (head * shared + h) * head_dim, row.position, query_scale,
                     own(thread).query.data() + h * head_dim);

@@ -65,7 +65,8 @@ const config& checked(const config& shape, const model_options& options) {
 }  // namespace
 
 model::implementation::implementation(const config& c, const checkpoint& source,
-                                      const model_options& options, implementation* features_of)
+                                      const model_options& options, implementation* features_of,
+                                      kv_layers own)
     : shape{checked(c, options)},
       kind{options.kind},
       context{checked_context(c, options.context)},
@@ -73,7 +74,7 @@ model::implementation::implementation(const config& c, const checkpoint& source,
       weights{c, source, options.kind},
       rotary{c.rope, c.head_dim, context},
       slots{options.max_batch, context, c.vocab_size},
-      cache{c, options.max_batch, context + max_streams},
+      cache{c, options.max_batch, context + max_streams, own},
       own_features{options.keep_features || features_of != nullptr ? round_up(c.hidden, lanes) : 0,
                    options.max_batch, context},
       partial{round_up(c.hidden, lanes), options.max_batch, 0},
@@ -90,10 +91,10 @@ model::implementation::implementation(const config& c, const checkpoint& source,
   result.vocab_size = c.vocab_size;
   result.logits_stride = round_up(c.vocab_size, lanes);
   space.threads.resize(static_cast<std::size_t>(options.threads));
-  for (auto& own : space.threads) {
-    own.query.grow(static_cast<std::size_t>(query_size));
-    own.scores.grow(2 * static_cast<std::size_t>(round_up(context + max_streams, lanes) +
-                                                 cache.padded_head_dim()));
+  for (auto& each : space.threads) {
+    each.query.grow(static_cast<std::size_t>(query_size));
+    each.scores.grow(2 * static_cast<std::size_t>(round_up(context + max_streams, lanes) +
+                                                  cache.padded_head_dim()));
   }
 }
 

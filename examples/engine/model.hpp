@@ -63,6 +63,7 @@ class evaluation : public hidden_states {
 
 class eagle_model;
 class early_exit;
+class masked_model;
 class medusa_heads;
 class speculative_streams;
 
@@ -125,6 +126,7 @@ class model {
  private:
   friend class eagle_model;
   friend class early_exit;
+  friend class masked_model;
   friend class medusa_heads;
   friend class speculative_streams;
   struct implementation;

@@ -232,7 +232,7 @@ void sequences::plan_layers(const pass_plan& plan, int first, int last, layer_sp
       current_path_.clear();
     }
     span.groups.back().end = at + 1;
-    span.rows.push_back({i, 0, 0, 0});
+    span.rows.push_back({i, 0, 0});
     if (row.stream < 0) {
       span.tokens = at + 1;
       span.token_groups = static_cast<int>(span.groups.size());
@@ -247,7 +247,6 @@ void sequences::plan_path(const planned_row& row, layer_span& span) {
   layer_row& planned = span.rows.back();
   planned.path_begin = static_cast<int>(span.path.size());
   if (!current_path_.empty() && staged.parent == current_path_.back()) {
-    planned.shared = static_cast<int>(current_path_.size());
     current_path_.push_back(row.staged);
     span.path.push_back(row.staged);
   } else {
@@ -259,7 +258,6 @@ void sequences::plan_path(const planned_row& row, layer_span& span) {
     }
     const auto fork = std::mismatch(current_path_.begin(), current_path_.end(), next_path_.begin(),
                                     next_path_.end());
-    planned.shared = static_cast<int>(fork.second - next_path_.begin());
     span.path.insert(span.path.end(), fork.second, next_path_.end());
     current_path_.swap(next_path_);
   }

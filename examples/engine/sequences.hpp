@@ -40,11 +40,11 @@ struct pass_plan {
   }
 };
 
-/// A row of a pass in some of its layers. The path to it shares its first `shared` staged rows with
-/// the row before it in these layers; the rest is path[path_begin .. path_end).
+/// A row of a pass in some of its layers. What it attends to ends with the staged rows
+/// path[path_begin .. path_end); what comes before them it shares with the row before it in these
+/// layers.
 struct layer_row {
   int row = 0;  ///< of the pass
-  int shared = 0;
   int path_begin = 0;
   int path_end = 0;
 };

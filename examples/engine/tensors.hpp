@@ -23,6 +23,29 @@ struct tensor_shape {
   }
 };
 
+/// What a checkpoint calls the tensors of a model: those of a layer behind its number, all without
+/// ".weight" and ".bias".
+struct tensor_names {
+  const char* embedding;
+  const char* layers;
+  const char* attention_norm;
+  const char* query;
+  const char* key;
+  const char* value;
+  const char* output;
+  const char* mlp_norm;
+  const char* gate;
+  const char* up;
+  const char* down;
+  const char* final_norm;
+  const char* head;
+
+  /// What comes before the names of the tensors of a layer.
+  std::string layer(int index) const { return layers + std::to_string(index) + "."; }
+};
+
+const tensor_names& names_of(config::naming names);
+
 /// The tensors of a model's checkpoint, by their names in a Hugging Face one.
 std::vector<tensor_shape> tensors_of(const config& shape);
 

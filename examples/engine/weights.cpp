@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <engine/pointwise.hpp>
 
@@ -23,6 +25,20 @@ std::size_t arena_bytes(const config& c, arithmetic kind, bool has_joint) {
          (has_joint ? bytes(c.hidden, 2 * c.hidden) : 0);
 }
 
+/// Those of queries, keys and values of the layer whose tensors begin with `layer`.
+std::vector<float> read_biases(const checkpoint& source, const std::string& layer,
+                               const tensor_names& names, const config& c) {
+  std::vector<float> out;
+  const auto append = [&](const char* part, int heads) {
+    const std::vector<float> bias = source.vector(layer + part + ".bias", heads * c.head_dim);
+    out.insert(out.end(), bias.begin(), bias.end());
+  };
+  append(names.query, c.heads);
+  append(names.key, c.kv_heads);
+  append(names.value, c.kv_heads);
+  return out;
+}
+
 }  // namespace
 
 std::vector<weight_row> interleave(const matrix_view& gate, const matrix_view& up) {
@@ -37,63 +53,108 @@ std::vector<weight_row> interleave(const matrix_view& gate, const matrix_view& u
   return out;
 }
 
+const tensor_names& names_of(config::naming names) {
+  static constexpr tensor_names llama{"model.embed_tokens",
+                                      "model.layers.",
+                                      "input_layernorm",
+                                      "self_attn.q_proj",
+                                      "self_attn.k_proj",
+                                      "self_attn.v_proj",
+                                      "self_attn.o_proj",
+                                      "post_attention_layernorm",
+                                      "mlp.gate_proj",
+                                      "mlp.up_proj",
+                                      "mlp.down_proj",
+                                      "model.norm",
+                                      "lm_head"};
+  static constexpr tensor_names llada{"model.transformer.wte",
+                                      "model.transformer.blocks.",
+                                      "attn_norm",
+                                      "q_proj",
+                                      "k_proj",
+                                      "v_proj",
+                                      "attn_out",
+                                      "ff_norm",
+                                      "ff_proj",
+                                      "up_proj",
+                                      "ff_out",
+                                      "model.transformer.ln_f",
+                                      "model.transformer.ff_out"};
+  return names == config::naming::llada ? llada : llama;
+}
+
 std::vector<tensor_shape> tensors_of(const config& c) {
+  const tensor_names& names = names_of(c.names);
   const int query = c.heads * c.head_dim;
   const int key_value = c.kv_heads * c.head_dim;
-  std::vector<tensor_shape> out{{"model.embed_tokens.weight", {c.vocab_size, c.hidden}}};
+  std::vector<tensor_shape> out;
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape) {
+    out.push_back({name + ".weight", std::move(shape)});
+  };
+  const auto add_biased = [&](const std::string& name, int outputs) {
+    add(name, {outputs, c.hidden});
+    if (c.qkv_bias) { out.push_back({name + ".bias", {outputs}}); }
+  };
+  add(names.embedding, {c.rows_of_embedding(), c.hidden});
   for (int l = 0; l < c.layers; ++l) {
-    const std::string name = "model.layers." + std::to_string(l) + ".";
-    out.push_back({name + "input_layernorm.weight", {c.hidden}});
-    out.push_back({name + "self_attn.q_proj.weight", {query, c.hidden}});
-    out.push_back({name + "self_attn.k_proj.weight", {key_value, c.hidden}});
-    out.push_back({name + "self_attn.v_proj.weight", {key_value, c.hidden}});
-    out.push_back({name + "self_attn.o_proj.weight", {c.hidden, query}});
-    out.push_back({name + "post_attention_layernorm.weight", {c.hidden}});
-    out.push_back({name + "mlp.gate_proj.weight", {c.intermediate, c.hidden}});
-    out.push_back({name + "mlp.up_proj.weight", {c.intermediate, c.hidden}});
-    out.push_back({name + "mlp.down_proj.weight", {c.hidden, c.intermediate}});
+    const std::string layer = names.layer(l);
+    add(layer + names.attention_norm, {c.hidden});
+    add_biased(layer + names.query, query);
+    add_biased(layer + names.key, key_value);
+    add_biased(layer + names.value, key_value);
+    add(layer + names.output, {c.hidden, query});
+    add(layer + names.mlp_norm, {c.hidden});
+    add(layer + names.gate, {c.intermediate, c.hidden});
+    add(layer + names.up, {c.intermediate, c.hidden});
+    add(layer + names.down, {c.hidden, c.intermediate});
   }
-  out.push_back({"model.norm.weight", {c.hidden}});
-  if (!c.tied_head) { out.push_back({"lm_head.weight", {c.vocab_size, c.hidden}}); }
+  add(names.final_norm, {c.hidden});
+  if (!c.tied_head) { add(names.head, {c.rows_of_embedding(), c.hidden}); }
   return out;
 }
 
 model_weights::model_weights(const config& c, const checkpoint& source, arithmetic kind)
     : kind_{kind}, arena_{arena_bytes(c, kind, source.has(joint_name))} {
+  const tensor_names& names = names_of(c.names);
   const int query = c.heads * c.head_dim;
   const int key_value = c.kv_heads * c.head_dim;
+  const auto matrix = [&](const std::string& name, int rows, int columns) {
+    return source.matrix(name + ".weight", rows, columns);
+  };
+  const auto norm = [&](const std::string& name) {
+    return padded(source.vector(name + ".weight", c.hidden));
+  };
   if (source.has(joint_name)) {
     joint_ = pack(all_rows(source.matrix(joint_name, c.hidden, 2 * c.hidden)), 2 * c.hidden);
   }
   for (int l = 0; l < c.layers; ++l) {
-    const std::string name = "model.layers." + std::to_string(l) + ".";
-    const auto matrix = [&](const char* part, int rows, int columns) {
-      return source.matrix(name + part + ".weight", rows, columns);
-    };
+    const std::string name = names.layer(l);
     layer_weights layer;
-    layer.attention_norm = padded(source.vector(name + "input_layernorm.weight", c.hidden));
-    layer.mlp_norm = padded(source.vector(name + "post_attention_layernorm.weight", c.hidden));
+    layer.attention_norm = norm(name + names.attention_norm);
+    layer.mlp_norm = norm(name + names.mlp_norm);
 
-    const matrix_view q = matrix("self_attn.q_proj", query, c.hidden);
-    const matrix_view k = matrix("self_attn.k_proj", key_value, c.hidden);
-    const matrix_view v = matrix("self_attn.v_proj", key_value, c.hidden);
+    const matrix_view q = matrix(name + names.query, query, c.hidden);
+    const matrix_view k = matrix(name + names.key, key_value, c.hidden);
+    const matrix_view v = matrix(name + names.value, key_value, c.hidden);
     std::vector<weight_row> qkv = all_rows(q);
     append_rows(qkv, k);
     append_rows(qkv, v);
     layer.query_key_value = pack(qkv, c.hidden);
-    layer.output = pack(all_rows(matrix("self_attn.o_proj", c.hidden, query)), query);
+    if (c.qkv_bias) { layer.query_key_value_bias = padded(read_biases(source, name, names, c)); }
+    layer.output = pack(all_rows(matrix(name + names.output, c.hidden, query)), query);
 
-    const matrix_view gate = matrix("mlp.gate_proj", c.intermediate, c.hidden);
-    const matrix_view up = matrix("mlp.up_proj", c.intermediate, c.hidden);
+    const matrix_view gate = matrix(name + names.gate, c.intermediate, c.hidden);
+    const matrix_view up = matrix(name + names.up, c.intermediate, c.hidden);
     layer.gate_up = pack(interleave(gate, up), c.hidden);
-    layer.down = pack(all_rows(matrix("mlp.down_proj", c.hidden, c.intermediate)), c.intermediate);
+    layer.down =
+        pack(all_rows(matrix(name + names.down, c.hidden, c.intermediate)), c.intermediate);
     layers_.push_back(std::move(layer));
   }
-  final_norm_ = padded(source.vector("model.norm.weight", c.hidden));
+  final_norm_ = norm(names.final_norm);
 
-  const matrix_view embedding = source.matrix("model.embed_tokens.weight", c.vocab_size, c.hidden);
-  const matrix_view head =
-      c.tied_head ? embedding : source.matrix("lm_head.weight", c.vocab_size, c.hidden);
+  const matrix_view embedding = matrix(names.embedding, c.rows_of_embedding(), c.hidden);
+  matrix_view head = c.tied_head ? embedding : matrix(names.head, c.rows_of_embedding(), c.hidden);
+  head.rows = c.vocab_size;
   head_ = pack(all_rows(head), c.hidden);
   embedding_ = kept_matrix(embedding);
   if (kind == arithmetic::int4 && !c.tied_head) { own_head_ = kept_matrix(head); }

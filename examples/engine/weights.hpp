@@ -19,8 +19,9 @@ std::vector<weight_row> interleave(const matrix_view& gate, const matrix_view& u
 /// One transformer layer. Norms are padded with zeros to a multiple of 16.
 struct layer_weights {
   std::vector<float> attention_norm;
-  packed_matrix query_key_value;  ///< [(heads + 2 kv_heads) head_dim, hidden]
-  packed_matrix output;           ///< [hidden, heads head_dim]
+  packed_matrix query_key_value;            ///< [(heads + 2 kv_heads) head_dim, hidden]
+  std::vector<float> query_key_value_bias;  ///< padded likewise, or empty
+  packed_matrix output;                     ///< [hidden, heads head_dim]
   std::vector<float> mlp_norm;
   packed_matrix gate_up;  ///< [2 intermediate, hidden], 16 gates, then their 16 ups, and so on
   packed_matrix down;     ///< [hidden, intermediate]

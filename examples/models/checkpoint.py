@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from model import Config, Eagle, Exit, ExitConfig, Llama, Medusa, MedusaConfig, StreamConfig, Streams
+from model import (Config, Eagle, Exit, ExitConfig, Llama, Masked, MaskedConfig, Medusa, MedusaConfig, StreamConfig,
+                   Streams)
 
 SHARD_BYTES = 16 << 20
 ADAPTERS = {Medusa: "HunchMedusaHeads", Exit: "HunchEarlyExit", Streams: "HunchSpeculativeStreams"}  # of the target's states: no layers of their own
@@ -69,6 +70,8 @@ def save(folder, model, dtype="I8"):
         config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", **fields,
                   "hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "tie_word_embeddings": True,
                   "bos_token_id": 1, "eos_token_id": 2}
+    if isinstance(model, Masked):
+        config |= {"architectures": ["HunchMaskedLlama"], "attention": "causal_prefix", "shifted": True}
     config |= {"torch_dtype": "float32", "weight_format": dtype}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     prefix = PREFIXES.get(type(model), "")
@@ -105,6 +108,10 @@ def loaded(make, config, folder):
 
 def load(folder):
     return loaded(Llama, Config, folder)
+
+
+def load_masked(folder):
+    return loaded(Masked, MaskedConfig, folder)
 
 
 def load_eagle(folder):

@@ -2,7 +2,7 @@
 
     python export.py --work DIR --model target --out target            # int8, as shipped
     python export.py --work DIR --model draft --out draft
-    python export.py --work DIR --model eagle --out eagle                # medusa, exit, streams
+    python export.py --work DIR --model eagle --out eagle                # medusa, exit, streams, masked
     python export.py --work DIR --model target --out DIR --dtype BF16  # F32, F16, BF16: for testing loaders
     python export.py --model tiny --out DIR --dtype F32                # a random model for tests
 """
@@ -13,12 +13,13 @@ from pathlib import Path
 import torch
 
 import checkpoint
-from model import (DRAFT, EAGLE, LARGE_DRAFT, SMALL_DRAFT, TARGET, TINY, Eagle, Exit, ExitConfig, Llama, Medusa,
-                   MedusaConfig, StreamConfig, Streams)
+from model import (DRAFT, EAGLE, LARGE_DRAFT, MASKED, SMALL_DRAFT, TARGET, TINY, Eagle, Exit, ExitConfig, Llama, Masked,
+                   Medusa, MedusaConfig, StreamConfig, Streams)
 
 MODELS = {"target": (Llama, TARGET), "draft": (Llama, DRAFT), "draft-small": (Llama, SMALL_DRAFT),
           "draft-large": (Llama, LARGE_DRAFT), "eagle": (Eagle, EAGLE), "medusa": (Medusa, MedusaConfig()),
-          "exit": (Exit, ExitConfig()), "streams": (Streams, StreamConfig()), "tiny": (Llama, TINY)}
+          "exit": (Exit, ExitConfig()), "streams": (Streams, StreamConfig()), "masked": (Masked, MASKED),
+          "tiny": (Llama, TINY)}
 
 
 def tiny():

@@ -40,6 +40,12 @@ class ExitConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class MaskedConfig(Config):
+    mask_token_id: int = 0  # of <unk>, which no text has
+    block_length: int = 8
+
+
+@dataclasses.dataclass(frozen=True)
 class StreamConfig:
     hidden_size: int = 256
     vocab_size: int = 32000
@@ -53,6 +59,7 @@ TARGET = Config(hidden_size=256, num_hidden_layers=6, intermediate_size=704,
                 num_attention_heads=8, num_key_value_heads=4)
 DRAFT = Config(hidden_size=128, num_hidden_layers=2, intermediate_size=384,
                num_attention_heads=4, num_key_value_heads=2)
+MASKED = MaskedConfig(**dataclasses.asdict(TARGET))
 EAGLE = dataclasses.replace(TARGET, num_hidden_layers=1)
 SMALL_DRAFT = Config(hidden_size=64, num_hidden_layers=2, intermediate_size=192,
                      num_attention_heads=2, num_key_value_heads=1)
@@ -83,13 +90,13 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(c.hidden_size, c.num_key_value_heads * c.head_dim, bias=False)
         self.o_proj = nn.Linear(c.num_attention_heads * c.head_dim, c.hidden_size, bias=False)
 
-    def forward(self, x, cos, sin):
+    def forward(self, x, cos, sin, seen=None):
         b, t, _ = x.shape
         q, k, v = (p(x).view(b, t, -1, self.head_dim).transpose(1, 2)
                    for p in (self.q_proj, self.k_proj, self.v_proj))
         q, k = rotate(q, cos, sin).to(v.dtype), rotate(k, cos, sin).to(v.dtype)
         k, v = (y.repeat_interleave(self.groups, dim=1) for y in (k, v))
-        out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        out = F.scaled_dot_product_attention(q, k, v, seen, is_causal=seen is None)
         return self.o_proj(out.transpose(1, 2).reshape(b, t, -1))
 
 
@@ -313,3 +320,31 @@ def residual(trunk, ids, layers):
     for layer in trunk.layers[:layers]:
         x = layer(x, cos, sin)
     return x
+
+
+class Masked(Llama):
+    """A model that fills in masks, a block at a time. What comes before the block is read as a Llama reads it, each
+    token the ones before it, so that its keys and values stay what they are once they are known; the positions of a
+    block read all of that and each other, masks included. The state of a position yields the law of the token behind it,
+    as in the Llama that it is trained from: a mask is filled by what the row in front of it says."""
+
+    def forward(self, clean, noisy, groups, blocks):
+        """States [batch, length, hidden] that yield the laws of `noisy`, [batch, length] ids some of which are masks;
+        the first of each row has none. `groups` [length] tells what is read as one text with masks, `blocks`
+        [length], finer, which of those a position reads: its own and the ones before."""
+        trunk, length = self.model, clean.shape[1]
+        cos, sin = (table.repeat(2, 1) for table in rope_tables(trunk.config, length, clean.device))
+        place = torch.arange(length, device=clean.device)
+        before = place <= place[:, None]
+        nothing = torch.zeros_like(before)
+        known = groups < groups[:, None]
+        beside = (groups == groups[:, None]) & (blocks <= blocks[:, None])
+        seen = torch.cat((torch.cat((before, nothing), 1), torch.cat((known, beside), 1)))
+        x = trunk.embed_tokens(torch.cat((clean, noisy), 1))
+        for layer in trunk.layers:
+            x = x + layer.self_attn(layer.input_layernorm(x), cos, sin, seen)
+            x = x + layer.mlp(layer.post_attention_layernorm(x))
+        of_clean, of_noisy = trunk.norm(x).split(length, dim=1)
+        own = (groups[1:] == groups[:-1])[:, None]
+        states = torch.where(own, of_noisy[:, :-1], of_clean[:, :-1])
+        return torch.cat((torch.zeros_like(states[:, :1]), states), 1)

@@ -25,8 +25,8 @@ LONG_FROM = 0.75  # share of the time budget from which windows are long
 CHUNK = 1024      # rows of logits held at once
 
 
-def sampled_loss(hidden, labels, head):
-    """Cross-entropy with the normaliser estimated from the batch's own tokens and random others."""
+def sampled_loss(hidden, labels, head, weight=None):
+    """Cross-entropy with the normaliser estimated from the batch's own tokens and random others; a weighted mean."""
     known, label_rows = torch.unique(labels, return_inverse=True)
     others = torch.ones(len(head), dtype=torch.bool, device=labels.device)
     others[known] = False
@@ -35,15 +35,17 @@ def sampled_loss(hidden, labels, head):
     logits = F.linear(hidden, head[torch.cat((known, drawn))])
     correction = logits.new_zeros(logits.shape[1])
     correction[len(known):] = math.log(len(others) / len(drawn))
-    return F.cross_entropy(logits + correction, label_rows)
+    losses = F.cross_entropy(logits + correction, label_rows, reduction="none")
+    return losses.mean() if weight is None else (losses * weight).sum() / weight.sum()
 
 
-def full_loss(hidden, labels, head):
+def full_loss(hidden, labels, head, weight=None):
     """Cross-entropy over the vocabulary, a few rows at a time; gradients are taken at once, so that one
     chunk of logits is alive."""
+    weight = torch.ones(len(labels), device=labels.device) if weight is None else weight
     leaf, total = hidden.detach().requires_grad_(), 0.0
-    for h, y in zip(leaf.split(CHUNK), labels.split(CHUNK)):
-        part = F.cross_entropy(F.linear(h, head), y, reduction="sum") / len(labels)
+    for h, y, w in zip(leaf.split(CHUNK), labels.split(CHUNK), (weight / weight.sum()).split(CHUNK)):
+        part = (F.cross_entropy(F.linear(h, head), y, reduction="none") * w).sum()
         part.backward()
         total += part.detach()
     # The value is the loss; its gradient with respect to `hidden` is what the chunks collected.

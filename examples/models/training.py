@@ -102,8 +102,9 @@ class Optimiser:
     """Muon for the matrices of the layers, AdamW for the embedding and the norms."""
 
     def __init__(self, model, muon_rate, adam_rate, decay):
-        matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
-        others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
+        trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+        matrices = [p for n, p in trained if p.ndim == 2 and "embed" not in n]
+        others = [p for n, p in trained if p.ndim != 2 or "embed" in n]
         self.muon, self.rates, self.decay = Muon(matrices), (muon_rate, adam_rate), decay
         self.adam = torch.optim.AdamW([{"params": others}], lr=adam_rate, betas=(0.9, 0.95), eps=1e-10,
                                       weight_decay=0.0, fused=True)
@@ -131,9 +132,10 @@ def rate_factor(progress, warm_up=0.01, hold=0.35):
     return min(1.0, (progress + 1e-4) / warm_up, max(0.0, 1 - progress) / (1 - hold))
 
 
-def run(name, work, minutes, model, optimiser, batch_of, loss_of):
+def run(name, work, minutes, model, optimiser, batch_of, loss_of, steps=None):
     """Trains until the time budget is spent. Elapsed training time is part of the checkpoint, so that a
-    busy machine or an interruption costs steps but leaves the schedule whole."""
+    busy machine or an interruption costs steps but leaves the schedule whole. With `steps` the budget is that
+    many steps, whatever they take: for comparisons."""
     path, log = work / f"{name}.pt", work / f"{name}.log.jsonl"
     step, elapsed = 0, 0.0
     if path.exists():
@@ -148,8 +150,11 @@ def run(name, work, minutes, model, optimiser, batch_of, loss_of):
                     "elapsed": elapsed}, f"{path}.new")
         os.replace(f"{path}.new", path)
 
-    while elapsed < minutes * 60:
-        start, progress = time.monotonic(), elapsed / (minutes * 60)
+    def spent():
+        return step / steps if steps else elapsed / (minutes * 60)
+
+    while spent() < 1:
+        start, progress = time.monotonic(), spent()
         # Numbers of positions, windows with one label behind their inputs, or a tuple with those in front.
         batch = batch_of(step, progress)
         ids = batch[0] if isinstance(batch, tuple) else batch

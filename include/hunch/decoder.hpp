@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -166,7 +165,7 @@ class decoder {
     emissions_.clear();
     const std::int32_t size = gather();
     if (size == 0) { return {}; }
-    stopwatch watch;
+    detail::stopwatch watch;
     drafter_.propose(draft_state_, size, contexts_.data(), drafts_, selector_, sampler_,
                      child_draw<Random, verifier_type::shares_noise>{random_}, executor_);
     const double draft_seconds = watch.lap();
@@ -214,19 +213,6 @@ class decoder {
     std::int32_t first_report = 0;  ///< index of its first log-probability task
     finish_reason finish = finish_reason::none;
     hunch::status status = hunch::status::ok;
-  };
-
-  class stopwatch {
-   public:
-    double lap() {
-      const auto now = std::chrono::steady_clock::now();
-      const std::chrono::duration<double> passed = now - start_;
-      start_ = now;
-      return passed.count();
-    }
-
-   private:
-    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   };
 
   template <class T>

@@ -6,6 +6,16 @@
 
 #include <hunch/concepts.hpp>
 #include <hunch/decoder.hpp>
+#include <hunch/diffusion/decoder.hpp>
+#include <hunch/diffusion/masked_model.hpp>
+#include <hunch/diffusion/order/confidence.hpp>
+#include <hunch/diffusion/order/entropy.hpp>
+#include <hunch/diffusion/order/left_to_right.hpp>
+#include <hunch/diffusion/request.hpp>
+#include <hunch/diffusion/right_shifted.hpp>
+#include <hunch/diffusion/self_speculation.hpp>
+#include <hunch/diffusion/verifier/stepwise_exact.hpp>
+#include <hunch/diffusion/verifier/top_k.hpp>
 #include <hunch/draft_tree.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/heads.hpp>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -9,6 +10,24 @@
 #include <hunch/verifier/verifier.hpp>
 
 namespace hunch {
+
+namespace detail {
+
+/// Seconds between the phases of a step.
+class stopwatch {
+ public:
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    const std::chrono::duration<double> passed = now - start_;
+    start_ = now;
+    return passed.count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace detail
 
 /// Counters of a decoder, by the field's usual names. "Step" is one verification of one sequence;
 /// steps that only read a piece of a prompt are not counted.
@@ -45,14 +64,20 @@ struct statistics {
         shortlist_rows += lists[parent].size;
       }
     }
-    ++steps;
-    drafted += tree.count - 1;
-    accepted += v.accepted;
-    emitted += emitted_tokens;
     empty_residuals += v.empty_residual ? 1 : 0;
-    for (std::int32_t i = 0; i < deepest; ++i) { ++proposed_at[i]; }
-    for (std::int32_t i = 0; i < v.accepted; ++i) { ++accepted_at[i]; }
-    ++histogram[v.accepted];
+    count(tree.count - 1, deepest, v.accepted, emitted_tokens);
+  }
+
+  /// Counts a verification of `nodes` drafts in `levels` levels.
+  HUNCH_HOST_DEVICE void count(std::int32_t nodes, std::int32_t levels, std::int32_t accepted_nodes,
+                               std::int32_t emitted_tokens) {
+    ++steps;
+    drafted += nodes;
+    accepted += accepted_nodes;
+    emitted += emitted_tokens;
+    for (std::int32_t i = 0; i < levels; ++i) { ++proposed_at[i]; }
+    for (std::int32_t i = 0; i < accepted_nodes; ++i) { ++accepted_at[i]; }
+    ++histogram[accepted_nodes];
   }
 
   /// Adds the counters of another run of the same steps, or of other sequences.

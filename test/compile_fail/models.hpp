@@ -27,6 +27,14 @@ struct draft_model {
   void commit(const hunch::kept_rows&) noexcept {}
 };
 
+struct masked {
+  std::int32_t vocab_size() const { return 4; }
+  hunch::token mask_token() const { return 3; }
+  std::int32_t max_positions() const { return 8; }
+  evaluation evaluate(const hunch::diffusion::canvases&) { return {}; }
+  void release(std::int32_t) noexcept {}
+};
+
 /// A drafter whose tokens are chosen, not drawn: a chain or a tree without a law.
 template <hunch::child_law Children, bool IsChain>
 struct drafter : hunch::drafter::none {

@@ -4,55 +4,24 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include <engine/early_exit.hpp>
-#include <engine/mapped_file.hpp>
 #include <engine/medusa.hpp>
 #include <engine/model.hpp>
 #include <engine/row_batch.hpp>
 #include <engine/streams.hpp>
+
+#include "golden_file.hpp"
 
 /// The shipped models against what the `transformers` library computes for them; the layout of
 /// golden.safetensors is described in examples/models/README.md.
 
 namespace {
 
-/// A reader of small safetensors files with I32 and F32 tensors.
-class golden_file {
- public:
-  explicit golden_file(const std::filesystem::path& path) : file_{path} {
-    std::uint64_t size = 0;
-    std::memcpy(&size, file_.data(), sizeof size);
-    const auto* text = reinterpret_cast<const char*>(file_.data()) + sizeof size;
-    header_ = nlohmann::json::parse(text, text + size);
-    data_ = file_.data() + sizeof size + size;
-  }
-
-  template <class T>
-  std::vector<T> values(const std::string& name) const {
-    const auto& entry = header_.at(name);
-    REQUIRE(entry.at("dtype") == (std::is_same_v<T, float> ? "F32" : "I32"));
-    const auto begin = entry.at("data_offsets").at(0).get<std::size_t>();
-    const auto end = entry.at("data_offsets").at(1).get<std::size_t>();
-    std::vector<T> out((end - begin) / sizeof(T));
-    std::memcpy(out.data(), data_ + begin, end - begin);
-    return out;
-  }
-
-  std::vector<std::size_t> shape(const std::string& name) const {
-    return header_.at(name).at("shape").get<std::vector<std::size_t>>();
-  }
-
- private:
-  engine::mapped_file file_;
-  nlohmann::json header_;
-  const std::byte* data_ = nullptr;
-};
+using test::golden_file;
 
 double log_sum_exp(hunch::row_view<float> row) {
   const double top = static_cast<double>(*std::max_element(row.data, row.data + row.size));

@@ -14,12 +14,6 @@ namespace {
 
 using engine::arithmetic;
 
-std::vector<arithmetic> arithmetics() {
-  std::vector<arithmetic> out{arithmetic::f32, arithmetic::bf16_fma, arithmetic::int4};
-  if (engine::has_bf16_dot()) { out.push_back(arithmetic::bf16_dot); }
-  return out;
-}
-
 struct fixture {
   engine::config shape;
   engine::checkpoint weights;
@@ -54,7 +48,7 @@ template <class F>
 void for_each_setting(F f) {
   for (const engine::config& c : {test::tiny_config(), test::small_config()}) {
     const fixture with(c);
-    for (const arithmetic kind : arithmetics()) {
+    for (const arithmetic kind : test::arithmetics()) {
       CAPTURE(c.hidden);
       CAPTURE(static_cast<int>(kind));
       f(with, kind, with.alone(kind));

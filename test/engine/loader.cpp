@@ -13,6 +13,7 @@
 #include <engine/medusa.hpp>
 #include <engine/model.hpp>
 
+#include "checkpoint_files.hpp"
 #include "temporary_directory.hpp"
 #include "tiny_model.hpp"
 
@@ -21,8 +22,12 @@
 namespace {
 
 using nlohmann::json;
+using test::header_of;
+using test::names;
+using test::weights_file;
+using test::write_safetensors;
+using test::write_text;
 
-const char* const weights_file = "model.safetensors";
 const char* const index_file = "model.safetensors.index.json";
 
 json config_json(const engine::config& c) {
@@ -39,33 +44,6 @@ json config_json(const engine::config& c) {
           {"rms_norm_eps", 1e-5},
           {"tie_word_embeddings", c.tied_head},
           {"eos_token_id", 2}};
-}
-
-json header_of(const std::vector<test::stored_tensor>& tensors) {
-  json header{{"__metadata__", {{"format", "pt"}}}};
-  std::size_t offset = 0;
-  for (const auto& t : tensors) {
-    header[t.name] = {{"dtype", engine::to_string(t.type)},
-                      {"shape", t.shape},
-                      {"data_offsets", {offset, offset + t.bytes.size()}}};
-    offset += t.bytes.size();
-  }
-  return header;
-}
-
-void write_safetensors(const std::filesystem::path& file, const std::string& header,
-                       const std::vector<test::stored_tensor>& tensors) {
-  std::ofstream out(file, std::ios::binary);
-  for (int i = 0; i < 8; ++i) { out.put(static_cast<char>(header.size() >> (8 * i) & 0xff)); }
-  out << header;
-  for (const auto& t : tensors) {
-    out.write(reinterpret_cast<const char*>(t.bytes.data()),
-              static_cast<std::streamsize>(t.bytes.size()));
-  }
-}
-
-void write_text(const std::filesystem::path& file, const std::string& text) {
-  std::ofstream(file, std::ios::binary) << text;
 }
 
 /// A directory with a good tiny model, to be damaged.
@@ -112,16 +90,6 @@ struct good_model {
     return complaint();
   }
 };
-
-bool names(const std::string& complaint, const std::vector<std::string>& words) {
-  for (const std::string& word : words) {
-    if (complaint.find(word) == std::string::npos) {
-      MESSAGE("\"" << complaint << "\" does not name " << word);
-      return false;
-    }
-  }
-  return true;
-}
 
 const std::string some_tensor = "model.layers.1.mlp.down_proj.weight";
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
+#include <functional>
 #include <numbers>
 #include <numeric>
 #include <string>
@@ -36,6 +38,19 @@ class reference_model {
     return residuals(tokens, positions, layers).back();
   }
 
+  /// Whether row i attends to row j.
+  using visibility = std::function<bool(std::size_t i, std::size_t j)>;
+
+  /// The last hidden states of all rows, at the positions 0, 1, ..., where row i attends to what
+  /// `sees` says.
+  std::vector<vec> hidden(const std::vector<int>& tokens, const visibility& sees) const {
+    std::vector<int> positions(tokens.size());
+    std::iota(positions.begin(), positions.end(), 0);
+    std::vector<vec> x = residuals(tokens, positions, c_.layers, sees);
+    for (vec& row : x) { row = norm(weights_, "model.norm.weight", row); }
+    return x;
+  }
+
   /// Speculative streams beside the last of `tokens`: after the last norm.
   std::vector<vec> streams(const engine::checkpoint& own, int count, int layers,
                            const std::vector<int>& tokens, std::vector<int> positions) const {
@@ -60,7 +75,7 @@ class reference_model {
       x.push_back(s);
       positions.push_back(at + 1 + j);
     }
-    through(x, positions, c_.layers - layers, c_.layers, part);
+    through(x, positions, c_.layers - layers, c_.layers, part, causal);
     std::vector<vec> out;
     for (std::size_t i = part.first; i < x.size(); ++i) {
       out.push_back(norm(weights_, "model.norm.weight", x[i]));
@@ -133,22 +148,24 @@ class reference_model {
     std::size_t first = 0;
   };
 
+  static bool causal(std::size_t i, std::size_t j) { return j <= i; }
+
   std::vector<vec> residuals(const std::vector<int>& tokens, const std::vector<int>& positions,
-                             int layers) const {
+                             int layers, const visibility& sees = causal) const {
     std::vector<vec> x;
     for (const int t : tokens) {
       x.push_back(row(weights_.matrix("model.embed_tokens.weight", c_.vocab_size, c_.hidden), t));
     }
-    through(x, positions, 0, layers, {});
+    through(x, positions, 0, layers, {}, sees);
     return x;
   }
 
   void through(std::vector<vec>& x, const std::vector<int>& positions, int first, int last,
-               const stream_part& part) const {
+               const stream_part& part, const visibility& sees) const {
     for (int l = first; l < last; ++l) {
       const std::string name = "model.layers." + std::to_string(l) + ".";
       const std::string more = "streams.layers." + std::to_string(l - first) + ".";
-      attention(name, more, part, x, positions);
+      attention(name, more, part, x, positions, sees);
       for (std::size_t i = 0; i < x.size(); ++i) {
         const bool is_stream = part.own != nullptr && i >= part.first;
         add(x[i], feed_forward(name, is_stream ? part.own : nullptr, more, x[i]));
@@ -195,7 +212,8 @@ class reference_model {
   }
 
   void attention(const std::string& layer, const std::string& more, const stream_part& part,
-                 std::vector<vec>& x, const std::vector<int>& positions) const {
+                 std::vector<vec>& x, const std::vector<int>& positions,
+                 const visibility& sees) const {
     std::vector<vec> queries, keys, values;
     for (std::size_t i = 0; i < x.size(); ++i) {
       const vec h = norm(weights_, layer + "input_layernorm.weight", x[i]);
@@ -205,6 +223,11 @@ class reference_model {
           product(weights_, layer + "self_attn.k_proj.weight", c_.kv_heads * c_.head_dim, h));
       values.push_back(
           product(weights_, layer + "self_attn.v_proj.weight", c_.kv_heads * c_.head_dim, h));
+      if (c_.qkv_bias) {
+        add_bias(queries.back(), layer + "self_attn.q_proj.bias");
+        add_bias(keys.back(), layer + "self_attn.k_proj.bias");
+        add_bias(values.back(), layer + "self_attn.v_proj.bias");
+      }
       if (part.own != nullptr && i >= part.first) {
         const int query = c_.heads * c_.head_dim;
         const int key = c_.kv_heads * c_.head_dim;
@@ -223,15 +246,16 @@ class reference_model {
         const auto q = static_cast<std::size_t>(h * c_.head_dim);
         const auto kv = static_cast<std::size_t>(h / (c_.heads / c_.kv_heads) * c_.head_dim);
         const auto size = static_cast<std::size_t>(c_.head_dim);
-        vec p;
+        vec p(x.size());
         double total = 0;
-        for (std::size_t j = 0; j <= i; ++j) {
+        for (std::size_t j = 0; j < x.size(); ++j) {
+          if (!sees(i, j)) { continue; }
           double score = 0;
           for (std::size_t d = 0; d < size; ++d) { score += queries[i][q + d] * keys[j][kv + d]; }
-          p.push_back(std::exp(score / std::sqrt(static_cast<double>(c_.head_dim))));
-          total += p.back();
+          p[j] = std::exp(score / std::sqrt(static_cast<double>(c_.head_dim)));
+          total += p[j];
         }
-        for (std::size_t j = 0; j <= i; ++j) {
+        for (std::size_t j = 0; j < x.size(); ++j) {
           for (std::size_t d = 0; d < size; ++d) {
             mixed[q + d] += p[j] / total * values[j][kv + d];
           }
@@ -242,6 +266,11 @@ class reference_model {
         add(x[i], adapted(*part.own, more + "output", more + "output", c_.hidden, mixed));
       }
     }
+  }
+
+  void add_bias(vec& to, const std::string& name) const {
+    const std::vector<float> bias = weights_.vector(name, static_cast<int>(to.size()));
+    add(to, {bias.begin(), bias.end()});
   }
 
   vec feed_forward(const std::string& layer, const engine::checkpoint* own, const std::string& more,

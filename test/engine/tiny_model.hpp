@@ -14,6 +14,7 @@
 #include <engine/bfloat16.hpp>
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
+#include <engine/packed_matrix.hpp>
 #include <engine/row_batch.hpp>
 #include <engine/tensors.hpp>
 
@@ -144,6 +145,14 @@ inline engine::checkpoint random_checkpoint(const engine::config& c,
                                             engine::dtype type = engine::dtype::f32,
                                             std::uint32_t seed = 1) {
   return in_memory(random_tensors(c, type, seed));
+}
+
+/// All arithmetics of this machine.
+inline std::vector<engine::arithmetic> arithmetics() {
+  using engine::arithmetic;
+  std::vector<arithmetic> out{arithmetic::f32, arithmetic::bf16_fma, arithmetic::int4};
+  if (engine::has_bf16_dot()) { out.push_back(arithmetic::bf16_dot); }
+  return out;
 }
 
 inline std::vector<float> copy(hunch::row_view<float> row) {

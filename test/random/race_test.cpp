@@ -20,6 +20,7 @@
 #include <hunch/sampler/top_k.hpp>
 #include <hunch/sampler/top_p.hpp>
 #include <hunch/team/serial.hpp>
+#include "../support/chi_squared.hpp"
 #include "../support/hash.hpp"
 
 namespace hunch::test {
@@ -124,27 +125,6 @@ TEST_CASE("few tokens are looked at") {
     CAPTURE(deviation);
     CHECK(asked / 20 < n / 100);
   }
-}
-
-/// Pearson's statistic of counts against probabilities.
-double chi_squared(const std::vector<std::int64_t>& counts, const std::vector<double>& law) {
-  const auto total =
-      static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::int64_t(0)));
-  double sum = 0.0;
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    const double expected = total * law[i];
-    sum += (static_cast<double>(counts[i]) - expected) *
-           (static_cast<double>(counts[i]) - expected) / expected;
-  }
-  return sum;
-}
-
-/// The value that chi-squared with `degrees` of freedom exceeds with probability 1e-7
-/// (Wilson-Hilferty).
-double bound(double degrees) {
-  const double z = 5.2;
-  const double c = 2.0 / (9.0 * degrees);
-  return degrees * std::pow(1.0 - c + z * std::sqrt(c), 3.0);
 }
 
 TEST_CASE("the winner's law is the law, at two positions at once") {

@@ -182,6 +182,9 @@ class device_model {
 
   static const config& checked(const config& shape) {
     shape.check();
+    if (shape.qkv_bias) {
+      throw std::invalid_argument("engine::device_model: biases are not supported");
+    }
     return shape;
   }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <hunch/kernel/longest_path.hpp>
+#include <hunch/kernel/rank_of.hpp>
 #include <hunch/verifier/verifier.hpp>
 
 namespace hunch::verifier {
@@ -25,17 +26,7 @@ struct top_k {
   HUNCH_HOST_DEVICE void operator()(T& team, const View& view, const Random& random,
                                     verdict& out) const {
     kernel::longest_path(team, view, random, out, [&](const auto& p) {
-      return [&team, p, k = k](token x) {
-        const auto p_x = p.weight(x);
-        const std::int32_t before = team.reduce(
-            p.size(), std::int32_t(0),
-            [=](std::int64_t i) {
-              const auto w = p.weight(i);
-              return w > p_x || (w == p_x && i < x) ? 1 : 0;
-            },
-            [](std::int32_t a, std::int32_t b) { return a + b; });
-        return before < k;
-      };
+      return [&team, p, k = k](token x) { return kernel::rank_of(team, p, x) < k; };
     });
   }
 };

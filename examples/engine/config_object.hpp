@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <engine/config.hpp>
+
+/// \file
+/// What readers of `config.json` share.
+
+namespace engine {
+
+/// A JSON object that knows how to complain about its keys.
+class config_object {
+ public:
+  config_object(const nlohmann::json& value, std::string where)
+      : value_{value}, where_{std::move(where)} {
+    if (!value_.is_object()) { throw std::runtime_error(where_ + ": not a JSON object"); }
+  }
+
+  [[noreturn]] void refuse(const std::string& key, const std::string& why) const {
+    throw std::runtime_error(where_ + ": \"" + key + "\" " + why);
+  }
+
+  bool has(const std::string& key) const {
+    const auto found = value_.find(key);
+    return found != value_.end() && !found->is_null();
+  }
+
+  const nlohmann::json& at(const std::string& key) const {
+    if (!has(key)) { refuse(key, "is missing"); }
+    return value_.at(key);
+  }
+
+  int integer(const std::string& key) const {
+    const nlohmann::json& v = at(key);
+    if (!v.is_number_integer()) { refuse(key, "is not an integer"); }
+    const auto wide = v.get<std::int64_t>();
+    if (wide < 0 || wide > 0x7fffffff) { refuse(key, "is out of range"); }
+    return static_cast<int>(wide);
+  }
+  int integer(const std::string& key, int otherwise) const {
+    return has(key) ? integer(key) : otherwise;
+  }
+
+  double number(const std::string& key) const {
+    const nlohmann::json& v = at(key);
+    if (!v.is_number()) { refuse(key, "is not a number"); }
+    return v.get<double>();
+  }
+  double number(const std::string& key, double otherwise) const {
+    return has(key) ? number(key) : otherwise;
+  }
+
+  bool boolean(const std::string& key) const {
+    const nlohmann::json& v = at(key);
+    if (!v.is_boolean()) { refuse(key, "is not a boolean"); }
+    return v.get<bool>();
+  }
+  bool boolean(const std::string& key, bool otherwise) const {
+    return has(key) ? boolean(key) : otherwise;
+  }
+
+  std::string string(const std::string& key) const {
+    const nlohmann::json& v = at(key);
+    if (!v.is_string()) { refuse(key, "is not a string"); }
+    return v.get<std::string>();
+  }
+
+  config_object child(const std::string& key) const {
+    return {at(key), where_ + ": \"" + key + "\""};
+  }
+
+ private:
+  const nlohmann::json& value_;
+  std::string where_;
+};
+
+/// The JSON of a file. \throws std::runtime_error naming the file.
+nlohmann::json parsed_json(const std::filesystem::path& file);
+
+/// The name of the architecture. \throws std::runtime_error unless it is one of `supported`.
+std::string architecture_of(const config_object& o, const std::vector<std::string>& supported);
+
+/// Reads what a Llama and those who took over its config call by the same names.
+/// \throws std::runtime_error for another activation, and biases in the feed-forward part.
+config read_llama_fields(const config_object& o);
+
+/// \throws std::runtime_error for biases in attention, and a window that is not the context.
+void check_llama_attention(const config_object& o);
+
+/// Reads `eos_token_id`, a number or a list of them, if it is there.
+std::vector<int> read_end_tokens(const config_object& o);
+
+/// \throws std::runtime_error naming `file` for a shape that makes no model.
+void check_shape(const config& shape, const std::filesystem::path& file);
+
+}  // namespace engine

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <engine/masked_model.hpp>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include <engine/canvas_plan.hpp>
+#include <engine/implementation.hpp>
+#include <engine/pointwise.hpp>
+
+namespace engine {
+namespace {
+
+const masked_config& checked(const masked_config& shape, const model_options& options) {
+  shape.check();
+  if (options.keep_features) {
+    throw std::invalid_argument("engine::masked_model: there is no head that reads its features");
+  }
+  return shape;
+}
+
+}  // namespace
+
+hunch::row_view<float> masked_evaluation::logits(std::int32_t i) const {
+  if (i < 0 || i >= size_) {
+    throw std::out_of_range("engine::masked_model: wanted position " + std::to_string(i) + " of " +
+                            std::to_string(size_));
+  }
+  return {logits_ + i * stride_, vocab_size_};
+}
+
+masked_model::masked_model(const masked_config& shape, const checkpoint& weights,
+                           const model_options& options)
+    : shape_{checked(shape, options)},
+      self_{std::make_unique<model::implementation>(
+          shape.model, weights, options, nullptr,
+          kv_layers{.cached = shape.pattern == masked_config::attention::causal_prefix,
+                    .staged = false})},
+      planner_{std::make_unique<canvas_planner>(shape, options.max_batch, self_->context)},
+      last_states_(static_cast<std::size_t>(options.max_batch) *
+                   static_cast<std::size_t>(self_->hidden_stride)) {}
+masked_model::masked_model(masked_model&&) noexcept = default;
+masked_model& masked_model::operator=(masked_model&&) noexcept = default;
+masked_model::~masked_model() = default;
+
+masked_model masked_model::load(const std::filesystem::path& directory,
+                                const model_options& options) {
+  const masked_config shape = read_masked_config(directory / "config.json");
+  return {shape, checkpoint::open(directory), options};
+}
+
+std::int32_t masked_model::max_positions() const { return self_->context; }
+int masked_model::max_batch() const { return self_->slots.slots(); }
+int masked_model::length(int slot) const { return planner_->length(slot); }
+std::size_t masked_model::weight_bytes() const { return self_->weights.bytes(); }
+std::uint64_t masked_model::layer_rows() const { return self_->layer_rows; }
+
+float* masked_model::last_state(int slot) {
+  return last_states_.data() + static_cast<std::ptrdiff_t>(slot) * self_->hidden_stride;
+}
+
+void masked_model::reserve() {
+  const canvas_plan& plan = planner_->planned();
+  self_->reserve_rows(plan.rows.rows.size());
+  for (const row_group& group : self_->span.groups) {
+    self_->cache.reserve_staged(group.slot, group.end - group.begin);
+  }
+  const std::size_t outputs = plan.outputs.size();
+  self_->reserve_activations(static_cast<int>(outputs), self_->hidden_stride);
+  self_->result.hidden.grow(outputs * static_cast<std::size_t>(self_->hidden_stride));
+  self_->result.logits.grow(outputs * static_cast<std::size_t>(self_->result.logits_stride));
+}
+
+masked_evaluation masked_model::evaluate(const hunch::diffusion::canvases& canvases) {
+  model::implementation& m = *self_;
+  planner_->plan(canvases, m.span);
+  m.span.first = 0;
+  m.span.last = shape_.model.layers;
+  reserve();
+  const canvas_plan& plan = planner_->planned();
+  m.run_span(plan.rows, [this](int thread) { finish(thread); });
+  keep(canvases);
+  return {m.result.logits.data(), m.result.logits_stride, vocab_size(),
+          static_cast<std::int32_t>(plan.outputs.size())};
+}
+
+/// Hidden states and logits of the wanted positions.
+void masked_model::finish(int thread) {
+  model::implementation& m = *self_;
+  const auto& outputs = planner_->planned().outputs;
+  const auto count = static_cast<int>(outputs.size());
+  const share mine = m.part(count, thread);
+  for (int i = mine.begin; i < mine.end; ++i) {
+    const canvas_output& from = outputs[static_cast<std::size_t>(i)];
+    float* const out = m.result.hidden.data() + static_cast<std::ptrdiff_t>(i) * m.hidden_stride;
+    if (from.row < 0) {
+      std::copy_n(last_state(from.slot), m.hidden_stride, out);
+    } else {
+      rms_norm(m.residual(from.row), m.weights.final_norm().data(), shape_.model.hidden,
+               shape_.model.norm_epsilon, out);
+    }
+  }
+  m.pool.barrier();
+  m.apply(
+      m.weights.head(),
+      m.activations(m.result.hidden.data(), m.hidden_stride, shape_.model.hidden, count, thread),
+      m.result.logits.data(), m.result.logits_stride, count, into::overwrite, thread);
+}
+
+/// What the pass has read of known prefixes lies in the cache: attention has put it there, at the
+/// free positions behind the cached ones, and no other row of the slot was put in its place.
+void masked_model::keep(const hunch::diffusion::canvases& canvases) noexcept {
+  if (shape_.pattern != masked_config::attention::causal_prefix) { return; }
+  for (const cached_part& part : planner_->planned().parts) {
+    if (part.to > part.from) {
+      rms_norm(self_->residual(part.row + part.to - part.from - 1),
+               self_->weights.final_norm().data(), shape_.model.hidden, shape_.model.norm_epsilon,
+               last_state(part.slot));
+    }
+    planner_->keep(canvases, part);
+  }
+}
+
+void masked_model::release(std::int32_t slot) noexcept {
+  if (slot >= 0 && slot < max_batch()) { planner_->release(slot); }
+}
+
+}  // namespace engine

@@ -1,0 +1,145 @@
+"""Writes tiny/: small random masked models as LLaDA, Dream and this project write them, and what `transformers` says of
+canvases, for parity tests of an engine.
+
+    python golden_masked.py
+
+LLaDA is a Llama and Dream a Qwen2 whose attention mask hides nothing; the layout of tiny/golden.safetensors is in
+README.md.
+"""
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+import checkpoint
+from model import Masked, MaskedConfig
+
+HERE = Path(__file__).parent / "tiny"
+VOCABULARY, PADDED, LAYERS, CONTEXT = 90, 96, 2, 64
+HIDDEN, HEADS, KEY_VALUE_HEADS, INNER = 32, 4, 2, 48
+LENGTH, BLOCK, KNOWN = 22, 6, (1, 6, 11)  # of canvases; tokens in a block; known positions of each canvas
+MASK = VOCABULARY - 1
+LLADA = {"model.embed_tokens": "model.transformer.wte", "model.norm": "model.transformer.ln_f",
+         "lm_head": "model.transformer.ff_out", "model.layers": "model.transformer.blocks",
+         "input_layernorm": "attn_norm", "post_attention_layernorm": "ff_norm", "self_attn.o_proj": "attn_out",
+         "mlp.gate_proj": "ff_proj", "mlp.up_proj": "up_proj", "mlp.down_proj": "ff_out", "self_attn.": ""}
+
+
+def randomise(model):
+    """As in BF16; something in every layer: no branch is zero, and norms are not one."""
+    for name, p in model.named_parameters():
+        if "norm" in name:
+            torch.nn.init.uniform_(p, 0.5, 1.5)
+        else:
+            torch.nn.init.normal_(p, std=0.2)
+        p.data = p.data.bfloat16().float()
+    return model.eval().requires_grad_(False)
+
+
+def canvases():
+    """Tokens [canvases, LENGTH] with masks, at least one at both ends of a block, from the known ones on."""
+    tokens = torch.randint(0, MASK, (len(KNOWN), LENGTH))
+    masked = torch.rand(len(KNOWN), LENGTH) < 0.6
+    for row, known in zip(masked, KNOWN):
+        row[:known] = False
+        row[[known, known + BLOCK - 1, known + BLOCK, LENGTH - 1]] = True
+    return torch.where(masked, MASK, tokens)
+
+
+def blocks(known):
+    return (torch.arange(LENGTH) - known).div(BLOCK, rounding_mode="floor").clamp(min=-1)
+
+
+def everything(known):
+    """Which positions [LENGTH, LENGTH] each one sees."""
+    return torch.ones(LENGTH, LENGTH, dtype=torch.bool)
+
+
+def causal_prefix(known):
+    of, place = blocks(known), torch.arange(LENGTH)
+    return torch.where(of[:, None] < 0, place <= place[:, None], of <= of[:, None])
+
+
+def logits(model, tokens, seen):
+    """[LENGTH, vocabulary] of a model of `transformers`."""
+    hidden = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)
+    return model(tokens[None], attention_mask=hidden[None, None]).logits[0]
+
+
+def write(name, config, state):
+    folder = HERE / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    save_file({key: value.bfloat16().contiguous() for key, value in state.items()}, folder / "model.safetensors",
+              metadata={"format": "pt"})
+
+
+def sizes(vocabulary):
+    return {"hidden_size": HIDDEN, "intermediate_size": INNER, "num_hidden_layers": LAYERS, "vocab_size": vocabulary,
+            "num_attention_heads": HEADS, "num_key_value_heads": KEY_VALUE_HEADS, "max_position_embeddings": CONTEXT}
+
+
+def llada():
+    model = randomise(LlamaForCausalLM._from_config(
+        LlamaConfig(**sizes(PADDED), tie_word_embeddings=False, rms_norm_eps=1e-5, rope_theta=500000.0), attn_implementation="eager"))
+    state = {}
+    for name, value in model.state_dict().items():
+        for theirs, ours in LLADA.items():
+            name = name.replace(theirs, ours)
+        state[name] = value
+    write("llada", {"architectures": ["LLaDAModelLM"], "model_type": "llada", "d_model": HIDDEN, "n_heads": HEADS,
+                    "n_kv_heads": KEY_VALUE_HEADS, "n_layers": LAYERS, "mlp_hidden_size": INNER,
+                    "vocab_size": VOCABULARY, "embedding_size": PADDED, "max_sequence_length": CONTEXT,
+                    "rope": True, "rope_theta": 500000.0, "rms_norm_eps": 1e-5, "layer_norm_type": "rms",
+                    "block_type": "llama", "activation_type": "silu", "include_bias": False, "include_qkv_bias": False,
+                    "weight_tying": False, "mask_token_id": MASK, "eos_token_id": 2}, state)
+    return model, everything, 0
+
+
+def dream():
+    fields = sizes(VOCABULARY) | {"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": False}
+    model = randomise(Qwen2ForCausalLM._from_config(Qwen2Config(**fields, rope_theta=1000000.0),
+                                                    attn_implementation="eager"))
+    write("dream", {"architectures": ["DreamModel"], "model_type": "Dream", **fields, "rope_theta": 1000000.0,
+                    "rope_scaling": None, "use_sliding_window": False, "mask_token_id": MASK, "eos_token_id": 2},
+          model.state_dict())
+    return model, everything, 1
+
+
+def masked():
+    config = MaskedConfig(**sizes(VOCABULARY), head_dim=HIDDEN // HEADS, mask_token_id=MASK, block_length=BLOCK)
+    checkpoint.save(HERE / "masked", randomise(Masked(config)))
+    return checkpoint.reference(HERE / "masked"), causal_prefix, 1
+
+
+def own_logits(tokens, known):
+    """What model.py says of the masks of a canvas of masked/, [masks, vocabulary]."""
+    model = checkpoint.load_masked(HERE / "masked")
+    of = blocks(known)
+    states = model(tokens[None], tokens[None], (of >= 0).long(), of)[0]
+    return (states @ model.model.embed_tokens.weight.T)[tokens == MASK]
+
+
+def main():
+    torch.manual_seed(0)
+    tensors = {}
+    for name, make in {"llada": llada, "dream": dream, "masked": masked}.items():
+        model, seen, shift = make()
+        tokens = canvases()
+        of_masks = [logits(model, row, seen(known))[(row == MASK).nonzero()[:, 0] - shift, :VOCABULARY]
+                    for row, known in zip(tokens, KNOWN)]
+        if name == "masked":
+            difference = max((own_logits(row, known) - theirs).abs().max().item()
+                             for row, known, theirs in zip(tokens, KNOWN, of_masks))
+            assert difference < 1e-3, f"model.py and transformers differ by {difference}"
+        tensors |= {f"{name}.tokens": tokens.int(), f"{name}.known": torch.tensor(KNOWN).int(),
+                    f"{name}.logits": torch.cat(of_masks).contiguous()}
+    tensors["block_length"] = torch.tensor([BLOCK]).int()
+    save_file(tensors, HERE / "golden.safetensors")
+
+
+if __name__ == "__main__":
+    with torch.inference_mode():
+        main()

@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hunch/diffusion/canvas_rows.hpp>
+#include <hunch/diffusion/composition.hpp>
+#include <hunch/diffusion/masked_model.hpp>
+#include <hunch/diffusion/position_digest.hpp>
+#include <hunch/diffusion/request.hpp>
+#include <hunch/diffusion/self_speculation.hpp>
+#include <hunch/diffusion/verifier/verifier.hpp>
+#include <hunch/drafter/drafter.hpp>
+#include <hunch/executor/host.hpp>
+#include <hunch/generation.hpp>
+#include <hunch/kernel/verify_writes.hpp>
+#include <hunch/length/slots.hpp>
+#include <hunch/random.hpp>
+#include <hunch/statistics.hpp>
+#include <hunch/types.hpp>
+
+namespace hunch::diffusion {
+
+/// Sizes that a decoder fixes at construction, so that a round allocates nothing.
+struct decoder_options {
+  std::int32_t max_batch = 1;           ///< requests that run at the same time
+  std::int32_t max_canvas = 0;          ///< positions of one; 0: what the model can read
+  std::int32_t draft_length = 1 << 30;  ///< drafts at most; see `decoder::draft_length`
+};
+
+/// Lossless self-speculation for masked diffusion models (SSD: Gao et al. 2025, arXiv:2510.04147),
+/// composed at compile time from a model and policies.
+///
+/// The reference is decoding one token a pass: of the masked positions of the first block with
+/// masks, the one that the order puts first gets its token. A round does several of these steps
+/// in one pass of the model. From the logits that made the last write come drafts for the positions
+/// that are left, in the order's order; the model reads the text and, beside it, the text with the
+/// first draft, with the first two and so on; and drafts are written as long as the logits before
+/// them would have written just that. The logits behind the last of them make one more write, and
+/// the drafts of the next round. So a round makes 1 to N + 1 writes, and with a lossless verifier
+/// the writes, positions and tokens in their order, are those of the reference.
+///
+/// With a `BlockCachedModel` the reference is the same under the same cache, and a round ends with
+/// the block. At temperatures above 0 tokens are drawn with noise that belongs to the request's
+/// seed and to the position, by the reference too.
+///
+/// Everything before the commit of a round is staged: a model that throws leaves the decoder as it
+/// was, and the round can be repeated with the same result. The commit neither throws nor
+/// allocates. Requests join between rounds, finish at any round, and can be cancelled between
+/// rounds. What is written depends on the request, and not on the batch.
+///
+/// Arguments that are lvalues are held by reference, rvalues by value.
+template <class Model, class O, class S, class V, class D = self_speculation<4>,
+          class Random = random_source<philox>, class E = executor::host>
+class decoder {
+  using parts = composition<Model, O, S, V, D, Random, E>;
+  using draft_type = typename parts::draft_type;
+
+ public:
+  using real = typename parts::real;
+
+  /// Whether the writes are those of decoding one token a pass. Part of the type: ask for it with a
+  /// static_assert.
+  static constexpr bool lossless = parts::lossless;
+  static constexpr std::int32_t max_drafts = parts::max_drafts;
+
+  /// \throws std::invalid_argument naming the two things that do not fit.
+  decoder(Model&& model, O&& order, S&& sampler, V&& verifier, D&& drafts = {},
+          decoder_options options = {}, Random random = {}, E executor = {})
+      : model_(std::forward<Model>(model)),
+        order_(order),
+        sampler_(sampler),
+        verifier_(verifier),
+        drafts_(std::forward<D>(drafts)),
+        random_(random),
+        executor_(std::move(executor)),
+        limits_{static_cast<std::int32_t>(model_.vocab_size()),
+                static_cast<token>(model_.mask_token()),
+                static_cast<std::int32_t>(model_.max_positions())},
+        options_(checked(options)),
+        rows_(executor_, options_.max_batch * (max_drafts + 1), options_.max_canvas),
+        drafted_(executor_, batch() * sized(max_drafts)),
+        positions_(executor_, batch() * sized(max_drafts + 1)),
+        wanted_(executor_, batch() * sized(max_drafts + 1) * sized(options_.max_canvas)),
+        digests_(executor_, wanted_.size()),
+        views_(executor_, batch()),
+        verdicts_(executor_, batch()),
+        plans_(executor_, batch() * sized(max_drafts)),
+        lengths_(options_.max_batch),
+        slots_(batch()),
+        rounds_(batch()),
+        outcomes_(batch()),
+        writes_(batch() * sized(max_drafts + 1)),
+        origins_(writes_.size()) {
+    emissions_.reserve(batch());
+    draft_length(options_.draft_length);
+  }
+
+  /// Neither copied nor moved: its views refer to its own memory. `auto d = make()` works.
+  decoder(const decoder&) = delete;
+  decoder& operator=(const decoder&) = delete;
+
+  /// Releases the slots of what still runs, so that a model held by reference can serve again.
+  ~decoder() {
+    for (const running_canvas& r : slots_) { cancel(r.id); }
+  }
+
+  /// Adds a request: a prompt, and behind it `max_new_tokens` positions to be written. It takes
+  /// part from the next round on. Allocates all that it needs. Temperature, cuts and biases are
+  /// those of the sampler; penalties, grammars, stop strings and log-probabilities do not exist
+  /// here. A stop token ends the text once it and all before it are written, whatever is written
+  /// behind it. \throws std::invalid_argument naming what is wrong with the request: nothing is
+  /// ever ignored. \throws std::length_error if `max_batch` requests are running.
+  request_id add(std::span<const token> prompt, const generation_options& options,
+                 const canvas_options& canvas = {}) {
+    check_canvas(prompt, options, canvas, sampler_,
+                 {limits_.vocab_size, limits_.mask_token, options_.max_canvas});
+    const auto free = std::ranges::find(slots_, request_id{0}, &running_canvas::id);
+    if (free == slots_.end()) {
+      throw std::length_error("hunch::diffusion::decoder: " + std::to_string(options_.max_batch) +
+                              " requests are running; raise decoder_options::max_batch");
+    }
+    *free = running_canvas(prompt, options, canvas, limits_.mask_token, max_drafts);
+    free->id = ++last_id_;
+    ++running_;
+    return free->id;
+  }
+
+  /// Ends a request between two rounds. False if it is not running.
+  bool cancel(request_id id) noexcept {
+    const auto found = std::ranges::find(slots_, id, &running_canvas::id);
+    if (id == 0 || found == slots_.end()) { return false; }
+    const auto slot = static_cast<std::int32_t>(found - slots_.begin());
+    lengths_.release(slot);
+    release(slot);
+    return true;
+  }
+
+  /// The number of running requests, and whether a request is one of them.
+  std::int32_t running() const { return running_; }
+  bool is_running(request_id id) const {
+    return id != 0 && std::ranges::find(slots_, id, &running_canvas::id) != slots_.end();
+  }
+
+  /// Runs one round for all running requests, in one pass of the model, and returns what was
+  /// written for each of them; the views are valid until the next call of `step`, `add` or
+  /// `cancel`. Returns nothing when nothing runs. Waits for the executor once.
+  std::span<const emission> step() {
+    emissions_.clear();
+    if (running_ == 0) { return {}; }
+    detail::stopwatch watch;
+    const std::int32_t size = place();
+    const double draft_seconds = watch.lap();
+    auto evaluation = model_.evaluate(rows_.view());
+    const double target_seconds = watch.lap();
+    verify(size, evaluation);
+    for (std::int32_t k = 0; k < size; ++k) { trim(k); }
+    commit(size);
+    statistics_.draft_seconds += draft_seconds;
+    statistics_.target_seconds += target_seconds;
+    statistics_.verify_seconds += watch.lap();
+    return emissions_;
+  }
+
+  /// The answer to one request, written to its end. Other running requests advance in the same
+  /// rounds, and what is written for them is lost; use `add` and `step` for batches.
+  filled generate(std::span<const token> prompt, const generation_options& options,
+                  const canvas_options& canvas = {}) {
+    const request_id id = add(prompt, options, canvas);
+    try {
+      for (;;) {
+        for (const emission& e : step()) {
+          if (e.id != id || e.finish == finish_reason::none) { continue; }
+          return {{e.answer.begin(), e.answer.end()}, e.finish, e.status};
+        }
+      }
+    } catch (...) {
+      cancel(id);
+      throw;
+    }
+  }
+
+  /// At most so many drafts from the next round on, within what there is room for; 0 is decoding
+  /// one token a pass. Changes speed; with a lossless verifier, never a write.
+  void draft_length(std::int32_t length) {
+    draft_length_ = std::clamp(length, std::int32_t{0}, max_drafts);
+  }
+  std::int32_t draft_length() const { return draft_length_; }
+
+  /// Counters. A step is one round of one request, a target pass one of the model, and a target row
+  /// one canvas in it.
+  const statistics<max_drafts + 1>& stats() const { return statistics_; }
+  void reset_stats() { statistics_ = {}; }
+
+ private:
+  /// What the current round does with one request.
+  struct planned_round {
+    std::int32_t slot = 0;
+    std::int32_t drafted = 0;
+    std::int32_t first_canvas = 0;
+    std::int32_t written = 0;
+    canvas_state state;  ///< after these writes
+    finish_reason finish = finish_reason::none;
+    hunch::status status = hunch::status::ok;
+  };
+
+  template <class T>
+  using buffer = typename E::template buffer<T>;
+  using digests_type =
+      position_digests<real, typename parts::sampler_type, typename parts::order_type, Random>;
+  using view_type = drafts_view<digests_type>;
+  using length_policy = typename draft_type::length_policy;
+
+  static std::size_t sized(std::int32_t n) { return static_cast<std::size_t>(n); }
+  std::size_t batch() const { return sized(options_.max_batch); }
+  static std::size_t draft_index(std::int32_t k, std::int32_t i = 0) {
+    return sized(k) * sized(max_drafts) + sized(i);
+  }
+  static std::size_t canvas_index(std::int32_t k, std::int32_t i = 0) {
+    return sized(k) * sized(max_drafts + 1) + sized(i);
+  }
+
+  decoder_options checked(decoder_options o) const {
+    const auto refuse = [](const std::string& why) {
+      throw std::invalid_argument("hunch::diffusion::decoder: " + why);
+    };
+    if (o.max_batch < 1) { refuse("max_batch must be at least 1"); }
+    if (limits_.mask_token < 0) { refuse("the model's mask_token() is negative"); }
+    if (o.max_canvas == 0) { o.max_canvas = limits_.max_canvas; }
+    if (o.max_canvas < 2) { refuse("max_canvas must be at least 2"); }
+    if (o.max_canvas > limits_.max_canvas) {
+      refuse("max_canvas is " + std::to_string(o.max_canvas) + ", the model's max_positions() " +
+             std::to_string(limits_.max_canvas));
+    }
+    const std::int64_t tokens = static_cast<std::int64_t>(o.max_canvas) * (max_drafts + 1);
+    if (tokens * o.max_batch > std::numeric_limits<std::int32_t>::max()) {
+      refuse("max_batch * max_canvas is too large for a pass");
+    }
+    return o;
+  }
+
+  /// Plans the round: the canvases of every running request. Returns the number of requests.
+  std::int32_t place() {
+    std::int32_t size = 0;
+    rows_.clear();
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      const running_canvas& r = slots_[i];
+      if (r.id == 0) { continue; }
+      planned_round& round = rounds_[sized(size)];
+      round = {};
+      round.slot = static_cast<std::int32_t>(i);
+      round.drafted = draft(size, round.slot, r);
+      round.first_canvas = rows_.size();
+      const std::int32_t known = r.known();
+      const bool opens = parts::caches_blocks && r.opened != known;
+      for (std::int32_t c = 0; c <= round.drafted; ++c) {
+        const std::int32_t row = rows_.push(round.slot, r.tokens.data(), r.length(), known,
+                                            r.end_of_block(known), opens);
+        for (std::int32_t d = 0; d < c; ++d) {
+          const write& w = drafted_.data()[draft_index(size, d)];
+          rows_.tokens_of(row)[w.position] = w.t;
+        }
+        positions_.data()[canvas_index(size, c)] = want(size, row, r);
+      }
+      ++size;
+    }
+    return size;
+  }
+
+  /// Takes drafts of request k from its plan, as many as its length policy wants. The pass on a
+  /// text without masks would decide nothing, so at least one is left.
+  std::int32_t draft(std::int32_t k, std::int32_t slot, const running_canvas& r) {
+    const std::int32_t masks = parts::caches_blocks ? masks_of_block(r) : r.state.masks;
+    const std::int32_t room = std::min({draft_length_, r.planned, masks - 1});
+    const std::int32_t most = lengths_.begin(drafts_.length, k, slot, room);
+    length_evidence evidence;
+    evidence.max_rows = max_drafts + 1;
+    std::int32_t drafted = 0;
+    for (bool more = most > 0; more;) {
+      const planned_draft& next = r.plan[sized(drafted)];
+      drafted_.data()[draft_index(k, drafted)] = next.what;
+      ++drafted;
+      evidence.probability = next.probability;
+      evidence.reach *= next.probability;
+      evidence.entropy = next.entropy;
+      evidence.rows = drafted + 1;
+      evidence.drawn = next.drawn;
+      more = lengths_.drew(k) && lengths_.goes_on(drafts_.length, k, evidence);
+    }
+    return drafted;
+  }
+
+  std::int32_t masks_of_block(const running_canvas& r) const {
+    const auto begin = r.tokens.begin() + r.state.filled;
+    const auto end = r.tokens.begin() + r.end_of_block(r.state.filled);
+    return static_cast<std::int32_t>(std::count(begin, end, limits_.mask_token));
+  }
+
+  /// Asks for the masked positions of a canvas of request k that may be written next or drafted in
+  /// the next round: those of the first block with masks, and of more blocks until there are enough
+  /// for the write and the drafts behind it.
+  canvas_positions want(std::int32_t k, std::int32_t row, const running_canvas& r) {
+    const token* const tokens = rows_.tokens_of(row);
+    const std::int32_t enough = parts::caches_blocks ? 1 : draft_length_ + 1;
+    canvas_positions result{rows_.wanted_size()};
+    for (std::int32_t at = r.state.filled; at < r.length() && result.count < enough;) {
+      const std::int32_t block = r.block_of(at);
+      for (const std::int32_t end = r.end_of_block(at); at < end; ++at) {
+        if (tokens[at] != limits_.mask_token) { continue; }
+        wanted_.data()[rows_.wanted_size()] = {{}, at, block, k};
+        rows_.want(at);
+        ++result.count;
+      }
+      if (result.front == 0) { result.front = result.count; }
+    }
+    return result;
+  }
+
+  template <class Evaluation>
+  void verify(std::int32_t size, Evaluation& evaluation) {
+    const std::int32_t wanted = rows_.wanted_size();
+    for (std::int32_t i = 0; i < wanted; ++i) {
+      wanted_.data()[i].logits = evaluation.logits(i);
+      digests_.data()[i] = digests_type::unmade;
+    }
+    for (std::int32_t k = 0; k < size; ++k) {
+      const planned_round& round = rounds_[sized(k)];
+      const running_canvas& r = slots_[sized(round.slot)];
+      views_.data()[k] = {round.drafted, drafted_.data() + draft_index(k),
+                          positions_.data() + canvas_index(k),
+                          digests_type{wanted_.data(), digests_.data(), r.parameters, r.seed,
+                                       limits_.mask_token, sampler_, order_, random_}};
+    }
+    const kernel::digest_positions<view_type> digest{views_.data()};
+    if (teams_at_once(executor_, digest) > 1) { executor_.launch(wanted, digest); }
+    executor_.launch(size, kernel::verify_writes<view_type, typename parts::verifier_type>{
+                               views_.data(), verdicts_.data(), plans_.data(), max_drafts,
+                               length_policy::needs_entropy, verifier_});
+    executor_.synchronize();
+  }
+
+  /// Cuts the writes of request k where decoding one token a pass would have ended. The text is
+  /// staged in the first of its canvases, which nobody reads any more.
+  void trim(std::int32_t k) {
+    planned_round& round = rounds_[sized(k)];
+    const running_canvas& r = slots_[sized(round.slot)];
+    const write_verdict& v = verdicts_.data()[k];
+    const bool failed = v.next.status != status::ok;
+    token* const text = rows_.tokens_of(round.first_canvas);
+    round.state = r.state;
+    const std::int32_t decided = v.accepted + (failed ? 0 : 1);
+    while (round.finish == finish_reason::none && round.written < decided) {
+      const bool drafted = round.written < v.accepted;
+      const write w = drafted ? drafted_.data()[draft_index(k, round.written)] : v.next.what;
+      text[w.position] = w.t;
+      writes_[canvas_index(k, round.written)] = w;
+      origins_[canvas_index(k, round.written)] =
+          drafted ? origin::accepted : origin_of_next(round, v);
+      ++round.written;
+      round.finish = r.ends_with(w, text, round.state, limits_.mask_token);
+    }
+    if (failed && round.finish == finish_reason::none) {
+      round.finish = finish_reason::error;
+      round.status = v.next.status;
+    }
+  }
+
+  static origin origin_of_next(const planned_round& round, const write_verdict& v) {
+    if (v.accepted < round.drafted) { return origin::corrected; }
+    return v.accepted > 0 ? origin::bonus : origin::sampled;
+  }
+
+  void commit(std::int32_t size) noexcept {
+    for (std::int32_t k = 0; k < size; ++k) {
+      const planned_round& round = rounds_[sized(k)];
+      draft_outcome& outcome = outcomes_[sized(k)];
+      outcome = {};
+      outcome.slot = round.slot;
+      outcome.kept = std::min(round.written, verdicts_.data()[k].accepted);
+      outcome.failed = round.status != status::ok;
+      outcome.finished = round.finish != finish_reason::none;
+    }
+    lengths_.observe(drafts_.length, draft_outcomes{size, outcomes_.data()});
+    for (std::int32_t k = 0; k < size; ++k) { advance(k); }
+    ++statistics_.target_passes;
+    statistics_.target_rows += rows_.size();
+  }
+
+  /// Writes what was decided for request k into its text, and reports it.
+  void advance(std::int32_t k) noexcept {
+    const planned_round& round = rounds_[sized(k)];
+    running_canvas& r = slots_[sized(round.slot)];
+    const auto count = sized(round.written);
+    const std::span<const write> writes{writes_.data() + canvas_index(k), count};
+    for (const write& w : writes) { r.tokens[sized(w.position)] = w.t; }
+    r.state = round.state;
+    statistics_.count(round.drafted, round.drafted, outcomes_[sized(k)].kept, round.written);
+    keep_plan(k, r);
+    const bool stopped = round.finish == finish_reason::stop_token;
+    const std::int32_t end = stopped ? r.state.stopped_at + 1 : r.length();
+    const std::span<const token> canvas = r.tokens;
+    emissions_.push_back(
+        {r.id,
+         writes,
+         {origins_.data() + canvas_index(k), count},
+         canvas,
+         canvas.subspan(sized(r.answer), sized(end - r.answer)),
+         round.finish,
+         round.status,
+         round.status == status::ok ? -1 : verdicts_.data()[k].next.what.position});
+    if (round.finish != finish_reason::none) { release(round.slot); }
+  }
+
+  /// The drafts of request k's next round. Logits that were made under an older cache make none.
+  void keep_plan(std::int32_t k, running_canvas& r) noexcept {
+    r.opened = rows_.known(rounds_[sized(k)].first_canvas);
+    r.planned = 0;
+    if (parts::caches_blocks && r.known() != r.opened) { return; }
+    const planned_draft* const plan = plans_.data() + draft_index(k);
+    while (r.planned < max_drafts && plan[r.planned].digest >= 0) {
+      r.plan[sized(r.planned)] = plan[r.planned];
+      ++r.planned;
+    }
+  }
+
+  void release(std::int32_t slot) noexcept {
+    model_.release(slot);
+    slots_[sized(slot)].id = 0;
+    --running_;
+  }
+
+  Model model_;
+  typename parts::order_type order_;
+  typename parts::sampler_type sampler_;
+  typename parts::verifier_type verifier_;
+  D drafts_;
+  Random random_;
+  E executor_;
+  canvas_limits limits_;
+  decoder_options options_;
+  canvas_rows<E> rows_;
+  buffer<write> drafted_;
+  buffer<canvas_positions> positions_;
+  buffer<wanted_position<real>> wanted_;
+  buffer<position_digest<real>> digests_;
+  buffer<view_type> views_;
+  buffer<write_verdict> verdicts_;
+  buffer<planned_draft> plans_;
+  length::slots<length_policy> lengths_;
+  std::vector<running_canvas> slots_;
+  std::vector<planned_round> rounds_;
+  std::vector<draft_outcome> outcomes_;
+  std::vector<write> writes_;
+  std::vector<origin> origins_;
+  std::vector<emission> emissions_;
+  statistics<max_drafts + 1> statistics_;
+  std::int32_t draft_length_ = 0;
+  std::int32_t running_ = 0;
+  request_id last_id_ = 0;
+};
+
+template <class Model, class O, class S, class V>
+decoder(Model&&, O&&, S&&, V&&) -> decoder<Model, O, S, V>;
+
+template <class Model, class O, class S, class V, class D>
+decoder(Model&&, O&&, S&&, V&&, D&&) -> decoder<Model, O, S, V, D>;
+
+template <class Model, class O, class S, class V, class D>
+decoder(Model&&, O&&, S&&, V&&, D&&, decoder_options) -> decoder<Model, O, S, V, D>;
+
+template <class Model, class O, class S, class V, class D, class Random>
+decoder(Model&&, O&&, S&&, V&&, D&&, decoder_options, Random) -> decoder<Model, O, S, V, D, Random>;
+
+template <class Model, class O, class S, class V, class D, class Random, class E>
+decoder(Model&&, O&&, S&&, V&&, D&&, decoder_options, Random, E)
+    -> decoder<Model, O, S, V, D, Random, E>;
+
+}  // namespace hunch::diffusion

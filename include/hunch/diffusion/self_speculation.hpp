@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+
+#include <hunch/length/fixed.hpp>
+#include <hunch/length/length.hpp>
+
+namespace hunch::diffusion {
+
+/// How many drafts a round has: at most N for each request, as many as the length policy wants.
+/// Drafts cost nothing to make, for they come from the logits of the round before; what they cost
+/// is canvases, one more in the pass for each. So `length::cost` has a `draft` of 0 and the
+/// row-cost curve of canvases.
+template <std::int32_t N, LengthPolicy L = length::fixed>
+struct self_speculation {
+  static_assert(N >= 0 && N <= 63,
+                "hunch: diffusion::self_speculation<N> has N drafts in a round, 0 <= N <= 63");
+
+  static constexpr std::int32_t max_drafts = N;
+  using length_policy = L;
+
+  L length{};
+};
+
+/// No drafts: one token a pass, the reference.
+using stepwise = self_speculation<0>;
+
+/// What a decoder asks of the above: `D::max_drafts`, and `d.length`, a `LengthPolicy`.
+template <class D>
+concept DraftPolicy = LengthPolicy<typename D::length_policy> && requires(const D& d) {
+  {std::integral_constant<std::int32_t, D::max_drafts>{}};
+  { d.length } -> std::convertible_to<const typename D::length_policy&>;
+};
+
+static_assert(DraftPolicy<stepwise>);
+
+}  // namespace hunch::diffusion

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <hunch/diffusion/verifier/verifier.hpp>
+
+namespace hunch::diffusion::verifier {
+
+/// A draft is written if decoding one token a pass would write just that: the same token at the
+/// same position. The first draft that differs is replaced by what would have been written, and
+/// everything behind it is dropped. Lossless: the writes are those of decoding one token a pass, in
+/// the same order. (SSD: Gao et al. 2025, arXiv:2510.04147)
+///
+/// Comparing tokens alone is not enough: a token at another position changes what the model sees
+/// in the next pass.
+struct stepwise_exact {
+  static constexpr bool lossless = true;
+
+  template <Team T, class View>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, const View& view,
+                                                           write_verdict& out) const {
+    for (;;) {
+      out.next = view.choice(team, out.accepted);
+      const bool agrees = out.next.status == status::ok && out.accepted < view.drafted &&
+                          out.next.what == view.drafts[out.accepted];
+      if (!agrees) { return; }
+      ++out.accepted;
+    }
+  }
+};
+
+static_assert(DraftVerifier<stepwise_exact>);
+
+}  // namespace hunch::diffusion::verifier

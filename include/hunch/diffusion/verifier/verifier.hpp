@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+
+#include <hunch/config.hpp>
+#include <hunch/diffusion/order/confidence.hpp>
+#include <hunch/diffusion/position_digest.hpp>
+#include <hunch/diffusion/write.hpp>
+#include <hunch/random.hpp>
+#include <hunch/sampler/greedy.hpp>
+#include <hunch/team/serial.hpp>
+#include <hunch/team/team.hpp>
+#include <hunch/types.hpp>
+
+namespace hunch::diffusion {
+
+/// The wanted positions of one canvas: [first, first + count) of the pass, by position. The first
+/// `front` of them are those of the canvas's first block with masks.
+struct canvas_positions {
+  std::int32_t first = 0;
+  std::int32_t count = 0;
+  std::int32_t front = 0;
+};
+
+/// What a verifier decides about: the drafts of one request, and what the model makes of them.
+/// Canvas r is the committed text with the first r drafts written.
+/// \tparam Digests a `position_digests`.
+template <class Digests>
+struct drafts_view {
+  std::int32_t drafted = 0;
+  const write* drafts = nullptr;               ///< [drafted]
+  const canvas_positions* canvases = nullptr;  ///< [drafted + 1]
+  Digests digests;
+
+  /// What decoding one token a pass would write into canvas r. Collective. The lowest position of
+  /// those whose rows have an error decides, if there is one.
+  template <Team T>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE decision choice(T& team, std::int32_t r) const {
+    const canvas_positions at = canvases[r];
+    candidate best;
+    for (std::int32_t i = at.first; i < at.first + at.front; ++i) {
+      const status s = digests(team, i).sure.status;
+      const candidate c = digests.candidate_at(i);
+      if (s != status::ok) { return {c.what, s}; }
+      best = i == at.first || digests.order.before(c, best) ? c : best;
+    }
+    return {best.what};
+  }
+
+  /// The index of a position in the pass, as wanted of canvas r, or -1.
+  HUNCH_HOST_DEVICE std::int32_t find(std::int32_t r, std::int32_t position) const {
+    const canvas_positions at = canvases[r];
+    for (std::int32_t i = at.first; i < at.first + at.count; ++i) {
+      if (digests.wanted[i].position == position) { return i; }
+    }
+    return -1;
+  }
+};
+
+/// Decides which drafts are written.
+///
+/// 1. `v(team, view, verdict)` fills a `write_verdict`; collective, allocation-free, each rank its
+///    own. `view.choice(team, r)` is asked for as few canvases as will do.
+/// 2. `V::lossless`: the writes, positions and tokens in their order, are those of decoding one
+///    token a pass.
+///
+/// Not required: a random source. What is drawn is drawn by the noise of the positions.
+template <class V>
+concept DraftVerifier = std::copyable<V> && std::is_trivially_copyable_v<V> && requires(
+    const V& v, team::serial& t, write_verdict& out,
+    const drafts_view<position_digests<float, sampler::greedy, order::confidence, random_source<>>>&
+        view) {
+  v(t, view, out);
+  {std::bool_constant<V::lossless>{}};
+};
+
+}  // namespace hunch::diffusion

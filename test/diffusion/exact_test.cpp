@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Self-speculation writes what decoding one token a pass writes, positions and tokens in their
+// order: over every canvas of up to six positions.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <hunch/diffusion/order/entropy.hpp>
+#include <hunch/diffusion/order/left_to_right.hpp>
+#include <hunch/diffusion/right_shifted.hpp>
+#include "fill.hpp"
+
+namespace hunch::test {
+namespace {
+
+/// Token 1 is the mask, tokens 0, 2, ..., are what there is to be written.
+constexpr canvas_world tied_world{{3, 11, flavour::tied}};
+constexpr canvas_world smooth_world{{3, 12, flavour::smooth}};
+
+struct tally {
+  std::int64_t runs = 0;
+  std::int64_t wrong = 0;
+  std::int64_t accepted = 0;
+  std::int64_t refused = 0;
+};
+
+/// All canvases and block lengths, by a decoder.
+template <class Decoder>
+void run_all(Decoder& d, const canvas_world& world, double temperature, rank_by order, bool cached,
+             tally& sum) {
+  for (std::int32_t length = 1; length <= 6; ++length) {
+    for (const std::vector<token>& canvas : all_canvases(length)) {
+      for (const std::int32_t block : {1, 2, 3, 6}) {
+        canvas_task task{canvas, 1, block, temperature};
+        task.seed = static_cast<std::uint64_t>(sum.runs % 7);
+        task.order = order;
+        task.cached = cached;
+        sum.wrong += agrees(fill(d, task), fill_stepwise(world, task)) ? 0 : 1;
+        ++sum.runs;
+      }
+    }
+  }
+  const auto& s = d.stats();
+  sum.accepted += s.accepted;
+  sum.refused += s.drafted - s.accepted;
+  CHECK(s.target_rows == s.steps + s.drafted);
+  CHECK(s.emitted == s.steps + s.accepted);
+}
+
+template <std::int32_t N, class Model, class O>
+void run_drafts(const canvas_world& world, rank_by order, bool cached, tally& sum) {
+  for (const double temperature : {0.0, 1.0}) {
+    Model model{world};
+    auto d = canvas_decoder<N>(model, 1, O{});
+    static_assert(decltype(d)::lossless);
+    run_all(d, world, temperature, order, cached, sum);
+    CHECK(!model.keeps_anything());
+  }
+}
+
+template <class Model, class O = diffusion::order::confidence>
+tally run_model(const canvas_world& world, rank_by order = rank_by::confidence,
+                bool cached = false) {
+  tally sum;
+  run_drafts<0, Model, O>(world, order, cached, sum);
+  run_drafts<1, Model, O>(world, order, cached, sum);
+  run_drafts<2, Model, O>(world, order, cached, sum);
+  run_drafts<3, Model, O>(world, order, cached, sum);
+  run_drafts<4, Model, O>(world, order, cached, sum);
+  MESSAGE(sum.runs << " runs, " << sum.accepted << " drafts accepted, " << sum.refused
+                   << " refused");
+  return sum;
+}
+
+void check(const tally& sum) {
+  CHECK(sum.wrong == 0);
+  CHECK(sum.accepted > 1000);
+  CHECK(sum.refused > 1000);
+}
+
+TEST_CASE("every canvas, with ties") { check(run_model<toy_masked<double>>(tied_world)); }
+
+TEST_CASE("every canvas, without ties") { check(run_model<toy_masked<double>>(smooth_world)); }
+
+TEST_CASE("every canvas, in single precision") { check(run_model<toy_masked<float>>(tied_world)); }
+
+TEST_CASE("every canvas, under a block cache") {
+  check(
+      run_model<toy_masked<double, cache_kind::of_blocks>>(tied_world, rank_by::confidence, true));
+}
+
+TEST_CASE("every canvas, from left to right and by entropy") {
+  check(run_model<toy_masked<double>, diffusion::order::left_to_right>(tied_world,
+                                                                       rank_by::position));
+  check(run_model<toy_masked<double>, diffusion::order::entropy>(smooth_world, rank_by::entropy));
+}
+
+/// A model whose rows are about the next position, put right.
+struct put_right : diffusion::right_shifted<toy_masked<double, cache_kind::none, 1>> {
+  explicit put_right(const canvas_world& world)
+      : right_shifted(toy_masked<double, cache_kind::none, 1>(world)) {}
+  static bool keeps_anything() { return false; }
+};
+
+TEST_CASE("every canvas, by a model with right-shifted rows") {
+  check(run_model<put_right>(tied_world));
+}
+
+}  // namespace
+}  // namespace hunch::test

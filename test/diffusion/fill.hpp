@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include <hunch/diffusion/decoder.hpp>
+#include <hunch/diffusion/order/confidence.hpp>
+#include <hunch/diffusion/verifier/stepwise_exact.hpp>
+#include <hunch/sampler/pipeline.hpp>
+#include <hunch/sampler/temperature.hpp>
+#include "../support/toy_canvas.hpp"
+#include "textbook.hpp"
+
+namespace hunch::test {
+
+using fill_sampler = sampler::pipeline<sampler::temperature>;
+
+/// A decoder with up to N drafts over a model that is held by reference.
+template <std::int32_t N, class Model, class O = diffusion::order::confidence,
+          class V = diffusion::verifier::stepwise_exact, class S = fill_sampler>
+auto canvas_decoder(Model& model, std::int32_t max_batch = 1, O order = {}, V verifier = {},
+                    S sampler = {}) {
+  return diffusion::decoder(model, std::move(order), std::move(sampler), std::move(verifier),
+                            diffusion::self_speculation<N>{},
+                            diffusion::decoder_options{.max_batch = max_batch});
+}
+
+/// Adds a task to a decoder.
+template <class Decoder>
+request_id add(Decoder& d, const canvas_task& task) {
+  const auto answer = static_cast<std::size_t>(task.answer);
+  const std::span<const token> canvas(task.canvas);
+  generation_options options;
+  options.max_new_tokens = static_cast<std::int32_t>(canvas.size() - answer);
+  options.temperature = static_cast<float>(task.temperature);
+  options.seed = task.seed;
+  options.stop_tokens = task.stop_tokens;
+  return d.add(canvas.first(answer), options,
+               {.block_length = task.block_length, .answer = canvas.subspan(answer)});
+}
+
+/// What a decoder wrote for one request.
+struct fill_result {
+  std::vector<diffusion::write> writes;
+  std::vector<token> canvas;
+  std::vector<token> answer;
+  finish_reason finish = finish_reason::none;
+  status failed = status::ok;
+  std::int32_t failed_position = -1;
+  std::int32_t rounds = 0;
+};
+
+inline void append(fill_result& result, const diffusion::emission& e) {
+  result.writes.insert(result.writes.end(), e.writes.begin(), e.writes.end());
+  result.canvas.assign(e.canvas.begin(), e.canvas.end());
+  result.answer.assign(e.answer.begin(), e.answer.end());
+  result.finish = e.finish;
+  result.failed = e.status;
+  result.failed_position = e.failed_position;
+  ++result.rounds;
+}
+
+/// Runs a decoder until nothing runs.
+template <class Decoder>
+std::map<request_id, fill_result> finish(Decoder& d) {
+  std::map<request_id, fill_result> results;
+  while (d.running() > 0) {
+    for (const diffusion::emission& e : d.step()) { append(results[e.id], e); }
+  }
+  return results;
+}
+
+/// Fills one canvas.
+template <class Decoder>
+fill_result fill(Decoder& d, const canvas_task& task) {
+  const request_id id = add(d, task);
+  return finish(d)[id];
+}
+
+/// Whether a decoder wrote what is written one token a pass: positions and tokens in their order,
+/// and the same end.
+inline bool agrees(const fill_result& found, const textbook_result& expected) {
+  return found.writes == expected.writes && found.canvas == expected.canvas &&
+         found.failed == expected.failed && found.failed_position == expected.failed_position;
+}
+
+/// Every canvas with a prompt of one token, `length` positions behind it that are written with
+/// token 0 or 2 or masked by 1, and at least one mask.
+inline std::vector<std::vector<token>> all_canvases(std::int32_t length) {
+  std::vector<std::vector<token>> result;
+  std::int32_t count = 1;
+  for (std::int32_t i = 0; i < length; ++i) { count *= 3; }
+  for (std::int32_t code = 0; code < count; ++code) {
+    std::vector<token> canvas{2};
+    bool masks = false;
+    for (std::int32_t i = 0, rest = code; i < length; ++i, rest /= 3) {
+      canvas.push_back(rest % 3);
+      masks = masks || rest % 3 == 1;
+    }
+    if (masks) { result.push_back(canvas); }
+  }
+  return result;
+}
+
+}  // namespace hunch::test

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What decides about writes and drafts, by teams of threads: the host's results, bit for bit.
+
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <hunch/diffusion/order/entropy.hpp>
+#include <hunch/diffusion/verifier/top_k.hpp>
+#include <hunch/executor/host.hpp>
+#include <hunch/sampler/top_p.hpp>
+#include "../support/team_executors.hpp"
+#include "fill.hpp"
+
+namespace hunch::test {
+namespace {
+
+/// Everything that a run shows: the canvases of all passes, the writes, and what a length policy is
+/// told.
+struct trace {
+  std::vector<std::vector<std::vector<token>>> passes;
+  std::vector<diffusion::write> writes;
+  std::vector<std::uint64_t> told;
+  std::vector<status> failed;
+
+  bool operator==(const trace&) const = default;
+};
+
+struct noting {
+  static constexpr bool needs_entropy = true;
+  struct memory {};
+  std::vector<std::uint64_t>* told = nullptr;
+
+  std::int32_t begin(memory&, std::int32_t max_depth) const { return max_depth; }
+  bool goes_on(memory&, const length_evidence& e) const {
+    told->push_back(std::bit_cast<std::uint64_t>(e.probability));
+    told->push_back(std::bit_cast<std::uint64_t>(e.entropy));
+    return true;
+  }
+  void observe(memory&, std::int32_t, std::int32_t) const noexcept {}
+};
+
+/// Ties, and now and then a bad row.
+canvas_world world_of(std::int32_t vocab) {
+  return {{vocab, 61, flavour::tied},
+          1,
+          [](std::uint64_t h, std::int32_t n, double* row) {
+            for (std::int32_t v = 0; v < n; ++v) { row[v] += static_cast<double>(v % 3); }
+            if (mix(h) % 64 == 0) { row[0] = -std::numeric_limits<double>::quiet_NaN(); }
+          },
+          5};
+}
+
+template <class O, class V, class E>
+trace run_by(E executor, std::int32_t vocab, O order, V verifier) {
+  using sampler_type = sampler::pipeline<sampler::temperature, sampler::top_p>;
+  trace result;
+  toy_masked<float> model{world_of(vocab)};
+  diffusion::self_speculation<2, noting> drafts{{&result.told}};
+  diffusion::decoder d(model, order, sampler_type{}, verifier, drafts,
+                       diffusion::decoder_options{.max_batch = 2}, random_source<philox>{},
+                       executor);
+  const std::vector<token> prompt{0};
+  for (std::uint64_t seed = 0; seed < 2; ++seed) {
+    generation_options options{.max_new_tokens = 5, .temperature = 0.7f * static_cast<float>(seed)};
+    options.top_p = seed == 0 ? 1.0f : 0.9f;
+    d.add(prompt, options, {.block_length = 3});
+  }
+  while (d.running() > 0) {
+    for (const diffusion::emission& e : d.step()) {
+      result.writes.insert(result.writes.end(), e.writes.begin(), e.writes.end());
+      result.failed.push_back(e.status);
+    }
+  }
+  result.passes = model.passes;
+  return result;
+}
+
+template <class O, class V>
+void check_teams(O order, V verifier) {
+#if defined(__SANITIZE_THREAD__)
+  const std::vector<std::int32_t> sizes{5, 133};
+#else
+  const std::vector<std::int32_t> sizes{2, 5, 33, 133, 4099};
+#endif
+  for (const std::int32_t vocab : sizes) {
+    CAPTURE(vocab);
+    const trace expected = run_by(executor::host{}, vocab, order, verifier);
+    CHECK(expected.writes.size() >= 4);
+    for (const threads& team_of :
+         {threads{{}, 1, 3, 1}, threads{{}, 1, 8, 2}, threads{{}, 2, 2, 2}}) {
+      CHECK(run_by(team_of, vocab, order, verifier) == expected);
+    }
+  }
+}
+
+TEST_CASE("writes and drafts are the same on every team") {
+  check_teams(diffusion::order::confidence{}, diffusion::verifier::stepwise_exact{});
+  check_teams(diffusion::order::entropy{}, diffusion::verifier::stepwise_exact{});
+  check_teams(diffusion::order::confidence{}, diffusion::verifier::top_k{2});
+}
+
+}  // namespace
+}  // namespace hunch::test

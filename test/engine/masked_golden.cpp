@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <engine/masked_model.hpp>
+
+#include "golden_file.hpp"
+#include "tiny_masked.hpp"
+
+/// Small masked models against what the `transformers` library computes for them; the layout of
+/// tiny/golden.safetensors is described in examples/models/README.md.
+
+namespace {
+
+/// The canvases of a golden file, asked for all their masks.
+std::vector<test::canvas> canvases(const test::golden_file& golden, const std::string& name,
+                                   hunch::token mask) {
+  const auto shape = golden.shape(name + ".tokens");
+  const auto tokens = golden.values<std::int32_t>(name + ".tokens");
+  const auto known = golden.values<std::int32_t>(name + ".known");
+  const std::int32_t block = golden.values<std::int32_t>("block_length").at(0);
+  std::vector<test::canvas> out;
+  for (std::size_t i = 0; i < shape.at(0); ++i) {
+    const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(i * shape.at(1));
+    test::canvas one{
+        {begin, begin + static_cast<std::ptrdiff_t>(shape.at(1))}, known[i], known[i] + block, {}};
+    for (std::size_t at = 0; at < one.tokens.size(); ++at) {
+      if (one.tokens[at] == mask) { one.wanted.push_back(static_cast<std::int32_t>(at)); }
+    }
+    out.push_back(one);
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("tiny masked models compute what transformers computes") {
+  const auto folder = std::filesystem::path(HUNCH_TEST_MODELS) / "tiny";
+  const test::golden_file golden(folder / "golden.safetensors");
+  for (const std::string name : {"llada", "dream", "masked"}) {
+    CAPTURE(name);
+    const auto flat = golden.values<float>(name + ".logits");
+    const std::size_t vocab = golden.shape(name + ".logits").at(1);
+    std::vector<test::vec> expected;
+    for (std::size_t at = 0; at < flat.size(); at += vocab) {
+      const auto begin = flat.begin() + static_cast<std::ptrdiff_t>(at);
+      expected.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(vocab));
+    }
+    for (const engine::arithmetic kind : {engine::arithmetic::f32, engine::preferred_bf16()}) {
+      engine::masked_model m =
+          engine::masked_model::load(folder / name, {.kind = kind, .max_batch = 3});
+      test::canvas_batch batch;
+      int slot = 0;
+      for (const test::canvas& c : canvases(golden, name, m.mask_token())) { batch.add(slot++, c); }
+      const double tolerance = kind == engine::arithmetic::bf16_dot ? 3e-2 : 1e-5;
+      CHECK(test::difference(test::logits(m, batch), expected) < tolerance);
+    }
+  }
+}

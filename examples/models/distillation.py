@@ -40,6 +40,7 @@ def arguments(description, minutes):
     parser.add_argument("--text-only", action="store_true", help="no generated text")
     parser.add_argument("--distinct", type=int, default=250, help="batches of text before they come again")
     parser.add_argument("--minutes", type=float, default=minutes)
+    parser.add_argument("--steps", type=int, help="a budget of steps in place of one of time, for comparisons")
     return parser
 
 
@@ -58,7 +59,8 @@ def distil(options, target, model, loss_of):
     training.run(options.name, options.work, options.minutes, model, optimiser,
                  lambda step, progress: records.batch(step),
                  lambda record, progress: loss_of(record, progress,
-                                                  1.0 if options.refine else acceptance_share(progress)))
+                                                  1.0 if options.refine else acceptance_share(progress)),
+                 options.steps)
 
 
 class Record(NamedTuple):

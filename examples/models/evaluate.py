@@ -1,6 +1,7 @@
 """Measures the shipped models on the held-out text, prints the tables and writes quality.json.
 
     python evaluate.py
+    python evaluate.py --target DIR    # of another target, the table only
 
 Bits per byte count every token of a document and its end mark (which encodes the separator); the bytes are
 those of the file, separators included, and `xz -9e` is given the same file. Context: windows of 1,024 tokens
@@ -84,8 +85,10 @@ def repetition(domains):
 
 
 def main():
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter).parse_args()
-    target, draft = checkpoint.load(HERE / "target"), checkpoint.load(HERE / "draft")
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments.add_argument("--target", type=Path)
+    options = arguments.parse_args()
+    target, draft = checkpoint.load(options.target or HERE / "target"), checkpoint.load(HERE / "draft")
     tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(HERE / "target" / "tokenizer.model"))
     table, domains = {}, {}
     columns = ("xz_bpb", "target_bpb", "draft_bpb", "acceptance", "argmax_agreement")
@@ -101,6 +104,8 @@ def main():
         print(f"{path.stem:12}" + "".join(f"{v:18.4f}" for v in values), flush=True)
     mean = {c: round(sum(row[c] for row in table.values()) / len(table), 4) for c in columns}
     print(f"{'mean':12}" + "".join(f"{mean[c]:18.4f}" for c in columns))
+    if options.target:
+        return
     ratio = round(mean["target_bpb"] / mean["xz_bpb"], 4)
     repeats = {k: round(v, 4) for k, v in repetition(domains).items()}
     print("target / xz", ratio, "repeated 4-grams", repeats)

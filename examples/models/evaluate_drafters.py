@@ -77,7 +77,8 @@ class Drafters:
         if self.streams:
             trunk = self.target.model
             below = residual(trunk, ids, self.streams.first_layer(trunk))
-            of_streams = self.streams(trunk, below, torch.arange(ids.shape[1])).unbind(-2)
+            of_streams = self.streams(trunk, below, torch.arange(ids.shape[1]))
+            of_streams = self.streams.told(of_streams, trunk.embed_tokens(ids.roll(-1, dims=-1))).unbind(-2)
             yield "streams", (self.head, [shifted(x, depth)[0] for depth, x in enumerate(of_streams, 1)])
         if self.exit:
             stream = residual(self.target.model, ids, self.exit.config.exit_layer)

@@ -3,6 +3,8 @@
     python export.py --work DIR --model target --out target            # int8, as shipped
     python export.py --work DIR --model draft --out draft
     python export.py --work DIR --model eagle --out eagle                # medusa, exit, streams, masked
+    python export.py --work DIR --model shared --out DIR               # a target and its streams, two directories
+    python export.py --work DIR --model streams --name NAME --out DIR  # of a checkpoint with that name, as it was trained
     python export.py --work DIR --model target --out DIR --dtype BF16  # F32, F16, BF16: for testing loaders
     python export.py --model tiny --out DIR --dtype F32                # a random model for tests
 """
@@ -18,8 +20,8 @@ from model import (DRAFT, EAGLE, LARGE_DRAFT, MASKED, SMALL_DRAFT, TARGET, TINY,
 
 MODELS = {"target": (Llama, TARGET), "draft": (Llama, DRAFT), "draft-small": (Llama, SMALL_DRAFT),
           "draft-large": (Llama, LARGE_DRAFT), "eagle": (Eagle, EAGLE), "medusa": (Medusa, MedusaConfig()),
-          "exit": (Exit, ExitConfig()), "streams": (Streams, StreamConfig()), "masked": (Masked, MASKED),
-          "tiny": (Llama, TINY)}
+          "exit": (Exit, ExitConfig()), "streams": (Streams, None), "shared": (Streams, None),
+          "masked": (Masked, MASKED), "tiny": (Llama, TINY)}
 
 
 def tiny():
@@ -31,19 +33,40 @@ def tiny():
     return model
 
 
+def trained_streams(state):
+    """Of the sizes that they were trained with."""
+    return Streams(StreamConfig(speculative_streams=len(state["embedding.weight"]),
+                                stream_layers=len({name.split(".")[1] for name in state if name.startswith("layers.")}),
+                                map_rank=len(state["down.weight"]),
+                                adapter_rank=state["layers.0.output.b.weight"].shape[1],
+                                root_rank=len(state["root.down.weight"]) if "root.down.weight" in state else 0))
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     arguments.add_argument("--work", type=Path)
     arguments.add_argument("--model", choices=MODELS, required=True)
+    arguments.add_argument("--name", help="of the checkpoint")
     arguments.add_argument("--out", type=Path, required=True)
     arguments.add_argument("--dtype", choices=["I8", *checkpoint.FLOATS], default="I8")
     options = arguments.parse_args()
     if options.model == "tiny":
-        model = tiny()
+        checkpoint.save(options.out, tiny(), options.dtype)
+        return
+    state = torch.load(options.work / f"{options.name or options.model}.pt", map_location="cpu")["model"]
+    if options.model in ("streams", "shared"):
+        of_target = {name.removeprefix("target."): state.pop(name) for name in list(state) if name.startswith("target.")}
+        model = trained_streams(state)
+        if of_target:
+            target = Llama(TARGET)
+            target.load_state_dict(of_target)
+            checkpoint.save(options.out / "target", target, options.dtype)
+            shutil.copy(options.work / "tokenizer.model", options.out / "target" / "tokenizer.model")
+            options.out /= "streams"
     else:
         make, config = MODELS[options.model]
         model = make(config)
-        model.load_state_dict(torch.load(options.work / f"{options.model}.pt", map_location="cpu")["model"])
+    model.load_state_dict(state)
     checkpoint.save(options.out, model, options.dtype)
     if options.model == "target":  # the draft shares it
         shutil.copy(options.work / "tokenizer.model", options.out / "tokenizer.model")

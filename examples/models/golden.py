@@ -61,6 +61,7 @@ def main():
     streams = checkpoint.load_streams(HERE / "streams")
     first, places = streams.first_layer(target.model), torch.arange(POSITIONS)
     beside = torch.cat([streams(target.model, residual(target.model, row[None], first), places) for row in ids])
+    beside = streams.told(beside, embedding(ids.roll(-1, dims=-1)))
     for j, states in enumerate(beside.unbind(-2)):
         tensors |= kept(f"streams.{j}", states @ embedding.weight.T, sampled)
     early = checkpoint.load_exit(HERE / "exit")

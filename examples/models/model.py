@@ -2,6 +2,7 @@
 
 Parameter names are those of a Hugging Face checkpoint, so that a state dict is the file.
 """
+import copy
 import dataclasses
 
 import torch
@@ -53,6 +54,7 @@ class StreamConfig:
     stream_layers: int = 2      # of the target, its last ones
     map_rank: int = 48          # of what streams begin with
     adapter_rank: int = 12      # of what is added to a product
+    root_rank: int = 48         # of what tells streams the token that was emitted; 0: they are not told
 
 
 TARGET = Config(hidden_size=256, num_hidden_layers=6, intermediate_size=704,
@@ -254,9 +256,24 @@ class Streams(nn.Module):
         self.up = nn.Linear(c.map_rank, c.speculative_streams * c.hidden_size, bias=False)
         self.embedding = nn.Embedding(c.speculative_streams, c.hidden_size)
         self.layers = nn.ModuleList(StreamLayer(c, target) for _ in range(c.stream_layers))
+        if c.root_rank:
+            self.root = nn.ModuleDict({"down": nn.Linear(2 * c.hidden_size, c.root_rank, bias=False),
+                                       "up": nn.Linear(c.root_rank, c.speculative_streams * c.hidden_size, bias=False)})
+            nn.init.normal_(self.root.down.weight, std=(2 * c.hidden_size) ** -0.5)
+            nn.init.zeros_(self.root.up.weight)
         nn.init.normal_(self.down.weight, std=c.hidden_size ** -0.5)
         nn.init.zeros_(self.up.weight)
         nn.init.normal_(self.embedding.weight, std=0.02)
+
+    def told(self, states, roots):
+        """What is drafted from, [..., streams, hidden]: states, and the embedding [..., hidden] of the token that was
+        emitted behind their position, which the pass that made them did not know. (As Hydra's heads are told what was
+        drafted: Ankner et al. 2024, arXiv:2402.05109.)"""
+        if not self.config.root_rank:
+            return states
+        inner = self.root.down(torch.cat((states, roots[..., None, :].expand_as(states)), -1))
+        up = self.root.up.weight.unflatten(0, (self.config.speculative_streams, -1))
+        return states + torch.einsum("...jr,jdr->...jd", F.silu(inner), up)
 
     def first_layer(self, trunk):
         return len(trunk.layers) - self.config.stream_layers
@@ -264,6 +281,10 @@ class Streams(nn.Module):
     def forward(self, trunk, x, places):
         """States [batch, places, streams, hidden] of a trunk's streams, x [batch, length, hidden] being its
         residuals behind the layers below, at the positions `places`."""
+        return self.beside(trunk, x, places)[1]
+
+    def beside(self, trunk, x, places, shared=False):
+        """The trunk's own states [batch, length, hidden] too. `shared`: the trunk learns from its streams."""
         c, count = trunk.config, self.config.speculative_streams
         length = x.shape[1]
         cos, sin = rope_tables(c, length + count, x.device)
@@ -277,7 +298,7 @@ class Streams(nn.Module):
         before = torch.ones(count, count, dtype=torch.bool, device=x.device).tril()
         for layer, more in zip(trunk.layers[self.first_layer(trunk):], self.layers):
             attention = layer.self_attn
-            with torch.no_grad():
+            with torch.set_grad_enabled(shared):
                 k, v = keys_and_values(attention, layer.input_layernorm(x), cos[:length], sin[:length])
             normed = layer.input_layernorm(s)
             sizes = [p.out_features for p in (attention.q_proj, attention.k_proj, attention.v_proj)]
@@ -297,9 +318,25 @@ class Streams(nn.Module):
             inner = more.gate.a(normed)
             product = F.silu(mlp.gate_proj(normed) + more.gate.b(inner)) * (mlp.up_proj(normed) + more.up.b(inner))
             s = s + mlp.down_proj(product) + more.down(product)
-            with torch.no_grad():
+            with torch.set_grad_enabled(shared):
                 x = layer(x, cos[:length], sin[:length])
-        return trunk.norm(s).unflatten(1, (-1, count))
+        return trunk.norm(x), trunk.norm(s).unflatten(1, (-1, count))
+
+
+class Shared(Streams):
+    """Streams, and the target whose last layers and norm are trained with them: another model than it was."""
+
+    def __init__(self, c, target):
+        super().__init__(c, target.config)
+        self.target = copy.deepcopy(target)
+        trunk = self.target.model
+        for part in (*trunk.layers[self.first_layer(trunk):], trunk.norm):
+            part.requires_grad_(True)
+
+    def load_state_dict(self, state, *options, **more):
+        """Of streams alone, too: the target is what it is then."""
+        of_target = {name: value for name, value in self.state_dict().items() if name.startswith("target.")}
+        return super().load_state_dict(of_target | state, *options, **more)
 
 
 def heads(x, size):

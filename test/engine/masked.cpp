@@ -273,6 +273,7 @@ TEST_CASE("refused canvases change nothing") {
     refused(with.some(120, 4));
     refused({{}, 0, 0, {}});
     refused(good.asking({-1}));
+    refused(good.asking({0x7fffffff}));
     refused(good.asking({11, 11}));
     refused(good.asking({static_cast<std::int32_t>(good.tokens.size())}));
     refused(good, -1);

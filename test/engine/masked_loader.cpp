@@ -175,7 +175,7 @@ const std::vector<engine::dtype> dtypes{engine::dtype::f32, engine::dtype::bf16,
 
 TEST_CASE("a LLaDA on disk") {
   for (const engine::dtype type : dtypes) {
-    for (const int rows : {0, 80}) {  // the embedding may be padded
+    for (const int rows : {0, 100}) {  // the embedding may be padded
       CAPTURE(engine::to_string(type));
       CAPTURE(rows);
       engine::config c = shape_on_disk();
@@ -192,7 +192,7 @@ TEST_CASE("a LLaDA on disk") {
 TEST_CASE("padding of a LLaDA's embedding is no token") {
   engine::config c = shape_on_disk();
   c.names = engine::config::naming::llada;
-  c.embedding_rows = 80;
+  c.embedding_rows = 100;
   const directory d(c, llada_json(c), engine::dtype::f32);
   const test::canvas asked{{1, 2, mask_token, 75}, 3, 4, {3}};
   engine::masked_model m = d.load();
@@ -202,7 +202,7 @@ TEST_CASE("padding of a LLaDA's embedding is no token") {
   CHECK(d.complaint_after([](json& values) { values["mask_token_id"] = 75; }).empty());
   engine::masked_model other = d.load();
   CHECK(test::logits(other, 0, asked).size() == 1);
-  d.expect_value("mask_token_id", 80);
+  d.expect_value("mask_token_id", 100);
   d.expect([](json& values) { values["embedding_size"] = 74; }, "embedding_rows");
 }
 

@@ -57,36 +57,21 @@ json llada_json(const engine::config& c) {
           {"eos_token_id", 2}};
 }
 
-/// The fields that a Llama and Dream have.
-json llama_fields(const engine::config& c) {
-  return {{"hidden_act", "silu"},
-          {"vocab_size", c.vocab_size},
-          {"hidden_size", c.hidden},
-          {"intermediate_size", c.intermediate},
-          {"num_hidden_layers", c.layers},
-          {"num_attention_heads", c.heads},
-          {"num_key_value_heads", c.kv_heads},
-          {"max_position_embeddings", c.context},
-          {"rms_norm_eps", 1e-5},
-          {"rope_theta", c.rope.theta},
-          {"tie_word_embeddings", c.tied_head},
-          {"mask_token_id", mask_token},
-          {"eos_token_id", 2}};
-}
-
+/// Dream's config has the fields of a Llama's.
 json dream_json(const engine::config& c) {
-  json out = llama_fields(c);
+  json out = test::config_json(c);
   out["architectures"] = {"DreamModel"};
   out["model_type"] = "Dream";
+  out["mask_token_id"] = mask_token;
   out["sliding_window"] = 64;
   out["use_sliding_window"] = false;
   return out;
 }
 
 json own_json(const engine::config& c) {
-  json out = llama_fields(c);
+  json out = test::config_json(c);
   out["architectures"] = {"HunchMaskedLlama"};
-  out["head_dim"] = c.head_dim;
+  out["mask_token_id"] = mask_token;
   out["attention"] = "causal_prefix";
   out["block_length"] = 4;
   out["shifted"] = true;

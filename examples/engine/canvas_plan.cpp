@@ -72,11 +72,11 @@ void canvas_planner::check_canvas(const canvases& all, std::int32_t i) const {
   }
   const std::int32_t first = all.first_wanted[i];
   const std::int32_t last = all.first_wanted[i + 1];
-  if (causal_prefix_ && first < last && (all.block_end[i] <= known || all.block_end[i] > size)) {
+  if (first == last) { return; }
+  if (causal_prefix_ && (all.block_end[i] <= known || all.block_end[i] > size)) {
     throw std::invalid_argument(canvas_name(i) + " has a block that ends at " +
                                 std::to_string(all.block_end[i]));
   }
-  if (first == last) { return; }
   std::int32_t before = (causal_prefix_ ? view(all, i).known : shift_) - 1;
   for (std::int32_t w = first; w < last; before = all.wanted[w], ++w) {
     const std::int32_t position = all.wanted[w];
@@ -124,8 +124,6 @@ canvas_planner::canvas canvas_planner::view(const canvases& all, std::int32_t i)
   out.wanted = {wanted.data, static_cast<std::size_t>(wanted.size)};
   out.block_end = tokens.size;
   if (causal_prefix_) { find_first_block(all.known[i], all.block_end[i], out); }
-  out.end = out.known;
-  if (!out.wanted.empty()) { out.end = behind_block(out, out.wanted.back() - shift_); }
   return out;
 }
 
@@ -166,14 +164,12 @@ void canvas_planner::plan_slot(const canvases& all, std::int32_t begin, std::int
     const canvas other = view(all, i);
     shared.known = std::min({shared.known, other.known, common(shared.tokens, other.tokens)});
   }
-  shared.end = shared.known;
-
   first_row_ = static_cast<int>(plan_.rows.rows.size());
   first_position_ = reusable(slot, shared.tokens.first(static_cast<std::size_t>(shared.known)));
   seen_ = first_position_;
   chain_.clear();
   plan_.parts.push_back({slot, first_position_, shared.known, first_row_, begin});
-  add_rows(shared, first_position_, slot, span);
+  add_rows(shared, first_position_, shared.known, slot, span);
   canvas before = shared;
   for (std::int32_t i = begin; i < end; ++i) {
     if (!asked(i)) { continue; }
@@ -182,7 +178,7 @@ void canvas_planner::plan_slot(const canvases& all, std::int32_t begin, std::int
     const int same = std::min({before.known, of.known, common(before.tokens, of.tokens)});
     chain_.resize(static_cast<std::size_t>(same - first_position_));
     seen_ = std::min(seen_, same);
-    add_rows(of, same, slot, span);
+    add_rows(of, same, behind_block(of, of.wanted.back() - shift_), slot, span);
     add_outputs(of, slot);
     before = of;
   }
@@ -190,13 +186,13 @@ void canvas_planner::plan_slot(const canvases& all, std::int32_t begin, std::int
   if (count > 0) { span.groups.push_back({slot, first_row_, first_row_ + count}); }
 }
 
-/// Rows of the positions [from, of.end), behind those of `chain_`.
-void canvas_planner::add_rows(const canvas& of, int from, int slot, layer_span& span) {
+/// Rows of the positions [from, to), behind those of `chain_`.
+void canvas_planner::add_rows(const canvas& of, int from, int to, int slot, layer_span& span) {
   const int first = static_cast<int>(plan_.rows.rows.size());
-  for (int position = from; position < of.end; ++position) {
+  for (int position = from; position < to; ++position) {
     chain_.push_back(first + position - from);
   }
-  for (int position = from; position < of.end; ++position) {
+  for (int position = from; position < to; ++position) {
     planned_row row;
     row.slot = slot;
     row.staged = first + position - from - first_row_;

@@ -39,8 +39,8 @@ struct canvas_plan {
 
 /// Plans passes over canvases.
 ///
-/// A row comes to stand for a position of a canvas where no cached one and no row of another canvas
-/// of the slot has the same keys and values: in a causal prefix, one of the same tokens.
+/// In a causal prefix, positions have the keys and values of a cached one, or of a row of the
+/// canvas before, where the tokens up to there are the same. All others have a row of their own.
 class canvas_planner {
  public:
   canvas_planner(const masked_config& shape, int slots, int context);
@@ -63,13 +63,12 @@ class canvas_planner {
   void release(int slot) noexcept;
 
  private:
-  /// A canvas, and where its rows end.
+  /// What is read of a canvas, and how.
   struct canvas {
     std::span<const hunch::token> tokens;
     std::span<const std::int32_t> wanted;
     int known = 0;      ///< positions before it are read causally
     int block_end = 0;  ///< behind the first block with masks
-    int end = 0;        ///< behind the last row
   };
 
   void check(const hunch::diffusion::canvases& canvases);
@@ -78,7 +77,7 @@ class canvas_planner {
   canvas view(const hunch::diffusion::canvases& canvases, std::int32_t i) const;
   void plan_slot(const hunch::diffusion::canvases& canvases, std::int32_t begin, std::int32_t end,
                  layer_span& span);
-  void add_rows(const canvas& of, int from, int slot, layer_span& span);
+  void add_rows(const canvas& of, int from, int to, int slot, layer_span& span);
   void add_outputs(const canvas& of, int slot);
   /// How many positions of `tokens` need not be read again.
   int reusable(int slot, std::span<const hunch::token> tokens) const;

@@ -51,6 +51,9 @@ class canvas_planner;
 ///   it, the first block with masks is one behind it. (As in Block Diffusion, Arriola et al. 2025,
 ///   arXiv:2503.09573, but for drafts behind a block's end)
 ///
+/// The law of a position comes from the row that `masked_config::shifted` says, so that the model
+/// is not to be wrapped in `hunch::diffusion::right_shifted`.
+///
 /// The logits are a function of a canvas and the position: bitwise the same in any batch, with any
 /// number of threads, and whatever is cached. What all canvases of a slot have before their
 /// first masked block and is not cached yet is read in the same pass, once; so is what some of them

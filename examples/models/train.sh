@@ -42,6 +42,7 @@ for folder in . left_out; do
     --out $folder/router.safetensors --minutes $([ $folder = . ] && echo 9 || echo 4)
 done
 python golden.py
+python golden_masked.py
 python evaluate.py
 python evaluate_router.py --depths 4 --windows 3
 python evaluate_drafters.py --windows 2

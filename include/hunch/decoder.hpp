@@ -25,6 +25,7 @@
 #include <hunch/kernel/verify_rows.hpp>
 #include <hunch/random.hpp>
 #include <hunch/request.hpp>
+#include <hunch/request_slots.hpp>
 #include <hunch/sampler/sampler.hpp>
 #include <hunch/selector/selector.hpp>
 #include <hunch/staged_rows.hpp>
@@ -100,7 +101,7 @@ class decoder {
         paths_(executor_, batch_nodes()),
         report_tasks_(executor_, reported_tokens()),
         reports_(executor_, reported_tokens() * report_stride()),
-        slots_(batch()),
+        slots_(options_.max_batch, "hunch::decoder"),
         contexts_(batch()),
         plan_(batch()),
         outcomes_(batch()),
@@ -127,36 +128,26 @@ class decoder {
   request_id add(std::span<const token> prompt, const generation_options& options) {
     check_request(prompt, options, sampler_,
                   {vocab_size_, options_.max_log_probabilities, bool(options_.token_text)});
-    const auto free = std::ranges::find(slots_, request_id{0}, &running_request::id);
-    if (free == slots_.end()) {
-      throw std::length_error("hunch::decoder: " + std::to_string(options_.max_batch) +
-                              " requests are running; raise decoder_options::max_batch");
-    }
-    *free = running_request(prompt, options, vocab_size_, sampler_type::needs_counts, max_nodes);
-    free->id = ++last_id_;
-    ++running_;
-    return free->id;
+    slots_.require_room();
+    return slots_.admit(
+        running_request(prompt, options, vocab_size_, sampler_type::needs_counts, max_nodes));
   }
 
   /// Ends a request between two steps. False if it is not running.
   bool cancel(request_id id) noexcept {
-    const auto found = std::ranges::find(slots_, id, &running_request::id);
-    if (id == 0 || found == slots_.end()) { return false; }
-    const auto index = static_cast<std::int32_t>(found - slots_.begin());
+    const std::int32_t index = slots_.find(id);
+    if (index < 0) { return false; }
     kept_.clear();
     kept_.release(index);
     drafter_.release(draft_state_, index);
     target_.commit(kept_.view());
-    found->id = 0;
-    --running_;
+    slots_.release(index);
     return true;
   }
 
   /// The number of running requests, and whether a request is one of them.
-  std::int32_t running() const { return running_; }
-  bool is_running(request_id id) const {
-    return id != 0 && std::ranges::find(slots_, id, &running_request::id) != slots_.end();
-  }
+  std::int32_t running() const { return slots_.running(); }
+  bool is_running(request_id id) const { return slots_.find(id) >= 0; }
 
   /// Runs one step for all running requests and returns what each of them emitted; the views are
   /// valid until the next call of `step`, `add` or `cancel`. A request that only read a piece of
@@ -477,10 +468,7 @@ class decoder {
          plan.finish == finish_reason::stop_string ? r.tail.excess : 0,
          {reported ? report_of(plan, r, 0) : nullptr,
           reported ? count * static_cast<std::size_t>(1 + r.log_probabilities) : 0}});
-    if (plan.finish != finish_reason::none) {
-      r.id = 0;
-      --running_;
-    }
+    if (plan.finish != finish_reason::none) { slots_.release(plan.slot); }
   }
 
   Target target_;
@@ -504,7 +492,7 @@ class decoder {
   buffer<std::int32_t> paths_;
   buffer<kernel::log_probability_task<real>> report_tasks_;
   buffer<token_log_probability> reports_;
-  std::vector<running_request> slots_;
+  request_slots<running_request> slots_;
   std::vector<draft_context> contexts_;
   std::vector<planned> plan_;
   std::vector<draft_outcome> outcomes_;
@@ -513,8 +501,6 @@ class decoder {
   std::vector<emission> emissions_;
   statistics<max_nodes> statistics_;
   std::int32_t draft_length_ = 0;
-  std::int32_t running_ = 0;
-  request_id last_id_ = 0;
 };
 
 template <class Target, class D, class Selector, class S, class V, class... Rest>

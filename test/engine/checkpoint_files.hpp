@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include <engine/config.hpp>
 #include <engine/tensor.hpp>
 
 #include "tiny_model.hpp"
@@ -21,6 +22,23 @@
 namespace test {
 
 inline constexpr const char* weights_file = "model.safetensors";
+
+/// What the config of a Llama says.
+inline nlohmann::json config_json(const engine::config& c) {
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"hidden_act", "silu"},
+          {"vocab_size", c.vocab_size},
+          {"hidden_size", c.hidden},
+          {"intermediate_size", c.intermediate},
+          {"num_hidden_layers", c.layers},
+          {"num_attention_heads", c.heads},
+          {"num_key_value_heads", c.kv_heads},
+          {"head_dim", c.head_dim},
+          {"max_position_embeddings", c.context},
+          {"rms_norm_eps", 1e-5},
+          {"tie_word_embeddings", c.tied_head},
+          {"eos_token_id", 2}};
+}
 
 inline nlohmann::json header_of(const std::vector<stored_tensor>& tensors) {
   nlohmann::json header{{"__metadata__", {{"format", "pt"}}}};

@@ -22,6 +22,7 @@
 namespace {
 
 using nlohmann::json;
+using test::config_json;
 using test::header_of;
 using test::names;
 using test::weights_file;
@@ -29,22 +30,6 @@ using test::write_safetensors;
 using test::write_text;
 
 const char* const index_file = "model.safetensors.index.json";
-
-json config_json(const engine::config& c) {
-  return {{"architectures", {"LlamaForCausalLM"}},
-          {"hidden_act", "silu"},
-          {"vocab_size", c.vocab_size},
-          {"hidden_size", c.hidden},
-          {"intermediate_size", c.intermediate},
-          {"num_hidden_layers", c.layers},
-          {"num_attention_heads", c.heads},
-          {"num_key_value_heads", c.kv_heads},
-          {"head_dim", c.head_dim},
-          {"max_position_embeddings", c.context},
-          {"rms_norm_eps", 1e-5},
-          {"tie_word_embeddings", c.tied_head},
-          {"eos_token_id", 2}};
-}
 
 /// A directory with a good tiny model, to be damaged.
 struct good_model {

@@ -184,6 +184,18 @@ TEST_CASE("a cached prefix says what one that is read anew says") {
   }
 }
 
+TEST_CASE("more laws than rows") {
+  const fixture with;
+  for (const arithmetic kind : test::arithmetics()) {
+    CAPTURE(static_cast<int>(kind));
+    const canvas asked = with.some(2, 2).asking({2});
+    canvas_batch batch;
+    for (int i = 0; i < 50; ++i) { batch.add(0, asked); }
+    engine::masked_model m = with.make(kind);
+    CHECK(logits(m, batch) == rows(50, with.alone(asked, kind).front()));
+  }
+}
+
 TEST_CASE("another text in a slot, and less of the same") {
   for (const bool shifted : {false, true}) {
     const fixture with(pattern::causal_prefix, shifted);
@@ -192,8 +204,8 @@ TEST_CASE("another text in a slot, and less of the same") {
     canvas less = all;
     less.known = 11;
     less.block_end = 15;
-    less.tokens[12] = with.shape.mask_token;
-    less.wanted = {12, 20};
+    less.tokens[11] = with.shape.mask_token;
+    less.wanted = {11, 20};
     canvas other = all;
     other.tokens[15] = 1;
     for (const canvas& c : {all, less, less, all, other, with.some(3, 2, 9), all}) {
@@ -206,6 +218,9 @@ TEST_CASE("another text in a slot, and less of the same") {
     CHECK(m.length(0) == 0);
     CHECK(logits(m, 0, all) == with.alone(all));
     // Canvases of one pass that know different texts share what they begin with.
+    const rows two = logits(m, canvas_batch().add(0, all).add(0, other));
+    CHECK(two == joined({with.alone(all), with.alone(other)}));
+    CHECK(m.length(0) == 15);
     const rows both = logits(m, canvas_batch().add(0, all).add(0, other).add(0, less));
     CHECK(both == joined({with.alone(all), with.alone(other), with.alone(less)}));
     CHECK(m.length(0) == 11);
@@ -273,6 +288,7 @@ TEST_CASE("refused canvases change nothing") {
     refused(with.some(120, 4));
     refused({{}, 0, 0, {}});
     refused(good.asking({-1}));
+    refused(good.asking({0x7fffffff}));
     refused(good.asking({11, 11}));
     refused(good.asking({static_cast<std::int32_t>(good.tokens.size())}));
     refused(good, -1);

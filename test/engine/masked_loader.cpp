@@ -57,36 +57,21 @@ json llada_json(const engine::config& c) {
           {"eos_token_id", 2}};
 }
 
-/// The fields that a Llama and Dream have.
-json llama_fields(const engine::config& c) {
-  return {{"hidden_act", "silu"},
-          {"vocab_size", c.vocab_size},
-          {"hidden_size", c.hidden},
-          {"intermediate_size", c.intermediate},
-          {"num_hidden_layers", c.layers},
-          {"num_attention_heads", c.heads},
-          {"num_key_value_heads", c.kv_heads},
-          {"max_position_embeddings", c.context},
-          {"rms_norm_eps", 1e-5},
-          {"rope_theta", c.rope.theta},
-          {"tie_word_embeddings", c.tied_head},
-          {"mask_token_id", mask_token},
-          {"eos_token_id", 2}};
-}
-
+/// Dream's config has the fields of a Llama's.
 json dream_json(const engine::config& c) {
-  json out = llama_fields(c);
+  json out = test::config_json(c);
   out["architectures"] = {"DreamModel"};
   out["model_type"] = "Dream";
+  out["mask_token_id"] = mask_token;
   out["sliding_window"] = 64;
   out["use_sliding_window"] = false;
   return out;
 }
 
 json own_json(const engine::config& c) {
-  json out = llama_fields(c);
+  json out = test::config_json(c);
   out["architectures"] = {"HunchMaskedLlama"};
-  out["head_dim"] = c.head_dim;
+  out["mask_token_id"] = mask_token;
   out["attention"] = "causal_prefix";
   out["block_length"] = 4;
   out["shifted"] = true;
@@ -175,7 +160,7 @@ const std::vector<engine::dtype> dtypes{engine::dtype::f32, engine::dtype::bf16,
 
 TEST_CASE("a LLaDA on disk") {
   for (const engine::dtype type : dtypes) {
-    for (const int rows : {0, 80}) {  // the embedding may be padded
+    for (const int rows : {0, 100}) {  // the embedding may be padded
       CAPTURE(engine::to_string(type));
       CAPTURE(rows);
       engine::config c = shape_on_disk();
@@ -192,7 +177,7 @@ TEST_CASE("a LLaDA on disk") {
 TEST_CASE("padding of a LLaDA's embedding is no token") {
   engine::config c = shape_on_disk();
   c.names = engine::config::naming::llada;
-  c.embedding_rows = 80;
+  c.embedding_rows = 100;
   const directory d(c, llada_json(c), engine::dtype::f32);
   const test::canvas asked{{1, 2, mask_token, 75}, 3, 4, {3}};
   engine::masked_model m = d.load();
@@ -202,7 +187,7 @@ TEST_CASE("padding of a LLaDA's embedding is no token") {
   CHECK(d.complaint_after([](json& values) { values["mask_token_id"] = 75; }).empty());
   engine::masked_model other = d.load();
   CHECK(test::logits(other, 0, asked).size() == 1);
-  d.expect_value("mask_token_id", 80);
+  d.expect_value("mask_token_id", 100);
   d.expect([](json& values) { values["embedding_size"] = 74; }, "embedding_rows");
 }
 

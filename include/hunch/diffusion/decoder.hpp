@@ -24,6 +24,7 @@
 #include <hunch/kernel/verify_writes.hpp>
 #include <hunch/length/slots.hpp>
 #include <hunch/random.hpp>
+#include <hunch/request_slots.hpp>
 #include <hunch/statistics.hpp>
 #include <hunch/types.hpp>
 
@@ -95,7 +96,7 @@ class decoder {
         verdicts_(executor_, batch()),
         plans_(executor_, batch() * sized(max_drafts)),
         lengths_(options_.max_batch),
-        slots_(batch()),
+        slots_(options_.max_batch, "hunch::diffusion::decoder"),
         rounds_(batch()),
         outcomes_(batch()),
         writes_(batch() * sized(max_drafts + 1)),
@@ -123,39 +124,29 @@ class decoder {
                  const canvas_options& canvas = {}) {
     check_canvas(prompt, options, canvas, sampler_,
                  {limits_.vocab_size, limits_.mask_token, options_.max_canvas});
-    const auto free = std::ranges::find(slots_, request_id{0}, &running_canvas::id);
-    if (free == slots_.end()) {
-      throw std::length_error("hunch::diffusion::decoder: " + std::to_string(options_.max_batch) +
-                              " requests are running; raise decoder_options::max_batch");
-    }
-    *free = running_canvas(prompt, options, canvas, limits_.mask_token, max_drafts);
-    free->id = ++last_id_;
-    ++running_;
-    return free->id;
+    slots_.require_room();
+    return slots_.admit(running_canvas(prompt, options, canvas, limits_.mask_token, max_drafts));
   }
 
   /// Ends a request between two rounds. False if it is not running.
   bool cancel(request_id id) noexcept {
-    const auto found = std::ranges::find(slots_, id, &running_canvas::id);
-    if (id == 0 || found == slots_.end()) { return false; }
-    const auto slot = static_cast<std::int32_t>(found - slots_.begin());
+    const std::int32_t slot = slots_.find(id);
+    if (slot < 0) { return false; }
     lengths_.release(slot);
     release(slot);
     return true;
   }
 
   /// The number of running requests, and whether a request is one of them.
-  std::int32_t running() const { return running_; }
-  bool is_running(request_id id) const {
-    return id != 0 && std::ranges::find(slots_, id, &running_canvas::id) != slots_.end();
-  }
+  std::int32_t running() const { return slots_.running(); }
+  bool is_running(request_id id) const { return slots_.find(id) >= 0; }
 
   /// Runs one round for all running requests, in one pass of the model, and returns what was
   /// written for each of them; the views are valid until the next call of `step`, `add` or
   /// `cancel`. Returns nothing when nothing runs. Waits for the executor once.
   std::span<const emission> step() {
     emissions_.clear();
-    if (running_ == 0) { return {}; }
+    if (running() == 0) { return {}; }
     detail::stopwatch watch;
     const std::int32_t size = place();
     const double draft_seconds = watch.lap();
@@ -433,8 +424,7 @@ class decoder {
 
   void release(std::int32_t slot) noexcept {
     model_.release(slot);
-    slots_[sized(slot)].id = 0;
-    --running_;
+    slots_.release(slot);
   }
 
   Model model_;
@@ -455,7 +445,7 @@ class decoder {
   buffer<write_verdict> verdicts_;
   buffer<planned_draft> plans_;
   length::slots<length_policy> lengths_;
-  std::vector<running_canvas> slots_;
+  request_slots<running_canvas> slots_;
   std::vector<planned_round> rounds_;
   std::vector<draft_outcome> outcomes_;
   std::vector<write> writes_;
@@ -463,8 +453,6 @@ class decoder {
   std::vector<emission> emissions_;
   statistics<max_drafts + 1> statistics_;
   std::int32_t draft_length_ = 0;
-  std::int32_t running_ = 0;
-  request_id last_id_ = 0;
 };
 
 template <class Model, class O, class S, class V>

@@ -77,11 +77,11 @@ struct head_rows {
 /// drew it.
 struct head_inputs {
   std::int32_t size = 0;
-  std::int32_t states = 1;               ///< of each input: 1, or as many as streams were asked for
   const float* const* hidden = nullptr;  ///< [size] of [states, hidden_size] the target's hidden
                                          ///< state, of which it made the law of the root, or the
                                          ///< streams beside that row; valid until `observe`
   const token* tokens = nullptr;         ///< [size] the root: the last emitted token
+  std::int32_t states = 1;               ///< of each input: 1, or as many as streams were asked for
 };
 
 /// What a model knows of the rows of a pass, for routers: row i has its numbers at data + i *

@@ -181,7 +181,7 @@ class stream_logits {
       const float* const states = beside.data();
       // The root is the next token of the window; behind the last one comes the first.
       const auto drafted =
-          streams_.forward({1, stream_ + 1, &states, rows.tokens + (i + 1) % rows.size});
+          streams_.forward({1, &states, rows.tokens + (i + 1) % rows.size, stream_ + 1});
       streams_.head(drafted, {1, &stream_, &list, &out});
       use(i, out);
     }

@@ -167,7 +167,7 @@ struct stream_inputs {
   hunch::head_inputs view() {
     pointers.clear();
     for (const auto& of : states) { pointers.push_back(of.data()); }
-    return {static_cast<std::int32_t>(states.size()), each, pointers.data(), roots.data()};
+    return {static_cast<std::int32_t>(states.size()), pointers.data(), roots.data(), each};
   }
 };
 

@@ -211,6 +211,8 @@ everything() {
 
   part_of test/device/device_test "device test" 90 \
     "${on_device[@]}" "$build/test/device/device_test"
+  part_of test/device/device_canvas_test "canvas test" 60 \
+    "${on_device[@]}" "$build/test/device/device_canvas_test"
   part_of test/device/device_head_test "head test" 60 \
     "${on_device[@]}" "$build/test/device/device_head_test"
   part_of test/device/device_engine_test "engine test" 60 \

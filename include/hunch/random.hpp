@@ -35,9 +35,9 @@ struct address {
   friend constexpr bool operator==(const address&, const address&) = default;
 };
 
-/// The place of a text that `verifier::coupled` draws for, by the absolute position of the token.
-/// The only addresses that return: the drafter and the verifier ask for the same noise, and so does
-/// plain decoding. Nothing else may be decided by it.
+/// The place of a text that `verifier::coupled` draws for, by the absolute position of the token,
+/// and the position of a canvas. The only addresses that return: the drafter and the verifier ask
+/// for the same noise, and so does plain decoding. Nothing else may be decided by it.
 HUNCH_HOST_DEVICE constexpr address noise_address(std::uint64_t seed, std::uint32_t position) {
   return {seed, position, 0, 0, purpose::noise};
 }

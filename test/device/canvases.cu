@@ -25,9 +25,11 @@ using writes = kernel::verify_writes<view<diffusion::order::confidence>, V>;
 
 kernel_pointer canvases[] = {
     by_block<names::digest_of_a_position, digests<diffusion::order::confidence>>(),
+    by_cluster<names::digest_of_a_position, digests<diffusion::order::confidence>>(),
     by_block<names::digest_of_a_position_by_entropy, digests<diffusion::order::entropy>>(),
     by_block<names::digest_of_a_position_by_place, digests<diffusion::order::left_to_right>>(),
     by_block<names::verify_writes_exactly, writes<diffusion::verifier::stepwise_exact>>(),
+    by_cluster<names::verify_writes_exactly, writes<diffusion::verifier::stepwise_exact>>(),
     by_block<names::verify_writes_by_top_k, writes<diffusion::verifier::top_k>>(),
 };
 

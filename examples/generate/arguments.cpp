@@ -339,10 +339,10 @@ Method
                         diffusion: a masked diffusion model that drafts for itself (SSD); on a
                         terminal the canvas fills in as positions are written
                         stepwise: the same model, one token a pass
-  --block-length N      of a canvas: positions that are written before those behind them (default
-                        8); with diffusion and stepwise only, to which of what follows --model,
-                        --draft-length (default 4), sampling, --seed, --rounds, --threads, --json
-                        and --color apply
+  --block-length N      of a canvas: positions that are written before those behind them (default:
+                        the model's); with diffusion and stepwise only, to which of what follows
+                        --model, --draft-length (default 4), the text's flags but penalties,
+                        --batch and --pattern, and the report's apply
 
 Models (Hugging Face directories: config.json, *.safetensors, tokenizer.model)
   --model DIR           the target model: its law is what the text keeps

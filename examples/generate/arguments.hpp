@@ -36,7 +36,7 @@ struct arguments {
   std::optional<cluster_budget> budget;  ///< of selector clustered
   verifier_kind verifier = verifier_kind::rejection;
   std::optional<std::int32_t> draft_length;  ///< nothing: as long as it pays
-  std::int32_t block_length = 8;             ///< of canvases
+  std::optional<std::int32_t> block_length;  ///< of canvases; nothing: the model's
   std::string tokenizer;  ///< directory of one, for a masked model that has none beside it
   std::string prompt;
   std::int32_t batch = 1;

@@ -15,17 +15,13 @@
 
 #include <engine/masked_model.hpp>
 #include <engine/tokenizer.hpp>
-#include <hunch/diffusion/diffusion.hpp>
-#include <hunch/sampler/min_p.hpp>
-#include <hunch/sampler/pipeline.hpp>
-#include <hunch/sampler/temperature.hpp>
-#include <hunch/sampler/top_k.hpp>
-#include <hunch/sampler/top_p.hpp>
+#include <hunch/hunch.hpp>
 #include <nlohmann/json.hpp>
 
 #include "generate/canvas_view.hpp"
 #include "generate/measure.hpp"
 #include "generate/median.hpp"
+#include "generate/session.hpp"
 #include "generate/terminal.hpp"
 
 namespace generate {
@@ -59,20 +55,10 @@ class diffusion_program {
                  diffusion::verifier::stepwise_exact{},
                  diffusion::self_speculation<max_draft_length>{}} {
     prompt_ = text_.encode(a.prompt);
-    request_.max_new_tokens = a.max_new_tokens;
-    request_.temperature = a.temperature;
-    request_.top_k = a.top_k;
-    request_.top_p = a.top_p;
-    request_.min_p = a.min_p;
-    request_.seed = a.seed;
-    if (!a.ignore_end && text_.eos() != no_token) { request_.stop_tokens = {text_.eos()}; }
-    canvas_.block_length = a.block_length;
-    const std::int64_t length = std::ssize(prompt_) + a.max_new_tokens;
-    if (length > model_.max_positions()) {
-      throw usage_error("the prompt's " + std::to_string(prompt_.size()) + " tokens and " +
-                        std::to_string(a.max_new_tokens) + " new ones exceed the context of " +
-                        std::to_string(model_.max_positions()));
-    }
+    request_ = request_of(a, text_.eos());
+    const std::int32_t own = model_.shape().block_length;
+    canvas_.block_length = a.block_length.value_or(own > 0 ? own : canvas_.block_length);
+    check_length(prompt_.size(), a, model_.max_positions());
   }
 
   void run() {

@@ -29,6 +29,31 @@ inline bool is_eagle(const std::string& directory) {
   return engine::checkpoint::open(directory).has("model.fc.weight");
 }
 
+/// What the flags ask for, whatever writes it.
+inline hunch::generation_options request_of(const arguments& a, hunch::token end_of_text) {
+  hunch::generation_options request;
+  request.max_new_tokens = a.max_new_tokens;
+  request.temperature = a.temperature;
+  request.top_k = a.top_k;
+  request.top_p = a.top_p;
+  request.min_p = a.min_p;
+  request.repetition_penalty = a.repetition_penalty;
+  request.presence_penalty = a.presence_penalty;
+  request.frequency_penalty = a.frequency_penalty;
+  request.seed = a.seed;
+  if (!a.ignore_end && end_of_text != hunch::no_token) { request.stop_tokens = {end_of_text}; }
+  return request;
+}
+
+/// \throws usage_error if a prompt and what follows it do not fit a context.
+inline void check_length(std::size_t prompt, const arguments& a, std::int32_t context) {
+  if (static_cast<std::int64_t>(prompt) + a.max_new_tokens > context) {
+    throw usage_error("the prompt's " + std::to_string(prompt) + " tokens and " +
+                      std::to_string(a.max_new_tokens) + " new ones exceed the context of " +
+                      std::to_string(context));
+  }
+}
+
 /// What does not depend on where the models run: the request, the text as it comes, the report.
 class session {
  public:
@@ -41,21 +66,8 @@ class session {
                                std::to_string(vocab_size));
     }
     prompts_ = {text_.encode(a.prompt)};
-    request.max_new_tokens = a.max_new_tokens;
-    request.temperature = a.temperature;
-    request.top_k = a.top_k;
-    request.top_p = a.top_p;
-    request.min_p = a.min_p;
-    request.repetition_penalty = a.repetition_penalty;
-    request.presence_penalty = a.presence_penalty;
-    request.frequency_penalty = a.frequency_penalty;
-    request.seed = a.seed;
-    if (!a.ignore_end && text_.eos() != hunch::no_token) { request.stop_tokens = {text_.eos()}; }
-    if (length() > context) {
-      throw usage_error("the prompt's " + std::to_string(prompts_[0].size()) + " tokens and " +
-                        std::to_string(a.max_new_tokens) + " new ones exceed the context of " +
-                        std::to_string(context));
-    }
+    request = request_of(a, text_.eos());
+    check_length(prompts_[0].size(), a, context);
   }
 
   hunch::generation_options request;

@@ -3,6 +3,7 @@
 #
 #   ./train.sh [minutes for the target] [minutes for each of the draft's two stages] [minutes for the EAGLE head]
 #              [minutes for the Medusa heads] [minutes for the exit head] [minutes for the streams]
+#              [minutes for the masked model]
 #
 # Needs a Debian 12 system (apt-get, dpkg), the packages of requirements.txt in the Python on the path, and
 # make_layout of the examples, on the path or named by MAKE_LAYOUT.
@@ -30,6 +31,8 @@ python train_adapter.py --work "$WORK" --minutes "${5:-4}" --model exit
 python export.py --work "$WORK" --model exit --out exit
 python train_adapter.py --work "$WORK" --minutes "${6:-30}" --model streams
 python export.py --work "$WORK" --model streams --out streams
+python train_masked.py --work "$WORK" --minutes "${7:-90}" --per-domain "$PER_DOMAIN"
+python export.py --work "$WORK" --model masked --out masked
 python record_router.py --work "$WORK" --drafter eagle
 # What selectors are made of: of all domains, and of all but one.
 for folder in . left_out; do
@@ -44,6 +47,7 @@ done
 python golden.py
 python golden_masked.py
 python evaluate.py
+python evaluate_masked.py
 python evaluate_router.py --depths 4 --windows 3
 python evaluate_drafters.py --windows 2
 python generate_text.py --work "$WORK" --part validation --tokens 30000

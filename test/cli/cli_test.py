@@ -86,6 +86,14 @@ BAD_FLAGS = [
     (["--selector", "full", "--layout", "x"], "--layout has no meaning"),
     (["--model", str(MODELS / "target")], "--model without --draft"),
     (["--color", "blue"], "it takes auto, always, never"),
+    (["--method", "magic"], "it takes speculative, diffusion, stepwise"),
+    (["--block-length", "4"], "--block-length has no meaning with --method speculative"),
+    (["--method", "diffusion", "--block-length", "0"], "--block-length: 0 is less than 1"),
+    (["--method", "diffusion", "--drafter", "eagle"], "--drafter has no meaning with --method diffusion"),
+    (["--method", "diffusion", "--pattern", "a"], "--pattern has no meaning with --method diffusion"),
+    (["--method", "stepwise", "--draft-length", "2"], "--draft-length has no meaning with --method stepwise"),
+    (["--method", "stepwise", "--batch", "2"], "--batch has no meaning with --method stepwise"),
+    (["--method", "diffusion", "--max-new-tokens", "100000"], "exceed the context of"),
     (["--threads", "0"], "--threads: 0 is less than 1"),
     (["--rounds", "0"], "--rounds: 0 is less than 1"),
     (["--max-new-tokens", "100000"], "exceed the context of"),
@@ -429,6 +437,43 @@ class Drafters(unittest.TestCase):
             with self.subTest(flags=flags):
                 report, _ = report_of(*flags, "--ignore-end")
                 self.assertEqual(report["tokens"], 24)
+
+
+class Diffusion(unittest.TestCase):
+    def test_text_is_that_of_one_token_a_pass(self):
+        for flags in (["--temperature", "0"], ["--temperature", "0.8"], ["--top-k", "20"], ["--block-length", "5"]):
+            plain, _ = report_of("--method", "stepwise", "--ignore-end", *flags)
+            self.assertEqual(plain["stepwise"]["passes"], 24)
+            for drafts in ("1", "4", "auto"):
+                with self.subTest(flags=flags, drafts=drafts):
+                    report, printed = report_of("--method", "diffusion", "--ignore-end", "--draft-length", drafts, *flags)
+                    self.assertIs(report["diffusion"]["identical_to_stepwise"], True)
+                    self.assertEqual(report["text"], plain["text"])
+                    self.assertEqual(report["tokens"], 24)
+                    self.assertLess(report["diffusion"]["passes"], 24)
+                    self.assertIn(report["text"].strip()[:20], printed)
+
+    def test_text_depends_on_the_seed(self):
+        texts = {report_of("--method", "diffusion", "--seed", seed)[0]["text"] for seed in "1212"}
+        self.assertEqual(len(texts), 2)
+
+    def test_models(self):
+        done = generate("--method", "diffusion", "--model", str(MODELS / "target"), *SHORT)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("architectures", done.stderr)
+
+    @unittest.skipUnless(shutil.which("script"), "a terminal is needed")
+    def test_the_canvas_fills_in_on_a_terminal(self):
+        report, piped = report_of("--method", "diffusion", "--color", "never")
+        command = " ".join([PROGRAM, "--method", "diffusion", "--color", "never",
+                            *(f"'{word}'" if " " in word else word for word in SHORT)])
+        done = subprocess.run(["script", "-qec", command, "/dev/null"], capture_output=True, text=True,
+                              errors="replace", env={**os.environ, "TERM": "xterm"}, timeout=120)
+        shown = done.stdout.replace("\r\n", "\n")
+        self.assertIn("\u2591", shown)
+        drafts = re.compile("\033D\033D\033\\[2A\0337.*?\0338\033\\[J", re.DOTALL)
+        self.assertGreater(len(drafts.findall(shown)), 3)
+        self.assertEqual(drafts.sub("", shown).split("\n\n")[0], piped.split("\n\n")[0])
 
 
 if __name__ == "__main__":

@@ -84,8 +84,9 @@ concept MaskedEvaluation = requires(E& e, std::int32_t i) {
 ///    nothing between passes has nothing to do.
 ///
 /// The logits are a function of the canvas and the position asked for, and of nothing else: not of
-/// the slot, the rows beside it or the passes before. What a model keeps of a `known` prefix must
-/// be such that this holds; for other caches there is `BlockCachedModel`.
+/// the slot, the rows beside it or the passes before, nor of `known`, which is another for a text
+/// that is drafted and for the same text once it is committed. What a model keeps of a `known`
+/// prefix must be such that this holds; for other caches there is `BlockCachedModel`.
 ///
 /// The law of position i is asked for by i. A network that was made from an autoregressive one, as
 /// Dream was, has that law in the output row before: `right_shifted` puts this right.

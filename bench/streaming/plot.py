@@ -17,18 +17,18 @@ import svg  # noqa: E402
 
 SHAPES = ["one token", "two tokens", "three tokens", "four tokens", "two at one depth", "three at one depth",
           "five at one depth", "four in two levels", "four in three levels"]
-SIZED = ["one token", "three at one depth", "four in three levels"]
+SIZED = ["one token", "three at one depth"]
 OF = [("streaming", "#d62728"), ("Medusa", "#1f77b4")]
 BAR, GROUP = 9, 25
-LEFT, TOP, WIDTH, GAP = 140, 40, 300, 190
+LEFT, TOP, WIDTH, GAP = 140, 40, 300, 220
 
 
 def bars(values, place, title, rows, height):
     """rows: (label, [(name in the table, colour)]); a bar is a speed-up, with the acceptance length behind it."""
     left = LEFT + (WIDTH + GAP) * place
-    panel = svg.Panel(left, TOP, WIDTH, height, (0.6, 1.5), (height, 0))
-    panel.titles(title, "speed-up over plain decoding; behind it the acceptance length")
-    panel.ticks([0.6, 0.8, 1, 1.2, 1.4], ())
+    panel = svg.Panel(left, TOP, WIDTH, height, (0.6, 1.7), (height, 0))
+    panel.titles(title, "speed-up; behind it the acceptance length")
+    panel.ticks([0.6, 0.8, 1, 1.2, 1.4, 1.6], ())
     for i, (label, of) in enumerate(rows):
         y = TOP + GROUP * i + 3
         panel.parts.append(svg.text(left - 8, y + BAR + 4, label, "end"))
@@ -49,26 +49,26 @@ def bars(values, place, title, rows, height):
 def sizes_of(values):
     """What was measured besides the shipped streams, in the order of the table."""
     end = f", {SIZED[0]}, T = 0: speed-up"
-    names = [name.removesuffix(end) for name in values if name.startswith("streaming, ") and name.endswith(end)]
-    return ["streaming", *names]
+    return ["streaming", *(name.removesuffix(end) for name in values
+                           if name.startswith("streaming, ") and name.endswith(end) and name != f"streaming{end}")]
 
 
 def main():
     values = svg.values_of(sys.argv[1])
     sizes = sizes_of(values)
-    height = GROUP * max(len(SHAPES), len(sizes) * len(SIZED))
+    heights = GROUP * len(SHAPES), GROUP * len(sizes) * len(SIZED)
     parts = []
     for place, t in enumerate((0, 1)):
         rows = [(shape, [(f"{name}, {shape}, T = {t}", colour) for name, colour in OF]) for shape in SHAPES]
-        panel = bars(values, place, f"drafts, T = {t}", rows, height)
-        panel.legend([(name, colour, "") for name, colour in OF], panel.left + WIDTH - 10, TOP + height - 12)
+        panel = bars(values, place, f"drafts, T = {t}", rows, heights[0])
+        panel.legend([(name, colour, "") for name, colour in OF], panel.left + WIDTH + 10, TOP + heights[0] - 12)
         parts += panel.parts
     rows = [(f"{size.removeprefix('streaming, ')}: {shape}" if size != "streaming" else f"as shipped: {shape}",
              [(f"{size}, {shape}, T = 0", "#d62728"), (f"{size}, {shape}, T = 1", "#ff9896")])
             for shape in SIZED for size in sizes]
-    panel = bars(values, 2, "streams of other sizes", rows, height)
-    panel.legend([("T = 0", "#d62728", ""), ("T = 1", "#ff9896", "")], panel.left + WIDTH - 10, TOP + height - 12)
-    svg.write(sys.argv[2], LEFT + 3 * WIDTH + 2 * GAP + 20, TOP + height + 55, parts + panel.parts)
+    panel = bars(values, 2, "streams of other sizes", rows, heights[1])
+    panel.legend([("T = 0", "#d62728", ""), ("T = 1", "#ff9896", "")], panel.left + WIDTH + 34, TOP + heights[1] - 12)
+    svg.write(sys.argv[2], LEFT + 3 * WIDTH + 2 * GAP + 20, TOP + max(heights) + 55, parts + panel.parts)
 
 
 if __name__ == "__main__":

@@ -68,6 +68,91 @@ TEST_CASE("a head over shortlists is range_gemv, by any team") {
   }
 }
 
+/// Every logit of rows [0, 23) with `States` hidden states, in blocks as they come, is what one row
+/// gives with one state: `dot_one`, and the lanes that a warp folds.
+template <std::int32_t States, class Weight, class Ahead>
+void check_order(const head_problem<Weight>& all, Ahead& ahead) {
+  const kernel::head_weights<Weight> head = all.head();
+  const float* hidden[States];
+  for (std::int32_t s = 0; s < States; ++s) { hidden[s] = all.hidden.data() + s * all.width; }
+  std::int32_t first = 0;
+  for (const std::int32_t count : {8, 1, 5, 2, 4, 3}) {
+    std::vector<float> found(static_cast<std::size_t>(States * count));
+    float* out[States];
+    for (std::int32_t s = 0; s < States; ++s) { out[s] = found.data() + s * count; }
+    kernel::detail::logits_of(head, first, count, hidden, ahead, out);
+    for (std::int32_t s = 0; s < States; ++s) {
+      for (std::int32_t r = 0; r < count; ++r) {
+        const Weight* const w = head.row(first + r);
+        const float scale = head.row_scale == nullptr ? 1.0f : head.row_scale[first + r];
+        float lanes[kernel::detail::gemv_lanes];
+        for (std::int32_t l = 0; l < kernel::detail::gemv_lanes; ++l) {
+          lanes[l] = kernel::detail::dot_lane(w, head.width, hidden[s], l);
+        }
+        for (std::int32_t half = kernel::detail::gemv_lanes / 2; half > 0; half /= 2) {
+          for (std::int32_t l = 0; l < half; ++l) { lanes[l] += lanes[l + half]; }
+        }
+        const float one = kernel::detail::dot_one(w, head.width, hidden[s]);
+        CHECK(std::bit_cast<std::uint32_t>(lanes[0]) == std::bit_cast<std::uint32_t>(one));
+        CHECK(std::bit_cast<std::uint32_t>(out[s][r]) == std::bit_cast<std::uint32_t>(one * scale));
+      }
+    }
+    first += count;
+  }
+}
+
+template <class Weight>
+void check_orders() {
+  using kernel::detail::one_range;
+  for (const std::int32_t width : {1, 16, 37, 64, 100, 256, 300, 1088}) {
+    const head_problem<Weight> all(23, width, 4, 13, width % 2 == 0);
+    const one_range rows({0, 23});
+    kernel::detail::rows_ahead<Weight, one_range, true> near(all.head(), rows);
+    kernel::detail::rows_ahead<Weight, one_range, false> far(all.head(), rows);
+    kernel::detail::no_rows_ahead cached;
+    const auto check = [&](auto& ahead) {
+      check_order<1>(all, ahead);
+      check_order<2>(all, ahead);
+      check_order<3>(all, ahead);
+      check_order<4>(all, ahead);
+    };
+    check(near);
+    check(far);
+    check(cached);
+  }
+}
+
+TEST_CASE("one order of additions, from memory, from a cache, and by lanes") {
+  check_orders<float>();
+  check_orders<bfloat16>();
+  check_orders<float16>();
+  check_orders<std::int8_t>();
+}
+
+TEST_CASE("the sums of bytes are exact: against integers") {
+  // The hidden state is 1, 2, 3, ...: every sum is an integer below 2^24.
+  constexpr std::int32_t width = 200;
+  std::vector<std::int8_t> weights(8 * width);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    weights[i] = static_cast<std::int8_t>(static_cast<std::int32_t>(i * 37 % 256) - 128);
+  }
+  std::vector<float> hidden(width);
+  for (std::size_t k = 0; k < hidden.size(); ++k) { hidden[k] = static_cast<float>(k + 1); }
+  const kernel::head_weights<std::int8_t> head{weights.data(), 8, width, nullptr};
+  const kernel::detail::one_range rows({0, 8});
+  kernel::detail::rows_ahead<std::int8_t, kernel::detail::one_range, true> near(head, rows);
+  kernel::detail::rows_ahead<std::int8_t, kernel::detail::one_range, false> far(head, rows);
+  float by_cache[8], by_memory[8];
+  kernel::detail::logits_of(head, 0, 8, hidden.data(), near, by_cache);
+  kernel::detail::logits_of(head, 0, 8, hidden.data(), far, by_memory);
+  for (std::int32_t r = 0; r < 8; ++r) {
+    std::int64_t sum = 0;
+    for (std::int32_t k = 0; k < width; ++k) { sum += head.row(r)[k] * (k + 1); }
+    CHECK(by_cache[r] == static_cast<float>(sum));
+    CHECK(by_memory[r] == static_cast<float>(sum));
+  }
+}
+
 /// \param kept relative error of a hidden state in the factors.
 template <class Weight>
 void check_warps(std::int32_t rows, std::int32_t width, std::int32_t lists, double kept) {

@@ -142,7 +142,10 @@ struct multiply_strips {
   HUNCH_HOST_DEVICE void by_thread(std::int32_t begin, std::int32_t end) const {
     detail::row_sweep sweep(asked, first, plan.row_of(begin, head.rows),
                             plan.row_of(end, head.rows));
-    detail::rows_ahead ahead(head, sweep);
+    detail::ask_ahead(head, sweep, [&](auto& ahead) { by_thread(sweep, ahead); });
+  }
+  template <class Ahead>
+  HUNCH_HOST_DEVICE void by_thread(detail::row_sweep& sweep, Ahead& ahead) const {
     row_range rows;
     while (sweep.next(rows)) {
       const float* states[planned_lists];
@@ -155,25 +158,27 @@ struct multiply_strips {
       for (std::int32_t row = rows.begin; row < rows.end; row += gemv_rows) {
         const std::int32_t left = rows.end - row;
         const std::int32_t height = left < gemv_rows ? left : gemv_rows;
-        // Two states at a time, with which a weight is widened once; the first ask for rows ahead.
-        const std::int32_t odd = count % 2;
-        if (odd != 0) { multiply_block<1>(row, height, states, out, ahead); }
-        for (std::int32_t i = odd; i < count; i += 2) {
-          if (i == 0) {
-            multiply_block<2>(row, height, states, out, ahead);
-          } else {
-            detail::no_rows_ahead nothing;
-            multiply_block<2>(row, height, states + i, out + i, nothing);
-          }
+        // Some states at a time, with which a weight is widened once; the first ask for rows ahead.
+        multiply_block(row, height, states, out, count, ahead);
+        detail::no_rows_ahead nothing;
+        for (std::int32_t i = states_together; i < count; i += states_together) {
+          multiply_block(row, height, states + i, out + i, count - i, nothing);
         }
         for (std::int32_t i = 0; i < count; ++i) { out[i] += height; }
       }
     }
   }
-  template <std::int32_t States, class Ahead>
+  static constexpr std::int32_t states_together = 4;
+  /// With the first of `count` states, up to `States` of them.
+  template <std::int32_t States = states_together, class Ahead>
   HUNCH_HOST_DEVICE HUNCH_INLINE void multiply_block(std::int32_t row, std::int32_t height,
                                                      const float* const* states, float* const* out,
-                                                     Ahead& ahead) const {
+                                                     std::int32_t count, Ahead& ahead) const {
+    if constexpr (States > 1) {
+      if (count < States) {
+        return multiply_block<States - 1>(row, height, states, out, count, ahead);
+      }
+    }
     const float* of[States];
     float* to[States];
     for (std::int32_t s = 0; s < States; ++s) {

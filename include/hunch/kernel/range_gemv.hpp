@@ -45,17 +45,6 @@ HUNCH_HOST_DEVICE void share_logits(T& team, const head_weights<Weight>& head, s
   }
 }
 
-/// The logits of `Rows` of them, behind the first `done`, which then are more.
-template <std::int32_t Rows, std::int32_t States, class Weight, class Ahead>
-HUNCH_HOST_DEVICE HUNCH_INLINE void add_rows(const head_weights<Weight>& head, std::int32_t first,
-                                             const float* const (&hidden)[States], Ahead& ahead,
-                                             float* const (&out)[States], std::int32_t& done) {
-  float* to[States];
-  for (std::int32_t s = 0; s < States; ++s) { to[s] = out[s] + done; }
-  dot_rows<Rows>(head.row(first + done), head.width, hidden, ahead, to);
-  done += Rows;
-}
-
 /// The logits of `count` <= 8 adjacent head rows with a few hidden states, by a thread. What is
 /// asked of `ahead` is what is read. out[s]: [count].
 template <std::int32_t States, class Weight, class Ahead>
@@ -64,15 +53,10 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void logits_of(const head_weights<Weight>& head, 
                                               const float* const (&hidden)[States], Ahead& ahead,
                                               float* const (&out)[States]) {
   if constexpr (has_vectors) {
-    std::int32_t done = 0;
-    while (count - done >= Ahead::together) {
-      add_rows<Ahead::together>(head, first, hidden, ahead, out, done);
-    }
-    if constexpr (Ahead::together > 4) {
-      if (count - done >= 4) { add_rows<4>(head, first, hidden, ahead, out, done); }
-    }
-    if (count - done >= 2) { add_rows<2>(head, first, hidden, ahead, out, done); }
-    if (count - done >= 1) { add_rows<1>(head, first, hidden, ahead, out, done); }
+    constexpr std::int32_t registers = 16;
+    constexpr std::int32_t most = registers / (States * elements_per_lane<Weight>);
+    constexpr std::int32_t together = most < Ahead::together ? most : Ahead::together;
+    dot_rows<together>(head.row(first), head.width, count, hidden, ahead, out);
   } else {
     for (std::int32_t s = 0; s < States; ++s) {
       for (std::int32_t r = 0; r < count; ++r) {
@@ -111,7 +95,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void range_logits(const head_weights<Weight>& hea
 
 /// out[i] = head row i . hidden, for all rows. Collective.
 ///
-/// hidden: [width] float. out: [head.rows].
+/// hidden: [width] float; a multiple of 64 bytes is read faster. out: [head.rows].
 template <class Weight, Team T>
 HUNCH_HOST_DEVICE void gemv(T& team, const head_weights<Weight>& head, const float* hidden,
                             float* out) {
@@ -119,30 +103,36 @@ HUNCH_HOST_DEVICE void gemv(T& team, const head_weights<Weight>& head, const flo
     detail::share_logits(team, head, 0, head.rows, hidden, out);
   } else {
     const row_range all{0, head.rows};
-    detail::rows_ahead ahead(head, detail::one_range(all));
-    detail::range_logits(head, all, hidden, ahead, out);
+    detail::ask_ahead(head, detail::one_range(all),
+                      [&](auto& ahead) { detail::range_logits(head, all, hidden, ahead, out); });
   }
 }
 
 /// logits[i] = head row of position i . hidden, for every position i of `list`: gather and product
 /// in one pass, nothing is copied. Collective; adjacent rows are read as one stream.
 ///
-/// hidden: [width] float. logits: [list.size], out.
+/// hidden: [width] float; a multiple of 64 bytes is read faster. logits: [list.size], out.
 template <class Weight, Team T>
 HUNCH_HOST_DEVICE void range_gemv(T& team, const head_weights<Weight>& head, const shortlist& list,
                                   const float* hidden, row_view<float> logits) {
-  detail::rows_ahead ahead(head, detail::ranges_in_order(list.ranges, list.range_count));
-  std::int32_t before = 0;
-  for (std::int32_t g = 0; g < list.range_count; ++g) {
-    const row_range range = list.ranges[g];
-    const std::int32_t length = range.end - range.begin;
-    float* const out = logits.data + before;
-    if (team.size() > 1) {
-      detail::share_logits(team, head, range.begin, length, hidden, out);
-    } else {
-      detail::range_logits(head, range, hidden, ahead, out);
+  const auto for_ranges = [&](const auto& use) {
+    std::int32_t before = 0;
+    for (std::int32_t g = 0; g < list.range_count; ++g) {
+      use(list.ranges[g], logits.data + before);
+      before += list.ranges[g].end - list.ranges[g].begin;
     }
-    before += length;
+  };
+  if (team.size() > 1) {
+    for_ranges([&](row_range range, float* out) {
+      detail::share_logits(team, head, range.begin, range.end - range.begin, hidden, out);
+    });
+  } else {
+    const detail::ranges_in_order ranges(list.ranges, list.range_count);
+    detail::ask_ahead(head, ranges, [&](auto& ahead) {
+      for_ranges([&](row_range range, float* out) {
+        detail::range_logits(head, range, hidden, ahead, out);
+      });
+    });
   }
 }
 

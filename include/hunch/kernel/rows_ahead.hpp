@@ -41,46 +41,60 @@ class one_range {
   row_range rows_;
 };
 
-/// Head rows that are asked for before a thread reads them, in the order in which they lie in
-/// memory: lines, as far in front as the rows that are read side by side and a little, and still
+/// Head rows that are asked for before a thread reads them: lines, a little in front, and still
 /// further in front one line of each page, so that its address is known by then. Processors foresee
-/// neither rows that are read side by side, nor where the next range begins, nor addresses in
-/// another page. On a device it does nothing.
+/// neither where the next range begins nor addresses in another page. On a device it does nothing.
 ///
 /// \tparam Ranges Has next(row_range&), which is false behind the last range.
-template <class Weight, class Ranges>
+/// \tparam Near   The head lies in a cache: rows are read side by side, which is less arithmetic.
+/// From
+///                memory they are not, so that it is read in its order.
+template <class Weight, class Ranges, bool Near>
 class rows_ahead {
  public:
-  /// Rows to be read side by side. A line of 64 bytes is 4 / sizeof(Weight) sums that wait for each
-  /// other, and bytes take work of their own that all rows share; more rows than hide that are more
-  /// streams from memory than processors keep up with. Found by measurement.
-  static constexpr std::int32_t together = sizeof(Weight) == 4 ? 1 : sizeof(Weight) == 2 ? 4 : 8;
+  /// Rows to be read side by side. Found by measurement.
+  static constexpr std::int32_t together = Near && sizeof(Weight) < 4 ? 4 : 1;
 
   HUNCH_HOST_DEVICE HUNCH_INLINE rows_ahead(const head_weights<Weight>& head, const Ranges& ranges)
       : lines_(head, ranges), pages_(head, ranges) {
 #if defined(__GNUC__) && !defined(__CUDA_ARCH__)
     for (int i = 0; i < pages_in_front; ++i) { ask_for_page(); }
+    // Rows side by side are asked for before the first of them is at its end.
     const std::uintptr_t block =
-        sizeof(Weight) * static_cast<std::uintptr_t>(head.width) * together;
-    for (std::uintptr_t b = 0; b < block + 512 || b < least_in_front; b += line) {
-      load_soon(take<1>(head.data));
+        sizeof(Weight) * static_cast<std::uintptr_t>(head.width) * (together - 1);
+    line_place first = place();
+    for (std::uintptr_t b = 0; b < in_front + block; b += line) {
+      load_soon(take<1>(first, head.data));
     }
+    give_back(first);
 #endif
   }
 
+  /// A place among the lines that is kept in registers while rows are read: begin with `place()`,
+  /// and give it back.
+  struct line_place {
+    std::uintptr_t at;
+    std::uintptr_t turn;  ///< where the lines leave their page or range
+  };
+  HUNCH_HOST_DEVICE HUNCH_INLINE line_place place() const { return {lines_.at, turn_}; }
+  HUNCH_HOST_DEVICE HUNCH_INLINE void give_back(line_place place) { lines_.at = place.at; }
+
   /// Where the next `Lines` lie; at `here`, which is about to be read, if there are none.
   template <std::uintptr_t Lines>
-  HUNCH_HOST_DEVICE HUNCH_INLINE std::uintptr_t take(const void* here) {
-    if (lines_.at >= turn_ && !turn()) { return reinterpret_cast<std::uintptr_t>(here); }
-    const std::uintptr_t at = lines_.at;
-    lines_.at += Lines * line;
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::uintptr_t take(line_place& place, const void* here) {
+    if (place.at >= place.turn) {
+      place = turn(place);
+      if (place.at >= place.turn) { return reinterpret_cast<std::uintptr_t>(here); }
+    }
+    const std::uintptr_t at = place.at;
+    place.at += Lines * line;
     return at;
   }
 
  private:
   // Found by measurement.
-  static constexpr std::uintptr_t least_in_front = 6144;
-  static constexpr int pages_in_front = 16;
+  static constexpr std::uintptr_t in_front = 8192;
+  static constexpr int pages_in_front = 32;
 
   static constexpr std::uintptr_t line = 64;
   static constexpr std::uintptr_t page = 4096;
@@ -120,27 +134,52 @@ class rows_ahead {
     pages_.at = page_behind(pages_.at);
   }
 
-  /// At the end of a page or of a range.
-  HUNCH_HOST_DEVICE bool turn() {
-    if (!lines_.move_on()) { return false; }
-    ask_for_page();
-    const std::uintptr_t behind = page_behind(lines_.at);
-    turn_ = behind < lines_.end ? behind : lines_.end;
-    return true;
+  /// At the end of a page or of a range; the same place behind the last.
+  HUNCH_HOST_DEVICE line_place turn(line_place place) {
+    lines_.at = place.at;
+    if (lines_.move_on()) {
+      ask_for_page();
+      const std::uintptr_t behind = page_behind(lines_.at);
+      turn_ = behind < lines_.end ? behind : lines_.end;
+    }
+    return this->place();
   }
 
   cursor lines_;
   cursor pages_;
-  std::uintptr_t turn_ = 0;  ///< where the lines leave their page or range
+  std::uintptr_t turn_ = 0;
 };
+
+/// Whether a head is one that a last-level cache holds.
+template <class Weight>
+HUNCH_HOST_DEVICE bool is_near(const head_weights<Weight>& head) {
+  constexpr std::int64_t cache = std::int64_t{32} << 20;
+  return std::int64_t{head.rows} * head.width * static_cast<std::int64_t>(sizeof(Weight)) <= cache;
+}
+
+/// use(ahead) with what asks for the rows of `ranges`. By a thread.
+template <class Weight, class Ranges, class Use>
+HUNCH_HOST_DEVICE HUNCH_INLINE void ask_ahead(const head_weights<Weight>& head,
+                                              const Ranges& ranges, const Use& use) {
+  if (is_near(head)) {
+    rows_ahead<Weight, Ranges, true> ahead(head, ranges);
+    use(ahead);
+  } else {
+    rows_ahead<Weight, Ranges, false> ahead(head, ranges);
+    use(ahead);
+  }
+}
 
 /// For rows that have just been read.
 struct no_rows_ahead {
-  /// As many as hide the latency of their sums and read the hidden state once for all.
+  /// As many as read the hidden state once for all.
   static constexpr std::int32_t together = gemv_rows;
 
+  struct line_place {};
+  HUNCH_HOST_DEVICE HUNCH_INLINE static line_place place() { return {}; }
+  HUNCH_HOST_DEVICE HUNCH_INLINE static void give_back(line_place) {}
   template <std::uintptr_t Lines>
-  HUNCH_HOST_DEVICE HUNCH_INLINE static std::uintptr_t take(const void* here) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE static std::uintptr_t take(line_place, const void* here) {
     return reinterpret_cast<std::uintptr_t>(here);
   }
 };

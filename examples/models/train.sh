@@ -25,7 +25,7 @@ python train_draft.py --work "$WORK" --minutes "${2:-40}" --stage distil
 python export.py --work "$WORK" --model draft --out draft
 python train_eagle.py --work "$WORK" --minutes "${3:-60}"
 python export.py --work "$WORK" --model eagle --out eagle
-python train_adapter.py --work "$WORK" --minutes "${4:-8}" --model medusa
+python train_adapter.py --work "$WORK" --minutes "${4:-26}" --model medusa
 python export.py --work "$WORK" --model medusa --out medusa
 python train_adapter.py --work "$WORK" --minutes "${5:-4}" --model exit
 python export.py --work "$WORK" --model exit --out exit

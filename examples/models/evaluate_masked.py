@@ -27,7 +27,7 @@ from train_masked import blocks_of, masks
 def nats(model, window, first, random):
     """The bound, and how many positions it is of."""
     clean, size = window[None], model.config.block_length
-    blocks = blocks_of(len(window), size, 0, clean.device)
+    blocks = blocks_of(len(window), size, clean.device)
     masked, weight = masks(1, blocks, random)
     masked[:, 0] = False
     count = masked[:, :size].sum()  # the first block's weights, without its first position

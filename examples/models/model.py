@@ -359,6 +359,9 @@ def residual(trunk, ids, layers):
     return x
 
 
+SPAN = 64  # queries that are read together; a multiple of every group
+
+
 class Masked(Llama):
     """A model that fills in masks, a block at a time. What comes before the block is read as a Llama reads it, each
     token the ones before it, so that its keys and values stay what they are once they are known; the positions of a
@@ -385,3 +388,39 @@ class Masked(Llama):
         own = (groups[1:] == groups[:-1])[:, None]
         states = torch.where(own, of_noisy[:, :-1], of_clean[:, :-1])
         return torch.cat((torch.zeros_like(states[:, :1]), states), 1)
+
+    def aligned(self, clean, noisy, group, block):
+        """What `forward` says of several readings [batch, readings, length] of one text [batch, length] at once, in less
+        time: groups and blocks have so many positions and begin at their multiples. `length` is one of `group`."""
+        trunk, (batch, readings, length), device = self.model, noisy.shape, clean.device
+        cos, sin = rope_tables(trunk.config, length, device)
+        place = torch.arange(length, device=device)
+        known = place < (place // group * group)[:, None]
+        of = place[:group] // block
+        beside = of <= of[:, None]
+        x, y = trunk.embed_tokens(clean), trunk.embed_tokens(noisy)
+        for layer in trunk.layers:
+            attention = layer.self_attn
+            k, v = keys_and_values(attention, layer.input_layernorm(x), cos, sin)
+            normed = layer.input_layernorm(y).flatten(0, 1)
+            q = rotate(heads(attention.q_proj(normed), attention.head_dim), cos, sin) * attention.head_dim ** -0.5
+            own_k, own_v = (z.unflatten(2, (-1, group)) for z in keys_and_values(attention, normed, cos, sin))
+            own = (q.unflatten(2, (-1, group)) @ own_k.mT).masked_fill(~beside, -torch.inf).flatten(2, 3)
+            own, q, own_v = (z.unflatten(0, (batch, readings)) for z in (own, q, own_v))
+            mixed = []
+            for first in range(0, length, SPAN):
+                # Nothing behind a span is known to it. All readings at once: [batch, heads, readings * span, keys].
+                last = min(first + SPAN, length)
+                span = slice(first, last)
+                read = (q[..., span, :].transpose(1, 2).flatten(2, 3) @ k[:, :, :last].mT).unflatten(2, (readings, -1))
+                read = read.masked_fill(~known[span, :last], -torch.inf)
+                law = torch.cat((read, own[..., span, :].transpose(1, 2)), -1).softmax(-1)
+                of_known = (law[..., :last].flatten(2, 3) @ v[:, :, :last]).unflatten(2, (readings, -1)).transpose(1, 2)
+                of_own = law[..., last:].transpose(1, 2).unflatten(3, (-1, group)) @ own_v[..., first // group:last // group, :, :]
+                mixed.append(of_known + of_own.flatten(3, 4))
+            y = y + attention.o_proj(torch.cat(mixed, 3).transpose(2, 3).flatten(3))
+            y = y + layer.mlp(layer.post_attention_layernorm(y))
+            x = layer(x, cos, sin)
+        inside = (place[1:] % group != 0)[:, None]
+        states = torch.where(inside, trunk.norm(y)[:, :, :-1], trunk.norm(x)[:, None, :-1])
+        return torch.cat((torch.zeros_like(states[:, :, :1]), states), 2)

@@ -2,14 +2,14 @@
 
     python train_masked.py --work DIR --minutes N
 
-A window is read twice at once, clean and with masks (Arriola et al. 2025, arXiv:2503.09573): a block of the second
-reading sees the blocks before it in the first, and itself. In each block a number of masks, uniform in 1 ... length,
-falls on random places. The loss of a mask weighs (length of the block / masks of the block), so that the mean is a
-bound on the nats per token, see evaluate_masked.py. In every fourth step blocks go in pairs, whose second is all masks
-and sees the first as it is: what a draft beyond the end of a block reads.
+A window is read several times at once, clean and with masks (Arriola et al. 2025, arXiv:2503.09573): a block of the
+readings with masks sees the blocks before it in the clean one, and itself. In each block a number of masks, uniform in
+1 ... length, falls on random places. The loss of a mask weighs (length of the block / masks of the block), so that the
+mean is a bound on the nats per token, see evaluate_masked.py. In every fourth step blocks go in pairs, whose second is
+all masks and sees the first as it is: what a draft beyond the end of a block reads.
 
-Where blocks begin changes from step to step. For most of the time budget the normaliser is estimated, as when the
-target was trained.
+Where windows, and with them blocks, begin in the text changes from epoch to epoch. For most of the time budget the
+normaliser is estimated, as when the target was trained.
 """
 import argparse
 from pathlib import Path
@@ -22,11 +22,12 @@ from model import MASKED, Masked
 from train_target import FULL_FROM, sampled_loss, full_loss
 
 LENGTH = 256
-PAIRS = 4  # one step in so many
+PAIRS = 4     # one step in so many
+READINGS = 3  # with masks, of a window
 
 
-def blocks_of(length, size, offset, device):
-    return (torch.arange(length, device=device) + offset) // size
+def blocks_of(length, size, device):
+    return torch.arange(length, device=device) // size
 
 
 def masks(rows, blocks, random):
@@ -62,7 +63,7 @@ def main():
     with torch.no_grad():
         head[MASKED.mask_token_id] = 0  # a mask says nothing but where it stands
     optimiser = training.Optimiser(model, muon_rate=0.015 * options.rate, adam_rate=0.003 * options.rate, decay=0.01)
-    states = torch.compile(model, dynamic=False)
+    states = torch.compile(model.aligned, dynamic=False)
     windows = training.Windows(options.work / "tokens" / "train", LENGTH, options.per_domain)
 
     def batch_of(step, progress):
@@ -71,21 +72,20 @@ def main():
     def loss_of(batch, progress):
         clean, step = batch[0][:, :-1], batch[1]
         random = torch.Generator().manual_seed(training.SEED + step)
-        size, device = MASKED.block_length, clean.device
-        paired = step % PAIRS == PAIRS - 1
-        offset = int(torch.randint(2 * size, (), generator=random))
-        blocks = blocks_of(LENGTH, size, offset, device)
-        groups = blocks_of(LENGTH, 2 * size, offset, device) if paired else blocks
-        masked, weight = masks(len(clean), blocks - blocks[0], random)
+        size, paired = MASKED.block_length, step % PAIRS == PAIRS - 1
+        blocks = blocks_of(LENGTH, size, clean.device)
+        masked, weight = masks(len(clean) * READINGS, blocks, random)
         if paired:
             second = (blocks % 2 == 1).expand_as(masked)
             masked, weight = masked | second, torch.where(second, 1.0, weight)
         masked[:, 0] = False
-        noisy = torch.where(masked, MASKED.mask_token_id, clean)
-        with torch.autocast(device.type, torch.bfloat16):
-            found = states(clean, noisy, groups, blocks)
+        masked, weight = (x.unflatten(0, (-1, READINGS)) for x in (masked, weight))
+        text = clean[:, None].expand_as(masked)
+        noisy = torch.where(masked, MASKED.mask_token_id, text)
+        with torch.autocast(clean.device.type, torch.bfloat16):
+            found = states(clean, noisy, 2 * size if paired else size, size)
         loss = sampled_loss if progress < FULL_FROM else full_loss
-        return loss(found[masked].float(), clean[masked], head, weight[masked])
+        return loss(found[masked].float(), text[masked], head, weight[masked])
 
     training.run(options.name, options.work, options.minutes, model, optimiser, batch_of, loss_of)
 

@@ -46,9 +46,8 @@ class one_range {
 /// neither where the next range begins nor addresses in another page. On a device it does nothing.
 ///
 /// \tparam Ranges Has next(row_range&), which is false behind the last range.
-/// \tparam Near   The head lies in a cache: rows are read side by side, which is less arithmetic.
-/// From
-///                memory they are not, so that it is read in its order.
+/// \tparam Near   The head lies in a cache: rows are read side by side, with less arithmetic; from
+///                memory they are read in its order.
 template <class Weight, class Ranges, bool Near>
 class rows_ahead {
  public:

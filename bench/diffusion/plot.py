@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draws passes and canvases over the number of drafts, and what lossy verification saves and changes, of the suite
+`diffusion`.
+
+    bench/run.sh diffusion --json diffusion.json
+    python3 bench/diffusion/plot.py diffusion.json docs/images/diffusion.svg
+"""
+
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import svg  # noqa: E402
+
+COLOURS = {"0": "#1f77b4", "0.5": "#2ca02c", "1": "#d62728"}
+LEFT, TOP, WIDTH, HEIGHT, GAP = 70, 40, 330, 260, 90
+
+
+def by_drafts(values, temperature, what):
+    """[(N, mean over the domains)]"""
+    pattern = re.compile(rf"N = (\d+), T = {re.escape(temperature)}: {re.escape(what)}")
+    found = ((pattern.fullmatch(name), value) for name, value in values.items())
+    return sorted((int(match[1]), value) for match, value in found if match)
+
+
+def lossy(values, temperature):
+    """[(passes, tokens that differ, which drafts are taken)]"""
+    pattern = re.compile(rf"lossy, (.+), N = 4, T = {re.escape(temperature)}: passes / one token a pass")
+    rows = []
+    for name, value in values.items():
+        match = pattern.fullmatch(name)
+        if match:
+            rows.append((value, values[f"lossy, {match[1]}, N = 4, T = {temperature}: tokens that differ"], match[1]))
+    return rows
+
+
+def main():
+    values = svg.values_of(sys.argv[1])
+    temperatures = [t for t in COLOURS if by_drafts(values, t, "passes / one token a pass")]
+    lefts = [LEFT + (WIDTH + GAP) * i for i in range(3)]
+
+    passes = svg.Panel(lefts[0], TOP, WIDTH, HEIGHT, (0.5, 8.5), (0, 1))
+    passes.titles("lossless", "drafts N", "passes / one token a pass")
+    passes.ticks(range(1, 9), [0, 0.2, 0.4, 0.6, 0.8, 1])
+    canvases = svg.Panel(lefts[1], TOP, WIDTH, HEIGHT, (0.5, 8.5), (1, 6))
+    canvases.titles("what it costs", "drafts N", "canvases / one token a pass")
+    canvases.ticks(range(1, 9), [1, 2, 3, 4, 5, 6])
+    changed = svg.Panel(lefts[2], TOP, WIDTH, HEIGHT, (0.2, 1), (0, 1))
+    changed.titles("four drafts, written if among the k best", "passes / one token a pass", "tokens that differ")
+    changed.ticks([0.2, 0.4, 0.6, 0.8, 1], [0, 0.2, 0.4, 0.6, 0.8, 1])
+    for t in temperatures:
+        passes.curve(by_drafts(values, t, "passes / one token a pass"), COLOURS[t])
+        canvases.curve(by_drafts(values, t, "canvases / one token a pass"), COLOURS[t])
+        of_t = lossy(values, t)
+        exact = dict(by_drafts(values, t, "passes / one token a pass"))[4]
+        changed.curve(sorted([(exact, 0.0), *((x, y) for x, y, _ in of_t)]), COLOURS[t])
+        for x, y, name in of_t:
+            changed.parts.append(svg.text(changed.x(x) + 6, changed.y(y) + 4, name, "start", size=9))
+    bound = by_drafts(values, temperatures[0], "if every draft were written")
+    passes.curve(bound, "#999", "4 3")
+    passes.legend([*((f"T = {t}", COLOURS[t], "") for t in temperatures), ("1 / (N + 1)", "#999", "4 3")],
+                  lefts[0] + WIDTH - 10, TOP + 68)
+    canvases.legend([(f"T = {t}", COLOURS[t], "") for t in temperatures],
+                    lefts[1] + WIDTH - 10, TOP + HEIGHT - 12)
+    svg.write(sys.argv[2], lefts[2] + WIDTH + 30, TOP + HEIGHT + 60, passes.parts + canvases.parts + changed.parts)
+
+
+if __name__ == "__main__":
+    main()

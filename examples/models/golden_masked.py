@@ -122,6 +122,19 @@ def own_logits(tokens, known):
     return (states @ model.model.embed_tokens.weight.T)[tokens == MASK]
 
 
+def check_aligned():
+    """`Masked.aligned`, which the model is trained by, says what its `forward` says."""
+    torch.manual_seed(1)
+    model = checkpoint.load_masked(HERE / "masked")
+    length, readings = 4 * BLOCK, 3
+    clean = torch.randint(0, MASK, (2, length))
+    noisy = torch.where(torch.rand(2, readings, length) < 0.5, MASK, clean[:, None])
+    for group in (BLOCK, 2 * BLOCK):
+        groups, of = torch.arange(length) // group, torch.arange(length) // BLOCK
+        each = [model(clean, noisy[:, i], groups, of) for i in range(readings)]
+        torch.testing.assert_close(model.aligned(clean, noisy, group, BLOCK), torch.stack(each, 1), atol=1e-4, rtol=1e-4)
+
+
 def main():
     torch.manual_seed(0)
     tensors = {}
@@ -138,6 +151,7 @@ def main():
                     f"{name}.logits": torch.cat(of_masks).contiguous()}
     tensors["block_length"] = torch.tensor([BLOCK]).int()
     save_file(tensors, HERE / "golden.safetensors")
+    check_aligned()
 
 
 if __name__ == "__main__":

@@ -359,7 +359,7 @@ def residual(trunk, ids, layers):
     return x
 
 
-SPAN = 64  # queries that are read together; a multiple of every group
+SPANS = 4  # in which the queries of a window are read: more of them read less in vain, and compile longer
 
 
 class Masked(Llama):
@@ -408,9 +408,10 @@ class Masked(Llama):
             own = (q.unflatten(2, (-1, group)) @ own_k.mT).masked_fill(~beside, -torch.inf).flatten(2, 3)
             own, q, own_v = (z.unflatten(0, (batch, readings)) for z in (own, q, own_v))
             mixed = []
-            for first in range(0, length, SPAN):
+            size = -(length // -(SPANS * group)) * group
+            for first in range(0, length, size):
                 # Nothing behind a span is known to it. All readings at once: [batch, heads, readings * span, keys].
-                last = min(first + SPAN, length)
+                last = min(first + size, length)
                 span = slice(first, last)
                 read = (q[..., span, :].transpose(1, 2).flatten(2, 3) @ k[:, :, :last].mT).unflatten(2, (readings, -1))
                 read = read.masked_fill(~known[span, :last], -torch.inf)

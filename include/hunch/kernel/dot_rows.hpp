@@ -38,8 +38,10 @@ inline constexpr std::int32_t step_elements = gemv_lanes* elements_per_lane<Weig
 // arrays of vectors whose loops stay loops.
 #if defined(__clang__)
 #define HUNCH_REGISTERS _Pragma("unroll")
-#else
+#elif !defined(__CUDACC__)
 #define HUNCH_REGISTERS _Pragma("GCC unroll 16")
+#else  // a pragma that nvcc does not know
+#define HUNCH_REGISTERS
 #endif
 using lane_floats = float __attribute__((vector_size(64)));
 using lane_words = std::uint32_t __attribute__((vector_size(64)));

@@ -168,7 +168,7 @@ struct multiply_strips {
       }
     }
   }
-  static constexpr std::int32_t states_together = 4;
+  static constexpr std::int32_t states_together = 2;
   /// With the first of `count` states, up to `States` of them.
   template <std::int32_t States = states_together, class Ahead>
   HUNCH_HOST_DEVICE HUNCH_INLINE void multiply_block(std::int32_t row, std::int32_t height,

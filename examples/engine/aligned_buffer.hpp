@@ -39,10 +39,11 @@ class aligned_buffer {
   void grow(std::size_t size) {
     if (size <= size_) { return; }
     const std::size_t wanted = data_ == nullptr ? size : std::max(size, size_ + size_ / 2);
-    aligned_buffer larger;
-    larger.allocate(wanted);
-    if (size_ != 0) { std::memcpy(larger.data_, data_, size_ * sizeof(T)); }
-    swap(larger);
+    T* const larger = allocated(wanted);
+    if (data_ != nullptr) { std::memcpy(larger, data_, size_ * sizeof(T)); }
+    release();
+    data_ = larger;
+    size_ = wanted;
   }
 
   T* data() { return data_; }
@@ -58,14 +59,14 @@ class aligned_buffer {
     return std::align_val_t{bytes >= huge_page ? huge_page : 64};
   }
 
-  void allocate(std::size_t size) {
+  static T* allocated(std::size_t size) {
     const std::size_t bytes = size * sizeof(T);
-    data_ = static_cast<T*>(::operator new(bytes, alignment(bytes)));
-    size_ = size;
+    void* const memory = ::operator new(bytes, alignment(bytes));
 #if defined(__linux__)
-    if (bytes >= huge_page) { madvise(data_, bytes, MADV_HUGEPAGE); }
+    if (bytes >= huge_page) { madvise(memory, bytes, MADV_HUGEPAGE); }
 #endif
-    std::memset(static_cast<void*>(data_), 0, bytes);
+    std::memset(memory, 0, bytes);
+    return static_cast<T*>(memory);
   }
 
   void release() {

@@ -8,6 +8,7 @@
 #include <hunch/decoder.hpp>
 #include <hunch/diffusion/decoder.hpp>
 #include <hunch/diffusion/masked_model.hpp>
+#include <hunch/diffusion/model_drafts.hpp>
 #include <hunch/diffusion/order/confidence.hpp>
 #include <hunch/diffusion/order/entropy.hpp>
 #include <hunch/diffusion/order/left_to_right.hpp>

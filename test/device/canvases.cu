@@ -4,6 +4,7 @@
 #include <hunch/diffusion/order/left_to_right.hpp>
 #include <hunch/diffusion/verifier/stepwise_exact.hpp>
 #include <hunch/diffusion/verifier/top_k.hpp>
+#include <hunch/kernel/choose_writes.hpp>
 #include <hunch/kernel/verify_writes.hpp>
 #include "gate.cuh"
 
@@ -12,6 +13,7 @@ namespace names {
 struct digest_of_a_position;
 struct digest_of_a_position_by_entropy;
 struct digest_of_a_position_by_place;
+struct choose_writes;
 struct verify_writes_exactly;
 struct verify_writes_by_top_k;
 }  // namespace names
@@ -28,6 +30,8 @@ kernel_pointer canvases[] = {
     by_cluster<names::digest_of_a_position, digests<diffusion::order::confidence>>(),
     by_block<names::digest_of_a_position_by_entropy, digests<diffusion::order::entropy>>(),
     by_block<names::digest_of_a_position_by_place, digests<diffusion::order::left_to_right>>(),
+    by_block<names::choose_writes, kernel::choose_writes<view<diffusion::order::confidence>>>(),
+    by_cluster<names::choose_writes, kernel::choose_writes<view<diffusion::order::confidence>>>(),
     by_block<names::verify_writes_exactly, writes<diffusion::verifier::stepwise_exact>>(),
     by_cluster<names::verify_writes_exactly, writes<diffusion::verifier::stepwise_exact>>(),
     by_block<names::verify_writes_by_top_k, writes<diffusion::verifier::top_k>>(),

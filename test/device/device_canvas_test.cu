@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <hunch/diffusion/decoder.hpp>
+#include <hunch/diffusion/model_drafts.hpp>
 #include <hunch/diffusion/order/confidence.hpp>
 #include <hunch/diffusion/order/entropy.hpp>
 #include <hunch/diffusion/verifier/stepwise_exact.hpp>
@@ -73,12 +74,26 @@ class hashing_model {
   typename E::template buffer<float> rows_;
 };
 
+/// Where drafts come from: the logits of the round before, or a model like the target.
+struct by_itself {
+  template <class E>
+  auto drafts(E&) const {
+    return diffusion::self_speculation<4>{};
+  }
+};
+struct by_model {
+  template <class E>
+  auto drafts(E& executor) const {
+    return diffusion::drafted_by<4>(hashing_model<E>(executor, 3 * most_positions));
+  }
+};
+
 /// Everything that is written, in its order.
-template <class O, class V, class E>
+template <class From, class O, class V, class E>
 std::vector<std::int32_t> writes_of(E executor, O order, V verifier, float temperature) {
   using sampler_type = sampler::pipeline<sampler::temperature, sampler::top_p>;
   hashing_model<E> model(executor, 3 * 5 * most_positions);
-  diffusion::decoder d(model, order, sampler_type{}, verifier, diffusion::self_speculation<4>{},
+  diffusion::decoder d(model, order, sampler_type{}, verifier, From{}.drafts(executor),
                        diffusion::decoder_options{.max_batch = 3}, random_source<philox>{},
                        executor);
   std::vector<std::int32_t> all;
@@ -105,13 +120,13 @@ int checks = 0;
 int failures = 0;
 bool has_device = false;
 
-template <class O, class V>
+template <class From = by_itself, class O, class V>
 void same_writes(const char* name, O order, V verifier) {
   for (const float temperature : {0.0f, 0.8f}) {
     ++checks;
     if (!has_device) { continue; }
-    const auto expected = writes_of(executor::host{}, order, verifier, temperature);
-    if (writes_of(executor::cuda{}, order, verifier, temperature) != expected) {
+    const auto expected = writes_of<From>(executor::host{}, order, verifier, temperature);
+    if (writes_of<From>(executor::cuda{}, order, verifier, temperature) != expected) {
       ++failures;
       std::printf("FAILED: %s, temperature %g\n", name, static_cast<double>(temperature));
     }
@@ -124,6 +139,8 @@ int main() {
   int devices = 0;
   has_device = cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
   same_writes("exactly", diffusion::order::confidence{}, diffusion::verifier::stepwise_exact{});
+  same_writes<by_model>("drafted by a model", diffusion::order::confidence{},
+                        diffusion::verifier::stepwise_exact{});
   same_writes("by top-k", diffusion::order::entropy{}, diffusion::verifier::top_k{3});
   if (!has_device) {
     std::printf("######## NO CUDA DEVICE: %d device checks were NOT RUN ########\n", checks);

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/diffusion/model_drafts.hpp>
 #include <hunch/diffusion/order/entropy.hpp>
 #include <hunch/diffusion/verifier/top_k.hpp>
 #include <hunch/executor/host.hpp>
@@ -54,12 +55,12 @@ canvas_world world_of(std::int32_t vocab) {
           5};
 }
 
-template <class O, class V, class E>
-trace run_by(E executor, std::int32_t vocab, O order, V verifier) {
+template <class O, class V, class E, class D>
+trace run_by(E executor, std::int32_t vocab, O order, V verifier, D drafts) {
   using sampler_type = sampler::pipeline<sampler::temperature, sampler::top_p>;
   trace result;
   toy_masked<float> model{world_of(vocab)};
-  diffusion::self_speculation<2, noting> drafts{{&result.told}};
+  drafts.length.told = &result.told;
   diffusion::decoder d(model, order, sampler_type{}, verifier, drafts,
                        diffusion::decoder_options{.max_batch = 2}, random_source<philox>{},
                        executor);
@@ -79,8 +80,8 @@ trace run_by(E executor, std::int32_t vocab, O order, V verifier) {
   return result;
 }
 
-template <class O, class V>
-void check_teams(O order, V verifier) {
+template <class O, class V, class MakeDrafts>
+void check_teams(O order, V verifier, const MakeDrafts& drafts) {
 #if defined(__SANITIZE_THREAD__)
   const std::vector<std::int32_t> sizes{5, 133};
 #else
@@ -88,19 +89,30 @@ void check_teams(O order, V verifier) {
 #endif
   for (const std::int32_t vocab : sizes) {
     CAPTURE(vocab);
-    const trace expected = run_by(executor::host{}, vocab, order, verifier);
+    const trace expected = run_by(executor::host{}, vocab, order, verifier, drafts(vocab));
     CHECK(expected.writes.size() >= 4);
     for (const threads& team_of :
          {threads{{}, 1, 3, 1}, threads{{}, 1, 8, 2}, threads{{}, 2, 2, 2}}) {
-      CHECK(run_by(team_of, vocab, order, verifier) == expected);
+      CHECK(run_by(team_of, vocab, order, verifier, drafts(vocab)) == expected);
     }
   }
 }
 
 TEST_CASE("writes and drafts are the same on every team") {
-  check_teams(diffusion::order::confidence{}, diffusion::verifier::stepwise_exact{});
-  check_teams(diffusion::order::entropy{}, diffusion::verifier::stepwise_exact{});
-  check_teams(diffusion::order::confidence{}, diffusion::verifier::top_k{2});
+  const auto by_itself = [](std::int32_t) { return diffusion::self_speculation<2, noting>{}; };
+  check_teams(diffusion::order::confidence{}, diffusion::verifier::stepwise_exact{}, by_itself);
+  check_teams(diffusion::order::entropy{}, diffusion::verifier::stepwise_exact{}, by_itself);
+  check_teams(diffusion::order::confidence{}, diffusion::verifier::top_k{2}, by_itself);
+}
+
+TEST_CASE("drafts of a model are the same on every team") {
+  const auto by_model = [](std::int32_t vocab) {
+    toy_masked<float> model{world_of(vocab)};
+    model.drafts = true;
+    return diffusion::drafted_by<2>(std::move(model), noting{});
+  };
+  check_teams(diffusion::order::confidence{}, diffusion::verifier::stepwise_exact{}, by_model);
+  check_teams(diffusion::order::entropy{}, diffusion::verifier::top_k{2}, by_model);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/diffusion/model_drafts.hpp>
 #include <hunch/length/ewma.hpp>
 #include "../diffusion/fill.hpp"
 #include "allocations.hpp"
@@ -108,9 +109,17 @@ TEST_CASE("a masked model that throws at any call, before or after its work") {
   throw_everywhere<cache_kind::of_blocks>();
 }
 
-TEST_CASE("a round over canvases allocates nothing") {
-  quiet_masked<cache_kind::none> model{world};
-  auto d = decoder_over(model);
+/// Drafts come from a model of the same mind.
+auto drafted_decoder_over(quiet_masked<cache_kind::none>& model,
+                          quiet_masked<cache_kind::none>& draft) {
+  draft.drafts = true;
+  return diffusion::decoder(
+      model, diffusion::order::confidence{}, fill_sampler{}, diffusion::verifier::stepwise_exact{},
+      diffusion::drafted_by<3>(draft, length::ewma{}), diffusion::decoder_options{.max_batch = 2});
+}
+
+template <class Decoder>
+void check_rounds(Decoder& d) {
   std::int64_t rounds = 0;
   std::int64_t thrown = 0;
   with_retries(d, thrown, [&](auto& of, const auto& note) {
@@ -119,10 +128,20 @@ TEST_CASE("a round over canvases allocates nothing") {
     for (const diffusion::emission& e : found) { note(e); }
     ++rounds;
   });
-  CHECK(rounds > 3);
+  CHECK(rounds > 2);
   CHECK(thrown == 0);
   const request_id id = add(d, some_tasks()[0]);
   CHECK(allocations::during([&] { d.cancel(id); }) == 0);
+}
+
+TEST_CASE("a round over canvases allocates nothing") {
+  quiet_masked<cache_kind::none> model{world};
+  auto d = decoder_over(model);
+  check_rounds(d);
+  quiet_masked<cache_kind::none> draft{world};
+  auto drafted = drafted_decoder_over(model, draft);
+  check_rounds(drafted);
+  CHECK(drafted.stats().accepted > 0);
 }
 
 TEST_CASE("an add of a canvas that runs out of memory leaves no trace") {

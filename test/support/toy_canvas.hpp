@@ -97,6 +97,7 @@ class toy_masked {
   const canvas_world& world() const { return world_; }
   bool keeps_anything() const { return !caches_.empty(); }
 
+  bool drafts = false;  ///< a draft model, whose canvases are committed texts with drafts
   failure_plan* failures = nullptr;
   std::vector<std::vector<std::vector<token>>> passes;  ///< the canvases of each pass
 
@@ -121,7 +122,7 @@ class toy_masked {
     const bool first = i == 0 || asked.slot[i] != asked.slot[i - 1];
     bool masks = false;
     for (std::int32_t p = known; p < end; ++p) { masks = masks || canvas[p] == world_.mask; }
-    require(!first || masks, "the block of the committed text has no mask");
+    require(!first || masks || drafts, "the block of the committed text has no mask");
     for (std::int32_t j = 0; first && j < i; ++j) {
       require(asked.slot[j] != asked.slot[i], "canvases of a request are not adjacent");
     }

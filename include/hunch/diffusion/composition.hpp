@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <hunch/diffusion/masked_model.hpp>
+#include <hunch/diffusion/model_drafts.hpp>
 #include <hunch/diffusion/order/order.hpp>
 #include <hunch/diffusion/self_speculation.hpp>
 #include <hunch/diffusion/verifier/verifier.hpp>
@@ -35,9 +36,10 @@ struct composition {
   static_assert(DraftVerifier<bare<V>>,
                 "hunch: the fourth argument of a diffusion::decoder must model "
                 "hunch::diffusion::DraftVerifier, such as diffusion::verifier::stepwise_exact");
-  static_assert(DraftPolicy<bare<D>>,
-                "hunch: the fifth argument of a diffusion::decoder must be a "
-                "diffusion::self_speculation or diffusion::stepwise");
+  static_assert(
+      DraftPolicy<bare<D>>,
+      "hunch: the fifth argument of a diffusion::decoder must be a "
+      "diffusion::self_speculation, diffusion::stepwise or diffusion::drafted_by<N>(...)");
   static_assert(NoiseSource<Random>,
                 "hunch: Random must model hunch::NoiseSource: tokens of a canvas are drawn with "
                 "the noise of their positions");
@@ -55,6 +57,17 @@ struct composition {
   using real = masked_logit<bare<Model>>;
   static_assert(std::is_same_v<real, float> || std::is_same_v<real, double>,
                 "hunch: logits must be float or double on this executor");
+
+  /// Drafts that come from a model of their own, and whether it reads what the target computed.
+  static constexpr bool drafts_by_model = DraftsByModel<draft_type>;
+  using drafting = drafting_traits<draft_type, real>;
+  static constexpr bool drafts_observe = drafting::reads_target;
+  static_assert(!drafts_observe || drafting::template observes<masked_evaluation_of<bare<Model>>>,
+                "hunch: a draft model with reads_target must model "
+                "hunch::diffusion::ObservingModel over the target's evaluation");
+  static_assert(std::is_same_v<typename drafting::real, float> ||
+                    std::is_same_v<typename drafting::real, double>,
+                "hunch: logits of a draft model must be float or double on this executor");
 
   /// Whether the writes are those of decoding one token a pass.
   static constexpr bool lossless = verifier_type::lossless;

@@ -8,12 +8,14 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <hunch/diffusion/canvas_rows.hpp>
+#include <hunch/diffusion/canvas_pass.hpp>
 #include <hunch/diffusion/composition.hpp>
 #include <hunch/diffusion/masked_model.hpp>
+#include <hunch/diffusion/model_drafts.hpp>
 #include <hunch/diffusion/position_digest.hpp>
 #include <hunch/diffusion/request.hpp>
 #include <hunch/diffusion/self_speculation.hpp>
@@ -47,7 +49,8 @@ struct decoder_options {
 /// first draft, with the first two and so on; and drafts are written as long as the logits before
 /// them would have written just that. The logits behind the last of them make one more write, and
 /// the drafts of the next round. So a round makes 1 to N + 1 writes, and with a lossless verifier
-/// the writes, positions and tokens in their order, are those of the reference.
+/// the writes, positions and tokens in their order, are those of the reference. Drafts may also
+/// come from another model, see `model_drafts`.
 ///
 /// With a `BlockCachedModel` the reference is the same under the same cache, and a round ends with
 /// the block. At temperatures above 0 tokens are drawn with noise that belongs to the request's
@@ -64,6 +67,9 @@ template <class Model, class O, class S, class V, class D = self_speculation<4>,
 class decoder {
   using parts = composition<Model, O, S, V, D, Random, E>;
   using draft_type = typename parts::draft_type;
+  template <class T>
+  using digests_of =
+      position_digests<T, typename parts::sampler_type, typename parts::order_type, Random>;
 
  public:
   using real = typename parts::real;
@@ -87,14 +93,13 @@ class decoder {
                 static_cast<token>(model_.mask_token()),
                 static_cast<std::int32_t>(model_.max_positions())},
         options_(checked(options)),
-        rows_(executor_, options_.max_batch * (max_drafts + 1), options_.max_canvas),
+        pass_(executor_, options_.max_batch, max_drafts + 1, options_.max_canvas),
+        draft_passes_(executor_, options_.max_batch, options_.max_canvas),
         drafted_(executor_, batch() * sized(max_drafts)),
-        positions_(executor_, batch() * sized(max_drafts + 1)),
-        wanted_(executor_, batch() * sized(max_drafts + 1) * sized(options_.max_canvas)),
-        digests_(executor_, wanted_.size()),
-        views_(executor_, batch()),
         verdicts_(executor_, batch()),
         plans_(executor_, batch() * sized(max_drafts)),
+        kept_(batch()),
+        staged_(sized(options_.max_canvas)),
         lengths_(options_.max_batch),
         slots_(options_.max_batch, "hunch::diffusion::decoder"),
         rounds_(batch()),
@@ -125,7 +130,11 @@ class decoder {
     check_canvas(prompt, options, canvas, sampler_,
                  {limits_.vocab_size, limits_.mask_token, options_.max_canvas});
     slots_.require_room();
-    return slots_.admit(running_canvas(prompt, options, canvas, limits_.mask_token, max_drafts));
+    running_canvas r(prompt, options, canvas, limits_.mask_token, max_drafts);
+    if constexpr (parts::drafts_by_model && !parts::drafts_observe && !parts::caches_blocks) {
+      r.planned = max_drafts;
+    }
+    return slots_.admit(std::move(r));
   }
 
   /// Ends a request between two rounds. False if it is not running.
@@ -143,18 +152,21 @@ class decoder {
 
   /// Runs one round for all running requests, in one pass of the model, and returns what was
   /// written for each of them; the views are valid until the next call of `step`, `add` or
-  /// `cancel`. Returns nothing when nothing runs. Waits for the executor once.
+  /// `cancel`. Returns nothing when nothing runs. Waits for the executor once, and once for each
+  /// pass of a draft model.
   std::span<const emission> step() {
     emissions_.clear();
     if (running() == 0) { return {}; }
     detail::stopwatch watch;
-    const std::int32_t size = place();
+    const std::int32_t size = begin_round();
+    draft(size);
+    place(size);
     const double draft_seconds = watch.lap();
-    auto evaluation = model_.evaluate(rows_.view());
+    auto evaluation = model_.evaluate(pass_.view());
     const double target_seconds = watch.lap();
     verify(size, evaluation);
     for (std::int32_t k = 0; k < size; ++k) { trim(k); }
-    commit(size);
+    commit(size, evaluation);
     statistics_.draft_seconds += draft_seconds;
     statistics_.target_seconds += target_seconds;
     statistics_.verify_seconds += watch.lap();
@@ -196,6 +208,8 @@ class decoder {
   struct planned_round {
     std::int32_t slot = 0;
     std::int32_t drafted = 0;
+    bool drafts = false;       ///< one more is wanted
+    length_evidence evidence;  ///< of those that there are
     std::int32_t first_canvas = 0;
     std::int32_t written = 0;
     canvas_state state;  ///< after these writes
@@ -205,9 +219,8 @@ class decoder {
 
   template <class T>
   using buffer = typename E::template buffer<T>;
-  using digests_type =
-      position_digests<real, typename parts::sampler_type, typename parts::order_type, Random>;
-  using view_type = drafts_view<digests_type>;
+  using pass_type = canvas_pass<digests_of<real>, E>;
+  using draft_digests = digests_of<typename parts::drafting::real>;
   using length_policy = typename draft_type::length_policy;
 
   static std::size_t sized(std::int32_t n) { return static_cast<std::size_t>(n); }
@@ -219,7 +232,7 @@ class decoder {
     return sized(k) * sized(max_drafts + 1) + sized(i);
   }
 
-  decoder_options checked(decoder_options o) const {
+  decoder_options checked(decoder_options o) {
     const auto refuse = [](const std::string& why) {
       throw std::invalid_argument("hunch::diffusion::decoder: " + why);
     };
@@ -227,6 +240,17 @@ class decoder {
     if (limits_.mask_token < 0) { refuse("the model's mask_token() is negative"); }
     if (o.max_canvas == 0) { o.max_canvas = limits_.max_canvas; }
     if (o.max_canvas < 2) { refuse("max_canvas must be at least 2"); }
+    if constexpr (parts::drafts_by_model) {
+      if (drafts_.model.vocab_size() != limits_.vocab_size ||
+          drafts_.model.mask_token() != limits_.mask_token) {
+        refuse("the draft model has another vocabulary or mask token than the target");
+      }
+      if (drafts_.model.max_positions() < o.max_canvas) {
+        refuse("max_canvas is " + std::to_string(o.max_canvas) +
+               ", the draft model's max_positions() " +
+               std::to_string(drafts_.model.max_positions()));
+      }
+    }
     if (o.max_canvas > limits_.max_canvas) {
       refuse("max_canvas is " + std::to_string(o.max_canvas) + ", the model's max_positions() " +
              std::to_string(limits_.max_canvas));
@@ -238,55 +262,109 @@ class decoder {
     return o;
   }
 
-  /// Plans the round: the canvases of every running request. Returns the number of requests.
-  std::int32_t place() {
+  /// Begins the round of every running request. Returns their number.
+  std::int32_t begin_round() {
     std::int32_t size = 0;
-    rows_.clear();
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       const running_canvas& r = slots_[i];
       if (r.id == 0) { continue; }
       planned_round& round = rounds_[sized(size)];
       round = {};
       round.slot = static_cast<std::int32_t>(i);
-      round.drafted = draft(size, round.slot, r);
-      round.first_canvas = rows_.size();
-      const std::int32_t known = r.known();
-      const bool opens = parts::caches_blocks && r.opened != known;
-      for (std::int32_t c = 0; c <= round.drafted; ++c) {
-        const std::int32_t row = rows_.push(round.slot, r.tokens.data(), r.length(), known,
-                                            r.end_of_block(known), opens);
-        for (std::int32_t d = 0; d < c; ++d) {
-          const write& w = drafted_.data()[draft_index(size, d)];
-          rows_.tokens_of(row)[w.position] = w.t;
-        }
-        positions_.data()[canvas_index(size, c)] = want(size, row, r);
-      }
+      round.evidence.max_rows = max_drafts + 1;
+      round.drafts = lengths_.begin(drafts_.length, size, round.slot, room(r)) > 0;
       ++size;
     }
     return size;
   }
 
-  /// Takes drafts of request k from its plan, as many as its length policy wants. The pass on a
-  /// text without masks would decide nothing, so at least one is left.
-  std::int32_t draft(std::int32_t k, std::int32_t slot, const running_canvas& r) {
+  /// How many drafts a request can have: as many as were planned, or as its draft model has
+  /// observed positions for. The pass on a text without masks would decide nothing, so at least one
+  /// is left.
+  std::int32_t room(const running_canvas& r) const {
     const std::int32_t masks = parts::caches_blocks ? masks_of_block(r) : r.state.masks;
-    const std::int32_t room = std::min({draft_length_, r.planned, masks - 1});
-    const std::int32_t most = lengths_.begin(drafts_.length, k, slot, room);
-    length_evidence evidence;
-    evidence.max_rows = max_drafts + 1;
-    std::int32_t drafted = 0;
-    for (bool more = most > 0; more;) {
-      const planned_draft& next = r.plan[sized(drafted)];
-      drafted_.data()[draft_index(k, drafted)] = next.what;
-      ++drafted;
-      evidence.probability = next.probability;
-      evidence.reach *= next.probability;
-      evidence.entropy = next.entropy;
-      evidence.rows = drafted + 1;
-      evidence.drawn = next.drawn;
-      more = lengths_.drew(k) && lengths_.goes_on(drafts_.length, k, evidence);
+    return std::min({draft_length_, r.planned, masks - 1});
+  }
+
+  /// Drafts of every request, one after the other, as many as its length policy wants.
+  void draft(std::int32_t size) {
+    const auto wants = [](const planned_round& round) { return round.drafts; };
+    const auto rounds = std::span<planned_round>(rounds_).first(sized(size));
+    for (std::int32_t depth = 0; std::ranges::any_of(rounds, wants); ++depth) {
+      if constexpr (parts::drafts_by_model) { run_draft_model(size); }
+      for (std::int32_t k = 0; k < size; ++k) {
+        if (rounds[sized(k)].drafts) { take_draft(k, proposed(k, depth)); }
+      }
     }
-    return drafted;
+  }
+
+  const planned_draft& proposed(std::int32_t k, std::int32_t depth) const {
+    if constexpr (parts::drafts_by_model) {
+      return draft_passes_.draft(k);
+    } else {
+      return slots_[sized(rounds_[sized(k)].slot)].plan[sized(depth)];
+    }
+  }
+
+  void take_draft(std::int32_t k, const planned_draft& next) {
+    planned_round& round = rounds_[sized(k)];
+    round.drafts = false;
+    if (next.what.position < 0) { return; }
+    drafted_.data()[draft_index(k, round.drafted)] = next.what;
+    ++round.drafted;
+    round.evidence.probability = next.probability;
+    round.evidence.reach *= next.probability;
+    round.evidence.entropy = next.entropy;
+    round.evidence.rows = round.drafted + 1;
+    round.evidence.drawn = next.drawn;
+    round.drafts = lengths_.drew(k) && lengths_.goes_on(drafts_.length, k, round.evidence);
+  }
+
+  /// One pass of the draft model, for the requests that want one more draft.
+  void run_draft_model(std::int32_t size) {
+    draft_passes_.clear();
+    for (std::int32_t k = 0; k < size; ++k) {
+      const planned_round& round = rounds_[sized(k)];
+      const running_canvas& r = slots_[sized(round.slot)];
+      if (round.drafts) {
+        draft_passes_.push(k, round.slot, r, drafts_of(k), digests_for<draft_digests>(r));
+      } else {
+        draft_passes_.skip(k, digests_for<draft_digests>(r));
+      }
+    }
+    draft_passes_.run(executor_, drafts_.model, size, length_policy::needs_entropy);
+  }
+
+  std::span<const write> drafts_of(std::int32_t k) const {
+    return {drafted_.data() + draft_index(k), sized(rounds_[sized(k)].drafted)};
+  }
+
+  template <class Digests>
+  Digests digests_for(const running_canvas& r) const {
+    Digests digests;
+    digests.parameters = r.parameters;
+    digests.seed = r.seed;
+    digests.mask_token = limits_.mask_token;
+    digests.sampler = sampler_;
+    digests.order = order_;
+    digests.random = random_;
+    return digests;
+  }
+
+  /// The canvases of the round: each text with none of its drafts, the first, the first two, ...
+  void place(std::int32_t size) {
+    pass_.clear();
+    const std::int32_t enough = parts::caches_blocks ? 1 : draft_length_ + 1;
+    for (std::int32_t k = 0; k < size; ++k) {
+      planned_round& round = rounds_[sized(k)];
+      const running_canvas& r = slots_[sized(round.slot)];
+      const bool opens = parts::caches_blocks && r.opened != r.known();
+      round.first_canvas = pass_.size();
+      for (std::int32_t c = 0; c <= round.drafted; ++c) {
+        pass_.push(k, round.slot, r, drafts_of(k).first(sized(c)), opens, enough,
+                   limits_.mask_token);
+      }
+    }
   }
 
   std::int32_t masks_of_block(const running_canvas& r) const {
@@ -295,57 +373,31 @@ class decoder {
     return static_cast<std::int32_t>(std::count(begin, end, limits_.mask_token));
   }
 
-  /// Asks for the masked positions of a canvas of request k that may be written next or drafted in
-  /// the next round: those of the first block with masks, and of more blocks until there are enough
-  /// for the write and the drafts behind it.
-  canvas_positions want(std::int32_t k, std::int32_t row, const running_canvas& r) {
-    const token* const tokens = rows_.tokens_of(row);
-    const std::int32_t enough = parts::caches_blocks ? 1 : draft_length_ + 1;
-    canvas_positions result{rows_.wanted_size()};
-    for (std::int32_t at = r.state.filled; at < r.length() && result.count < enough;) {
-      const std::int32_t block = r.block_of(at);
-      for (const std::int32_t end = r.end_of_block(at); at < end; ++at) {
-        if (tokens[at] != limits_.mask_token) { continue; }
-        wanted_.data()[rows_.wanted_size()] = {{}, at, block, k};
-        rows_.want(at);
-        ++result.count;
-      }
-      if (result.front == 0) { result.front = result.count; }
-    }
-    return result;
-  }
-
   template <class Evaluation>
   void verify(std::int32_t size, Evaluation& evaluation) {
-    const std::int32_t wanted = rows_.wanted_size();
-    for (std::int32_t i = 0; i < wanted; ++i) {
-      wanted_.data()[i].logits = evaluation.logits(i);
-      digests_.data()[i] = digests_type::unmade;
-    }
     for (std::int32_t k = 0; k < size; ++k) {
       const planned_round& round = rounds_[sized(k)];
       const running_canvas& r = slots_[sized(round.slot)];
-      views_.data()[k] = {round.drafted, drafted_.data() + draft_index(k),
-                          positions_.data() + canvas_index(k),
-                          digests_type{wanted_.data(), digests_.data(), r.parameters, r.seed,
-                                       limits_.mask_token, sampler_, order_, random_}};
+      pass_.show(k, round.first_canvas, round.drafted, drafts_of(k).data(),
+                 digests_for<digests_of<real>>(r));
     }
-    const kernel::digest_positions<view_type> digest{views_.data()};
-    if (teams_at_once(executor_, digest) > 1) { executor_.launch(wanted, digest); }
-    executor_.launch(size, kernel::verify_writes<view_type, typename parts::verifier_type>{
-                               views_.data(), verdicts_.data(), plans_.data(), max_drafts,
-                               length_policy::needs_entropy, verifier_});
+    pass_.take(executor_, evaluation);
+    executor_.launch(
+        size,
+        kernel::verify_writes<typename pass_type::view_type, typename parts::verifier_type>{
+            pass_.views(), verdicts_.data(), plans_.data(), parts::drafts_by_model ? 0 : max_drafts,
+            length_policy::needs_entropy, verifier_});
     executor_.synchronize();
   }
 
-  /// Cuts the writes of request k where decoding one token a pass would have ended. The text is
-  /// staged in the first of its canvases, which nobody reads any more.
+  /// Cuts the writes of request k where decoding one token a pass would have ended.
   void trim(std::int32_t k) {
     planned_round& round = rounds_[sized(k)];
     const running_canvas& r = slots_[sized(round.slot)];
     const write_verdict& v = verdicts_.data()[k];
     const bool failed = v.next.status != status::ok;
-    token* const text = rows_.tokens_of(round.first_canvas);
+    token* const text = staged_.data();
+    std::ranges::copy(r.tokens, text);
     round.state = r.state;
     const std::int32_t decided = v.accepted + (failed ? 0 : 1);
     while (round.finish == finish_reason::none && round.written < decided) {
@@ -369,7 +421,8 @@ class decoder {
     return v.accepted > 0 ? origin::bonus : origin::sampled;
   }
 
-  void commit(std::int32_t size) noexcept {
+  template <class Evaluation>
+  void commit(std::int32_t size, const Evaluation& evaluation) noexcept {
     for (std::int32_t k = 0; k < size; ++k) {
       const planned_round& round = rounds_[sized(k)];
       draft_outcome& outcome = outcomes_[sized(k)];
@@ -380,9 +433,13 @@ class decoder {
       outcome.finished = round.finish != finish_reason::none;
     }
     lengths_.observe(drafts_.length, draft_outcomes{size, outcomes_.data()});
+    if constexpr (parts::drafts_observe) {
+      for (std::int32_t k = 0; k < size; ++k) { kept_[sized(k)] = kept_canvas(k); }
+      drafts_.model.observe(decided_canvases{pass_.view(), size, kept_.data()}, evaluation);
+    }
     for (std::int32_t k = 0; k < size; ++k) { advance(k); }
     ++statistics_.target_passes;
-    statistics_.target_rows += rows_.size();
+    statistics_.target_rows += pass_.size();
   }
 
   /// Writes what was decided for request k into its text, and reports it.
@@ -410,20 +467,34 @@ class decoder {
     if (round.finish != finish_reason::none) { release(round.slot); }
   }
 
-  /// The drafts of request k's next round. Logits that were made under an older cache make none.
+  /// The one that all accepted drafts of request k are on.
+  std::int32_t kept_canvas(std::int32_t k) const {
+    return rounds_[sized(k)].first_canvas + verdicts_.data()[k].accepted;
+  }
+
+  /// The drafts of request k's next round, or how many there may be. Logits that were made under an
+  /// older cache make none, and say nothing to a draft model.
   void keep_plan(std::int32_t k, running_canvas& r) noexcept {
-    r.opened = rows_.known(rounds_[sized(k)].first_canvas);
+    r.opened = pass_.known(rounds_[sized(k)].first_canvas);
     r.planned = 0;
     if (parts::caches_blocks && r.known() != r.opened) { return; }
-    const planned_draft* const plan = plans_.data() + draft_index(k);
-    while (r.planned < max_drafts && plan[r.planned].digest >= 0) {
-      r.plan[sized(r.planned)] = plan[r.planned];
-      ++r.planned;
+    if constexpr (parts::drafts_observe) {
+      // What was wanted of the canvas, but for the write that it decided.
+      r.planned = std::min(max_drafts, pass_.positions(kept_canvas(k)).count - 1);
+    } else if constexpr (parts::drafts_by_model) {
+      r.planned = max_drafts;
+    } else {
+      const planned_draft* const plan = plans_.data() + draft_index(k);
+      while (r.planned < max_drafts && plan[r.planned].digest >= 0) {
+        r.plan[sized(r.planned)] = plan[r.planned];
+        ++r.planned;
+      }
     }
   }
 
   void release(std::int32_t slot) noexcept {
     model_.release(slot);
+    if constexpr (parts::drafts_by_model) { drafts_.model.release(slot); }
     slots_.release(slot);
   }
 
@@ -436,14 +507,14 @@ class decoder {
   E executor_;
   canvas_limits limits_;
   decoder_options options_;
-  canvas_rows<E> rows_;
+  pass_type pass_;
+  std::conditional_t<parts::drafts_by_model, drafting_passes<draft_digests, E>, no_drafting_passes>
+      draft_passes_;
   buffer<write> drafted_;
-  buffer<canvas_positions> positions_;
-  buffer<wanted_position<real>> wanted_;
-  buffer<position_digest<real>> digests_;
-  buffer<view_type> views_;
   buffer<write_verdict> verdicts_;
   buffer<planned_draft> plans_;
+  std::vector<std::int32_t> kept_;  ///< the canvas of each request that a draft model observes
+  std::vector<token> staged_;       ///< the text of one request while its writes are cut
   length::slots<length_policy> lengths_;
   request_slots<running_canvas> slots_;
   std::vector<planned_round> rounds_;

@@ -52,6 +52,8 @@ struct position_digests {
   O order;
   Random random;
 
+  using real = Real;
+
   /// A digest that has not been made.
   static constexpr position_digest<Real> unmade{};
 

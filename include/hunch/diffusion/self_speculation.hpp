@@ -28,7 +28,8 @@ struct self_speculation {
 /// No drafts: one token a pass, the reference.
 using stepwise = self_speculation<0>;
 
-/// What a decoder asks of the above: `D::max_drafts`, and `d.length`, a `LengthPolicy`.
+/// What a decoder asks of the above: `D::max_drafts`, and `d.length`, a `LengthPolicy`. If there is
+/// a `d.model`, drafts come from it; see `model_drafts`.
 template <class D>
 concept DraftPolicy = LengthPolicy<typename D::length_policy> && requires(const D& d) {
   {std::integral_constant<std::int32_t, D::max_drafts>{}};

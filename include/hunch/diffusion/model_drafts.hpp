@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include <hunch/diffusion/canvas_pass.hpp>
+#include <hunch/diffusion/masked_model.hpp>
+#include <hunch/diffusion/self_speculation.hpp>
+#include <hunch/diffusion/write.hpp>
+#include <hunch/kernel/choose_writes.hpp>
+#include <hunch/length/fixed.hpp>
+#include <hunch/length/length.hpp>
+
+namespace hunch::diffusion {
+
+/// What became of a pass of the target: for each request, the canvas that all of its accepted
+/// drafts are on, from whose logits the last write was made.
+struct decided_canvases {
+  canvases pass;
+  std::int32_t size = 0;               ///< requests of the pass
+  const std::int32_t* kept = nullptr;  ///< [size] index of that canvas in the pass
+};
+
+/// A masked model that drafts from what the target's passes computed, such as a head on its hidden
+/// states, by `static constexpr bool reads_target = true`.
+///
+/// 1. `m.observe(decided, evaluation)` is called behind each pass of the target, before its next
+///    one; does not throw. Slots that are not in it keep what they have.
+/// 2. `m.evaluate(canvases)` may be called in between, as often as drafts are wanted, with canvases
+///    that have a few masks less than what was observed; wanted are positions that were wanted, and
+///    masked, there.
+///
+/// A slot of which nothing was observed is not drafted for.
+template <class M, class TargetEvaluation>
+concept ObservingModel = MaskedModel<M> && M::reads_target &&
+    requires(M& m, const decided_canvases& decided, const TargetEvaluation& evaluation) {
+  { m.observe(decided, evaluation) }
+  noexcept;
+};
+
+/// Up to N drafts in a round, by another masked model: what it would write next, one token a pass
+/// of its own, by the decoder's order and sampler, with the noise of the positions. As many as the
+/// length policy wants. Its passes are batched over the requests. Vocabulary and mask token are
+/// those of the target; it is no `BlockCachedModel`. `M` is a reference if the model was an lvalue.
+///
+/// Whatever it drafts, the writes of a lossless verifier are the same.
+template <std::int32_t N, class M, LengthPolicy L = length::fixed>
+struct model_drafts {
+  static_assert(N >= 1 && N <= 63,
+                "hunch: diffusion::model_drafts<N> has N drafts in a round, 1 <= N <= 63");
+  static_assert(MaskedModel<std::remove_cvref_t<M>>,
+                "hunch: the model of diffusion::drafted_by must model "
+                "hunch::diffusion::MaskedModel");
+  static_assert(!BlockCachedModel<std::remove_cvref_t<M>>,
+                "hunch: the model of diffusion::drafted_by reads canvases as they are: it must not "
+                "have a block cache");
+
+  static constexpr std::int32_t max_drafts = N;
+  using model_type = std::remove_cvref_t<M>;
+  using length_policy = L;
+
+  M model;
+  L length{};
+};
+
+/// Drafts by a model, for a decoder's fifth argument: `drafted_by<4>(small)`. Lvalues are held by
+/// reference.
+template <std::int32_t N, class M, LengthPolicy L = length::fixed>
+model_drafts<N, M, L> drafted_by(M&& model, L policy = {}) {
+  return {std::forward<M>(model), policy};
+}
+
+/// Whether drafts come from a model of their own.
+template <class D>
+concept DraftsByModel = DraftPolicy<D> && MaskedModel<typename D::model_type>;
+
+/// What follows from where drafts come from. \tparam Real of the target's logits.
+template <class D, class Real>
+struct drafting_traits {
+  using real = Real;
+  static constexpr bool reads_target = false;
+  template <class TargetEvaluation>
+  static constexpr bool observes = false;
+};
+
+template <DraftsByModel D, class Real>
+struct drafting_traits<D, Real> {
+  using model_type = typename D::model_type;
+  using real = masked_logit<model_type>;
+  static constexpr bool reads_target = requires { requires model_type::reads_target; };
+  template <class TargetEvaluation>
+  static constexpr bool observes = ObservingModel<model_type, TargetEvaluation>;
+};
+
+/// In the place of the following, where there is no draft model.
+struct no_drafting_passes {
+  template <class... Arguments>
+  explicit no_drafting_passes(const Arguments&...) {}
+};
+
+/// The passes of a draft model, one for each draft.
+/// \tparam Digests of its logits.
+template <class Digests, class E>
+class drafting_passes {
+ public:
+  drafting_passes(E& executor, std::int32_t batch, std::int32_t length)
+      : pass_(executor, batch, 1, length), drafts_(executor, static_cast<std::size_t>(batch)) {}
+
+  void clear() { pass_.clear(); }
+
+  /// Request k, with the drafts that it has so far.
+  void push(std::int32_t k, std::int32_t slot, const running_canvas& r,
+            std::span<const write> drafts, const Digests& digests) {
+    pass_.show(k, pass_.push(k, slot, r, drafts, false, 1, digests.mask_token), 0, nullptr,
+               digests);
+  }
+  /// A request without more drafts.
+  void skip(std::int32_t k, const Digests& digests) { pass_.show(k, -1, 0, nullptr, digests); }
+
+  /// One more draft of each request that was pushed. Waits for the executor.
+  template <class Model>
+  void run(E& executor, Model& model, std::int32_t size, bool entropies) {
+    auto evaluation = model.evaluate(pass_.view());
+    pass_.take(executor, evaluation);
+    executor.launch(size, kernel::choose_writes<typename canvas_pass<Digests, E>::view_type>{
+                              pass_.views(), drafts_.data(), entropies});
+    executor.synchronize();
+  }
+
+  /// That of request k; position -1: none.
+  const planned_draft& draft(std::int32_t k) const { return drafts_.data()[k]; }
+
+ private:
+  canvas_pass<Digests, E> pass_;
+  typename E::template buffer<planned_draft> drafts_;
+};
+
+}  // namespace hunch::diffusion

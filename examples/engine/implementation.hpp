@@ -75,8 +75,12 @@ struct workspace {
 };
 
 struct model::implementation {
+  /// \param features_of the target of an EAGLE head.
+  /// \param given_features its layers begin with embeddings and features that the caller puts into
+  ///        `space.joined`.
   implementation(const config& c, const checkpoint& source, const model_options& options,
-                 implementation* features_of = nullptr, kv_layers own = {});
+                 implementation* features_of = nullptr, kv_layers own = {},
+                 bool given_features = false);
 
   /// Runs layers [0, last) over rows that are staged for them, then finish(thread) on every thread:
   /// row i of the plan is row i of the residual then. Rows whose first layers a view has computed
@@ -101,6 +105,11 @@ struct model::implementation {
   draft_head& listed_head();
   /// `listed_head` over outputs of a pass.
   void head(const pass_result& of, const hunch::head_rows<float>& rows);
+
+  /// Room for hidden states and logits of `outputs` outputs.
+  void reserve_outputs(std::size_t outputs);
+  /// The logits of so many hidden states of `result`, as far as they are `thread`'s.
+  void write_logits(int outputs, int thread);
 
   /// Room for `activations` of `rows` rows.
   void reserve_activations(int rows, int inputs);
@@ -133,7 +142,7 @@ struct model::implementation {
   const int projection_stride;
   const int mixed_stride;
   const int product_stride;
-  const int joined_stride;  ///< 0 unless it is an EAGLE head
+  const int joined_stride;  ///< 0 unless its layers begin with features
   std::uint64_t layer_rows = 0;
   std::optional<draft_head> shortlist_head;
   std::vector<std::int32_t> head_outputs;  ///< of the rows that a head is asked for

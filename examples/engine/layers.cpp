@@ -125,9 +125,11 @@ void model::implementation::go_through(const pass_plan& plan, int thread) {
 
 /// What the rows bring to the first layer of `span`.
 void model::implementation::begin(const pass_plan& plan, int thread) {
-  if (span.first == 0 && target != nullptr) {
-    put_joined(thread);
-    pool.barrier();
+  if (span.first == 0 && joined_stride > 0) {
+    if (target != nullptr) {
+      put_joined(thread);
+      pool.barrier();
+    }
     join(thread);
     return;
   }
@@ -346,6 +348,16 @@ void model::implementation::finish(bool with_head, int thread) {
   }
   if (!with_head) { return; }
   pool.barrier();
+  write_logits(outputs, thread);
+}
+
+void model::implementation::reserve_outputs(std::size_t outputs) {
+  reserve_activations(static_cast<int>(outputs), hidden_stride);
+  result.hidden.grow(outputs * static_cast<std::size_t>(hidden_stride));
+  result.logits.grow(outputs * static_cast<std::size_t>(result.logits_stride));
+}
+
+void model::implementation::write_logits(int outputs, int thread) {
   apply(weights.head(),
         activations(result.hidden.data(), hidden_stride, shape.hidden, outputs, thread),
         result.logits.data(), result.logits_stride, outputs, into::overwrite, thread);

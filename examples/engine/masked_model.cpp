@@ -22,12 +22,23 @@ const masked_config& checked(const masked_config& shape, const model_options& op
 
 }  // namespace
 
-hunch::row_view<float> masked_evaluation::logits(std::int32_t i) const {
+void masked_evaluation::check(std::int32_t i) const {
   if (i < 0 || i >= size_) {
     throw std::out_of_range("engine::masked_model: wanted position " + std::to_string(i) + " of " +
                             std::to_string(size_));
   }
-  return {logits_ + i * stride_, vocab_size_};
+}
+
+hunch::row_view<float> masked_evaluation::logits(std::int32_t i) const {
+  check(i);
+  auto* const logits = const_cast<float*>(result_->logits.data());
+  return {logits + static_cast<std::ptrdiff_t>(i) * result_->logits_stride, result_->vocab_size};
+}
+
+hunch::row_view<const float> masked_evaluation::hidden(std::int32_t i) const {
+  check(i);
+  return {result_->hidden.data() + static_cast<std::ptrdiff_t>(i) * result_->hidden_stride,
+          result_->hidden_size};
 }
 
 masked_model::masked_model(const masked_config& shape, const checkpoint& weights,
@@ -66,10 +77,7 @@ void masked_model::reserve() {
   for (const row_group& group : self_->span.groups) {
     self_->cache.reserve_staged(group.slot, group.end - group.begin);
   }
-  const std::size_t outputs = plan.outputs.size();
-  self_->reserve_activations(static_cast<int>(outputs), self_->hidden_stride);
-  self_->result.hidden.grow(outputs * static_cast<std::size_t>(self_->hidden_stride));
-  self_->result.logits.grow(outputs * static_cast<std::size_t>(self_->result.logits_stride));
+  self_->reserve_outputs(plan.outputs.size());
 }
 
 masked_evaluation masked_model::evaluate(const hunch::diffusion::canvases& canvases) {
@@ -81,8 +89,7 @@ masked_evaluation masked_model::evaluate(const hunch::diffusion::canvases& canva
   const canvas_plan& plan = planner_->planned();
   m.run_span(plan.rows, [this](int thread) { finish(thread); });
   keep(canvases);
-  return {m.result.logits.data(), m.result.logits_stride, vocab_size(),
-          static_cast<std::int32_t>(plan.outputs.size())};
+  return {m.result, static_cast<std::int32_t>(plan.outputs.size())};
 }
 
 /// Hidden states and logits of the wanted positions.
@@ -102,10 +109,7 @@ void masked_model::finish(int thread) {
     }
   }
   m.pool.barrier();
-  m.apply(
-      m.weights.head(),
-      m.activations(m.result.hidden.data(), m.hidden_stride, shape_.model.hidden, count, thread),
-      m.result.logits.data(), m.result.logits_stride, count, into::overwrite, thread);
+  m.write_logits(count, thread);
 }
 
 /// What the pass has read of known prefixes lies in the cache: attention has put it there, at the

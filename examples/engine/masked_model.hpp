@@ -18,23 +18,25 @@
 
 namespace engine {
 
+struct pass_result;
+
 /// What a pass over canvases computed. A view: valid until the model's next pass.
 class masked_evaluation {
  public:
-  masked_evaluation(float* logits, std::ptrdiff_t stride, std::int32_t vocab_size,
-                    std::int32_t size)
-      : logits_{logits}, stride_{stride}, vocab_size_{vocab_size}, size_{size} {}
+  masked_evaluation(const pass_result& result, std::int32_t size) : result_{&result}, size_{size} {}
 
   /// The number of wanted positions of the pass.
   std::int32_t size() const { return size_; }
   /// [vocab_size] the logits for wanted position i, in token order; may be written.
   /// \throws std::out_of_range if there is none.
   hunch::row_view<float> logits(std::int32_t i) const;
+  /// [hidden] the state that yields them. \throws std::out_of_range if there is none.
+  hunch::row_view<const float> hidden(std::int32_t i) const;
 
  private:
-  float* logits_;
-  std::ptrdiff_t stride_;
-  std::int32_t vocab_size_;
+  void check(std::int32_t i) const;
+
+  const pass_result* result_;
   std::int32_t size_;
 };
 

@@ -66,7 +66,7 @@ const config& checked(const config& shape, const model_options& options) {
 
 model::implementation::implementation(const config& c, const checkpoint& source,
                                       const model_options& options, implementation* features_of,
-                                      kv_layers own)
+                                      kv_layers own, bool given_features)
     : shape{checked(c, options)},
       kind{options.kind},
       context{checked_context(c, options.context)},
@@ -85,7 +85,7 @@ model::implementation::implementation(const config& c, const checkpoint& source,
       projection_stride{round_up(query_size + 2 * key_value_size, lanes)},
       mixed_stride{round_up(query_size, lanes)},
       product_stride{round_up(c.intermediate, lanes)},
-      joined_stride{features_of != nullptr ? round_up(2 * c.hidden, lanes) : 0} {
+      joined_stride{given_features || features_of != nullptr ? round_up(2 * c.hidden, lanes) : 0} {
   result.hidden_size = c.hidden;
   result.hidden_stride = hidden_stride;
   result.vocab_size = c.vocab_size;

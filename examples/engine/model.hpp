@@ -124,6 +124,7 @@ class model {
   void commit(const hunch::kept_rows& kept) noexcept;
 
  private:
+  friend class canvas_head;
   friend class eagle_model;
   friend class early_exit;
   friend class masked_model;

@@ -46,9 +46,19 @@ class reference_model {
   std::vector<vec> hidden(const std::vector<int>& tokens, const visibility& sees) const {
     std::vector<int> positions(tokens.size());
     std::iota(positions.begin(), positions.end(), 0);
-    std::vector<vec> x = residuals(tokens, positions, c_.layers, sees);
-    for (vec& row : x) { row = norm(weights_, "model.norm.weight", row); }
-    return x;
+    return normed(residuals(tokens, positions, c_.layers, sees));
+  }
+
+  /// What all layers and the last norm make of rows at the given positions.
+  std::vector<vec> continued(std::vector<vec> x, const std::vector<int>& positions,
+                             const visibility& sees) const {
+    through(x, positions, 0, c_.layers, {}, sees);
+    return normed(std::move(x));
+  }
+
+  /// The embedding of a token.
+  vec embedding(int token) const {
+    return row(weights_.matrix("model.embed_tokens.weight", c_.vocab_size, c_.hidden), token);
   }
 
   /// Speculative streams beside the last of `tokens`: after the last norm.
@@ -87,8 +97,7 @@ class reference_model {
   vec told(const engine::checkpoint& own, int count, int j, const vec& state, int root) const {
     if (!own.has("streams.root.down.weight")) { return state; }
     vec joined = state;
-    const vec embedded =
-        row(weights_.matrix("model.embed_tokens.weight", c_.vocab_size, c_.hidden), root);
+    const vec embedded = embedding(root);
     joined.insert(joined.end(), embedded.begin(), embedded.end());
     const auto rank = static_cast<int>(own.get("streams.root.down.weight").shape[0]);
     vec inner = product(own, "streams.root.down.weight", rank, joined);
@@ -142,6 +151,11 @@ class reference_model {
   }
 
  private:
+  std::vector<vec> normed(std::vector<vec> x) const {
+    for (vec& row : x) { row = norm(weights_, "model.norm.weight", row); }
+    return x;
+  }
+
   /// Rows from `first` on are streams, with adapters of their own.
   struct stream_part {
     const engine::checkpoint* own = nullptr;
@@ -153,9 +167,7 @@ class reference_model {
   std::vector<vec> residuals(const std::vector<int>& tokens, const std::vector<int>& positions,
                              int layers, const visibility& sees = causal) const {
     std::vector<vec> x;
-    for (const int t : tokens) {
-      x.push_back(row(weights_.matrix("model.embed_tokens.weight", c_.vocab_size, c_.hidden), t));
-    }
+    for (const int t : tokens) { x.push_back(embedding(t)); }
     through(x, positions, 0, layers, {}, sees);
     return x;
   }

@@ -114,9 +114,10 @@ inline canvas some_canvas(const engine::masked_config& shape, int known, int blo
   return out;
 }
 
-/// [wanted][vocabulary] in double precision. The weights have the names of a Llama.
-inline std::vector<vec> textbook(const engine::masked_config& shape,
-                                 const engine::checkpoint& weights, const canvas& asked) {
+/// [wanted][hidden] in double precision: what yields the logits. The weights have the names of a
+/// Llama.
+inline std::vector<vec> textbook_states(const engine::masked_config& shape,
+                                        const engine::checkpoint& weights, const canvas& asked) {
   const canvas c = committed(asked, shape.mask_token);
   const reference_model reference(shape.model, weights);
   const auto block = [&](std::size_t i) {
@@ -130,8 +131,17 @@ inline std::vector<vec> textbook(const engine::masked_config& shape,
   std::vector<vec> out;
   for (const std::int32_t position : c.wanted) {
     const int row = shape.shifted ? position - 1 : position;
-    out.push_back(reference.head(states[static_cast<std::size_t>(row)]));
+    out.push_back(states[static_cast<std::size_t>(row)]);
   }
+  return out;
+}
+
+/// [wanted][vocabulary] in double precision.
+inline std::vector<vec> textbook(const engine::masked_config& shape,
+                                 const engine::checkpoint& weights, const canvas& asked) {
+  const reference_model reference(shape.model, weights);
+  std::vector<vec> out = textbook_states(shape, weights, asked);
+  for (vec& row : out) { row = reference.head(row); }
   return out;
 }
 

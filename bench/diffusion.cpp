@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <engine/canvas_head.hpp>
 #include <engine/masked_model.hpp>
 #include <engine/tokenizer.hpp>
 #include <generate/measure.hpp>
@@ -81,6 +83,7 @@ class suite {
   suite(report& out, const std::filesystem::path& models)
       : out_(out),
         model_(engine::masked_model::load(models / "masked", options())),
+        head_(head_of(models)),
         text_(models / "target"),
         domains_(bench::domains(models / "heldout")),
         prompts_(domain_prompts(text_, models / "heldout")),
@@ -98,6 +101,12 @@ class suite {
     engine::model_options o;
     o.threads = generate::default_threads();
     return o;
+  }
+
+  /// The head that drafts for the model, if there is one.
+  std::optional<engine::canvas_head> head_of(const std::filesystem::path& models) const {
+    if (!std::filesystem::exists(models / "canvas_head")) { return std::nullopt; }
+    return engine::canvas_head::load(models / "canvas_head", models / "masked", model_, options());
   }
 
   /// Fills a domain's canvas behind its prompt, once for each seed.
@@ -131,60 +140,32 @@ class suite {
     return all;
   }
 
+  template <class Drafts>
+  auto decoder(Drafts drafts) {
+    return hunch::diffusion::decoder(model_, hunch::diffusion::order::confidence{},
+                                     canvas_sampler{}, hunch::diffusion::verifier::stepwise_exact{},
+                                     std::move(drafts));
+  }
+
   void lossless(float temperature) {
-    hunch::diffusion::decoder d{model_, hunch::diffusion::order::confidence{}, canvas_sampler{},
-                                hunch::diffusion::verifier::stepwise_exact{},
-                                hunch::diffusion::self_speculation<most_drafts>{}};
-    static_assert(decltype(d)::lossless);
-    // Of each domain: one token a pass, then 1 to most_drafts drafts.
-    std::vector<std::vector<double>> passes(most_drafts + 1), canvases(most_drafts + 1),
-        rates(most_drafts + 1);
-    std::vector<double> repeated, held_out;
-    double identical = 0.0;
+    auto one = decoder(hunch::diffusion::stepwise{});
+    std::vector<double> rates, repeated, held_out;
     stepwise_.clear();
     for (std::size_t domain = 0; domain < domains_.size(); ++domain) {
-      d.draft_length(0);
-      fill(d, domain, temperature);  // warms up
-      std::vector<filled_texts> by_length;
-      for (std::int32_t n = 0; n <= most_drafts; ++n) {
-        d.draft_length(n);
-        by_length.push_back(fill(d, domain, temperature));
-      }
-      const filled_texts& one = by_length.front();
-      for (std::size_t n = 0; n < by_length.size(); ++n) {
-        const filled_texts& of = by_length[n];
-        const auto share = [&](std::int64_t count, std::int64_t whole) {
-          return static_cast<double>(count) / static_cast<double>(whole);
-        };
-        passes[n].push_back(share(of.passes, one.passes));
-        canvases[n].push_back(share(of.canvases, one.canvases));
-        rates[n].push_back(of.rate());
-        identical += of.writes == one.writes ? 1.0 : 0.0;
-        const std::string row = domains_[domain] + ", N = " + std::to_string(n) + at(temperature);
-        out_.record(row + "passes / one token a pass", passes[n].back(), "x");
-        out_.record(row + "canvases / one token a pass", canvases[n].back(), "x");
-        out_.record(row + "tokens per second", rates[n].back(), "tok/s");
-      }
-      repeated.push_back(repetition(one.answers));
-      held_out.push_back(repetition(held_out_texts(domain, one.answers.size())));
-      stepwise_.push_back(one);
+      fill(one, domain, temperature);  // warms up
+      stepwise_.push_back(fill(one, domain, temperature));
+      rates.push_back(stepwise_.back().rate());
+      repeated.push_back(repetition(stepwise_.back().answers));
+      held_out.push_back(repetition(held_out_texts(domain, stepwise_.back().answers.size())));
     }
-    double best = 1.0;
-    for (std::int32_t n = 0; n <= most_drafts; ++n) {
-      const auto i = static_cast<std::size_t>(n);
-      const std::string row = "N = " + std::to_string(n) + at(temperature);
-      out_.add(row + "tokens per second", mean(rates[i]), "tok/s");
-      if (n == 0) { continue; }
-      out_.add(row + "passes / one token a pass", mean(passes[i]), "x");
-      out_.add(row + "if every draft were written", 1.0 / (n + 1), "x");
-      out_.add(row + "canvases / one token a pass", mean(canvases[i]), "x");
-      if (n <= 4) { best = std::min(best, mean(passes[i])); }
-    }
+    out_.add("N = 0" + at(temperature) + "tokens per second", mean(rates), "tok/s");
+    const double by_itself =
+        by_length<most_drafts>("", hunch::diffusion::self_speculation<most_drafts>{}, temperature);
+    const double by_head =
+        head_ ? by_length<4>("head, ", hunch::diffusion::drafted_by<4>(*head_), temperature) : 1.0;
     const std::string row = at(temperature).substr(2);
-    out_.add(row + "passes / one token a pass, the best of N <= 4", best, "x", at_most(0.45));
-    out_.add(row + "texts whose positions and tokens are those of one token a pass",
-             identical / static_cast<double>(domains_.size() * (most_drafts + 1)), "x",
-             at_least(1.0));
+    out_.add(row + "passes / one token a pass, the best of N <= 4", std::min(by_itself, by_head),
+             "x", at_most(0.45));
     const bool loops = temperature == 0.0f;
     out_.add(row + "repeated 4-grams", mean(repeated), "");
     out_.add(row + "repeated 4-grams of held-out text", mean(held_out), "");
@@ -192,6 +173,45 @@ class suite {
       out_.add(row + "repeated 4-grams, more than held-out text has",
                mean(repeated) - mean(held_out), "", at_most(0.1));
     }
+  }
+
+  /// 1 to Most drafts, beside one token a pass. Returns the best share of passes of N <= 4.
+  template <std::int32_t Most, class Drafts>
+  double by_length(const std::string& from, Drafts drafts, float temperature) {
+    auto d = decoder(std::move(drafts));
+    static_assert(decltype(d)::lossless);
+    const auto share = [](std::int64_t count, std::int64_t whole) {
+      return static_cast<double>(count) / static_cast<double>(whole);
+    };
+    double best = 1.0;
+    double identical = 0.0;
+    for (std::int32_t n = 1; n <= Most; ++n) {
+      d.draft_length(n);
+      std::vector<double> passes, canvases, rates;
+      for (std::size_t domain = 0; domain < domains_.size(); ++domain) {
+        const filled_texts of = fill(d, domain, temperature);
+        const filled_texts& one = stepwise_[domain];
+        passes.push_back(share(of.passes, one.passes));
+        canvases.push_back(share(of.canvases, one.canvases));
+        rates.push_back(of.rate());
+        identical += of.writes == one.writes ? 1.0 : 0.0;
+        const std::string row =
+            from + domains_[domain] + ", N = " + std::to_string(n) + at(temperature);
+        out_.record(row + "passes / one token a pass", passes.back(), "x");
+        out_.record(row + "canvases / one token a pass", canvases.back(), "x");
+        out_.record(row + "tokens per second", rates.back(), "tok/s");
+      }
+      const std::string row = from + "N = " + std::to_string(n) + at(temperature);
+      out_.add(row + "tokens per second", mean(rates), "tok/s");
+      out_.add(row + "passes / one token a pass", mean(passes), "x");
+      out_.add(row + "if every draft were written", 1.0 / (n + 1), "x");
+      out_.add(row + "canvases / one token a pass", mean(canvases), "x");
+      if (n <= 4) { best = std::min(best, mean(passes)); }
+    }
+    out_.add(from + at(temperature).substr(2) +
+                 "texts whose positions and tokens are those of one token a pass",
+             identical / static_cast<double>(domains_.size() * Most), "x", at_least(1.0));
+    return best;
   }
 
   /// Four drafts, written if they are among the k best.
@@ -237,6 +257,7 @@ class suite {
 
   report& out_;
   engine::masked_model model_;
+  std::optional<engine::canvas_head> head_;
   engine::tokenizer text_;
   std::vector<std::string> domains_;
   std::vector<std::vector<token>> prompts_;

@@ -14,12 +14,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import svg  # noqa: E402
 
 COLOURS = {"0": "#1f77b4", "0.5": "#2ca02c", "1": "#d62728"}
+HEAD = "7 3"  # dashes
 LEFT, TOP, WIDTH, HEIGHT, GAP = 70, 40, 330, 260, 90
 
 
-def by_drafts(values, temperature, what):
+def by_drafts(values, temperature, what, drafter=""):
     """[(N, mean over the domains)]"""
-    pattern = re.compile(rf"N = (\d+), T = {re.escape(temperature)}: {re.escape(what)}")
+    pattern = re.compile(rf"{drafter}N = (\d+), T = {re.escape(temperature)}: {re.escape(what)}")
     found = ((pattern.fullmatch(name), value) for name, value in values.items())
     return sorted((int(match[1]), value) for match, value in found if match)
 
@@ -50,16 +51,18 @@ def main():
     changed.titles("four drafts, written if among the k best", "passes / one token a pass", "tokens that differ")
     changed.ticks([0.2, 0.4, 0.6, 0.8, 1], [0, 0.2, 0.4, 0.6, 0.8, 1])
     for t in temperatures:
-        passes.curve(by_drafts(values, t, "passes / one token a pass"), COLOURS[t])
-        canvases.curve(by_drafts(values, t, "canvases / one token a pass"), COLOURS[t])
+        for drafter, dashes in (("", ""), ("head, ", HEAD)):
+            passes.curve(by_drafts(values, t, "passes / one token a pass", drafter), COLOURS[t], dashes)
+            canvases.curve(by_drafts(values, t, "canvases / one token a pass", drafter), COLOURS[t], dashes)
         of_t = lossy(values, t)
         exact = dict(by_drafts(values, t, "passes / one token a pass"))[4]
         changed.curve(sorted([(exact, 0.0), *((x, y) for x, y, _ in of_t)]), COLOURS[t])
         for x, y, name in of_t:
             changed.parts.append(svg.text(changed.x(x) + 6, changed.y(y) + 4, name, "start", size=9))
     bound = by_drafts(values, temperatures[0], "if every draft were written")
-    passes.curve(bound, "#999", "4 3")
-    passes.legend([*((f"T = {t}", COLOURS[t], "") for t in temperatures), ("1 / (N + 1)", "#999", "4 3")],
+    passes.curve(bound, "#999", "2 3")
+    head = [("by a head", "#555", HEAD)] if by_drafts(values, temperatures[0], "tokens per second", "head, ") else []
+    passes.legend([*((f"T = {t}", COLOURS[t], "") for t in temperatures), *head, ("1 / (N + 1)", "#999", "2 3")],
                   lefts[0] + WIDTH - 10, TOP + 68)
     canvases.legend([(f"T = {t}", COLOURS[t], "") for t in temperatures],
                     lefts[1] + WIDTH - 10, TOP + HEIGHT - 12)

@@ -53,10 +53,10 @@ void choose_selector(arguments& a, const std::string& text) {
 
 /// What is not given, where that depends on what is.
 void fill_in(arguments& a, const std::set<std::string>& given) {
-  if (a.method != method_kind::speculative && given.count("--model") == 0) {
-    a.model = HUNCH_MODELS "/masked";
-  }
-  if (given.count("--draft") == 0) {
+  if (a.method != method_kind::speculative) {
+    if (given.count("--model") == 0) { a.model = HUNCH_MODELS "/masked"; }
+    if (given.count("--draft") == 0) { a.draft.clear(); }
+  } else if (given.count("--draft") == 0) {
     switch (a.drafter) {
       case drafter_kind::eagle:
         a.draft = HUNCH_MODELS "/eagle";
@@ -108,12 +108,15 @@ void check_method(const arguments& a, const Refuse& refuse) {
   const bool stepwise = a.method == method_kind::stepwise;
   const char* const method = stepwise ? "--method stepwise" : "--method diffusion";
   for (const char* flag :
-       {"--draft", "--device", "--drafter", "--tree", "--selector", "--layout", "--router",
+       {"--device", "--drafter", "--tree", "--selector", "--layout", "--router",
         "--budget", "--verifier", "--plain", "--batch", "--repetition-penalty",
         "--presence-penalty", "--frequency-penalty", "--pattern"}) {
     refuse(flag, method);
   }
-  if (stepwise) { refuse("--draft-length", method); }
+  if (stepwise) {
+    refuse("--draft", method);
+    refuse("--draft-length", method);
+  }
 }
 
 /// Flags that mean nothing, or something else, beside others.
@@ -336,8 +339,9 @@ Usage: generate [flags]
 
 Method
   --method NAME         speculative: an autoregressive target, and what drafts for it (default)
-                        diffusion: a masked diffusion model that drafts for itself (SSD); on a
-                        terminal the canvas fills in as positions are written
+                        diffusion: a masked diffusion model that drafts for itself (SSD), or the
+                        head that --draft names; on a terminal the canvas fills in as positions
+                        are written
                         stepwise: the same model, one token a pass
   --block-length N      of a canvas: positions that are written before those behind them (default:
                         the model's); with diffusion and stepwise only, to which of what follows
@@ -347,7 +351,7 @@ Method
 Models (Hugging Face directories: config.json, *.safetensors, tokenizer.model)
   --model DIR           the target model: its law is what the text keeps
                         (default: the shipped target)
-  --draft DIR           what drafts: a model of the same vocabulary, or heads of the target
+  --draft DIR           what drafts: a model of the same vocabulary, or a head of the target
                         (default: the shipped one of the drafter; of int4 the target)
   --device NAME         host: the processors (default)
                         cuda: a CUDA device, where the whole loop stays; with --drafter model and

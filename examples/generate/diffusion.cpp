@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <engine/canvas_head.hpp>
 #include <engine/masked_model.hpp>
 #include <engine/tokenizer.hpp>
 #include <hunch/hunch.hpp>
@@ -44,16 +45,23 @@ struct canvas_run {
   double rate() const { return median(rates); }
 };
 
+engine::model_options options(const arguments& a) {
+  engine::model_options o;
+  o.threads = a.threads > 0 ? a.threads : default_threads();
+  return o;
+}
+
+/// \tparam Drafts where drafts come from: a `diffusion::DraftPolicy`.
+template <class Drafts>
 class diffusion_program {
  public:
-  explicit diffusion_program(const arguments& a)
+  diffusion_program(const arguments& a, engine::masked_model& model, Drafts drafts)
       : args_(a),
-        model_(engine::masked_model::load(a.model, options(a))),
+        model_(model),
         text_(tokenizer_of(a)),
         terminal_(a.color),
-        decoder_{model_, diffusion::order::confidence{}, canvas_sampler{},
-                 diffusion::verifier::stepwise_exact{},
-                 diffusion::self_speculation<max_draft_length>{}} {
+        decoder_{model, diffusion::order::confidence{}, canvas_sampler{},
+                 diffusion::verifier::stepwise_exact{}, std::move(drafts)} {
     prompt_ = text_.encode(a.prompt);
     request_ = request_of(a, text_.eos());
     const std::int32_t own = model_.shape().block_length;
@@ -81,11 +89,6 @@ class diffusion_program {
  private:
   static constexpr std::int32_t default_drafts = 4;
 
-  static engine::model_options options(const arguments& a) {
-    engine::model_options o;
-    o.threads = a.threads > 0 ? a.threads : default_threads();
-    return o;
-  }
   /// The model's own, or that of the shipped target, whose vocabulary the shipped model has.
   static engine::tokenizer tokenizer_of(const arguments& a) {
     const bool own = std::filesystem::exists(std::filesystem::path(a.model) / "tokenizer.model");
@@ -129,7 +132,9 @@ class diffusion_program {
     };
     const double repeated = repeated_4grams(shown.answer);
     std::printf("\n%-34s %12s", "", "stepwise");
-    if (speculative != nullptr) { std::printf(" %16s", "self-speculative"); }
+    if (speculative != nullptr) {
+      std::printf(" %16s", args_.draft.empty() ? "self-speculative" : "with a head");
+    }
     const auto row = [&](const char* name, const char* format, const auto& of) {
       std::printf("\n%-34s ", name);
       std::printf(format, 12, of(stepwise));
@@ -171,12 +176,11 @@ class diffusion_program {
   }
 
   arguments args_;
-  engine::masked_model model_;
+  engine::masked_model& model_;
   engine::tokenizer text_;
   terminal terminal_;
   diffusion::decoder<engine::masked_model&, diffusion::order::confidence, canvas_sampler,
-                     diffusion::verifier::stepwise_exact,
-                     diffusion::self_speculation<max_draft_length>>
+                     diffusion::verifier::stepwise_exact, Drafts>
       decoder_;
   std::vector<token> prompt_;
   generation_options request_;
@@ -185,6 +189,14 @@ class diffusion_program {
 
 }  // namespace
 
-void run_diffusion(const arguments& a) { diffusion_program(a).run(); }
+void run_diffusion(const arguments& a) {
+  auto model = engine::masked_model::load(a.model, options(a));
+  if (a.draft.empty()) {
+    diffusion_program(a, model, diffusion::self_speculation<max_draft_length>{}).run();
+    return;
+  }
+  auto head = engine::canvas_head::load(a.draft, a.model, model, options(a));
+  diffusion_program(a, model, diffusion::drafted_by<max_draft_length>(head)).run();
+}
 
 }  // namespace generate

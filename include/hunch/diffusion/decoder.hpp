@@ -339,16 +339,10 @@ class decoder {
     return {drafted_.data() + draft_index(k), sized(rounds_[sized(k)].drafted)};
   }
 
+  /// Of a request, without the arrays of a pass.
   template <class Digests>
   Digests digests_for(const running_canvas& r) const {
-    Digests digests;
-    digests.parameters = r.parameters;
-    digests.seed = r.seed;
-    digests.mask_token = limits_.mask_token;
-    digests.sampler = sampler_;
-    digests.order = order_;
-    digests.random = random_;
-    return digests;
+    return {nullptr, nullptr, r.parameters, r.seed, limits_.mask_token, sampler_, order_, random_};
   }
 
   /// The canvases of the round: each text with none of its drafts, the first, the first two, ...

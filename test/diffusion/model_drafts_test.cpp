@@ -210,6 +210,22 @@ TEST_CASE("a draft model of the target's mind is never refused") {
   }
 }
 
+TEST_CASE("in a batch, drafts are drawn for the request whose they are") {
+  toy_masked<double> target{smooth_world};
+  toy_masked<double> draft = draft_model(smooth_world);
+  auto d = drafted_decoder<4>(target, draft, 3);
+  for (const std::size_t masks : {2, 5, 13}) {  // they have room for 1, 4 and 4 drafts
+    std::vector<token> canvas(masks + 1, 1);
+    canvas[0] = 2;
+    canvas_task task{canvas, 1, 4, masks == 5 ? 0.0 : 1.5};
+    task.seed = masks;
+    add(d, task);
+  }
+  finish(d);
+  CHECK(d.stats().drafted == 1 + 4 + 10);
+  CHECK(d.stats().accepted == d.stats().drafted);
+}
+
 TEST_CASE("a draft length that changes between rounds, with what reads the target's passes") {
   toy_masked<double> target{smooth_world};
   observing<double> head{smooth_world};

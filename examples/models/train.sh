@@ -31,7 +31,7 @@ python train_adapter.py --work "$WORK" --minutes "${5:-4}" --model exit
 python export.py --work "$WORK" --model exit --out exit
 python train_adapter.py --work "$WORK" --minutes "${6:-30}" --model streams
 python export.py --work "$WORK" --model streams --out streams
-python train_masked.py --work "$WORK" --minutes "${7:-90}" --per-domain "$PER_DOMAIN"
+python train_masked.py --work "$WORK" --minutes "${7:-150}" --per-domain "$PER_DOMAIN"
 python export.py --work "$WORK" --model masked --out masked
 python record_router.py --work "$WORK" --drafter eagle
 # What selectors are made of: of all domains, and of all but one.

@@ -51,7 +51,7 @@ def main():
     arguments.add_argument("--work", type=Path, required=True)
     arguments.add_argument("--target", type=Path, default=Path(__file__).parent / "target")
     arguments.add_argument("--name", default="masked")
-    arguments.add_argument("--minutes", type=float, default=90)
+    arguments.add_argument("--minutes", type=float, default=150)
     arguments.add_argument("--per-domain", type=int, default=1, help="windows of each domain in a batch")
     arguments.add_argument("--long-from", type=float, default=LONG_FROM, help="share of the time budget")
     arguments.add_argument("--rate", type=float, default=0.4, help="of those that a model from scratch has")

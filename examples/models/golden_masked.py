@@ -1,5 +1,5 @@
 """Writes tiny/: small random masked models as LLaDA, Dream and this project write them, and what `transformers` says of
-canvases, for parity tests of an engine.
+canvases, for parity tests of an engine; and a head that drafts for the last of them, with what model.py says.
 
     python golden_masked.py
 
@@ -14,13 +14,13 @@ from safetensors.torch import save_file
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 import checkpoint
-from model import Masked, MaskedConfig
+from model import Config, Eagle, Masked, MaskedConfig
 
 HERE = Path(__file__).parent / "tiny"
 VOCABULARY, PADDED, LAYERS, CONTEXT = 90, 96, 2, 64
 HIDDEN, HEADS, KEY_VALUE_HEADS, INNER = 32, 4, 2, 48
 LENGTH, BLOCK, KNOWN = 22, 6, (1, 6, 11)  # of canvases; tokens in a block; known positions of each canvas
-MASK = VOCABULARY - 1
+MASK, WRITTEN = VOCABULARY - 1, 3
 LLADA = {"model.embed_tokens": "model.transformer.wte", "model.norm": "model.transformer.ln_f",
          "lm_head": "model.transformer.ff_out", "model.layers": "model.transformer.blocks",
          "input_layernorm": "attn_norm", "post_attention_layernorm": "ff_norm", "self_attn.o_proj": "attn_out",
@@ -114,12 +114,32 @@ def masked():
     return checkpoint.reference(HERE / "masked"), causal_prefix, 1
 
 
+def own_states(model, tokens, known):
+    """[LENGTH, hidden] by model.py, of a canvas of masked/."""
+    of = blocks(known)
+    return model(tokens[None], tokens[None], (of >= 0).long(), of)[0]
+
+
 def own_logits(tokens, known):
     """What model.py says of the masks of a canvas of masked/, [masks, vocabulary]."""
     model = checkpoint.load_masked(HERE / "masked")
-    of = blocks(known)
-    states = model(tokens[None], tokens[None], (of >= 0).long(), of)[0]
-    return (states @ model.model.embed_tokens.weight.T)[tokens == MASK]
+    return (own_states(model, tokens, known) @ model.model.embed_tokens.weight.T)[tokens == MASK]
+
+
+def head_logits(tokens):
+    """What a head says of the masks that are left when WRITTEN is put into the first one of each canvas of masked/."""
+    config = Config(**sizes(VOCABULARY) | {"num_hidden_layers": 1}, head_dim=HIDDEN // HEADS)
+    checkpoint.save(HERE / "canvas_head", randomise(Eagle(config)))
+    head, model = checkpoint.load_eagle(HERE / "canvas_head"), checkpoint.load_masked(HERE / "masked")
+    embedding, found = model.model.embed_tokens, []
+    for row, known in zip(tokens, KNOWN):
+        states, of, masked = own_states(model, row, known)[known:], blocks(known)[known:], row[known:] == MASK
+        now = row[known:].clone()
+        now[0] = WRITTEN
+        seen = (of <= of[:, None]) & masked | torch.eye(len(of), dtype=torch.bool)
+        outputs = head(embedding(now)[None], states[None], seen[None, None])[0]
+        found.append((outputs @ embedding.weight.T)[now == MASK])
+    return torch.cat(found)
 
 
 def check_aligned():
@@ -149,7 +169,8 @@ def main():
             assert difference < 1e-3, f"model.py and transformers differ by {difference}"
         tensors |= {f"{name}.tokens": tokens.int(), f"{name}.known": torch.tensor(KNOWN).int(),
                     f"{name}.logits": torch.cat(of_masks).contiguous()}
-    tensors["block_length"] = torch.tensor([BLOCK]).int()
+    tensors |= {"block_length": torch.tensor([BLOCK]).int(), "written": torch.tensor([WRITTEN]).int(),
+                "canvas_head.logits": head_logits(tensors["masked.tokens"].long()).contiguous()}
     save_file(tensors, HERE / "golden.safetensors")
     check_aligned()
 

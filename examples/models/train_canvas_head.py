@@ -101,7 +101,7 @@ def main():
     torch.manual_seed(training.SEED)
     model = checkpoint.load_masked(options.model).to(training.device())
     head = Eagle(EAGLE).to(training.device())
-    optimiser = training.Optimiser(head, muon_rate=0.01, adam_rate=0.003, decay=0.01)
+    optimiser = training.Optimiser(head, muon_rate=0.004, adam_rate=0.0015, decay=0.0)
     states, run = torch.compile(model.aligned, dynamic=False), torch.compile(head, dynamic=False)
     windows = training.Windows(options.work / "tokens" / "train", LENGTH, 1)
     tokens = shortlist(windows.streams)

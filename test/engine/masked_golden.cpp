@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <engine/canvas_head.hpp>
 #include <engine/masked_model.hpp>
 
 #include "golden_file.hpp"
@@ -37,6 +38,22 @@ std::vector<test::canvas> canvases(const test::golden_file& golden, const std::s
   return out;
 }
 
+/// [rows][vocabulary] of a golden file.
+std::vector<test::vec> rows(const test::golden_file& golden, const std::string& name) {
+  const auto flat = golden.values<float>(name);
+  const std::size_t vocab = golden.shape(name).at(1);
+  std::vector<test::vec> out;
+  for (std::size_t at = 0; at < flat.size(); at += vocab) {
+    const auto begin = flat.begin() + static_cast<std::ptrdiff_t>(at);
+    out.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(vocab));
+  }
+  return out;
+}
+
+double tolerance(engine::arithmetic kind) {
+  return kind == engine::arithmetic::bf16_dot ? 3e-2 : 1e-5;
+}
+
 }  // namespace
 
 TEST_CASE("tiny masked models compute what transformers computes") {
@@ -44,21 +61,42 @@ TEST_CASE("tiny masked models compute what transformers computes") {
   const test::golden_file golden(folder / "golden.safetensors");
   for (const std::string name : {"llada", "dream", "masked"}) {
     CAPTURE(name);
-    const auto flat = golden.values<float>(name + ".logits");
-    const std::size_t vocab = golden.shape(name + ".logits").at(1);
-    std::vector<test::vec> expected;
-    for (std::size_t at = 0; at < flat.size(); at += vocab) {
-      const auto begin = flat.begin() + static_cast<std::ptrdiff_t>(at);
-      expected.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(vocab));
-    }
+    const std::vector<test::vec> expected = rows(golden, name + ".logits");
     for (const engine::arithmetic kind : {engine::arithmetic::f32, engine::preferred_bf16()}) {
       engine::masked_model m =
           engine::masked_model::load(folder / name, {.kind = kind, .max_batch = 3});
       test::canvas_batch batch;
       int slot = 0;
       for (const test::canvas& c : canvases(golden, name, m.mask_token())) { batch.add(slot++, c); }
-      const double tolerance = kind == engine::arithmetic::bf16_dot ? 3e-2 : 1e-5;
-      CHECK(test::difference(test::logits(m, batch), expected) < tolerance);
+      CHECK(test::difference(test::logits(m, batch), expected) < tolerance(kind));
     }
+  }
+}
+
+TEST_CASE("a tiny head of a masked model computes what the recipe's does") {
+  const auto folder = std::filesystem::path(HUNCH_TEST_MODELS) / "tiny";
+  const test::golden_file golden(folder / "golden.safetensors");
+  const std::vector<test::vec> expected = rows(golden, "canvas_head.logits");
+  const std::int32_t written = golden.values<std::int32_t>("written").at(0);
+  for (const engine::arithmetic kind : {engine::arithmetic::f32, engine::preferred_bf16()}) {
+    const engine::model_options options{.kind = kind, .max_batch = 3};
+    engine::masked_model m = engine::masked_model::load(folder / "masked", options);
+    engine::canvas_head head =
+        engine::canvas_head::load(folder / "canvas_head", folder / "masked", m, options);
+    test::canvas_batch then, now;
+    int slot = 0;
+    for (const test::canvas& c : canvases(golden, "masked", m.mask_token())) {
+      then.add(slot, c);
+      now.add(slot++, test::written(c, written));
+    }
+    const std::vector<std::int32_t> kept{0, 1, 2};
+    head.observe(hunch::diffusion::decided_canvases{then.view(), 3, kept.data()},
+                 m.evaluate(then.view()));
+    const auto found = head.evaluate(now.view());
+    std::vector<std::vector<float>> logits;
+    for (std::int32_t i = 0; i < found.size(); ++i) {
+      logits.push_back(test::copy(found.logits(i)));
+    }
+    CHECK(test::difference(logits, expected) < tolerance(kind));
   }
 }

@@ -2,7 +2,7 @@
 
     python export.py --work DIR --model target --out target            # int8, as shipped
     python export.py --work DIR --model draft --out draft
-    python export.py --work DIR --model eagle --out eagle                # medusa, exit, streams, masked
+    python export.py --work DIR --model eagle --out eagle                # medusa, exit, streams, masked, canvas_head
     python export.py --work DIR --model shared --out DIR               # a target and its streams, two directories
     python export.py --work DIR --model streams --name NAME --out DIR  # of a checkpoint with that name, as it was trained
     python export.py --work DIR --model target --out DIR --dtype BF16  # F32, F16, BF16: for testing loaders
@@ -21,7 +21,7 @@ from model import (DRAFT, EAGLE, LARGE_DRAFT, MASKED, SMALL_DRAFT, TARGET, TINY,
 MODELS = {"target": (Llama, TARGET), "draft": (Llama, DRAFT), "draft-small": (Llama, SMALL_DRAFT),
           "draft-large": (Llama, LARGE_DRAFT), "eagle": (Eagle, EAGLE), "medusa": (Medusa, MedusaConfig()),
           "exit": (Exit, ExitConfig()), "streams": (Streams, None), "shared": (Streams, None),
-          "masked": (Masked, MASKED), "tiny": (Llama, TINY)}
+          "masked": (Masked, MASKED), "canvas_head": (Eagle, EAGLE), "tiny": (Llama, TINY)}
 
 
 def tiny():

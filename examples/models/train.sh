@@ -3,7 +3,7 @@
 #
 #   ./train.sh [minutes for the target] [minutes for each of the draft's two stages] [minutes for the EAGLE head]
 #              [minutes for the Medusa heads] [minutes for the exit head] [minutes for the streams]
-#              [minutes for the masked model]
+#              [minutes for the masked model] [minutes for its head]
 #
 # Needs a Debian 12 system (apt-get, dpkg), the packages of requirements.txt in the Python on the path, and
 # make_layout of the examples, on the path or named by MAKE_LAYOUT.
@@ -33,6 +33,8 @@ python train_adapter.py --work "$WORK" --minutes "${6:-30}" --model streams
 python export.py --work "$WORK" --model streams --out streams
 python train_masked.py --work "$WORK" --minutes "${7:-150}" --per-domain "$PER_DOMAIN"
 python export.py --work "$WORK" --model masked --out masked
+python train_canvas_head.py --work "$WORK" --minutes "${8:-40}"
+python export.py --work "$WORK" --model canvas_head --out canvas_head
 python record_router.py --work "$WORK" --drafter eagle
 # What selectors are made of: of all domains, and of all but one.
 for folder in . left_out; do

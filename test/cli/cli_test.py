@@ -90,6 +90,7 @@ BAD_FLAGS = [
     (["--block-length", "4"], "--block-length has no meaning with --method speculative"),
     (["--method", "diffusion", "--block-length", "0"], "--block-length: 0 is less than 1"),
     (["--method", "diffusion", "--drafter", "eagle"], "--drafter has no meaning with --method diffusion"),
+    (["--method", "stepwise", "--draft", "x"], "--draft has no meaning with --method stepwise"),
     (["--method", "diffusion", "--pattern", "a"], "--pattern has no meaning with --method diffusion"),
     (["--method", "stepwise", "--draft-length", "2"], "--draft-length has no meaning with --method stepwise"),
     (["--method", "stepwise", "--batch", "2"], "--batch has no meaning with --method stepwise"),
@@ -452,6 +453,19 @@ class Diffusion(unittest.TestCase):
                     self.assertEqual(report["tokens"], 24)
                     self.assertLess(report["diffusion"]["passes"], 24)
                     self.assertIn(report["text"].strip()[:20], printed)
+
+    def test_drafts_by_a_head(self):
+        for flags in (["--temperature", "0"], ["--temperature", "0.8"], ["--block-length", "5"]):
+            plain, _ = report_of("--method", "stepwise", "--ignore-end", *flags)
+            with self.subTest(flags=flags):
+                report, _ = report_of("--method", "diffusion", "--draft", str(MODELS / "canvas_head"), "--ignore-end",
+                                      "--draft-length", "4", *flags)
+                self.assertIs(report["diffusion"]["identical_to_stepwise"], True)
+                self.assertEqual(report["text"], plain["text"])
+                self.assertLess(report["diffusion"]["passes"], 24)
+        done = generate("--method", "diffusion", "--draft", str(MODELS / "medusa"), *SHORT)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("medusa", done.stderr)
 
     def test_text_depends_on_the_seed(self):
         texts = {report_of("--method", "diffusion", "--seed", seed)[0]["text"] for seed in "1212"}

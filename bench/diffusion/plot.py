@@ -47,23 +47,25 @@ def main():
     canvases = svg.Panel(lefts[1], TOP, WIDTH, HEIGHT, (0.5, 8.5), (1, 6))
     canvases.titles("what it costs", "drafts N", "canvases / one token a pass")
     canvases.ticks(range(1, 9), [1, 2, 3, 4, 5, 6])
-    changed = svg.Panel(lefts[2], TOP, WIDTH, HEIGHT, (0.2, 1), (0, 1))
+    changed = svg.Panel(lefts[2], TOP, WIDTH, HEIGHT, (0.15, 0.7), (0, 1.05))
     changed.titles("four drafts, written if among the k best", "passes / one token a pass", "tokens that differ")
-    changed.ticks([0.2, 0.4, 0.6, 0.8, 1], [0, 0.2, 0.4, 0.6, 0.8, 1])
+    changed.ticks([0.2, 0.3, 0.4, 0.5, 0.6, 0.7], [0, 0.2, 0.4, 0.6, 0.8, 1])
     for t in temperatures:
         for drafter, dashes in (("", ""), ("head, ", HEAD)):
             passes.curve(by_drafts(values, t, "passes / one token a pass", drafter), COLOURS[t], dashes)
             canvases.curve(by_drafts(values, t, "canvases / one token a pass", drafter), COLOURS[t], dashes)
         of_t = lossy(values, t)
         exact = dict(by_drafts(values, t, "passes / one token a pass"))[4]
-        changed.curve(sorted([(exact, 0.0), *((x, y) for x, y, _ in of_t)]), COLOURS[t])
-        for x, y, name in of_t:
-            changed.parts.append(svg.text(changed.x(x) + 6, changed.y(y) + 4, name, "start", size=9))
+        changed.curve(sorted((x, y) for x, y, _ in of_t), COLOURS[t])
+        changed.curve([(exact, 0.0)], COLOURS[t])
+    for x, y, name in lossy(values, temperatures[-1]):
+        changed.parts.append(svg.text(changed.x(x), changed.y(y) + 18, name, "middle", size=9))
+    changed.parts.append(svg.text(changed.x(exact) - 8, changed.y(0.0) - 8, "lossless", "end", size=9))
     bound = by_drafts(values, temperatures[0], "if every draft were written")
     passes.curve(bound, "#999", "2 3")
     head = [("by a head", "#555", HEAD)] if by_drafts(values, temperatures[0], "tokens per second", "head, ") else []
     passes.legend([*((f"T = {t}", COLOURS[t], "") for t in temperatures), *head, ("1 / (N + 1)", "#999", "2 3")],
-                  lefts[0] + WIDTH - 10, TOP + 68)
+                  lefts[0] + WIDTH - 10, TOP + 20 + 16 * (len(temperatures) + len(head)))
     canvases.legend([(f"T = {t}", COLOURS[t], "") for t in temperatures],
                     lefts[1] + WIDTH - 10, TOP + HEIGHT - 12)
     svg.write(sys.argv[2], lefts[2] + WIDTH + 30, TOP + HEIGHT + 60, passes.parts + canvases.parts + changed.parts)

@@ -136,7 +136,7 @@ on_device=(bash -c '"$@" 2>&1 | tee "$0"; status=${PIPESTATUS[0]}
 
 configure() { # EXAMPLES
   cmake -S "$root" -B "$build" -G "$generator" -DCMAKE_BUILD_TYPE=Release \
-    -DCMAKE_CUDA_ARCHITECTURES="$architecture" -DHUNCH_BUILD_CUDA=ON -DHUNCH_QUICK_CUDA=OFF \
+    -DCMAKE_CUDA_ARCHITECTURES="$architecture" -DHUNCH_BUILD_CUDA=ON -DHUNCH_QUICK_BUILD=OFF \
     -DHUNCH_BUILD_TESTS=ON -DHUNCH_DEVICE_ONLY=ON -DHUNCH_BUILD_BENCH=ON \
     -DHUNCH_BUILD_EXAMPLES="$1" >"$work/configure.txt" 2>&1
 }

@@ -12,7 +12,7 @@
 #include <hunch/diffusion/order/entropy.hpp>
 #include <hunch/diffusion/order/left_to_right.hpp>
 #include <hunch/diffusion/right_shifted.hpp>
-#include "fill.hpp"
+#include "every_canvas.hpp"
 
 namespace hunch::test {
 namespace {
@@ -21,43 +21,17 @@ namespace {
 constexpr canvas_world tied_world{{3, 11, flavour::tied}};
 constexpr canvas_world smooth_world{{3, 12, flavour::smooth}};
 
-struct tally {
-  std::int64_t runs = 0;
-  std::int64_t wrong = 0;
-  std::int64_t accepted = 0;
-  std::int64_t refused = 0;
-};
-
-/// All canvases and block lengths, by a decoder.
-template <class Decoder>
-void run_all(Decoder& d, const canvas_world& world, double temperature, rank_by order, bool cached,
-             tally& sum) {
-  for (std::int32_t length = 1; length <= 6; ++length) {
-    for (const std::vector<token>& canvas : all_canvases(length)) {
-      for (const std::int32_t block : {1, 2, 3, 6}) {
-        canvas_task task{canvas, 1, block, temperature};
-        task.seed = static_cast<std::uint64_t>(sum.runs % 7);
-        task.order = order;
-        task.cached = cached;
-        sum.wrong += agrees(fill(d, task), fill_stepwise(world, task)) ? 0 : 1;
-        ++sum.runs;
-      }
-    }
-  }
-  const auto& s = d.stats();
-  sum.accepted += s.accepted;
-  sum.refused += s.drafted - s.accepted;
-  CHECK(s.target_rows == s.steps + s.drafted);
-  CHECK(s.emitted == s.steps + s.accepted);
-}
-
 template <std::int32_t N, class Model, class O>
 void run_drafts(const canvas_world& world, rank_by order, bool cached, tally& sum) {
   for (const double temperature : {0.0, 1.0}) {
     Model model{world};
     auto d = canvas_decoder<N>(model, 1, O{});
     static_assert(decltype(d)::lossless);
-    run_all(d, world, temperature, order, cached, sum);
+    canvas_task like;
+    like.temperature = temperature;
+    like.order = order;
+    like.cached = cached;
+    fill_every_canvas(d, world, 6, like, sum);
     CHECK(!model.keeps_anything());
   }
 }

@@ -16,7 +16,7 @@
 #include <hunch/length/confidence.hpp>
 #include <hunch/length/entropy.hpp>
 #include <hunch/length/ewma.hpp>
-#include "fill.hpp"
+#include "every_canvas.hpp"
 
 namespace hunch::test {
 namespace {
@@ -107,41 +107,17 @@ class observing : public toy_masked<Real> {
   std::map<std::int32_t, seen> seen_;
 };
 
-struct tally {
-  std::int64_t runs = 0;
-  std::int64_t wrong = 0;
-  std::int64_t accepted = 0;
-  std::int64_t refused = 0;
-};
-
-template <class Decoder>
-void run_all(Decoder& d, const canvas_world& of, double temperature, bool cached, tally& sum) {
-  static_assert(Decoder::lossless);
-  for (std::int32_t length = 1; length <= 5; ++length) {
-    for (const std::vector<token>& canvas : all_canvases(length)) {
-      for (const std::int32_t block : {1, 2, 3, 5}) {
-        canvas_task task{canvas, 1, block, temperature};
-        task.seed = static_cast<std::uint64_t>(sum.runs % 5);
-        task.cached = cached;
-        sum.wrong += agrees(fill(d, task), fill_stepwise(of, task)) ? 0 : 1;
-        ++sum.runs;
-      }
-    }
-  }
-  const auto& s = d.stats();
-  sum.accepted += s.accepted;
-  sum.refused += s.drafted - s.accepted;
-  CHECK(s.target_rows == s.steps + s.drafted);
-  CHECK(s.emitted == s.steps + s.accepted);
-}
-
 template <std::int32_t N, class Target, class Draft>
 void run_drafts(const canvas_world& of, const Draft& model_of_drafts, bool cached, tally& sum) {
   for (const double temperature : {0.0, 1.0}) {
     Target target{of};
     Draft draft = model_of_drafts;
     auto d = drafted_decoder<N>(target, draft);
-    run_all(d, of, temperature, cached, sum);
+    static_assert(decltype(d)::lossless);
+    canvas_task like;
+    like.temperature = temperature;
+    like.cached = cached;
+    fill_every_canvas(d, of, 5, like, sum);
     CHECK(!target.keeps_anything());
     CHECK(!draft.keeps_anything());
   }

@@ -3,20 +3,16 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include <engine/canvas_head.hpp>
 #include <engine/masked_model.hpp>
-#include <hunch/diffusion/decoder.hpp>
 #include <hunch/diffusion/model_drafts.hpp>
-#include <hunch/diffusion/order/confidence.hpp>
-#include <hunch/diffusion/verifier/stepwise_exact.hpp>
-#include <hunch/sampler/pipeline.hpp>
-#include <hunch/sampler/temperature.hpp>
+#include <hunch/diffusion/self_speculation.hpp>
 
+#include "masked_texts.hpp"
 #include "tiny_masked.hpp"
 
 /// The head that drafts for masked models: what it computes is the textbook's, whatever it is
@@ -221,41 +217,6 @@ TEST_CASE("heads that do not fit a masked model are refused") {
   CHECK_THROWS_AS(engine::canvas_head(with.head_config, with.weights, target), std::runtime_error);
 }
 
-namespace {
-
-using writes = std::map<hunch::request_id, std::vector<hunch::diffusion::write>>;
-
-/// The writes of two requests, and how many drafts they took over.
-template <class Drafts>
-std::pair<writes, std::int64_t> write(engine::masked_model& target, Drafts drafts, int length) {
-  hunch::diffusion::decoder d(
-      target, hunch::diffusion::order::confidence{},
-      hunch::sampler::pipeline<hunch::sampler::temperature>{},
-      hunch::diffusion::verifier::stepwise_exact{}, std::move(drafts),
-      hunch::diffusion::decoder_options{.max_batch = 2, .max_canvas = 64, .draft_length = length});
-  static_assert(decltype(d)::lossless);
-  const auto add = [&](int prompt, int answer, float temperature) {
-    hunch::generation_options options;
-    options.max_new_tokens = answer;
-    options.temperature = temperature;
-    options.seed = 3;
-    d.add(test::some_tokens(prompt, target.mask_token(), 5), options,
-          {.block_length = target.shape().block_length});
-  };
-  add(5, 18, 0.0f);
-  add(9, 23, 0.7f);
-  writes out;
-  while (d.running() > 0) {
-    for (const hunch::diffusion::emission& e : d.step()) {
-      CHECK(e.status == hunch::status::ok);
-      out[e.id].insert(out[e.id].end(), e.writes.begin(), e.writes.end());
-    }
-  }
-  return {out, d.stats().accepted};
-}
-
-}  // namespace
-
 TEST_CASE("a head's drafts change speed only") {
   for (const test::pattern p : {test::pattern::full, test::pattern::causal_prefix}) {
     for (const arithmetic kind : test::arithmetics()) {
@@ -264,11 +225,12 @@ TEST_CASE("a head's drafts change speed only") {
       const fixture with(p, true, test::tiny_config(), engine::dtype::i8);
       engine::masked_model target = with.target(kind, 2);
       engine::canvas_head head = with.head(target, kind, 2);
-      const auto stepwise = write(target, hunch::diffusion::stepwise{}, 0).first;
+      const auto stepwise = test::fill_two(target, hunch::diffusion::stepwise{}, 0).writes;
       CHECK(stepwise.at(1).size() == 18);
       CHECK(stepwise.at(2).size() == 23);
       for (const int length : {1, 3, 6}) {
-        CHECK(write(target, hunch::diffusion::drafted_by<6>(head), length).first == stepwise);
+        const auto drafts = hunch::diffusion::drafted_by<6>(head);
+        CHECK(test::fill_two(target, drafts, length).writes == stepwise);
       }
     }
   }
@@ -298,10 +260,10 @@ TEST_CASE("a head that repeats what the target said drafts what the target's log
   with.head_weights = test::in_memory(tensors);
   engine::masked_model target = with.target(arithmetic::f32);
   engine::canvas_head head = with.head(target, arithmetic::f32);
-  const auto [by_itself, accepted] = write(target, hunch::diffusion::self_speculation<4>{}, 4);
-  const auto [by_head, as_many] = write(target, hunch::diffusion::drafted_by<4>(head), 4);
-  CHECK(by_head == by_itself);
+  const auto by_itself = test::fill_two(target, hunch::diffusion::self_speculation<4>{}, 4);
+  const auto by_head = test::fill_two(target, hunch::diffusion::drafted_by<4>(head), 4);
+  CHECK(by_head.writes == by_itself.writes);
   // A norm without weights rescales the logits, which changes a few drafts.
-  CHECK(accepted > 8);
-  CHECK(as_many > 8);
+  CHECK(by_itself.accepted > 8);
+  CHECK(by_head.accepted > 8);
 }

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "fill.hpp"
+
+namespace hunch::test {
+
+/// What became of the runs over many canvases.
+struct tally {
+  std::int64_t runs = 0;
+  std::int64_t wrong = 0;
+  std::int64_t accepted = 0;
+  std::int64_t refused = 0;
+};
+
+/// All canvases of up to `longest` positions and several block lengths by a decoder, each of them
+/// compared with one token a pass. All else is as in `like`.
+template <class Decoder>
+void fill_every_canvas(Decoder& d, const canvas_world& world, std::int32_t longest,
+                       const canvas_task& like, tally& sum) {
+  for (std::int32_t length = 1; length <= longest; ++length) {
+    for (const std::vector<token>& canvas : all_canvases(length)) {
+      for (const std::int32_t block : {1, 2, 3, longest}) {
+        canvas_task task = like;
+        task.canvas = canvas;
+        task.block_length = block;
+        task.seed = static_cast<std::uint64_t>(sum.runs % 7);
+        sum.wrong += agrees(fill(d, task), fill_stepwise(world, task)) ? 0 : 1;
+        ++sum.runs;
+      }
+    }
+  }
+  const auto& s = d.stats();
+  sum.accepted += s.accepted;
+  sum.refused += s.drafted - s.accepted;
+  CHECK(s.target_rows == s.steps + s.drafted);
+  CHECK(s.emitted == s.steps + s.accepted);
+}
+
+}  // namespace hunch::test

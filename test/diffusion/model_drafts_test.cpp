@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -190,7 +191,8 @@ TEST_CASE("in a batch, drafts are drawn for the request whose they are") {
   toy_masked<double> target{smooth_world};
   toy_masked<double> draft = draft_model(smooth_world);
   auto d = drafted_decoder<4>(target, draft, 3);
-  for (const std::size_t masks : {2, 5, 13}) {  // they have room for 1, 4 and 4 drafts
+  for (const std::size_t masks :
+       std::initializer_list<std::size_t>{2, 5, 13}) {  // they have room for 1, 4 and 4 drafts
     std::vector<token> canvas(masks + 1, 1);
     canvas[0] = 2;
     canvas_task task{canvas, 1, 4, masks == 5 ? 0.0 : 1.5};

@@ -161,8 +161,15 @@ class suite {
     out_.add("N = 0" + at(temperature) + "tokens per second", mean(rates), "tok/s");
     const double by_itself =
         by_length<most_drafts>("", hunch::diffusion::self_speculation<most_drafts>{}, temperature);
-    const double by_head =
-        head_ ? by_length<4>("head, ", hunch::diffusion::drafted_by<4>(*head_), temperature) : 1.0;
+    by_length<most_drafts>(
+        "chain, ", hunch::diffusion::self_speculation<most_drafts>{.spread = 0.0}, temperature);
+    double by_head = 1.0;
+    if (head_) {
+      by_length<4>("head, chain, ",
+                   hunch::diffusion::drafted_by<4>(*head_, hunch::length::fixed{}, 0.0),
+                   temperature);
+      by_head = by_length<4>("head, ", hunch::diffusion::drafted_by<4>(*head_), temperature);
+    }
     const std::string row = at(temperature).substr(2);
     out_.add(row + "passes / one token a pass, the best of N <= 4", std::min(by_itself, by_head),
              "x", at_most(0.45));
@@ -219,7 +226,7 @@ class suite {
     for (const std::int32_t k : accepted_ranks) {
       hunch::diffusion::decoder d{model_, hunch::diffusion::order::confidence{}, canvas_sampler{},
                                   hunch::diffusion::verifier::top_k{k},
-                                  hunch::diffusion::self_speculation<4>{}};
+                                  hunch::diffusion::self_speculation<4>{.spread = 0.0}};
       static_assert(!decltype(d)::lossless);
       std::vector<double> passes, differ, repeated;
       for (std::size_t domain = 0; domain < domains_.size(); ++domain) {

@@ -102,7 +102,7 @@ TEST_CASE("batches of requests that come and go") {
 
 TEST_CASE("drafts of a model that does not change its mind are all accepted") {
   toy_masked<float> model{{world.rows, world.mask, nullptr, 8}};
-  auto d = canvas_decoder<4>(model);
+  auto d = chain_decoder<4>(model);
   canvas_task task{std::vector<token>(21, world.mask), 1, 8};
   task.canvas[0] = 2;
   const fill_result found = fill(d, task);
@@ -119,8 +119,8 @@ TEST_CASE("drafts of a model that does not change its mind are all accepted") {
   CHECK(d.stats().histogram[0] == 1);
   CHECK(d.stats().histogram[4] == 3);
   // And as many where the top-k rule accepts everything.
-  auto lossy = canvas_decoder<4>(model, 1, diffusion::order::confidence{},
-                                 diffusion::verifier::top_k{vocab});
+  auto lossy =
+      chain_decoder<4>(model, 1, diffusion::order::confidence{}, diffusion::verifier::top_k{vocab});
   CHECK(fill(lossy, task).rounds == 5);
 }
 

@@ -23,10 +23,18 @@ using fill_sampler = sampler::pipeline<sampler::temperature>;
 template <std::int32_t N, class Model, class O = diffusion::order::confidence,
           class V = diffusion::verifier::stepwise_exact, class S = fill_sampler>
 auto canvas_decoder(Model& model, std::int32_t max_batch = 1, O order = {}, V verifier = {},
-                    S sampler = {}) {
+                    S sampler = {}, double spread = diffusion::default_spread) {
   return diffusion::decoder(model, std::move(order), std::move(sampler), std::move(verifier),
-                            diffusion::self_speculation<N>{},
+                            diffusion::self_speculation<N>{.spread = spread},
                             diffusion::decoder_options{.max_batch = max_batch});
+}
+
+/// Likewise, with drafts in a chain.
+template <std::int32_t N, class Model, class O = diffusion::order::confidence,
+          class V = diffusion::verifier::stepwise_exact>
+auto chain_decoder(Model& model, std::int32_t max_batch = 1, O order = {}, V verifier = {}) {
+  return canvas_decoder<N>(model, max_batch, std::move(order), std::move(verifier), fill_sampler{},
+                           0.0);
 }
 
 /// Adds a task to a decoder.

@@ -155,6 +155,17 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+TEST_CASE("a spread is a chance") {
+  toy_masked<double> model{world_with(nullptr)};
+  for (const double spread : {-0.1, 1.0, std::nan("")}) {
+    const std::string message = refusal([&] {
+      canvas_decoder<3>(model, 1, diffusion::order::confidence{},
+                        diffusion::verifier::stepwise_exact{}, fill_sampler{}, spread);
+    });
+    CHECK(message.find("spread") != std::string::npos);
+  }
+}
+
 TEST_CASE("requests that cannot be done as asked are refused") {
   toy_masked<double> model{world_with(nullptr), 12};
   auto d = canvas_decoder<3>(model);

@@ -37,10 +37,17 @@ toy_masked<Real> draft_model(const canvas_world& of, std::int32_t max_positions 
 }
 
 template <std::int32_t N, class Model, class Draft, class L = length::fixed>
-auto drafted_decoder(Model& model, Draft& draft, std::int32_t max_batch = 1, L length = {}) {
-  return diffusion::decoder(model, diffusion::order::confidence{}, fill_sampler{},
-                            diffusion::verifier::stepwise_exact{}, drafted_by<N>(draft, length),
-                            diffusion::decoder_options{.max_batch = max_batch});
+auto drafted_decoder(Model& model, Draft& draft, std::int32_t max_batch = 1, L length = {},
+                     double spread = diffusion::default_spread) {
+  return diffusion::decoder(
+      model, diffusion::order::confidence{}, fill_sampler{}, diffusion::verifier::stepwise_exact{},
+      drafted_by<N>(draft, length, spread), diffusion::decoder_options{.max_batch = max_batch});
+}
+
+/// Likewise, with drafts in a chain.
+template <std::int32_t N, class Model, class Draft>
+auto chain_drafted(Model& model, Draft& draft, std::int32_t max_batch = 1) {
+  return drafted_decoder<N>(model, draft, max_batch, length::fixed{}, 0.0);
 }
 
 /// A model that drafts from what the target computed: it knows what it may be asked, and how far
@@ -168,7 +175,7 @@ TEST_CASE("a draft model of the target's mind is never refused") {
   for (const double temperature : {0.0, 0.9}) {
     toy_masked<double> target{smooth_world};
     toy_masked<double> draft = draft_model(smooth_world);
-    auto d = drafted_decoder<3>(target, draft);
+    auto d = chain_drafted<3>(target, draft);
     std::vector<token> canvas(14, 1);
     canvas[0] = canvas[1] = 2;
     canvas_task task{canvas, 2, 5, temperature};
@@ -179,7 +186,7 @@ TEST_CASE("a draft model of the target's mind is never refused") {
     CHECK(draft.passes.size() == 9);
     // What reads the target's passes has nothing to go by in the first round.
     observing<double> head{smooth_world};
-    auto h = drafted_decoder<3>(target, head);
+    auto h = chain_drafted<3>(target, head);
     CHECK(agrees(fill(h, task), fill_stepwise(smooth_world, task)));
     CHECK(h.stats().target_passes == 4);
     CHECK(h.stats().drafted == h.stats().accepted);
@@ -190,7 +197,7 @@ TEST_CASE("a draft model of the target's mind is never refused") {
 TEST_CASE("in a batch, drafts are drawn for the request whose they are") {
   toy_masked<double> target{smooth_world};
   toy_masked<double> draft = draft_model(smooth_world);
-  auto d = drafted_decoder<4>(target, draft, 3);
+  auto d = chain_drafted<4>(target, draft, 3);
   for (const std::size_t masks :
        std::initializer_list<std::size_t>{2, 5, 13}) {  // they have room for 1, 4 and 4 drafts
     std::vector<token> canvas(masks + 1, 1);

@@ -12,6 +12,7 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/diffusion/order/left_to_right.hpp>
 #include <hunch/diffusion/verifier/top_k.hpp>
 #include "fill.hpp"
 
@@ -106,7 +107,7 @@ origins from(const diffusion::emission& e) { return {e.origins.begin(), e.origin
 
 TEST_CASE("the worked case, row by row") {
   scripted_model model = the_model();
-  auto d = canvas_decoder<3>(model);
+  auto d = chain_decoder<3>(model);
   add(d, the_task());
 
   const diffusion::emission first = d.step()[0];
@@ -137,10 +138,45 @@ TEST_CASE("one token a pass writes the same") {
   CHECK(stepwise.rounds == 7);
   CHECK(writes(stepwise.writes.begin(), stepwise.writes.begin() + 3) ==
         writes{put(2, 'X'), put(4, 'A'), put(3, 'D')});
-  auto quick = canvas_decoder<3>(model);
+  auto quick = chain_decoder<3>(model);
   const fill_result speculative = fill(quick, the_task());
   CHECK(speculative.writes == stepwise.writes);
   CHECK(speculative.rounds < stepwise.rounds);
+}
+
+TEST_CASE("with canvases for other orders, drafts are written in the order of the model") {
+  scripted_model model = the_model();
+  model.script[{"PXXMMMMMM", 3}] = {'B', 0.93};  // now surer than A
+  model.script[{"PXXBMMMMM", 4}] = {'A', 0.90};
+  auto d = canvas_decoder<3>(model);
+  add(d, the_task());
+  d.step();
+  const diffusion::emission second = d.step()[0];
+  // A 0.6 * 0.95, then B 0.6 * 0.6 of that; B 0.24 * 0.6 is likelier than both and C.
+  CHECK(model.passes[1] ==
+        std::vector<std::string>{"PXXMMMMMM", "PXXMAMMMM", "PXXBAMMMM", "PXXBMMMMM"});
+  CHECK(of(second) == writes{put(3, 'B'), put(4, 'A'), put(5, 'X')});
+  CHECK(from(second) == origins{origin::accepted, origin::accepted, origin::bonus});
+  CHECK(d.stats().drafted == 3);
+  CHECK(d.stats().accepted == 2);
+
+  // In a chain both are refused, for B is not the first of it.
+  auto chain = chain_decoder<3>(model);
+  add(chain, the_task());
+  chain.step();
+  const diffusion::emission refused = chain.step()[0];
+  CHECK(of(refused) == writes{put(3, 'B')});
+  CHECK(from(refused) == origins{origin::corrected});
+}
+
+TEST_CASE("an order of positions alone has a chain") {
+  scripted_model model = the_model();
+  auto d = canvas_decoder<3>(model, 1, diffusion::order::left_to_right{});
+  add(d, the_task());
+  d.step();
+  d.step();
+  CHECK(model.passes[1] ==
+        std::vector<std::string>{"PXXMMMMMM", "PXXBMMMMM", "PXXBAMMMM", "PXXBAXMMM"});
 }
 
 /// Drafts as if there were no blocks.
@@ -152,7 +188,7 @@ struct blind_to_blocks : diffusion::order::confidence {
 
 TEST_CASE("the rows of drafts that ignore the blocks are others") {
   scripted_model model = the_model();
-  auto d = canvas_decoder<3>(model, 1, blind_to_blocks{});
+  auto d = chain_decoder<3>(model, 1, blind_to_blocks{});
   add(d, the_task());
   d.step();
   d.step();
@@ -164,7 +200,7 @@ TEST_CASE("by the top-k rule B is written, which is not what one token a pass wr
   const auto second_round = [](std::int32_t k) {
     scripted_model model = the_model();
     auto d =
-        canvas_decoder<3>(model, 1, diffusion::order::confidence{}, diffusion::verifier::top_k{k});
+        chain_decoder<3>(model, 1, diffusion::order::confidence{}, diffusion::verifier::top_k{k});
     static_assert(!decltype(d)::lossless);
     add(d, the_task());
     d.step();

@@ -139,20 +139,24 @@ class toy_masked {
     require(asked.opens[i] == 0 || caches_blocks, "opens, of a model without a cache");
   }
 
-  /// One more token than the canvas before.
+  /// One more token than a canvas before, and no two canvases of a request alike.
   void check_draft(const diffusion::canvases& asked, std::int32_t i) const {
-    const row_view<const token> canvas = asked.canvas(i);
-    const row_view<const token> last = asked.canvas(i - 1);
-    require(canvas.size == last.size && asked.known[i] == asked.known[i - 1], "a draft's canvas");
-    require(asked.opens[i] == 0 && asked.opens[i - 1] == 0, "a draft under a new cache");
-    std::int32_t written = 0;
-    for (std::int32_t p = 0; p < canvas.size; ++p) {
-      if (canvas[p] == last[p]) { continue; }
-      require(last[p] == world_.mask && canvas[p] != world_.mask, "a draft on a written position");
-      require(!caches_blocks || p < asked.block_end[i], "a draft beyond the block");
-      ++written;
+    bool one_more = false;
+    for (std::int32_t j = i - 1; j >= 0 && asked.slot[j] == asked.slot[i]; --j) {
+      require(asked.canvas(j).size == asked.canvas(i).size && asked.known[i] == asked.known[j],
+              "a draft's canvas");
+      require(asked.opens[i] == 0 && asked.opens[j] == 0, "a draft under a new cache");
+      std::int32_t differ = 0, written = 0;
+      for (std::int32_t p = 0; p < asked.canvas(i).size; ++p) {
+        if (asked.canvas(i)[p] == asked.canvas(j)[p]) { continue; }
+        ++differ;
+        written += asked.canvas(j)[p] == world_.mask ? 1 : 0;
+        require(!caches_blocks || p < asked.block_end[i], "a draft beyond the block");
+      }
+      require(differ > 0, "a canvas comes twice");
+      one_more = one_more || (differ == 1 && written == 1);
     }
-    require(written == 1, "a canvas is not one draft more");
+    require(one_more, "a canvas is not one draft more than one before");
   }
 
   std::uint64_t cache_for(const diffusion::canvases& asked, std::int32_t i,

@@ -70,14 +70,13 @@ class canvas_pass {
     return canvas;
   }
 
-  /// What is decided about request k: `drafted` drafts, on canvases from `canvas` on; a canvas of
-  /// -1: nothing, and nobody asks. `digests` as the request has them, but for their arrays.
-  void show(std::int32_t k, std::int32_t canvas, std::int32_t drafted, const write* drafts,
-            Digests digests) {
+  /// What is decided about request k: drafts, on canvases from `canvas` on; a canvas of -1:
+  /// nothing, and nobody asks. `digests` as the request has them, but for their arrays.
+  void show(std::int32_t k, std::int32_t canvas, const drafted_canvases& drafts, Digests digests) {
     digests.wanted = wanted_.data();
     digests.made = digests_.data();
     const std::size_t from = canvas < 0 ? positions_.size() - 1 : sized(canvas);
-    views_.data()[k] = {drafted, drafts, positions_.data() + from, digests};
+    views_.data()[k] = {drafts, positions_.data() + from, digests};
   }
 
   /// Takes the logits of the pass, and makes the digests of all wanted positions where there are

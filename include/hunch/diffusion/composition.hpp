@@ -69,6 +69,9 @@ struct composition {
                     std::is_same_v<typename drafting::real, double>,
                 "hunch: logits of a draft model must be float or double on this executor");
 
+  /// Whether which position is next depends on nothing that the model says.
+  static constexpr bool order_of_positions = requires { requires order_type::of_positions; };
+
   /// Whether the writes are those of decoding one token a pass.
   static constexpr bool lossless = verifier_type::lossless;
   static constexpr std::int32_t max_drafts = draft_type::max_drafts;

@@ -14,6 +14,7 @@
 
 #include <hunch/diffusion/canvas_pass.hpp>
 #include <hunch/diffusion/composition.hpp>
+#include <hunch/diffusion/draft_sets.hpp>
 #include <hunch/diffusion/masked_model.hpp>
 #include <hunch/diffusion/model_drafts.hpp>
 #include <hunch/diffusion/position_digest.hpp>
@@ -46,11 +47,12 @@ struct decoder_options {
 /// masks, the one that the order puts first gets its token. A round does several of these steps
 /// in one pass of the model. From the logits that made the last write come drafts for the positions
 /// that are left, in the order's order; the model reads the text and, beside it, the text with the
-/// first draft, with the first two and so on; and drafts are written as long as the logits before
-/// them would have written just that. The logits behind the last of them make one more write, and
-/// the drafts of the next round. So a round makes 1 to N + 1 writes, and with a lossless verifier
-/// the writes, positions and tokens in their order, are those of the reference. Drafts may also
-/// come from another model, see `model_drafts`.
+/// first draft, with the first two, or with other sets of them that are likely to be written next
+/// (see `draft_sets`); and drafts are written as long as the logits of the canvas before them would
+/// have written just that, and there is a canvas with it. The logits of the last of these canvases
+/// make one more write, and the drafts of the next round. So a round makes 1 to N + 1 writes, and
+/// with a lossless verifier the writes, positions and tokens in their order, are those of the
+/// reference. Drafts may also come from another model, see `model_drafts`.
 ///
 /// With a `BlockCachedModel` the reference is the same under the same cache, and a round ends with
 /// the block. At temperatures above 0 tokens are drawn with noise that belongs to the request's
@@ -94,10 +96,14 @@ class decoder {
                 static_cast<std::int32_t>(model_.max_positions())},
         options_(checked(options)),
         pass_(executor_, options_.max_batch, max_drafts + 1, options_.max_canvas),
-        draft_passes_(executor_, options_.max_batch, options_.max_canvas),
-        drafted_(executor_, batch() * sized(max_drafts)),
+        draft_passes_(executor_, options_.max_batch, max_drafts, options_.max_canvas),
+        drafts_of_requests_(executor_, batch() * sized(draft_sets::most)),
+        sets_(executor_, batch() * sized(max_drafts + 1)),
+        accepted_(executor_, batch() * sized(max_drafts)),
         verdicts_(executor_, batch()),
         plans_(executor_, batch() * sized(max_drafts)),
+        chooser_(max_drafts),
+        on_canvas_(sized(max_drafts)),
         kept_(batch()),
         staged_(sized(options_.max_canvas)),
         lengths_(options_.max_batch),
@@ -207,9 +213,10 @@ class decoder {
   /// What the current round does with one request.
   struct planned_round {
     std::int32_t slot = 0;
-    std::int32_t drafted = 0;
-    bool drafts = false;       ///< one more is wanted
-    length_evidence evidence;  ///< of those that there are
+    std::int32_t drafted = 0;   ///< of the chain; then canvases with drafts
+    std::int32_t proposed = 0;  ///< different drafts on them
+    bool drafts = false;        ///< one more is wanted
+    length_evidence evidence;   ///< of those that there are
     std::int32_t first_canvas = 0;
     std::int32_t written = 0;
     canvas_state state;  ///< after these writes
@@ -240,6 +247,7 @@ class decoder {
     if (limits_.mask_token < 0) { refuse("the model's mask_token() is negative"); }
     if (o.max_canvas == 0) { o.max_canvas = limits_.max_canvas; }
     if (o.max_canvas < 2) { refuse("max_canvas must be at least 2"); }
+    if (!(drafts_.spread >= 0.0 && drafts_.spread < 1.0)) { refuse("spread must be in [0, 1)"); }
     if constexpr (parts::drafts_by_model) {
       if (drafts_.model.vocab_size() != limits_.vocab_size ||
           drafts_.model.mask_token() != limits_.mask_token) {
@@ -286,23 +294,29 @@ class decoder {
     return std::min({draft_length_, r.planned, masks - 1});
   }
 
-  /// Drafts of every request, one after the other, as many as its length policy wants.
+  /// The chain of drafts of every request, one after the other, as many as its length policy wants.
   void draft(std::int32_t size) {
     const auto wants = [](const planned_round& round) { return round.drafts; };
     const auto rounds = std::span<planned_round>(rounds_).first(sized(size));
     for (std::int32_t depth = 0; std::ranges::any_of(rounds, wants); ++depth) {
-      if constexpr (parts::drafts_by_model) { run_draft_model(size); }
+      if constexpr (parts::drafts_by_model) { run_draft_model(size, depth); }
       for (std::int32_t k = 0; k < size; ++k) {
-        if (rounds[sized(k)].drafts) { take_draft(k, proposed(k, depth)); }
+        if (rounds[sized(k)].drafts) { take_draft(k, next_draft(k, depth)); }
       }
     }
   }
 
-  const planned_draft& proposed(std::int32_t k, std::int32_t depth) const {
+  const planned_draft& next_draft(std::int32_t k, std::int32_t depth) const {
+    return parts::drafts_by_model ? known_after(k, depth)[0] : known_after(k, 0)[sized(depth)];
+  }
+
+  /// What may be written in request k after the first `depth` drafts of its chain.
+  std::span<const planned_draft> known_after(std::int32_t k, std::int32_t depth) const {
     if constexpr (parts::drafts_by_model) {
-      return draft_passes_.draft(k);
+      return draft_passes_.list(k, depth);
     } else {
-      return slots_[sized(rounds_[sized(k)].slot)].plan[sized(depth)];
+      const running_canvas& r = slots_[sized(rounds_[sized(k)].slot)];
+      return std::span(r.plan).first(sized(r.planned));
     }
   }
 
@@ -310,7 +324,7 @@ class decoder {
     planned_round& round = rounds_[sized(k)];
     round.drafts = false;
     if (next.what.position < 0) { return; }
-    drafted_.data()[draft_index(k, round.drafted)] = next.what;
+    drafts_of(k)[round.drafted] = next.what;
     ++round.drafted;
     round.evidence.probability = next.probability;
     round.evidence.reach *= next.probability;
@@ -321,23 +335,27 @@ class decoder {
   }
 
   /// One pass of the draft model, for the requests that want one more draft.
-  void run_draft_model(std::int32_t size) {
+  void run_draft_model(std::int32_t size, std::int32_t depth) {
     draft_passes_.clear();
     for (std::int32_t k = 0; k < size; ++k) {
       const planned_round& round = rounds_[sized(k)];
       const running_canvas& r = slots_[sized(round.slot)];
       if (round.drafts) {
-        draft_passes_.push(k, round.slot, r, drafts_of(k), digests_for<draft_digests>(r));
+        draft_passes_.push(k, round.slot, r, {drafts_of(k), sized(round.drafted)},
+                           digests_for<draft_digests>(r));
       } else {
         draft_passes_.skip(k, digests_for<draft_digests>(r));
       }
     }
-    draft_passes_.run(executor_, drafts_.model, size, length_policy::needs_entropy);
+    draft_passes_.run(executor_, drafts_.model, size, depth, length_policy::needs_entropy);
   }
 
-  std::span<const write> drafts_of(std::int32_t k) const {
-    return {drafted_.data() + draft_index(k), sized(rounds_[sized(k)].drafted)};
+  /// [draft_sets::most] the chain first.
+  write* drafts_of(std::int32_t k) const {
+    return drafts_of_requests_.data() + sized(k) * sized(draft_sets::most);
   }
+  /// [max_drafts + 1]
+  std::uint64_t* sets_of(std::int32_t k) const { return sets_.data() + canvas_index(k); }
 
   /// Of a request, without the arrays of a pass.
   template <class Digests>
@@ -345,7 +363,7 @@ class decoder {
     return {nullptr, nullptr, r.parameters, r.seed, limits_.mask_token, sampler_, order_, random_};
   }
 
-  /// The canvases of the round: each text with none of its drafts, the first, the first two, ...
+  /// The canvases of the round: each text without drafts, and with sets of them.
   void place(std::int32_t size) {
     pass_.clear();
     const std::int32_t enough = parts::caches_blocks ? 1 : draft_length_ + 1;
@@ -354,11 +372,30 @@ class decoder {
       const running_canvas& r = slots_[sized(round.slot)];
       const bool opens = parts::caches_blocks && r.opened != r.known();
       round.first_canvas = pass_.size();
+      round.proposed = chooser_.choose(drafts_of(k), round.drafted, sets_of(k),
+                                       parts::order_of_positions ? 0.0 : drafts_.spread,
+                                       parts::drafts_by_model ? round.drafted : 1,
+                                       [&](std::int32_t d) { return known_after(k, d); });
+      round.drafted = chooser_.size();
       for (std::int32_t c = 0; c <= round.drafted; ++c) {
-        pass_.push(k, round.slot, r, drafts_of(k).first(sized(c)), opens, enough,
-                   limits_.mask_token);
+        pass_.push(k, round.slot, r, drafts_on(k, c), opens, enough, limits_.mask_token);
       }
     }
+  }
+
+  /// The drafts on canvas c of request k.
+  std::span<const write> drafts_on(std::int32_t k, std::int32_t c) {
+    std::size_t count = 0;
+    for (std::int32_t i = 0; i < rounds_[sized(k)].proposed; ++i) {
+      if ((sets_of(k)[c] >> i & 1) != 0) { on_canvas_[count++] = drafts_of(k)[i]; }
+    }
+    return std::span(on_canvas_).first(count);
+  }
+
+  drafted_canvases drafted_canvases_of(std::int32_t k) const {
+    const planned_round& round = rounds_[sized(k)];
+    return {round.drafted, round.proposed, drafts_of(k), sets_of(k),
+            accepted_.data() + draft_index(k)};
   }
 
   std::int32_t masks_of_block(const running_canvas& r) const {
@@ -372,8 +409,7 @@ class decoder {
     for (std::int32_t k = 0; k < size; ++k) {
       const planned_round& round = rounds_[sized(k)];
       const running_canvas& r = slots_[sized(round.slot)];
-      pass_.show(k, round.first_canvas, round.drafted, drafts_of(k).data(),
-                 digests_for<digests_of<real>>(r));
+      pass_.show(k, round.first_canvas, drafted_canvases_of(k), digests_for<digests_of<real>>(r));
     }
     pass_.take(executor_, evaluation);
     executor_.launch(
@@ -396,11 +432,10 @@ class decoder {
     const std::int32_t decided = v.accepted + (failed ? 0 : 1);
     while (round.finish == finish_reason::none && round.written < decided) {
       const bool drafted = round.written < v.accepted;
-      const write w = drafted ? drafted_.data()[draft_index(k, round.written)] : v.next.what;
+      const write w = drafted ? accepted_.data()[draft_index(k, round.written)] : v.next.what;
       text[w.position] = w.t;
       writes_[canvas_index(k, round.written)] = w;
-      origins_[canvas_index(k, round.written)] =
-          drafted ? origin::accepted : origin_of_next(round, v);
+      origins_[canvas_index(k, round.written)] = drafted ? origin::accepted : origin_of_next(k);
       ++round.written;
       round.finish = r.ends_with(w, text, round.state, limits_.mask_token);
     }
@@ -410,8 +445,13 @@ class decoder {
     }
   }
 
-  static origin origin_of_next(const planned_round& round, const write_verdict& v) {
-    if (v.accepted < round.drafted) { return origin::corrected; }
+  /// Of the write behind the accepted drafts of request k: was a draft refused for it?
+  origin origin_of_next(std::int32_t k) const {
+    const write_verdict& v = verdicts_.data()[k];
+    const drafted_canvases drafts = drafted_canvases_of(k);
+    for (std::int32_t c = 1; c <= drafts.drafted; ++c) {
+      if (drafts.added(v.canvas, c).position >= 0) { return origin::corrected; }
+    }
     return v.accepted > 0 ? origin::bonus : origin::sampled;
   }
 
@@ -463,7 +503,7 @@ class decoder {
 
   /// The one that all accepted drafts of request k are on.
   std::int32_t kept_canvas(std::int32_t k) const {
-    return rounds_[sized(k)].first_canvas + verdicts_.data()[k].accepted;
+    return rounds_[sized(k)].first_canvas + verdicts_.data()[k].canvas;
   }
 
   /// The drafts of request k's next round, or how many there may be. Logits that were made under an
@@ -504,9 +544,13 @@ class decoder {
   pass_type pass_;
   std::conditional_t<parts::drafts_by_model, drafting_passes<draft_digests, E>, no_drafting_passes>
       draft_passes_;
-  buffer<write> drafted_;
+  buffer<write> drafts_of_requests_;
+  buffer<std::uint64_t> sets_;
+  buffer<write> accepted_;
   buffer<write_verdict> verdicts_;
   buffer<planned_draft> plans_;
+  draft_sets chooser_;
+  std::vector<write> on_canvas_;
   std::vector<std::int32_t> kept_;  ///< the canvas of each request that a draft model observes
   std::vector<token> staged_;       ///< the text of one request while its writes are cut
   length::slots<length_policy> lengths_;

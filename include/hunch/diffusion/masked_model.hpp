@@ -23,7 +23,7 @@ namespace hunch::diffusion {
 /// A canvas is the whole text of one request as it would be if some drafts were accepted: prompt,
 /// then the answer with mask tokens where nothing has been written. Canvases of one request are
 /// adjacent; the first of them is the text as it is committed, and each one after it has one more
-/// token written than the one before.
+/// token written than one before it. No two are alike.
 ///
 /// The positions asked for, "wanted", are flattened over the canvases: those of canvas i are
 /// elements [first_wanted[i], first_wanted[i + 1]), in ascending order. All are masked, and never

@@ -66,13 +66,14 @@ struct model_drafts {
 
   M model;
   L length{};
+  double spread = default_spread;  ///< over orders of writing, see `draft_sets`; 0: a chain
 };
 
 /// Drafts by a model, for a decoder's fifth argument: `drafted_by<4>(small)`. Lvalues are held by
 /// reference.
 template <std::int32_t N, class M, LengthPolicy L = length::fixed>
-model_drafts<N, M, L> drafted_by(M&& model, L policy = {}) {
-  return {std::forward<M>(model), policy};
+model_drafts<N, M, L> drafted_by(M&& model, L policy = {}, double spread = default_spread) {
+  return {std::forward<M>(model), policy, spread};
 }
 
 /// Whether drafts come from a model of their own.
@@ -103,40 +104,53 @@ struct no_drafting_passes {
   explicit no_drafting_passes(const Arguments&...) {}
 };
 
-/// The passes of a draft model, one for each draft.
+/// The passes of a draft model, one for each draft of the chain.
 /// \tparam Digests of its logits.
 template <class Digests, class E>
 class drafting_passes {
  public:
-  drafting_passes(E& executor, std::int32_t batch, std::int32_t length)
-      : pass_(executor, batch, 1, length), drafts_(executor, static_cast<std::size_t>(batch)) {}
+  /// \param drafts of a request at most. \param length positions of a canvas at most.
+  drafting_passes(E& executor, std::int32_t batch, std::int32_t drafts, std::int32_t length)
+      : pass_(executor, batch, 1, length),
+        batch_(batch),
+        most_(drafts),
+        drafts_(executor,
+                static_cast<std::size_t>(batch * drafts) * static_cast<std::size_t>(drafts)) {}
 
   void clear() { pass_.clear(); }
 
   /// Request k, with the drafts that it has so far.
   void push(std::int32_t k, std::int32_t slot, const running_canvas& r,
             std::span<const write> drafts, const Digests& digests) {
-    pass_.show(k, pass_.push(k, slot, r, drafts, false, 1, digests.mask_token), 0, nullptr,
-               digests);
+    pass_.show(k, pass_.push(k, slot, r, drafts, false, 1, digests.mask_token), {}, digests);
   }
   /// A request without more drafts.
-  void skip(std::int32_t k, const Digests& digests) { pass_.show(k, -1, 0, nullptr, digests); }
+  void skip(std::int32_t k, const Digests& digests) { pass_.show(k, -1, {}, digests); }
 
-  /// One more draft of each request that was pushed. Waits for the executor.
+  /// What comes after the first `depth` drafts of each request that was pushed. Waits for the
+  /// executor.
   template <class Model>
-  void run(E& executor, Model& model, std::int32_t size, bool entropies) {
+  void run(E& executor, Model& model, std::int32_t size, std::int32_t depth, bool entropies) {
     auto evaluation = model.evaluate(pass_.view());
     pass_.take(executor, evaluation);
     executor.launch(size, kernel::choose_writes<typename canvas_pass<Digests, E>::view_type>{
-                              pass_.views(), drafts_.data(), entropies});
+                              pass_.views(), drafts_.data() + first(depth, 0), most_, entropies});
     executor.synchronize();
   }
 
-  /// That of request k; position -1: none.
-  const planned_draft& draft(std::int32_t k) const { return drafts_.data()[k]; }
+  /// Of request k, in the order's order; position -1 behind the last.
+  std::span<const planned_draft> list(std::int32_t k, std::int32_t depth) const {
+    return {drafts_.data() + first(depth, k), static_cast<std::size_t>(most_)};
+  }
 
  private:
+  std::size_t first(std::int32_t depth, std::int32_t k) const {
+    return static_cast<std::size_t>(depth * batch_ + k) * static_cast<std::size_t>(most_);
+  }
+
   canvas_pass<Digests, E> pass_;
+  std::int32_t batch_;
+  std::int32_t most_;
   typename E::template buffer<planned_draft> drafts_;
 };
 

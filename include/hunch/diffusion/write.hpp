@@ -32,13 +32,15 @@ struct decision {
 /// What a verifier decided about the drafts of one request: how many are written, and the one write
 /// behind them.
 struct write_verdict {
-  std::int32_t accepted = 0;  ///< drafts, from the first on
+  std::int32_t accepted = 0;  ///< drafts
+  std::int32_t canvas = 0;    ///< the one of the request's that just these are on
   decision next;              ///< an error: the drafts accepted so far stand, and nothing else does
 };
 
 /// A draft of the next round, and what length policies are told about it.
 struct planned_draft {
   write what;                ///< position -1: none
+  std::int32_t block = 0;    ///< of the position, counted from the left
   std::int32_t digest = -1;  ///< index of its digest in the pass
   double probability = 0.0;  ///< of the token, see `position_digest`
   double entropy = 0.0;      ///< of its law in nats, if somebody asked

@@ -24,7 +24,9 @@ namespace hunch::diffusion {
 /// Whatever the order, blocks are written from left to right: the next write is one in the first
 /// block with masks. Drafts take the positions that are left in this order.
 ///
-/// Not required: a state. A position's score must not depend on which others are masked.
+/// Not required: a state. A position's score must not depend on which others are masked. An order
+/// that depends on positions alone may say so by `static constexpr bool of_positions = true`: then
+/// what is next is known, and no canvas is spent on anything else.
 template <class O>
 concept Order = std::copyable<O> && std::is_trivially_copyable_v<O> &&
     requires(const O& o, team::serial& t, const law<float>& l, token x, const candidate& c) {

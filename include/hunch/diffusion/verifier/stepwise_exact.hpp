@@ -6,9 +6,9 @@
 namespace hunch::diffusion::verifier {
 
 /// A draft is written if decoding one token a pass would write just that: the same token at the
-/// same position. The first draft that differs is replaced by what would have been written, and
-/// everything behind it is dropped. Lossless: the writes are those of decoding one token a pass, in
-/// the same order. (SSD: Gao et al. 2025, arXiv:2510.04147)
+/// same position. What is written goes from canvas to canvas, for as long as there is one with the
+/// next write on it; all other drafts are dropped. Lossless: the writes are those of decoding one
+/// token a pass, in the same order. (SSD: Gao et al. 2025, arXiv:2510.04147)
 ///
 /// Comparing tokens alone is not enough: a token at another position changes what the model sees
 /// in the next pass.
@@ -19,11 +19,11 @@ struct stepwise_exact {
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, const View& view,
                                                            write_verdict& out) const {
     for (;;) {
-      out.next = view.choice(team, out.accepted);
-      const bool agrees = out.next.status == status::ok && out.accepted < view.drafted &&
-                          out.next.what == view.drafts[out.accepted];
-      if (!agrees) { return; }
-      ++out.accepted;
+      out.next = view.choice(team, out.canvas);
+      if (out.next.status != status::ok) { return; }
+      const std::int32_t next = view.after(out.canvas, out.next.what);
+      if (next < 0) { return; }
+      view.accept(team, next, out);
     }
   }
 };

@@ -21,16 +21,19 @@ struct top_k {
   template <Team T, class View>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, const View& view,
                                                            write_verdict& out) const {
-    while (out.accepted < view.drafted && passes(team, view, out.accepted)) { ++out.accepted; }
-    out.next = view.choice(team, out.accepted);
+    for (std::int32_t c = 1; c <= view.drafted; ++c) {
+      if (!passes(team, view, out.canvas, view.added(out.canvas, c))) { continue; }
+      view.accept(team, c, out);
+      c = 0;  // what may come next is anywhere
+    }
+    out.next = view.choice(team, out.canvas);
   }
 
  private:
   template <Team T, class View>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE bool passes(T& team, const View& view,
-                                                       std::int32_t draft) const {
-    const write w = view.drafts[draft];
-    const std::int32_t i = view.find(draft, w.position);
+                                                       std::int32_t canvas, write w) const {
+    const std::int32_t i = w.position < 0 ? -1 : view.find(canvas, w.position);
     if (i < 0) { return false; }
     const auto l = view.digests(team, i).sure;
     return l.status == status::ok && l.prob(w.t) > 0 && kernel::rank_of(team, l, w.t) < k;

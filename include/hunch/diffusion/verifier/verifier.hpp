@@ -25,13 +25,46 @@ struct canvas_positions {
   std::int32_t front = 0;
 };
 
+/// The drafts of one request, and on which canvases they are: on canvas 0, the committed text,
+/// none; on each of the others one more than on a canvas before it.
+struct drafted_canvases {
+  std::int32_t drafted = 0;             ///< canvases with drafts
+  std::int32_t proposed = 0;            ///< different drafts
+  const write* drafts = nullptr;        ///< [proposed]
+  const std::uint64_t* sets = nullptr;  ///< [drafted + 1] bit i: drafts[i] is on the canvas
+  write* accepted = nullptr;            ///< [drafted] out, see `accept`
+
+  /// The canvas that has w written on it beside all that canvas r has, or -1.
+  HUNCH_HOST_DEVICE std::int32_t after(std::int32_t r, write w) const {
+    for (std::int32_t c = 1; c <= drafted; ++c) {
+      if (added(r, c) == w) { return c; }
+    }
+    return -1;
+  }
+
+  /// What canvas c has written on it beside all that canvas r has: one draft, or else position -1.
+  HUNCH_HOST_DEVICE write added(std::int32_t r, std::int32_t c) const {
+    const std::uint64_t more = sets[c] ^ sets[r];
+    if ((sets[c] & more) != more) { return {}; }
+    for (std::int32_t i = 0; i < proposed; ++i) {
+      if (more == std::uint64_t{1} << i) { return drafts[i]; }
+    }
+    return {};
+  }
+
+  /// The draft that canvas c has more than the verdict's canvas is written. Collective.
+  template <Team T>
+  HUNCH_HOST_DEVICE void accept(T& team, std::int32_t c, write_verdict& verdict) const {
+    if (team.rank() == 0) { accepted[verdict.accepted] = added(verdict.canvas, c); }
+    ++verdict.accepted;
+    verdict.canvas = c;
+  }
+};
+
 /// What a verifier decides about: the drafts of one request, and what the model makes of them.
-/// Canvas r is the committed text with the first r drafts written.
 /// \tparam Digests a `position_digests`.
 template <class Digests>
-struct drafts_view {
-  std::int32_t drafted = 0;
-  const write* drafts = nullptr;               ///< [drafted]
+struct drafts_view : drafted_canvases {
   const canvas_positions* canvases = nullptr;  ///< [drafted + 1]
   Digests digests;
 
@@ -62,8 +95,9 @@ struct drafts_view {
 
 /// Decides which drafts are written.
 ///
-/// 1. `v(team, view, verdict)` fills a `write_verdict`; collective, allocation-free, each rank its
-///    own. `view.choice(team, r)` is asked for as few canvases as will do.
+/// 1. `v(team, view, verdict)` fills a `write_verdict`, `view.accept` draft after draft and then
+///    `next`; collective, allocation-free, each rank its own. `view.choice(team, r)` is asked for
+///    as few canvases as will do.
 /// 2. `V::lossless`: the writes, positions and tokens in their order, are those of decoding one
 ///    token a pass.
 ///

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <hunch/diffusion/write.hpp>
+
+namespace hunch::diffusion {
+
+/// Which drafts are on which canvases of a round.
+///
+/// Drafts make a chain d_1, d_2, ..., d_n: what is likely to be written next, what is after that,
+/// and so on. Canvases with the first of them, the first two, ... are those of SSD. But most drafts
+/// are refused because another mask is written before them, and is later found to hold just what
+/// was drafted. A canvas does not know in which order it was written; so here a canvas has any set
+/// of drafts, and the n sets are chosen that are the most likely to be passed through. What is next
+/// after a set is the r-th of what is likely to be (r = 0, 1, ...) with probability
+/// (1 - s) s^r p, where p is the probability of its token and s the *spread*, and a set may be
+/// arrived at in all orders of its drafts. With s = 0 the sets are those of the chain.
+class draft_sets {
+ public:
+  static constexpr std::int32_t most = 64;  ///< different drafts; a set is a word of so many bits
+
+  /// \param count sets beside the empty one, at most.
+  explicit draft_sets(std::int32_t count) {
+    chosen_.reserve(static_cast<std::size_t>(count) + 1);
+    reached_.reserve(static_cast<std::size_t>(count + 1) * looked_at);
+  }
+
+  /// \param drafts [most] in: the chain; out: it, and other drafts behind it.
+  /// \param chain its length, and the number of sets beside the empty one.
+  /// \param sets [chain + 1] out: bit i: drafts[i] is in the set. The empty one is the first.
+  /// \param lists for how many beginnings of the chain something is known.
+  /// \param list `list(d)` is what may be written after the first d of the chain, in the order's
+  /// order, the chain's next draft first; as much of it as is known. A span of `planned_draft`, of
+  /// which those behind a position of -1 do not count.
+  /// Returns the number of different drafts.
+  template <class List>
+  std::int32_t choose(write* drafts, std::int32_t chain, std::uint64_t* sets, double spread,
+                      std::int32_t lists, List&& list) {
+    drafts_ = drafts;
+    proposed_ = chain;
+    chosen_.clear();
+    reached_.clear();
+    reached_.push_back({0, 1.0});
+    while (!reached_.empty()) {
+      const auto next = std::ranges::max_element(reached_, {}, &reached::probability);
+      const reached now = *next;
+      reached_.erase(next);
+      *sets++ = now.set;
+      chosen_.push_back(now.set);
+      if (size() == chain) { break; }
+      go_on(now, list(std::min(beginning(now.set, chain), lists - 1)), spread);
+    }
+    return proposed_;
+  }
+  /// Sets that were chosen, beside the empty one.
+  std::int32_t size() const { return static_cast<std::int32_t>(chosen_.size()) - 1; }
+
+ private:
+  /// Of what may come after a set, so many are considered: the others are too unlikely.
+  static constexpr std::int32_t looked_at = 8;
+
+  struct reached {
+    std::uint64_t set = 0;
+    double probability = 0.0;
+  };
+
+  static std::uint64_t bit(std::int32_t i) { return std::uint64_t{1} << i; }
+
+  /// How many of the chain's first drafts are in a set.
+  static std::int32_t beginning(std::uint64_t set, std::int32_t chain) {
+    std::int32_t d = 0;
+    while (d < chain && (set & bit(d)) != 0) { ++d; }
+    return d;
+  }
+
+  /// Sets with one draft more: of the first block that has masks.
+  void go_on(const reached& from, std::span<const planned_draft> list, double spread) {
+    double chance = from.probability * (1.0 - spread);
+    std::int32_t rank = 0;
+    std::int32_t block = -1;
+    for (const planned_draft& d : list) {
+      if (d.what.position < 0) { return; }
+      if (is_written(from.set, d.what.position)) { continue; }
+      if (rank == looked_at || chance <= 0.0 || (block >= 0 && d.block != block)) { return; }
+      block = d.block;
+      const std::int32_t i = index_of(d.what);
+      if (i < most) { reach(from.set | bit(i), chance * d.probability); }
+      chance *= spread;
+      ++rank;
+    }
+  }
+
+  bool is_written(std::uint64_t set, std::int32_t position) const {
+    for (std::int32_t i = 0; i < proposed_; ++i) {
+      if ((set & bit(i)) != 0 && drafts_[i].position == position) { return true; }
+    }
+    return false;
+  }
+
+  /// Of a draft, which is a new one if there is room; else `most`.
+  std::int32_t index_of(const write& w) {
+    const auto found =
+        static_cast<std::int32_t>(std::find(drafts_, drafts_ + proposed_, w) - drafts_);
+    if (found < proposed_) { return found; }
+    if (proposed_ == most) { return most; }
+    drafts_[proposed_] = w;
+    return proposed_++;
+  }
+
+  void reach(std::uint64_t set, double probability) {
+    if (std::ranges::find(chosen_, set) != chosen_.end()) { return; }
+    const auto before = std::ranges::find(reached_, set, &reached::set);
+    if (before != reached_.end()) {
+      before->probability += probability;
+    } else {
+      reached_.push_back({set, probability});
+    }
+  }
+
+  write* drafts_ = nullptr;
+  std::int32_t proposed_ = 0;
+  std::vector<std::uint64_t> chosen_;
+  std::vector<reached> reached_;
+};
+
+}  // namespace hunch::diffusion

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Which sets of drafts get a canvas: counted by hand.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <hunch/diffusion/draft_sets.hpp>
+#include "../support/hash.hpp"
+
+namespace hunch::test {
+namespace {
+
+using diffusion::draft_sets;
+using diffusion::planned_draft;
+using diffusion::write;
+
+planned_draft likely(std::int32_t position, double probability, std::int32_t block = 0,
+                     token t = 7) {
+  return {{position, t}, block, 0, probability, 0.0, false};
+}
+
+/// What is chosen: drafts, and sets of them.
+struct choice {
+  std::vector<write> drafts;
+  std::vector<std::uint64_t> sets;
+};
+
+/// `lists[d]` is what comes after the first d of the chain; the chain is what is first in each, or
+/// if there is one list, the whole of it.
+choice choose(const std::vector<std::vector<planned_draft>>& lists, std::int32_t chain,
+              double spread) {
+  choice c;
+  c.drafts.resize(draft_sets::most);
+  c.sets.resize(static_cast<std::size_t>(chain) + 1, ~std::uint64_t{0});
+  for (std::size_t i = 0; i < static_cast<std::size_t>(chain); ++i) {
+    c.drafts[i] = lists.size() == 1 ? lists[0][i].what : lists[i][0].what;
+  }
+  draft_sets sets(chain);
+  const std::int32_t proposed =
+      sets.choose(c.drafts.data(), chain, c.sets.data(), spread,
+                  static_cast<std::int32_t>(lists.size()), [&](std::int32_t d) {
+                    return std::span<const planned_draft>(lists[static_cast<std::size_t>(d)]);
+                  });
+  c.drafts.resize(static_cast<std::size_t>(proposed));
+  c.sets.resize(static_cast<std::size_t>(sets.size()) + 1);
+  return c;
+}
+
+using sets_of = std::vector<std::uint64_t>;
+
+TEST_CASE("without spread, a chain") {
+  const std::vector<planned_draft> list{likely(3, 0.9), likely(1, 0.5), likely(2, 0.1),
+                                        likely(9, 0.8, 1)};
+  CHECK(choose({list}, 4, 0.0).sets == sets_of{0, 0b1, 0b11, 0b111, 0b1111});
+  CHECK(choose({list}, 2, 0.0).sets == sets_of{0, 0b1, 0b11});
+  CHECK(choose({list}, 0, 0.0).sets == sets_of{0});
+}
+
+TEST_CASE("the most likely sets, arrived at in all orders") {
+  // All tokens are sure. With a spread of 0.4 A is next with 0.6, B with 0.24, C with 0.144.
+  // {A} 0.6; then {AB} 0.6 * 0.6 by A; then {ABC} 0.36 * 0.6 and {B} 0.24, which adds 0.24 * 0.6 to
+  // {AB} too late.
+  const std::vector<planned_draft> sure{likely(3, 1.0), likely(1, 1.0), likely(2, 1.0)};
+  CHECK(choose({sure}, 3, 0.4).sets == sets_of{0, 0b1, 0b11, 0b10});
+  // With 0.7: {A} 0.3, {B} 0.21, {C} 0.147, and {AB} 0.3 * 0.3 + 0.21 * 0.3 = 0.153 before it.
+  CHECK(choose({sure}, 3, 0.7).sets == sets_of{0, 0b1, 0b10, 0b11});
+  // A doubtful token makes every set with it less likely: {B} 0.24 and {C} 0.144 come before
+  // {A} 0.06.
+  const std::vector<planned_draft> doubtful{likely(3, 0.1), likely(1, 1.0), likely(2, 1.0)};
+  CHECK(choose({doubtful}, 2, 0.4).sets == sets_of{0, 0b10, 0b100});
+}
+
+TEST_CASE("a block is full before the next one is begun") {
+  const std::vector<planned_draft> list{likely(3, 0.1), likely(1, 0.1), likely(9, 1.0, 1),
+                                        likely(8, 1.0, 1)};
+  for (const std::uint64_t set : choose({list}, 4, 0.8).sets) {
+    CHECK(((set & 0b1100) == 0 || (set & 0b11) == 0b11));
+  }
+}
+
+TEST_CASE("what is known after the first of the chain goes for all sets that have it") {
+  // After A, position 1 gets another token than before.
+  const std::vector<planned_draft> before{likely(3, 1.0), likely(1, 1.0)};
+  const std::vector<planned_draft> after{likely(1, 1.0, 0, 8), likely(2, 0.1)};
+  const choice c = choose({before, after}, 2, 0.4);
+  CHECK(c.drafts == std::vector<write>{{3, 7}, {1, 8}, {1, 7}, {2, 7}});
+  CHECK(c.sets == sets_of{0, 0b1, 0b11});
+  // And with 0.6: {A} 0.4, the other token without A 0.24, {A} and the new token 0.16.
+  const choice wider = choose({before, after, {likely(2, 0.9)}}, 3, 0.6);
+  CHECK(wider.drafts[3] == write{1, 7});
+  CHECK(wider.sets == sets_of{0, 0b1, 0b1000, 0b11});
+}
+
+/// The definition, written down again: sets of indices in a list, and how likely each is to be
+/// passed through.
+using passed = std::map<std::set<std::size_t>, double>;
+
+double next(const std::vector<planned_draft>& list, const std::set<std::size_t>& after,
+            std::size_t i, double spread) {
+  double chance = (1.0 - spread) * list[i].probability;
+  for (std::size_t j = 0; j < list.size(); ++j) {
+    if (after.count(j) == 1) { continue; }
+    if (list[j].block < list[i].block) { return 0.0; }
+    if (j < i && list[j].block == list[i].block) { chance *= spread; }
+  }
+  return chance;
+}
+
+std::vector<std::set<std::size_t>> by_definition(const std::vector<planned_draft>& list,
+                                                 std::size_t count, double spread) {
+  passed chosen{{{}, 1.0}};
+  std::vector<std::set<std::size_t>> order{{}};
+  while (order.size() <= count) {
+    passed reached;
+    for (const auto& [set, probability] : chosen) {
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        if (set.count(i) == 1) { continue; }
+        auto more = set;
+        more.insert(i);
+        if (chosen.count(more) == 0) { reached[more] += probability * next(list, set, i, spread); }
+      }
+    }
+    const auto best = std::max_element(reached.begin(), reached.end(),
+                                       [](auto& a, auto& b) { return a.second < b.second; });
+    chosen.insert(*best);
+    order.push_back(best->first);
+  }
+  return order;
+}
+
+TEST_CASE("sets by the definition") {
+  dice random{5};
+  std::int32_t others = 0;  // than those of a chain
+  for (std::int32_t run = 0; run < 500; ++run) {
+    const auto length = static_cast<std::size_t>(2 + random.below(7));
+    std::vector<planned_draft> list;
+    for (std::size_t i = 0; i < length; ++i) {
+      list.push_back(likely(static_cast<std::int32_t>(i), random.unit(), i < length / 2 ? 0 : 1));
+    }
+    const double spread = 0.1 + 0.8 * random.unit();
+    const choice found = choose({list}, static_cast<std::int32_t>(length), spread);
+    const auto expected = by_definition(list, length, spread);
+    REQUIRE(found.sets.size() == expected.size());
+    for (std::size_t c = 0; c < expected.size(); ++c) {
+      std::uint64_t set = 0;
+      for (const std::size_t i : expected[c]) { set |= std::uint64_t{1} << i; }
+      CHECK(found.sets[c] == set);
+      others += set == (std::uint64_t{1} << c) - 1 ? 0 : 1;
+    }
+  }
+  CHECK(others > 500);
+}
+
+TEST_CASE("more drafts than a word has bits") {
+  // Every pass of a draft model finds other tokens.
+  std::vector<std::vector<planned_draft>> lists;
+  for (std::int32_t d = 0; d < 20; ++d) {
+    auto& list = lists.emplace_back();
+    for (std::int32_t i = 0; i < 20; ++i) {
+      const bool of_chain = i == 0;
+      list.push_back(
+          likely(of_chain ? d : 20 + i, of_chain ? 1.0 : 0.5, 0, of_chain ? 7 : 100 + d));
+    }
+  }
+  const choice c = choose(lists, 20, 0.2);
+  CHECK(c.drafts.size() == draft_sets::most);
+  CHECK(c.sets.size() == 21);
+}
+
+}  // namespace
+}  // namespace hunch::test

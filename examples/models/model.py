@@ -399,16 +399,29 @@ class Masked(Llama):
     def aligned(self, clean, noisy, group, block):
         """What `forward` says of several readings [batch, readings, length] of one text [batch, length] at once, in less
         time: groups and blocks have so many positions and begin at their multiples. `length` is one of `group`."""
-        trunk, (batch, readings, length), device = self.model, noisy.shape, clean.device
+        return self.beside(self.known(clean), noisy, group, block)
+
+    def known(self, clean):
+        """Of a text [batch, length], what its readings share: keys and values of every layer, and the states."""
+        trunk = self.model
+        cos, sin = rope_tables(trunk.config, clean.shape[1], clean.device)
+        x, kept = trunk.embed_tokens(clean), []
+        for layer in trunk.layers:
+            kept.append(tuple(keys_and_values(layer.self_attn, layer.input_layernorm(x), cos, sin)))
+            x = layer(x, cos, sin)
+        return kept, trunk.norm(x)
+
+    def beside(self, known, noisy, group, block):
+        """As `aligned`, of a text that has been read."""
+        trunk, (batch, readings, length), device = self.model, noisy.shape, noisy.device
         cos, sin = rope_tables(trunk.config, length, device)
         place = torch.arange(length, device=device)
-        known = place < (place // group * group)[:, None]
+        before = place < (place // group * group)[:, None]
         of = place[:group] // block
         beside = of <= of[:, None]
-        x, y = trunk.embed_tokens(clean), trunk.embed_tokens(noisy)
-        for layer in trunk.layers:
+        y = trunk.embed_tokens(noisy)
+        for layer, (k, v) in zip(trunk.layers, known[0]):
             attention = layer.self_attn
-            k, v = keys_and_values(attention, layer.input_layernorm(x), cos, sin)
             normed = layer.input_layernorm(y).flatten(0, 1)
             q = rotate(heads(attention.q_proj(normed), attention.head_dim), cos, sin) * attention.head_dim ** -0.5
             own_k, own_v = (z.unflatten(2, (-1, group)) for z in keys_and_values(attention, normed, cos, sin))
@@ -421,14 +434,13 @@ class Masked(Llama):
                 last = min(first + size, length)
                 span = slice(first, last)
                 read = (q[..., span, :].transpose(1, 2).flatten(2, 3) @ k[:, :, :last].mT).unflatten(2, (readings, -1))
-                read = read.masked_fill(~known[span, :last], -torch.inf)
+                read = read.masked_fill(~before[span, :last], -torch.inf)
                 law = torch.cat((read, own[..., span, :].transpose(1, 2)), -1).softmax(-1)
                 of_known = (law[..., :last].flatten(2, 3) @ v[:, :, :last]).unflatten(2, (readings, -1)).transpose(1, 2)
                 of_own = law[..., last:].transpose(1, 2).unflatten(3, (-1, group)) @ own_v[..., first // group:last // group, :, :]
                 mixed.append(of_known + of_own.flatten(3, 4))
             y = y + attention.o_proj(torch.cat(mixed, 3).transpose(2, 3).flatten(3))
             y = y + layer.mlp(layer.post_attention_layernorm(y))
-            x = layer(x, cos, sin)
         inside = (place[1:] % group != 0)[:, None]
-        states = torch.where(inside, trunk.norm(y)[:, :, :-1], trunk.norm(x)[:, None, :-1])
+        states = torch.where(inside, trunk.norm(y)[:, :, :-1], known[1][:, None, :-1])
         return torch.cat((torch.zeros_like(states[:, :, :1]), states), 2)

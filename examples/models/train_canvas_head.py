@@ -4,12 +4,15 @@
 
 A pass of the model on a canvas yields a state for every mask. The head reads these, and the embeddings of what has
 been written in the masks' places since, and says what the model would say now: of the masks that are left, in the
-first block that has some. Here a block has been read with some of its masks; 1, 2, ... DRAFTS of them are written,
-those that the model is surest of first, with the model's own tokens or those of the text; what the model says of the
-others then is what the head learns, by KL(p || q), the more of a mask the surer the model is: the surest is next.
+first block that has some.
 
-Blocks go in pairs, of which the second is all masks: a draft may go beyond the end of its block. The embedding and
-the language-model head stay the model's. Laws are those of the text's SHORTLIST most frequent tokens.
+The model writes two blocks behind every beginning of a text, all of them at once: one token a pass, of the mask that
+it is surest of, the most probable token or one that is drawn. A lesson is a pass of that course, and what was written
+in the 1, 2, ... DRAFTS passes behind it. From them the head learns what the model says then, by KL(p || q), the more of
+a mask the surer the model is, and which mask is written next.
+
+The embedding and the language-model head stay the model's. Laws are those of the text's SHORTLIST most frequent
+tokens.
 """
 import argparse
 from pathlib import Path
@@ -23,8 +26,12 @@ import training
 from model import EAGLE, MASKED, Eagle
 
 LENGTH = 256       # of a window
+PASSES = 13        # over two blocks
 DRAFTS = 4
+LESSONS = 16       # of those that the passes allow, in a step
+TEMPERATURES = (0.0, 0.0, 0.5, 1.0)
 SHORTLIST = 8192   # tokens
+PLACES = 0.5       # of the loss, for which mask is next
 
 
 def shortlist(streams):
@@ -32,61 +39,78 @@ def shortlist(streams):
     return torch.from_numpy(counts.argsort()[::-1][:SHORTLIST].copy()).to(training.device())
 
 
-def first_masks(rows, random):
-    """Of [rows, groups, 2 blocks]: all of the second block, 1 .. all of the first; rather the later ones, for text is
-    mostly filled from left to right."""
-    size = MASKED.block_length
-    groups = LENGTH // (2 * size)
-    lean = torch.rand(rows, groups, 1, generator=random)
-    key = torch.rand(rows, groups, size, generator=random) - 2 * lean * torch.arange(size) / size
-    count = torch.randint(1, size + 1, (rows, groups, 1), generator=random)
-    masked = torch.ones(rows, groups, 2 * size, dtype=torch.bool)
-    masked[..., :size] = key.argsort(-1).argsort(-1) < count
-    return masked.to(training.device())
+def pairs(random):
+    """[LESSONS, 2] passes: one that is read, and a later one that is learnt from. The next ones most, for drafts behind
+    a refused one do not count."""
+    all_pairs = torch.tensor([(i, i + k) for i in range(PASSES) for k in range(1, DRAFTS + 1) if i + k < PASSES])
+    share = 0.6 ** (all_pairs[:, 1] - all_pairs[:, 0])
+    return all_pairs[torch.multinomial(share, LESSONS, generator=random)]
 
 
-class Lesson:
-    """Canvases of a batch, and what the model says of them."""
+class Course:
+    """The passes of the model over a batch of texts, and the lessons of it."""
 
-    def __init__(self, model, states, tokens, clean, random):
-        size, rows = MASKED.block_length, len(clean)
-        self.embedding, self.head = model.model.embed_tokens, model.model.embed_tokens.weight[tokens]
-        self.mask = MASKED.mask_token_id
-        text = clean.view(rows, -1, 2 * size)
-        self.masked = first_masks(rows, random)
-        self.before = self.read(states, clean, torch.where(self.masked, self.mask, text)[:, None])[:, 0]
-        sure, best = F.linear(self.before, self.head).float().log_softmax(-1).max(-1)
-        # The order in which they are written: blocks from left to right, the surest first.
-        second = torch.arange(2 * size, device=clean.device) // size
-        rank = torch.where(self.masked, sure - 1e4 * second, -1e9).argsort(-1, descending=True).argsort(-1)
-        own = torch.rand(rows, 1, 1, generator=random).to(clean.device) < 0.5
-        found = torch.where(own, tokens[best], text)
-        written = torch.stack([self.masked & (rank < k + 1) for k in range(DRAFTS)], 1)
-        left = self.masked[:, None] & ~written
-        self.canvases = torch.where(left, self.mask, torch.where(self.masked, found, text)[:, None])
-        self.after = self.read(states, clean, self.canvases)
-        in_first = left & (second == 0)
-        self.asked = torch.where(in_first.any(-1, keepdim=True), in_first, left)
-        self.asked[:, :, 0] = False  # nothing is before the text
-        block = second <= second[:, None]
-        self.seen = (block & self.masked[..., None, :]) | torch.eye(2 * size, dtype=torch.bool, device=clean.device)
+    def __init__(self, known, beside, embedding, tokens, clean, random):
+        size, device = MASKED.block_length, clean.device
+        self.embedding, self.head, self.size = embedding, embedding.weight[tokens], size
+        shape = (len(clean), LENGTH // (2 * size), 2 * size)
+        heat = torch.tensor(TEMPERATURES)[torch.randint(len(TEMPERATURES), (len(clean),), generator=random)].to(device)
+        self.heat = torch.where(heat > 0, heat, 1.0).view(-1, 1, 1)
+        hot = (heat > 0).view(-1, 1, 1, 1)
+        noise = -torch.empty(*shape, SHORTLIST, dtype=torch.bfloat16).exponential_(generator=random).log().to(device)
+        text = known(clean)
+        canvas = torch.full(shape, MASKED.mask_token_id, device=device)
+        self.canvases, self.states, self.next, self.drawn = [], [], [], []
+        for i in range(PASSES):
+            states = beside(text, canvas.flatten(1)[:, None], 2 * size, size)[:, 0].unflatten(1, shape[1:])
+            front = self.front(i)
+            law = self.law(states[:, :, front], self.heat[..., None])
+            best = (law + hot * noise[:, :, front]).argmax(-1, keepdim=True)
+            sure = torch.where(canvas[:, :, front] == MASKED.mask_token_id, law.gather(-1, best)[..., 0], -torch.inf)
+            place = sure.argmax(-1, keepdim=True)
+            self.canvases.append(canvas)
+            self.states.append(states)
+            self.next.append(place)
+            self.drawn.append(best)
+            canvas = canvas.scatter(-1, place + front.start, tokens[best[..., 0].gather(-1, place)])
 
-    def read(self, states, clean, noisy):
-        """[rows, readings, groups, 2 blocks, hidden]"""
-        found = states(clean, noisy.flatten(2), noisy.shape[-1], MASKED.block_length)
-        return found.unflatten(2, noisy.shape[2:])
+    def front(self, i):
+        """The first block with masks, by pass i."""
+        return slice(0, self.size) if i < self.size else slice(self.size, 2 * self.size)
 
-    def inputs(self):
-        """Of every canvas [rows * drafts * groups, 2 blocks, ...]: embeddings, states, and what is seen."""
-        repeat = lambda x: x[:, None].expand(-1, DRAFTS, *(-1,) * (x.ndim - 1)).flatten(0, 2)
-        return self.embedding(self.canvases.flatten(0, 2)), repeat(self.before), repeat(self.seen)[:, None]
+    def law(self, states, heat):
+        return (F.linear(states, self.head).float() / heat).log_softmax(-1)
 
-    def loss(self, outputs):
-        asked = self.asked.flatten(0, 2)
-        p = F.linear(self.after.flatten(0, 2)[asked], self.head).float().log_softmax(-1)
-        q = F.linear(outputs[asked], self.head).float().log_softmax(-1)
-        weight = p.max(-1).values.exp() + 0.1
-        return ((p.exp() * (p - q)).sum(-1) * weight).sum() / weight.sum()
+    def inputs(self, lessons):
+        """Of every canvas [lessons * rows * groups, 2 blocks, ...]: embeddings, states, and what is seen."""
+        before, after = lessons.T.tolist()
+        of = torch.arange(2 * self.size, device=self.head.device)
+        block = of // self.size <= (of // self.size)[:, None]
+        masked = torch.stack([self.canvases[i] == MASKED.mask_token_id for i in before]).flatten(0, 2)
+        seen = (block & masked[:, None]) | torch.eye(2 * self.size, dtype=torch.bool, device=block.device)
+        canvases = torch.stack([self.canvases[j] for j in after]).flatten(0, 2)
+        states = torch.stack([self.states[i] for i in before]).flatten(0, 2)
+        return self.embedding(canvases), states, seen[:, None]
+
+    def loss(self, lessons, outputs):
+        of_laws = of_places = 0.0
+        for (_, j), output in zip(lessons.tolist(), outputs.unflatten(0, (LESSONS, *self.next[0].shape[:2]))):
+            front = self.front(j)
+            # Nothing is before the text, and nothing is said of its first place.
+            states, output = (x[:, 1:, front] for x in (self.states[j], output))
+            masked = self.canvases[j][:, 1:, front] == MASKED.mask_token_id
+            heat = self.heat.expand(*masked.shape)[masked][:, None]
+            p, q = (self.law(x[masked], heat) for x in (states, output))
+            drawn = self.drawn[j][:, 1:][masked]
+            sure = p.gather(-1, drawn)[:, 0].exp()
+            place = self.next[j][:, 1:]
+            weight = sure + 0.1 + torch.zeros(masked.shape, device=sure.device).scatter(-1, place, 1.0)[masked]
+            of_laws += ((p.exp() * (p - q)).sum(-1) * weight).sum() / weight.sum()
+            chance = q.gather(-1, drawn)[:, 0].clamp(max=-1e-4)
+            odds = torch.full(masked.shape, -torch.inf, device=sure.device)
+            odds = odds.masked_scatter(masked, chance - torch.log(-torch.expm1(chance)))
+            of_places += F.cross_entropy(odds.flatten(0, 1), place.flatten())
+        return of_laws / LESSONS + PLACES * of_places / LESSONS
 
 
 def main():
@@ -95,31 +119,37 @@ def main():
     arguments.add_argument("--model", type=Path, default=Path(__file__).parent / "masked")
     arguments.add_argument("--name", default="canvas_head")
     arguments.add_argument("--minutes", type=float, default=40)
+    arguments.add_argument("--begin", type=Path, help="directory of a head to train on")
+    arguments.add_argument("--rate", type=float, default=1.0, help="of the optimiser's own")
     options = arguments.parse_args()
 
     training.encode(options.work)
     torch.manual_seed(training.SEED)
     model = checkpoint.load_masked(options.model).to(training.device())
     head = Eagle(EAGLE).to(training.device())
-    optimiser = training.Optimiser(head, muon_rate=0.004, adam_rate=0.0015, decay=0.0)
-    states, run = torch.compile(model.aligned, dynamic=False), torch.compile(head, dynamic=False)
+    optimiser = training.Optimiser(head, muon_rate=0.004 * options.rate, adam_rate=0.0015 * options.rate, decay=0.0)
+    known, beside, run = (torch.compile(f, dynamic=False) for f in (model.known, model.beside, head))
     windows = training.Windows(options.work / "tokens" / "train", LENGTH, 1)
     tokens = shortlist(windows.streams)
 
     def batch_of(step, progress):
         return windows.batch(step), step
 
-    def lesson_of(batch):
-        random = torch.Generator().manual_seed(training.SEED + batch[1])
+    def course_of(batch, random):
         with torch.no_grad():
-            return Lesson(model, states, tokens, batch[0][:, :-1], random)
+            return Course(known, beside, model.model.embed_tokens, tokens, batch[0][:, :-1], random)
 
     def loss_of(batch, progress):
+        random = torch.Generator().manual_seed(training.SEED + batch[1])
         with torch.autocast(training.device().type, torch.bfloat16):
-            lesson = lesson_of(batch)
-            return lesson.loss(run(*lesson.inputs()))
+            course = course_of(batch, random)
+            lessons = pairs(random)
+            return course.loss(lessons, run(*course.inputs(lessons)))
 
-    head.take(lesson_of(batch_of(0, 0.0)).before)
+    if options.begin:
+        head.load_state_dict(checkpoint.load_eagle(options.begin).state_dict())
+    else:
+        head.take(torch.stack(course_of(batch_of(0, 0.0), torch.Generator()).states))
 
     training.run(options.name, options.work, options.minutes, head, optimiser, batch_of, loss_of)
 

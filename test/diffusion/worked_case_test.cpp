@@ -152,7 +152,8 @@ TEST_CASE("with canvases for other orders, drafts are written in the order of th
   add(d, the_task());
   d.step();
   const diffusion::emission second = d.step()[0];
-  // A 0.6 * 0.95, then B 0.6 * 0.6 of that; B 0.24 * 0.6 is likelier than both and C.
+  // A 0.6 * sqrt(0.95) = 0.58, with B 0.6 * sqrt(0.6) = 0.46 of that; B 0.24 * sqrt(0.6) = 0.19,
+  // which is likelier than A, B and C: 0.6 * sqrt(0.75) = 0.52 of A and B.
   CHECK(model.passes[1] ==
         std::vector<std::string>{"PXXMMMMMM", "PXXMAMMMM", "PXXBAMMMM", "PXXBMMMMM"});
   CHECK(of(second) == writes{put(3, 'B'), put(4, 'A'), put(5, 'X')});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,8 +20,10 @@ namespace hunch::diffusion {
 /// was drafted. A canvas does not know in which order it was written; so here a canvas has any set
 /// of drafts, and the n sets are chosen that are the most likely to be passed through. What is next
 /// after a set is the r-th of what is likely to be (r = 0, 1, ...) with probability
-/// (1 - s) s^r p, where p is the probability of its token and s the *spread*, and a set may be
-/// arrived at in all orders of its drafts. With s = 0 the sets are those of the chain.
+/// (1 - s) s^r sqrt(p), where p is the probability of its token and s the *spread*, and a set may
+/// be arrived at in all orders of its drafts. (A token is still the one by the time that it is
+/// written more often than its probability was; the root is about what is found.) With s = 0 the
+/// sets are those of the chain.
 class draft_sets {
  public:
   static constexpr std::int32_t most = 64;  ///< different drafts; a set is a word of so many bits
@@ -90,7 +93,7 @@ class draft_sets {
       if (rank == looked_at || chance <= 0.0 || (block >= 0 && d.block != block)) { return; }
       block = d.block;
       const std::int32_t i = index_of(d.what);
-      if (i < most) { reach(from.set | bit(i), chance * d.probability); }
+      if (i < most) { reach(from.set | bit(i), chance * std::sqrt(d.probability)); }
       chance *= spread;
       ++rank;
     }

@@ -153,6 +153,13 @@ def check_aligned():
         groups, of = torch.arange(length) // group, torch.arange(length) // BLOCK
         each = [model(clean, noisy[:, i], groups, of) for i in range(readings)]
         torch.testing.assert_close(model.aligned(clean, noisy, group, BLOCK), torch.stack(each, 1), atol=1e-4, rtol=1e-4)
+    # A group whose first block is full: as if that were known, and the second alone.
+    noisy[:, :, 2 * BLOCK:3 * BLOCK] = torch.randint(0, MASK, (2, readings, BLOCK))
+    found = model.beside(model.known(clean), noisy, 2 * BLOCK, BLOCK, 1)[:, :, 3 * BLOCK:]
+    of = torch.arange(length) // BLOCK
+    for i in range(readings):
+        text = torch.cat((clean[:, :2 * BLOCK], noisy[:, i, 2 * BLOCK:3 * BLOCK], clean[:, 3 * BLOCK:]), 1)
+        torch.testing.assert_close(found[:, i], model(text, noisy[:, i], of, of)[:, 3 * BLOCK:], atol=1e-4, rtol=1e-4)
 
 
 def main():

@@ -411,14 +411,16 @@ class Masked(Llama):
             x = layer(x, cos, sin)
         return kept, trunk.norm(x)
 
-    def beside(self, known, noisy, group, block):
-        """As `aligned`, of a text that has been read."""
+    def beside(self, known, noisy, group, block, full=0):
+        """As `aligned`, of a text that has been read. The first `full` blocks of every group have no masks: they are
+        read as what comes before the groups is."""
         trunk, (batch, readings, length), device = self.model, noisy.shape, noisy.device
         cos, sin = rope_tables(trunk.config, length, device)
         place = torch.arange(length, device=device)
         before = place < (place // group * group)[:, None]
-        of = place[:group] // block
-        beside = of <= of[:, None]
+        at = place[:group]
+        of = at // block
+        beside = torch.where(of[:, None] < full, at <= at[:, None], of <= of[:, None])
         y = trunk.embed_tokens(noisy)
         for layer, (k, v) in zip(trunk.layers, known[0]):
             attention = layer.self_attn

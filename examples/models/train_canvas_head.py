@@ -62,7 +62,8 @@ class Course:
         canvas = torch.full(shape, MASKED.mask_token_id, device=device)
         self.canvases, self.states, self.next, self.drawn = [], [], [], []
         for i in range(PASSES):
-            states = beside(text, canvas.flatten(1)[:, None], 2 * size, size)[:, 0].unflatten(1, shape[1:])
+            noisy = canvas.flatten(1)[:, None]
+            states = beside(text, noisy, 2 * size, size, i // size)[:, 0].unflatten(1, shape[1:])
             front = self.front(i)
             law = self.law(states[:, :, front], self.heat[..., None])
             best = (law + hot * noise[:, :, front]).argmax(-1, keepdim=True)

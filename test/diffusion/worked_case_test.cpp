@@ -160,6 +160,8 @@ TEST_CASE("with canvases for other orders, drafts are written in the order of th
   CHECK(from(second) == origins{origin::accepted, origin::accepted, origin::bonus});
   CHECK(d.stats().drafted == 3);
   CHECK(d.stats().accepted == 2);
+  CHECK(d.stats().proposed_at[1] == 1);  // no canvas has three drafts
+  CHECK(d.stats().proposed_at[2] == 0);
 
   // In a chain both are refused, for B is not the first of it.
   auto chain = chain_decoder<3>(model);

@@ -69,7 +69,8 @@ struct wrong_writes {
     }
     for (std::int32_t c = 1; c <= view.drafted; ++c) {
       if (Defect == write_defect::position_not_compared) {
-        if (view.added(r, c).t == w.t) { return c; }
+        const std::int32_t i = view.added(r, c);
+        if (i >= 0 && view.drafts[i].t == w.t) { return c; }
         continue;
       }
       if (std::popcount(view.sets[c]) != std::popcount(view.sets[r]) + 1) { continue; }
@@ -103,7 +104,7 @@ struct wrong_writes {
     }
     if constexpr (Defect == write_defect::writes_the_refused_draft) {
       for (std::int32_t c = 1; c <= view.drafted; ++c) {
-        if (view.added(out.canvas, c).position < 0) { continue; }
+        if (view.added(out.canvas, c) < 0) { continue; }
         view.accept(team, c, out);
         out.next = choice(team, view, out.canvas);
         return;

@@ -37,7 +37,7 @@ namespace hunch::diffusion {
 struct decoder_options {
   std::int32_t max_batch = 1;           ///< requests that run at the same time
   std::int32_t max_canvas = 0;          ///< positions of one; 0: what the model can read
-  std::int32_t draft_length = 1 << 30;  ///< drafts at most; see `decoder::draft_length`
+  std::int32_t draft_length = 1 << 30;  ///< canvases with drafts; see `decoder::draft_length`
 };
 
 /// Lossless self-speculation for masked diffusion models (SSD: Gao et al. 2025, arXiv:2510.04147),
@@ -197,8 +197,9 @@ class decoder {
     }
   }
 
-  /// At most so many drafts from the next round on, within what there is room for; 0 is decoding
-  /// one token a pass. Changes speed; with a lossless verifier, never a write.
+  /// At most so many canvases with drafts for a request from the next round on, within what there
+  /// is room for; 0 is decoding one token a pass. Changes speed; with a lossless verifier, never a
+  /// write.
   void draft_length(std::int32_t length) {
     draft_length_ = std::clamp(length, std::int32_t{0}, max_drafts);
   }
@@ -213,8 +214,10 @@ class decoder {
   /// What the current round does with one request.
   struct planned_round {
     std::int32_t slot = 0;
-    std::int32_t drafted = 0;   ///< of the chain; then canvases with drafts
+    std::int32_t chain = 0;     ///< drafts, one after the other
+    std::int32_t drafted = 0;   ///< canvases with drafts
     std::int32_t proposed = 0;  ///< different drafts on them
+    std::int32_t deepest = 0;   ///< drafts on one of them at most
     bool drafts = false;        ///< one more is wanted
     length_evidence evidence;   ///< of those that there are
     std::int32_t first_canvas = 0;
@@ -324,12 +327,12 @@ class decoder {
     planned_round& round = rounds_[sized(k)];
     round.drafts = false;
     if (next.what.position < 0) { return; }
-    drafts_of(k)[round.drafted] = next.what;
-    ++round.drafted;
+    drafts_of(k)[round.chain] = next.what;
+    ++round.chain;
     round.evidence.probability = next.probability;
     round.evidence.reach *= next.probability;
     round.evidence.entropy = next.entropy;
-    round.evidence.rows = round.drafted + 1;
+    round.evidence.rows = round.chain + 1;
     round.evidence.drawn = next.drawn;
     round.drafts = lengths_.drew(k) && lengths_.goes_on(drafts_.length, k, round.evidence);
   }
@@ -341,7 +344,7 @@ class decoder {
       const planned_round& round = rounds_[sized(k)];
       const running_canvas& r = slots_[sized(round.slot)];
       if (round.drafts) {
-        draft_passes_.push(k, round.slot, r, {drafts_of(k), sized(round.drafted)},
+        draft_passes_.push(k, round.slot, r, {drafts_of(k), sized(round.chain)},
                            digests_for<draft_digests>(r));
       } else {
         draft_passes_.skip(k, digests_for<draft_digests>(r));
@@ -372,11 +375,12 @@ class decoder {
       const running_canvas& r = slots_[sized(round.slot)];
       const bool opens = parts::caches_blocks && r.opened != r.known();
       round.first_canvas = pass_.size();
-      round.proposed = chooser_.choose(drafts_of(k), round.drafted, sets_of(k),
+      round.proposed = chooser_.choose(drafts_of(k), round.chain, sets_of(k),
                                        parts::order_of_positions ? 0.0 : drafts_.spread,
-                                       parts::drafts_by_model ? round.drafted : 1,
+                                       parts::drafts_by_model ? round.chain : 1,
                                        [&](std::int32_t d) { return known_after(k, d); });
       round.drafted = chooser_.size();
+      round.deepest = chooser_.deepest();
       for (std::int32_t c = 0; c <= round.drafted; ++c) {
         pass_.push(k, round.slot, r, drafts_on(k, c), opens, enough, limits_.mask_token);
       }
@@ -450,7 +454,7 @@ class decoder {
     const write_verdict& v = verdicts_.data()[k];
     const drafted_canvases drafts = drafted_canvases_of(k);
     for (std::int32_t c = 1; c <= drafts.drafted; ++c) {
-      if (drafts.added(v.canvas, c).position >= 0) { return origin::corrected; }
+      if (drafts.added(v.canvas, c) >= 0) { return origin::corrected; }
     }
     return v.accepted > 0 ? origin::bonus : origin::sampled;
   }
@@ -484,7 +488,7 @@ class decoder {
     const std::span<const write> writes{writes_.data() + canvas_index(k), count};
     for (const write& w : writes) { r.tokens[sized(w.position)] = w.t; }
     r.state = round.state;
-    statistics_.count(round.drafted, round.drafted, outcomes_[sized(k)].kept, round.written);
+    statistics_.count(round.drafted, round.deepest, outcomes_[sized(k)].kept, round.written);
     keep_plan(k, r);
     const bool stopped = round.finish == finish_reason::stop_token;
     const std::int32_t end = stopped ? r.state.stopped_at + 1 : r.length();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -22,8 +23,8 @@ namespace hunch::diffusion {
 /// after a set is the r-th of what is likely to be (r = 0, 1, ...) with probability
 /// (1 - s) s^r sqrt(p), where p is the probability of its token and s the *spread*, and a set may
 /// be arrived at in all orders of its drafts. (A token is still the one by the time that it is
-/// written more often than its probability was; the root is about what is found.) With s = 0 the
-/// sets are those of the chain.
+/// written more often than its probability was; the root is about what is found.) Only the first
+/// eight of what is likely to be next are looked at. With s = 0 the sets are those of the chain.
 class draft_sets {
  public:
   static constexpr std::int32_t most = 64;  ///< different drafts; a set is a word of so many bits
@@ -61,11 +62,16 @@ class draft_sets {
     }
     return proposed_;
   }
-  /// Sets that were chosen, beside the empty one.
+  /// Sets that were chosen, beside the empty one, and how many drafts the largest has.
   std::int32_t size() const { return static_cast<std::int32_t>(chosen_.size()) - 1; }
+  std::int32_t deepest() const {
+    std::int32_t drafts = 0;
+    for (const std::uint64_t set : chosen_) { drafts = std::max(drafts, std::popcount(set)); }
+    return drafts;
+  }
 
  private:
-  /// Of what may come after a set, so many are considered: the others are too unlikely.
+  /// Of what may come after a set, so many are considered.
   static constexpr std::int32_t looked_at = 8;
 
   struct reached {

@@ -5,7 +5,7 @@
 
 #include <hunch/config.hpp>
 #include <hunch/diffusion/write.hpp>
-#include <hunch/kernel/plan_writes.hpp>
+#include <hunch/kernel/write_plan.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/types.hpp>
 
@@ -18,13 +18,13 @@ struct choose_writes {
   const View* views;
   diffusion::planned_draft* drafts;  ///< [requests, capacity] out: position -1 behind the last
   std::int32_t capacity;             ///< of a request
-  bool entropies;                    ///< are wanted
+  bool entropies;                    ///< that of the first draft is wanted
   static constexpr bool reads_rows = true;
 
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {
     const write_plan plan{drafts + static_cast<std::int64_t>(index) * capacity, capacity,
-                          entropies};
+                          entropies ? 1 : 0};
     plan.clear(team);
     plan.fill(team, views[index].digests, views[index].canvases[0], -1);
   }

@@ -6,7 +6,7 @@
 #include <hunch/config.hpp>
 #include <hunch/diffusion/verifier/verifier.hpp>
 #include <hunch/diffusion/write.hpp>
-#include <hunch/kernel/plan_writes.hpp>
+#include <hunch/kernel/write_plan.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/types.hpp>
 
@@ -45,7 +45,8 @@ struct verify_writes {
     diffusion::write_verdict out;
     verifier(team, view, out);
     if (team.rank() == 0) { verdicts[index] = out; }
-    const write_plan plan{plans + static_cast<std::int64_t>(index) * capacity, capacity, entropies};
+    const write_plan plan{plans + static_cast<std::int64_t>(index) * capacity, capacity,
+                          entropies ? capacity : 0};
     plan.clear(team);
     if (out.next.status == status::ok) {
       plan.fill(team, view.digests, view.canvases[out.canvas], out.next.what.position);

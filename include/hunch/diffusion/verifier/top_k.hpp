@@ -10,9 +10,9 @@ namespace hunch::diffusion::verifier {
 
 /// A draft is written if its token is among the k most probable ones that the model has for the
 /// draft's position on the canvas before it, of equally probable ones the lower ids. **Not
-/// lossless**: neither the position nor the token has to be the one that comes next. With k of the
-/// size of the vocabulary every draft that is not impossible is written, which bounds what drafts
-/// can bring. (A variant in SSD: Gao et al. 2025, arXiv:2510.04147)
+/// lossless**: neither the position nor the token has to be the one that comes next. In a chain,
+/// and with k of the size of the vocabulary, every draft that is not impossible is written, which
+/// bounds what drafts can bring. (A variant in SSD: Gao et al. 2025, arXiv:2510.04147)
 struct top_k {
   std::int32_t k = 1;
 
@@ -22,7 +22,8 @@ struct top_k {
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, const View& view,
                                                            write_verdict& out) const {
     for (std::int32_t c = 1; c <= view.drafted; ++c) {
-      if (!passes(team, view, out.canvas, view.added(out.canvas, c))) { continue; }
+      const std::int32_t i = view.added(out.canvas, c);
+      if (i < 0 || !passes(team, view, out.canvas, view.drafts[i])) { continue; }
       view.accept(team, c, out);
       c = 0;  // what may come next is anywhere
     }
@@ -33,7 +34,7 @@ struct top_k {
   template <Team T, class View>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE bool passes(T& team, const View& view,
                                                        std::int32_t canvas, write w) const {
-    const std::int32_t i = w.position < 0 ? -1 : view.find(canvas, w.position);
+    const std::int32_t i = view.find(canvas, w.position);
     if (i < 0) { return false; }
     const auto l = view.digests(team, i).sure;
     return l.status == status::ok && l.prob(w.t) > 0 && kernel::rank_of(team, l, w.t) < k;

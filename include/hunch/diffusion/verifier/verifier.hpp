@@ -37,25 +37,26 @@ struct drafted_canvases {
   /// The canvas that has w written on it beside all that canvas r has, or -1.
   HUNCH_HOST_DEVICE std::int32_t after(std::int32_t r, write w) const {
     for (std::int32_t c = 1; c <= drafted; ++c) {
-      if (added(r, c) == w) { return c; }
+      const std::int32_t i = added(r, c);
+      if (i >= 0 && drafts[i] == w) { return c; }
     }
     return -1;
   }
 
-  /// What canvas c has written on it beside all that canvas r has: one draft, or else position -1.
-  HUNCH_HOST_DEVICE write added(std::int32_t r, std::int32_t c) const {
+  /// The one draft that canvas c has written on it beside all that canvas r has: its index, or -1.
+  HUNCH_HOST_DEVICE std::int32_t added(std::int32_t r, std::int32_t c) const {
     const std::uint64_t more = sets[c] ^ sets[r];
-    if ((sets[c] & more) != more) { return {}; }
+    if ((sets[c] & more) != more) { return -1; }
     for (std::int32_t i = 0; i < proposed; ++i) {
-      if (more == std::uint64_t{1} << i) { return drafts[i]; }
+      if (more == std::uint64_t{1} << i) { return i; }
     }
-    return {};
+    return -1;
   }
 
-  /// The draft that canvas c has more than the verdict's canvas is written. Collective.
+  /// The one draft that canvas c has more than the verdict's canvas is written. Collective.
   template <Team T>
   HUNCH_HOST_DEVICE void accept(T& team, std::int32_t c, write_verdict& verdict) const {
-    if (team.rank() == 0) { accepted[verdict.accepted] = added(verdict.canvas, c); }
+    if (team.rank() == 0) { accepted[verdict.accepted] = drafts[added(verdict.canvas, c)]; }
     ++verdict.accepted;
     verdict.canvas = c;
   }
@@ -95,9 +96,9 @@ struct drafts_view : drafted_canvases {
 
 /// Decides which drafts are written.
 ///
-/// 1. `v(team, view, verdict)` fills a `write_verdict`, `view.accept` draft after draft and then
-///    `next`; collective, allocation-free, each rank its own. `view.choice(team, r)` is asked for
-///    as few canvases as will do.
+/// 1. `v(team, view, verdict)` fills a `write_verdict`: `view.accept` for each draft that is
+///    written, which counts it and notes the write, and then `next`; collective, allocation-free,
+///    each rank its own. `view.choice(team, r)` is asked for as few canvases as will do.
 /// 2. `V::lossless`: the writes, positions and tokens in their order, are those of decoding one
 ///    token a pass.
 ///

@@ -16,16 +16,17 @@ namespace hunch::kernel {
 struct write_plan {
   diffusion::planned_draft* drafts;  ///< [capacity] position -1 behind the last
   std::int32_t capacity;
-  bool entropies;  ///< of the drafts are wanted
+  std::int32_t entropies;  ///< of so many of the first are wanted
 
+  /// No drafts. Collective.
   template <Team T>
   HUNCH_HOST_DEVICE void clear(T& team) const {
     const write_plan self = *this;
     team.for_each(capacity, [self](std::int64_t i) { self.drafts[i] = {}; });
   }
 
-  /// Of positions `of`, all but `written`. A position whose row has an error is not drafted; where
-  /// it matters, it is found again. Collective.
+  /// Behind `clear`: of positions `of`, all but `written`. A position whose row has an error is not
+  /// drafted; where it matters, it is found again. Collective.
   template <Team T, class Digests>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void fill(T& team, const Digests& digests,
                                                      diffusion::canvas_positions of,
@@ -50,8 +51,7 @@ struct write_plan {
                          0.0,       digests.made[i].drawn};
       }
     });
-    if (!entropies) { return; }
-    for (std::int32_t i = 0; i < capacity && drafts[i].digest >= 0; ++i) {
+    for (std::int32_t i = 0; i < entropies && drafts[i].digest >= 0; ++i) {
       const double nats = entropy(team, digests.made[drafts[i].digest].sure);
       if (team.rank() == 0) { drafts[i].entropy = nats; }
     }

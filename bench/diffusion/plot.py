@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import svg  # noqa: E402
 
 COLOURS = {"0": "#1f77b4", "0.5": "#2ca02c", "1": "#d62728"}
-HEAD = "7 3"  # dashes
+HEAD, CHAIN = "7 3", "1 3"  # dashes
 LEFT, TOP, WIDTH, HEIGHT, GAP = 70, 40, 330, 260, 90
 
 
@@ -54,6 +54,7 @@ def main():
         for drafter, dashes in (("", ""), ("head, ", HEAD)):
             passes.curve(by_drafts(values, t, "passes / one token a pass", drafter), COLOURS[t], dashes)
             canvases.curve(by_drafts(values, t, "canvases / one token a pass", drafter), COLOURS[t], dashes)
+        passes.curve(by_drafts(values, t, "passes / one token a pass", "chain, "), COLOURS[t], CHAIN)
         of_t = lossy(values, t)
         exact = dict(by_drafts(values, t, "passes / one token a pass"))[4]
         changed.curve(sorted((x, y) for x, y, _ in of_t), COLOURS[t])
@@ -64,8 +65,9 @@ def main():
     bound = by_drafts(values, temperatures[0], "if every draft were written")
     passes.curve(bound, "#999", "2 3")
     head = [("by a head", "#555", HEAD)] if by_drafts(values, temperatures[0], "tokens per second", "head, ") else []
-    passes.legend([*((f"T = {t}", COLOURS[t], "") for t in temperatures), *head, ("1 / (N + 1)", "#999", "2 3")],
-                  lefts[0] + WIDTH - 10, TOP + 20 + 16 * (len(temperatures) + len(head)))
+    legend = [*((f"T = {t}", COLOURS[t], "") for t in temperatures), ("in a chain", "#555", CHAIN), *head,
+              ("1 / (N + 1)", "#999", "2 3")]
+    passes.legend(legend, lefts[0] + WIDTH - 10, TOP + 4 + 16 * len(legend))
     canvases.legend([(f"T = {t}", COLOURS[t], "") for t in temperatures],
                     lefts[1] + WIDTH - 10, TOP + HEIGHT - 12)
     svg.write(sys.argv[2], lefts[2] + WIDTH + 30, TOP + HEIGHT + 60, passes.parts + canvases.parts + changed.parts)

@@ -171,6 +171,26 @@ TEST_CASE("every canvas, drafted for a target with a block cache") {
   CHECK(sum.refused > 100);
 }
 
+TEST_CASE("as many canvases as there can be, in a chain and in many orders") {
+  constexpr canvas_world large{{9, 31, flavour::smooth}, 8, nullptr, 7};
+  constexpr canvas_world other{{9, 33, flavour::smooth}, 8, nullptr, 7};
+  for (const double spread : {0.0, 0.4, 0.95}) {
+    canvas_task task{std::vector<token>(80, large.mask), 1, 70, spread, 3};
+    task.canvas[0] = 2;
+    toy_masked<double> target{large, 100};
+    toy_masked<double> draft = draft_model(other, 100);
+    auto by_itself =
+        canvas_decoder<63>(target, 1, diffusion::order::confidence{},
+                           diffusion::verifier::stepwise_exact{}, fill_sampler{}, spread);
+    auto by_model = drafted_decoder<63>(target, draft, 1, length::fixed{}, spread);
+    const textbook_result expected = fill_stepwise(large, task);
+    CHECK(agrees(fill(by_itself, task), expected));
+    CHECK(agrees(fill(by_model, task), expected));
+    CHECK(by_itself.stats().accepted > 0);
+    CHECK(by_model.stats().drafted > 1000);
+  }
+}
+
 TEST_CASE("a draft model of the target's mind is never refused") {
   for (const double temperature : {0.0, 0.9}) {
     toy_masked<double> target{smooth_world};

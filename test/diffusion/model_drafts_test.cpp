@@ -26,6 +26,8 @@ using diffusion::drafted_by;
 
 constexpr canvas_world world{{3, 11, flavour::tied}};
 constexpr canvas_world smooth_world{{3, 12, flavour::smooth}};
+/// With room for other orders of writing.
+constexpr canvas_world wide_world{{9, 31, flavour::smooth}, 8, nullptr, 7};
 /// Nothing to do with the others.
 constexpr canvas_world wrong_world{{3, 29, flavour::smooth}};
 
@@ -212,6 +214,20 @@ TEST_CASE("a draft model of the target's mind is never refused") {
     CHECK(h.stats().drafted == h.stats().accepted);
     CHECK(head.observed == 4);
   }
+}
+
+TEST_CASE("what reads the target's passes is shown the canvas that was kept, whatever the order") {
+  std::int64_t accepted = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    toy_masked<double> target{wide_world};
+    observing<double> head{wide_world};
+    auto d = drafted_decoder<6>(target, head, 1, length::fixed{}, 0.8);
+    canvas_task task{std::vector<token>(25, wide_world.mask), 1, 8, 1.0, seed};
+    task.canvas[0] = 2;
+    CHECK(agrees(fill(d, task), fill_stepwise(wide_world, task)));
+    accepted += d.stats().accepted;
+  }
+  CHECK(accepted > 0);
 }
 
 TEST_CASE("in a batch, drafts are drawn for the request whose they are") {

@@ -104,7 +104,7 @@ class suite {
   }
 
   /// The head that drafts for the model, if there is one.
-  std::optional<engine::canvas_head> head_of(const std::filesystem::path& models) const {
+  std::optional<engine::canvas_head> head_of(const std::filesystem::path& models) {
     if (!std::filesystem::exists(models / "canvas_head")) { return std::nullopt; }
     return engine::canvas_head::load(models / "canvas_head", models / "masked", model_, options());
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <engine/aligned_buffer.hpp>
+#include <engine/canvas_plan.hpp>
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
 #include <engine/masked_model.hpp>
@@ -16,31 +17,56 @@
 #include <hunch/diffusion/model_drafts.hpp>
 
 /// \file
-/// A head that drafts for a masked model from its states, as EAGLE's does for a Llama: an example
-/// of a `hunch::diffusion::ObservingModel`.
+/// A head that drafts for a masked model from its residuals: an example of a
+/// `hunch::diffusion::ObservingModel`.
 
 namespace engine {
 
-/// Layers that read, of each position that was masked in the canvas that the target has decided,
-/// the state that yielded its law there and the embedding of what is there now, a mask or what was
-/// written since; their output yields the law that the target is expected to have now. A position
-/// attends to those of its block and of the blocks before it. Nothing else is read, so that a pass
-/// has a row for each of a block's or two blocks' positions, whatever the length of the text.
-/// Embedding and language-model head are the target's. (After EAGLE, Li et al. 2024,
-/// arXiv:2401.15077)
+/// A Llama's config, and what a head takes from the masked model that it drafts for.
+struct canvas_head_config {
+  config model;
+  /// The target's layer before which residuals are taken.
+  int target_layer = 0;
+  /// [model.layers] the target's layer whose keys and values of the known text a layer reads.
+  std::vector<int> cached_layers;
+
+  /// \throws std::invalid_argument naming the first field that makes no head.
+  void check() const;
+};
+
+/// Reads a `config.json` of a Llama with "target_layer" and "cached_layers".
+/// \throws std::runtime_error naming the file and the key.
+canvas_head_config read_canvas_head_config(const std::filesystem::path& file);
+
+/// The last layer or layers of the target again, over the rows of the canvas that it has decided,
+/// as tokens are written into it. Rows begin with the residuals that they had in the target before
+/// `target_layer`; those whose token has changed since begin with what a matrix makes of that and
+/// of the embedding of the token, after a norm. Then follow layers of the head's own. A row attends
+/// to what it attended to in the target: to the other rows, and before them to the keys and values
+/// that the target has cached of the known text. So a pass has a row for each position of a block
+/// or two, whatever the length of the text. Embedding and language-model head are the target's.
+/// (What is reused is after EAGLE-3, Li et al. 2025, arXiv:2503.01840, and GliDe, Du et al. 2024,
+/// arXiv:2402.02082)
 ///
-/// What it says of a slot depends on nothing but what was observed of it and the canvas. Movable;
-/// one thread may use it at a time. After construction `observe` does not allocate, nor does
-/// `evaluate` after its first passes of the largest size.
+/// `observe` reads what the target's last pass has left in it, and `evaluate` works in its cache:
+/// it reads the known text there, and puts its own rows into the free positions behind it. So the
+/// target must live as long. If it has made another pass over a slot since it was observed, what
+/// the head says of the slot is of no use, and the target forgets what it has cached there since;
+/// its own logits never change. Else what the head says of a slot depends on nothing but what was
+/// observed of it and the canvas. Movable; one thread may use head and target at a time. After
+/// construction `observe` does not allocate, nor does `evaluate` after its first passes of the
+/// largest size.
 class canvas_head {
  public:
   static constexpr bool reads_target = true;
 
-  /// \param weights of `shape`, "model.fc.weight" [hidden, 2 hidden] among them, which reads the
-  ///        embedding, then the state.
+  /// \param weights of `shape`; also "model.fc.weight" [hidden, 2 hidden], which reads the
+  ///        embedding, then the residual, and "model.embedding_norm.weight" [hidden].
+  /// \param target keeps its residuals for this head from now on.
   /// \throws std::runtime_error naming the tensor that does not fit, std::invalid_argument if the
-  ///         target's sizes are others.
-  canvas_head(const config& shape, const checkpoint& weights, const masked_model& target,
+  ///         target's sizes are others, it has not these layers, it caches nothing, or it keeps
+  ///         other residuals for another head.
+  canvas_head(const canvas_head_config& shape, const checkpoint& weights, masked_model& target,
               const model_options& options = {});
   canvas_head(canvas_head&&) noexcept;
   canvas_head& operator=(canvas_head&&) noexcept;
@@ -48,7 +74,7 @@ class canvas_head {
 
   /// Reads the directory of the head; embedding and head are those of `target_directory`.
   static canvas_head load(const std::filesystem::path& directory,
-                          const std::filesystem::path& target_directory, const masked_model& target,
+                          const std::filesystem::path& target_directory, masked_model& target,
                           const model_options& options = {});
 
   std::int32_t vocab_size() const;
@@ -56,7 +82,7 @@ class canvas_head {
   std::int32_t max_positions() const;
   std::size_t weight_bytes() const;
 
-  /// Keeps the states of each slot's canvas that was decided, and nothing else of that slot.
+  /// Keeps the residuals of each slot's canvas that was decided, and nothing else of that slot.
   void observe(const hunch::diffusion::decided_canvases& decided,
                const masked_evaluation& evaluation) noexcept;
 
@@ -69,23 +95,37 @@ class canvas_head {
   void release(std::int32_t slot) noexcept;
 
  private:
-  /// What was observed of a slot: positions, ascending, and of each its block, counted from the
-  /// first one, and its state.
+  /// The rows of a slot's canvas that was decided: of positions that follow each other.
   struct window {
-    std::vector<int> positions;
-    std::vector<int> blocks;
-    aligned_buffer<float> states;  ///< [positions, hidden]
+    /// A row of the target.
+    struct row {
+      hunch::token token = 0;
+      int length = 0;  ///< positions attended to
+    };
+
+    int first = 0;  ///< position; those before it are in the target's cache
+    std::vector<row> rows;
+    std::vector<std::int32_t> wanted;  ///< positions
+    aligned_buffer<float> residuals;   ///< [rows, hidden]
+    /// The state of the first position, if it comes from the row before it, which stays as it is.
+    aligned_buffer<float> state;
   };
 
   void plan(const hunch::diffusion::canvases& canvases);
-  void plan_rows(const window& of, int slot, const hunch::token* tokens);
+  void check(const hunch::diffusion::canvases& canvases, std::int32_t i) const;
+  void plan_rows(int slot, const hunch::token* tokens, hunch::row_view<const std::int32_t> wanted);
   void put_inputs();
   void finish(int thread);
+  const window& of(int slot) const { return windows_[static_cast<std::size_t>(slot)]; }
 
   hunch::token mask_token_;
+  int shift_;  ///< 1 where the law of a position is in the row before it
+  const model::implementation* target_;
+  canvas_planner* planner_;
   std::unique_ptr<model::implementation> self_;
-  std::vector<window> windows_;  ///< per slot
-  std::vector<int> outputs_;     ///< rows of the wanted positions
+  std::vector<float> embedding_norm_;
+  std::vector<window> windows_;         ///< per slot
+  std::vector<canvas_output> outputs_;  ///< of the wanted positions; row -1: the window's state
 };
 
 static_assert(hunch::diffusion::ObservingModel<canvas_head, masked_evaluation>);

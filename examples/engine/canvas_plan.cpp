@@ -143,6 +143,8 @@ void canvas_planner::plan(const canvases& all, layer_span& span) {
   span.path.clear();
   plan_.outputs.clear();
   plan_.parts.clear();
+  plan_.canvases.assign(static_cast<std::size_t>(all.size), {});
+  plan_.rows_of.clear();
   for (std::int32_t begin = 0, end = 0; begin < all.size; begin = end) {
     while (end < all.size && all.slot[end] == all.slot[begin]) { ++end; }
     plan_slot(all, begin, end, span);
@@ -180,6 +182,7 @@ void canvas_planner::plan_slot(const canvases& all, std::int32_t begin, std::int
     seen_ = std::min(seen_, same);
     add_rows(of, same, behind_block(of, of.wanted.back() - shift_), slot, span);
     add_outputs(of, slot);
+    note_rows(i, shared.known);
     before = of;
   }
   const int count = static_cast<int>(plan_.rows.rows.size()) - first_row_;
@@ -219,9 +222,26 @@ void canvas_planner::add_outputs(const canvas& of, int slot) {
   }
 }
 
+/// Those of `chain_`, the rows of canvas i, that are not among the cached positions from now on.
+void canvas_planner::note_rows(std::int32_t i, int cached) {
+  const auto begin = static_cast<int>(plan_.rows_of.size());
+  plan_.rows_of.insert(plan_.rows_of.end(), chain_.begin() + (cached - first_position_),
+                       chain_.end());
+  plan_.canvases[static_cast<std::size_t>(i)] = {cached, begin,
+                                                 static_cast<int>(plan_.rows_of.size())};
+}
+
 void canvas_planner::keep(const canvases& all, const cached_part& part) noexcept {
   const hunch::token* const tokens = all.canvas(part.canvas).data;
   cached_[static_cast<std::size_t>(part.slot)].assign(tokens, tokens + part.to);
+}
+
+void canvas_planner::overwritten(int slot, int from) noexcept {
+  auto& cached = cached_[static_cast<std::size_t>(slot)];
+  // The one hidden state that is kept would be that of a position that is not cached any more.
+  if (static_cast<int>(cached.size()) > from) {
+    cached.resize(static_cast<std::size_t>(std::max(0, from - shift_)));
+  }
 }
 
 void canvas_planner::release(int slot) noexcept { cached_[static_cast<std::size_t>(slot)].clear(); }

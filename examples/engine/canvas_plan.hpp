@@ -30,11 +30,20 @@ struct cached_part {
   int canvas = 0;  ///< whose tokens they are
 };
 
+/// The rows of a canvas behind what is cached with the pass: of positions that follow each other.
+struct canvas_span {
+  int first = 0;  ///< position
+  int begin = 0;  ///< in `canvas_plan::rows_of`
+  int end = 0;
+};
+
 /// What a pass over canvases does.
 struct canvas_plan {
   pass_plan rows;                      ///< without outputs
   std::vector<canvas_output> outputs;  ///< in the order of the wanted positions
   std::vector<cached_part> parts;
+  std::vector<canvas_span> canvases;  ///< of each one; empty for those that are asked nothing
+  std::vector<int> rows_of;           ///< rows of the pass, canvas by canvas
 };
 
 /// Plans passes over canvases.
@@ -61,6 +70,8 @@ class canvas_planner {
   /// Notes that what the last pass has read of a slot is cached.
   void keep(const hunch::diffusion::canvases& canvases, const cached_part& part) noexcept;
   void release(int slot) noexcept;
+  /// The cache of a slot is overwritten from position `from` on.
+  void overwritten(int slot, int from) noexcept;
 
  private:
   /// What is read of a canvas, and how.
@@ -79,6 +90,7 @@ class canvas_planner {
                  layer_span& span);
   void add_rows(const canvas& of, int from, int to, int slot, layer_span& span);
   void add_outputs(const canvas& of, int slot);
+  void note_rows(std::int32_t i, int cached);
   /// How many positions of `tokens` need not be read again.
   int reusable(int slot, std::span<const hunch::token> tokens) const;
   /// Behind the block of a position, and so behind what its row sees.

@@ -19,6 +19,8 @@ struct rope_config {
   double low_frequency_factor = 1.0;   ///< llama3
   double high_frequency_factor = 4.0;  ///< llama3
   double original_context = 8192.0;    ///< llama3
+
+  bool operator==(const rope_config&) const = default;
 };
 
 struct config {

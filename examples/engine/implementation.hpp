@@ -63,7 +63,11 @@ struct workspace {
   aligned_buffer<float> mixed;        ///< [rows, heads * head_dim]
   aligned_buffer<float> gates;        ///< [rows, 2 * intermediate]
   aligned_buffer<float> products;     ///< [rows, intermediate]
-  aligned_buffer<float> joined;       ///< [rows, 2 * hidden] what an EAGLE head's layers begin with
+  aligned_buffer<float> joined;       ///< [rows, 2 * hidden] what a head's layers begin with
+  aligned_buffer<float> kept;         ///< [rows, hidden] residuals before layer `kept_before`
+  /// [rows] of a head over canvases: what a row begins with instead of what `joined` makes, or
+  /// nullptr.
+  std::vector<const float*> given;
   /// What only one thread uses.
   struct per_thread {
     aligned_buffer<float> normed;           ///< [rows, hidden]
@@ -74,13 +78,20 @@ struct workspace {
   std::vector<per_thread> threads;
 };
 
+/// The cache of another model, whose keys and values a head's layers read before those of their own
+/// rows. The latter go to its free positions.
+struct lent_cache {
+  kv_cache* of = nullptr;
+  std::vector<int> layers;  ///< of the other model: the one that each layer reads
+};
+
 struct model::implementation {
   /// \param features_of the target of an EAGLE head.
-  /// \param given_features its layers begin with embeddings and features that the caller puts into
-  ///        `space.joined`.
+  /// \param from the cache that a head over canvases reads; its rows begin with what the caller
+  /// puts
+  ///        into `space.joined` and `space.given`.
   implementation(const config& c, const checkpoint& source, const model_options& options,
-                 implementation* features_of = nullptr, kv_layers own = {},
-                 bool given_features = false);
+                 implementation* features_of = nullptr, kv_layers own = {}, lent_cache from = {});
 
   /// Runs layers [0, last) over rows that are staged for them, then finish(thread) on every thread:
   /// row i of the plan is row i of the residual then. Rows whose first layers a view has computed
@@ -133,6 +144,7 @@ struct model::implementation {
   rope rotary;
   sequences slots;
   kv_cache cache;
+  const lent_cache lent;
   features own_features;
   features partial;              ///< residuals of staged rows that did not go through all layers
   implementation* const target;  ///< of an EAGLE head, else nullptr
@@ -144,6 +156,7 @@ struct model::implementation {
   const int product_stride;
   const int joined_stride;  ///< 0 unless its layers begin with features
   std::uint64_t layer_rows = 0;
+  int kept_before = -1;  ///< the layer before which the residuals of a pass are kept; -1: none
   std::optional<draft_head> shortlist_head;
   std::vector<std::int32_t> head_outputs;  ///< of the rows that a head is asked for
   stream_weights* streams = nullptr;       ///< while there are any
@@ -164,6 +177,8 @@ struct model::implementation {
   const stream_weights::layer* adapters(int layer) const;
   const float* feature_before(const planned_row& row);
   void join(int thread);
+  void put_given(int thread);
+  void keep_residuals(int thread);
   void put_joined(int thread);
   void normalise(const std::vector<float>& weight, int thread);
   void add_bias(const layer_weights& layer, int thread);

@@ -32,6 +32,7 @@ void model::implementation::reserve_rows(std::size_t rows) {
   grow(space.products, product_stride);
   for (auto& own : space.threads) { grow(own.normed, hidden_stride); }
   grow(space.joined, joined_stride);
+  if (kept_before >= 0) { grow(space.kept, hidden_stride); }
   reserve_activations(static_cast<int>(rows),
                       std::max({hidden_stride, mixed_stride, product_stride, joined_stride}));
 }
@@ -97,6 +98,7 @@ void model::implementation::go_through(const pass_plan& plan, int thread) {
   pool.barrier();
   for (int l = span.first; l < span.last; ++l) {
     const layer_weights& layer = weights.layers()[static_cast<std::size_t>(l)];
+    if (l == kept_before) { keep_residuals(thread); }
     normalise(layer.attention_norm, thread);
     apply(layer.query_key_value,
           activations(own(thread).normed.data(), hidden_stride, shape.hidden, rows, thread),
@@ -131,6 +133,10 @@ void model::implementation::begin(const pass_plan& plan, int thread) {
       pool.barrier();
     }
     join(thread);
+    if (!space.given.empty()) {
+      pool.barrier();
+      put_given(thread);
+    }
     return;
   }
   const bool streams_begin = row_count() > span.tokens && plan.rows.back().layers == span.first;
@@ -194,6 +200,20 @@ void model::implementation::join(int thread) {
         space.residual.data(), hidden_stride, rows, into::overwrite, thread);
 }
 
+void model::implementation::put_given(int thread) {
+  const share mine = part(row_count(), thread);
+  for (int i = mine.begin; i < mine.end; ++i) {
+    const float* const begins = space.given[static_cast<std::size_t>(i)];
+    if (begins != nullptr) { std::copy_n(begins, shape.hidden, residual(i)); }
+  }
+}
+
+void model::implementation::keep_residuals(int thread) {
+  const share mine = part(row_count(), thread);
+  std::copy(residual(mine.begin), residual(mine.end),
+            space.kept.data() + static_cast<std::ptrdiff_t>(mine.begin) * hidden_stride);
+}
+
 void model::implementation::normalise(const std::vector<float>& weight, int thread) {
   for (int i = 0; i < row_count(); ++i) {
     rms_norm(residual(i), weight.data(), shape.hidden, shape.norm_epsilon,
@@ -254,6 +274,8 @@ void model::implementation::attend_groups(const pass_plan& plan, int layer, int 
 /// row attends: what a row sees may come behind it.
 void model::implementation::attend_group(const pass_plan& plan, int layer, int head,
                                          const row_group& group, int thread) {
+  kv_cache& kv = lent.of == nullptr ? cache : *lent.of;
+  const int at = lent.of == nullptr ? layer : lent.layers[static_cast<std::size_t>(layer)];
   const int head_dim = shape.head_dim;
   const int shared = shape.heads / shape.kv_heads;
   const float query_scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
@@ -265,9 +287,9 @@ void model::implementation::attend_group(const pass_plan& plan, int layer, int h
     if (row.status != hunch::status::ok) { continue; }
     const float* const key = projected(i) + query_size + head * head_dim;
     rotary.rotate(key, row.position, 1.0f,
-                  cache.staged_keys(group.slot, layer, row.staged) + head * head_dim);
+                  kv.staged_keys(group.slot, at, row.staged) + head * head_dim);
     std::copy_n(key + key_value_size, head_dim,
-                cache.staged_values(group.slot, layer, row.staged) + head * head_dim);
+                kv.staged_values(group.slot, at, row.staged) + head * head_dim);
   }
   for (int i = group.begin; i < group.end; ++i) {
     const planned_row& row = planned(plan, i);
@@ -280,15 +302,15 @@ void model::implementation::attend_group(const pass_plan& plan, int layer, int h
     }
     int position = row.length - (path.path_end - path.path_begin);
     for (int p = path.path_begin; p < path.path_end; ++p, ++position) {
-      cache.place(group.slot, layer, head, position, span.path[static_cast<std::size_t>(p)]);
+      kv.place(group.slot, at, head, position, span.path[static_cast<std::size_t>(p)]);
     }
     const float* const query = projected(i);
     for (int h = 0; h < shared; ++h) {
       rotary.rotate(query + (head * shared + h) * head_dim, row.position, query_scale,
                     own(thread).query.data() + h * head_dim);
     }
-    attend({cache.keys(group.slot, layer, head), cache.values(group.slot, layer, head), head_dim,
-            cache.padded_head_dim(), row.length},
+    attend({kv.keys(group.slot, at, head), kv.values(group.slot, at, head), head_dim,
+            kv.padded_head_dim(), row.length},
            shared, own(thread).query.data(), out, own(thread).scores.data());
   }
 }

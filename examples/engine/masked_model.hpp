@@ -40,6 +40,7 @@ class masked_evaluation {
   std::int32_t size_;
 };
 
+class canvas_head;
 class canvas_planner;
 
 /// A Llama that fills masks, with its weights, caches and threads. Movable; one thread may use it
@@ -63,7 +64,8 @@ class canvas_planner;
 /// computed. Another text in a slot needs no `release`: what is cached is compared with what is
 /// asked for.
 ///
-/// After the first passes of the largest size nothing is allocated.
+/// After the first passes of the largest size nothing is allocated. A `canvas_head` reads of it
+/// what it caches, and the residuals of its last pass.
 class masked_model {
  public:
   /// \throws std::runtime_error naming the tensor of `weights` that does not fit `shape`;
@@ -104,6 +106,8 @@ class masked_model {
   void release(std::int32_t slot) noexcept;
 
  private:
+  friend class canvas_head;
+
   void reserve();
   void finish(int thread);
   void keep(const hunch::diffusion::canvases& canvases) noexcept;

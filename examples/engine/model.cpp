@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <engine/implementation.hpp>
@@ -66,7 +67,7 @@ const config& checked(const config& shape, const model_options& options) {
 
 model::implementation::implementation(const config& c, const checkpoint& source,
                                       const model_options& options, implementation* features_of,
-                                      kv_layers own, bool given_features)
+                                      kv_layers own, lent_cache from)
     : shape{checked(c, options)},
       kind{options.kind},
       context{checked_context(c, options.context)},
@@ -74,7 +75,8 @@ model::implementation::implementation(const config& c, const checkpoint& source,
       weights{c, source, options.kind},
       rotary{c.rope, c.head_dim, context},
       slots{options.max_batch, context, c.vocab_size},
-      cache{c, options.max_batch, context + max_streams, own},
+      cache{c, from.of == nullptr ? options.max_batch : 0, context + max_streams, own},
+      lent{std::move(from)},
       own_features{options.keep_features || features_of != nullptr ? round_up(c.hidden, lanes) : 0,
                    options.max_batch, context},
       partial{round_up(c.hidden, lanes), options.max_batch, 0},
@@ -85,7 +87,8 @@ model::implementation::implementation(const config& c, const checkpoint& source,
       projection_stride{round_up(query_size + 2 * key_value_size, lanes)},
       mixed_stride{round_up(query_size, lanes)},
       product_stride{round_up(c.intermediate, lanes)},
-      joined_stride{given_features || features_of != nullptr ? round_up(2 * c.hidden, lanes) : 0} {
+      joined_stride{lent.of != nullptr || features_of != nullptr ? round_up(2 * c.hidden, lanes)
+                                                                 : 0} {
   result.hidden_size = c.hidden;
   result.hidden_stride = hidden_stride;
   result.vocab_size = c.vocab_size;

@@ -10,12 +10,14 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from model import (Config, Eagle, Exit, ExitConfig, Llama, Masked, MaskedConfig, Medusa, MedusaConfig, StreamConfig,
-                   Streams)
+from model import (CanvasHead, CanvasHeadConfig, Config, Eagle, Exit, ExitConfig, Llama, Masked, MaskedConfig, Medusa,
+                   MedusaConfig, StreamConfig, Streams)
 
 SHARD_BYTES = 16 << 20
-ADAPTERS = {Medusa: "HunchMedusaHeads", Exit: "HunchEarlyExit", Streams: "HunchSpeculativeStreams"}  # of the target's states: no layers of their own
-PREFIXES = {Eagle: "model.", Exit: "exit.", Streams: "streams."}                      # without a module of that name around them
+# Of the target's states: no layers of their own.
+ADAPTERS = {Medusa: "HunchMedusaHeads", Exit: "HunchEarlyExit", Streams: "HunchSpeculativeStreams"}
+# Without a module of that name around them.
+PREFIXES = {Eagle: "model.", CanvasHead: "model.", Exit: "exit.", Streams: "streams."}
 FLOATS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
@@ -116,6 +118,10 @@ def load_masked(folder):
 
 def load_eagle(folder):
     return loaded(Eagle, Config, folder)
+
+
+def load_canvas_head(folder):
+    return loaded(CanvasHead, CanvasHeadConfig, folder)
 
 
 def load_medusa(folder):

@@ -15,13 +15,13 @@ from pathlib import Path
 import torch
 
 import checkpoint
-from model import (DRAFT, EAGLE, LARGE_DRAFT, MASKED, SMALL_DRAFT, TARGET, TINY, Eagle, Exit, ExitConfig, Llama, Masked,
-                   Medusa, MedusaConfig, StreamConfig, Streams)
+from model import (CANVAS_HEAD, DRAFT, EAGLE, LARGE_DRAFT, MASKED, SMALL_DRAFT, TARGET, TINY, CanvasHead, Eagle, Exit,
+                   ExitConfig, Llama, Masked, Medusa, MedusaConfig, StreamConfig, Streams)
 
 MODELS = {"target": (Llama, TARGET), "draft": (Llama, DRAFT), "draft-small": (Llama, SMALL_DRAFT),
           "draft-large": (Llama, LARGE_DRAFT), "eagle": (Eagle, EAGLE), "medusa": (Medusa, MedusaConfig()),
           "exit": (Exit, ExitConfig()), "streams": (Streams, None), "shared": (Streams, None),
-          "masked": (Masked, MASKED), "canvas_head": (Eagle, EAGLE), "tiny": (Llama, TINY)}
+          "masked": (Masked, MASKED), "canvas_head": (CanvasHead, CANVAS_HEAD), "tiny": (Llama, TINY)}
 
 
 def tiny():

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 import checkpoint
-from model import Config, Eagle, Masked, MaskedConfig
+from model import CanvasHead, CanvasHeadConfig, Masked, MaskedConfig, seen_in_group
 
 HERE = Path(__file__).parent / "tiny"
 VOCABULARY, PADDED, LAYERS, CONTEXT = 90, 96, 2, 64
@@ -126,18 +126,30 @@ def own_logits(tokens, known):
     return (own_states(model, tokens, known) @ model.model.embed_tokens.weight.T)[tokens == MASK]
 
 
+def head_canvases():
+    """Canvases of two blocks behind as many that are known; the last one has masks in its second block only."""
+    tokens = torch.randint(0, MASK, (3, 4 * BLOCK))
+    masked = torch.rand(tokens.shape) < 0.6
+    masked[:, :2 * BLOCK] = False
+    masked[:, [2 * BLOCK, 2 * BLOCK + 2, -2, -1]] = True
+    masked[-1, :3 * BLOCK] = False
+    return torch.where(masked, MASK, tokens)
+
+
 def head_logits(tokens):
     """What a head says of the masks that are left when WRITTEN is put into the first one of each canvas of masked/."""
-    config = Config(**sizes(VOCABULARY) | {"num_hidden_layers": 1}, head_dim=HIDDEN // HEADS)
-    checkpoint.save(HERE / "canvas_head", randomise(Eagle(config)))
-    head, model = checkpoint.load_eagle(HERE / "canvas_head"), checkpoint.load_masked(HERE / "masked")
+    config = CanvasHeadConfig(**sizes(VOCABULARY), head_dim=HIDDEN // HEADS, target_layer=1, cached_layers=(0, 1))
+    checkpoint.save(HERE / "canvas_head", randomise(CanvasHead(config)))
+    head, model = checkpoint.load_canvas_head(HERE / "canvas_head"), checkpoint.load_masked(HERE / "masked")
     embedding, found = model.model.embed_tokens, []
-    for row, known in zip(tokens, KNOWN):
-        states, of, masked = own_states(model, row, known)[known:], blocks(known)[known:], row[known:] == MASK
-        now = row[known:].clone()
-        now[0] = WRITTEN
-        seen = (of <= of[:, None]) & masked | torch.eye(len(of), dtype=torch.bool)
-        outputs = head(embedding(now)[None], states[None], seen[None, None])[0]
+    for row in tokens:
+        full = int((row[2 * BLOCK:3 * BLOCK] != MASK).all())
+        known, then = model.known(row[None]), row[None, None]
+        _, residuals = model.beside(known, then, 2 * BLOCK, BLOCK, full, config.target_layer)
+        now = then.clone()
+        now[..., (row == MASK).nonzero()[0]] = WRITTEN
+        seen = seen_in_group(2 * BLOCK, BLOCK, full, row.device)[None]
+        outputs, _ = head(known, embedding(now), residuals, now != then, seen)
         found.append((outputs @ embedding.weight.T)[now == MASK])
     return torch.cat(found)
 
@@ -176,8 +188,10 @@ def main():
             assert difference < 1e-3, f"model.py and transformers differ by {difference}"
         tensors |= {f"{name}.tokens": tokens.int(), f"{name}.known": torch.tensor(KNOWN).int(),
                     f"{name}.logits": torch.cat(of_masks).contiguous()}
+    tokens = head_canvases()
     tensors |= {"block_length": torch.tensor([BLOCK]).int(), "written": torch.tensor([WRITTEN]).int(),
-                "canvas_head.logits": head_logits(tensors["masked.tokens"].long()).contiguous()}
+                "canvas_head.tokens": tokens.int(), "canvas_head.known": torch.full((len(tokens),), 2 * BLOCK).int(),
+                "canvas_head.logits": head_logits(tokens).contiguous()}
     save_file(tensors, HERE / "golden.safetensors")
     check_aligned()
 

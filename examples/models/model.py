@@ -47,6 +47,12 @@ class MaskedConfig(Config):
 
 
 @dataclasses.dataclass(frozen=True)
+class CanvasHeadConfig(Config):
+    target_layer: int = 5           # before which it takes the residuals of the model
+    cached_layers: tuple = (2, 5)   # of the model, whose keys and values its own layers read
+
+
+@dataclasses.dataclass(frozen=True)
 class StreamConfig:
     hidden_size: int = 256
     vocab_size: int = 32000
@@ -63,6 +69,7 @@ DRAFT = Config(hidden_size=128, num_hidden_layers=2, intermediate_size=384,
                num_attention_heads=4, num_key_value_heads=2)
 MASKED = MaskedConfig(**dataclasses.asdict(TARGET))
 EAGLE = dataclasses.replace(TARGET, num_hidden_layers=1)
+CANVAS_HEAD = CanvasHeadConfig(**dataclasses.asdict(TARGET) | {"num_hidden_layers": 2})
 SMALL_DRAFT = Config(hidden_size=64, num_hidden_layers=2, intermediate_size=192,
                      num_attention_heads=2, num_key_value_heads=1)
 LARGE_DRAFT = dataclasses.replace(TARGET, num_hidden_layers=2)
@@ -121,8 +128,8 @@ class Layer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(c.hidden_size, c.rms_norm_eps)
         self.mlp = Mlp(c)
 
-    def forward(self, x, cos, sin, seen=None):
-        x = x + self.self_attn(self.input_layernorm(x), cos, sin, seen)
+    def forward(self, x, cos, sin):
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -176,16 +183,9 @@ class Eagle(nn.Module):
                 nn.init.normal_(p, std=0.0 if name.endswith(("o_proj.weight", "down_proj.weight"))
                                 else p.shape[1] ** -0.5)
 
-    def forward(self, embedded, features, seen=None):
+    def forward(self, embedded, features):
         cos, sin = rope_tables(self.config, embedded.shape[1], embedded.device)
-        return self.norm(self.layers[0](self.fc(torch.cat((embedded, features), dim=-1)), cos, sin, seen))
-
-    def take(self, features):
-        """At first it says what features of this size say."""
-        with torch.no_grad():
-            self.fc.weight.zero_()
-            self.fc.weight[:, self.config.hidden_size:].fill_diagonal_(1)
-            self.norm.weight.fill_(features.float().square().mean(-1).sqrt().mean())
+        return self.norm(self.layers[0](self.fc(torch.cat((embedded, features), dim=-1)), cos, sin))
 
 
 class Medusa(nn.Module):
@@ -369,6 +369,47 @@ def residual(trunk, ids, layers):
 SPANS = 4  # in which the queries of a window are read: more of them read less in vain, and compile longer
 
 
+def by_position(states, of_known, group):
+    """By the positions whose laws they yield, those of the rows before them: in the first of a group, of the text."""
+    inside = (torch.arange(1, states.shape[2], device=states.device) % group != 0)[:, None]
+    states = torch.where(inside, states[:, :, :-1], of_known[:, None, :-1])
+    return torch.cat((torch.zeros_like(states[:, :, :1]), states), 2)
+
+
+def seen_in_group(group, block, full, device):
+    """Which positions of a group, of whose blocks the first `full` have no masks, each one sees [group, group]."""
+    at = torch.arange(group, device=device)
+    of = at // block
+    return torch.where(of[:, None] < full, at <= at[:, None], of <= of[:, None])
+
+
+def read_beside(layer, y, cos, sin, k, v, before, beside, group):
+    """A layer over readings [batch, readings, length, hidden] of a text that has these keys and values in it. A row
+    sees what is `before` its group [length, length] and, `beside` it, of its group."""
+    batch, readings, length, _ = y.shape
+    attention = layer.self_attn
+    normed = layer.input_layernorm(y).flatten(0, 1)
+    q = rotate(heads(attention.q_proj(normed), attention.head_dim), cos, sin) * attention.head_dim ** -0.5
+    own_k, own_v = (z.unflatten(2, (-1, group)) for z in keys_and_values(attention, normed, cos, sin))
+    own = (q.unflatten(2, (-1, group)) @ own_k.mT).unflatten(0, (batch, readings))
+    own = own.masked_fill(~beside, -torch.inf).flatten(3, 4)
+    q, own_v = (z.unflatten(0, (batch, readings)) for z in (q, own_v))
+    mixed = []
+    size = -(length // -(SPANS * group)) * group
+    for first in range(0, length, size):
+        # Nothing behind a span is known to it. All readings at once: [batch, heads, readings * span, keys].
+        last = min(first + size, length)
+        span = slice(first, last)
+        read = (q[..., span, :].transpose(1, 2).flatten(2, 3) @ k[:, :, :last].mT).unflatten(2, (readings, -1))
+        read = read.masked_fill(~before[span, :last], -torch.inf)
+        law = torch.cat((read, own[..., span, :].transpose(1, 2)), -1).softmax(-1)
+        of_known = (law[..., :last].flatten(2, 3) @ v[:, :, :last]).unflatten(2, (readings, -1)).transpose(1, 2)
+        of_own = law[..., last:].transpose(1, 2).unflatten(3, (-1, group)) @ own_v[..., first // group:last // group, :, :]
+        mixed.append(of_known + of_own.flatten(3, 4))
+    y = y + attention.o_proj(torch.cat(mixed, 3).transpose(2, 3).flatten(3))
+    return y + layer.mlp(layer.post_attention_layernorm(y))
+
+
 class Masked(Llama):
     """A model that fills in masks, a block at a time. What comes before the block is read as a Llama reads it, each
     token the ones before it, so that its keys and values stay what they are once they are known; the positions of a
@@ -411,38 +452,60 @@ class Masked(Llama):
             x = layer(x, cos, sin)
         return kept, trunk.norm(x)
 
-    def beside(self, known, noisy, group, block, full=0):
+    def beside(self, known, noisy, group, block, full=0, kept=None):
         """As `aligned`, of a text that has been read. The first `full` blocks of every group have no masks: they are
-        read as what comes before the groups is."""
+        read as what comes before the groups is. Also the residuals before layer `kept`, if there is one."""
         trunk, (batch, readings, length), device = self.model, noisy.shape, noisy.device
         cos, sin = rope_tables(trunk.config, length, device)
         place = torch.arange(length, device=device)
         before = place < (place // group * group)[:, None]
-        at = place[:group]
-        of = at // block
-        beside = torch.where(of[:, None] < full, at <= at[:, None], of <= of[:, None])
+        beside = seen_in_group(group, block, full, device)
         y = trunk.embed_tokens(noisy)
-        for layer, (k, v) in zip(trunk.layers, known[0]):
-            attention = layer.self_attn
-            normed = layer.input_layernorm(y).flatten(0, 1)
-            q = rotate(heads(attention.q_proj(normed), attention.head_dim), cos, sin) * attention.head_dim ** -0.5
-            own_k, own_v = (z.unflatten(2, (-1, group)) for z in keys_and_values(attention, normed, cos, sin))
-            own = (q.unflatten(2, (-1, group)) @ own_k.mT).masked_fill(~beside, -torch.inf).flatten(2, 3)
-            own, q, own_v = (z.unflatten(0, (batch, readings)) for z in (own, q, own_v))
-            mixed = []
-            size = -(length // -(SPANS * group)) * group
-            for first in range(0, length, size):
-                # Nothing behind a span is known to it. All readings at once: [batch, heads, readings * span, keys].
-                last = min(first + size, length)
-                span = slice(first, last)
-                read = (q[..., span, :].transpose(1, 2).flatten(2, 3) @ k[:, :, :last].mT).unflatten(2, (readings, -1))
-                read = read.masked_fill(~before[span, :last], -torch.inf)
-                law = torch.cat((read, own[..., span, :].transpose(1, 2)), -1).softmax(-1)
-                of_known = (law[..., :last].flatten(2, 3) @ v[:, :, :last]).unflatten(2, (readings, -1)).transpose(1, 2)
-                of_own = law[..., last:].transpose(1, 2).unflatten(3, (-1, group)) @ own_v[..., first // group:last // group, :, :]
-                mixed.append(of_known + of_own.flatten(3, 4))
-            y = y + attention.o_proj(torch.cat(mixed, 3).transpose(2, 3).flatten(3))
-            y = y + layer.mlp(layer.post_attention_layernorm(y))
-        inside = (place[1:] % group != 0)[:, None]
-        states = torch.where(inside, trunk.norm(y)[:, :, :-1], known[1][:, None, :-1])
-        return torch.cat((torch.zeros_like(states[:, :, :1]), states), 2)
+        for i, (layer, (k, v)) in enumerate(zip(trunk.layers, known[0])):
+            if i == kept:
+                residuals = y
+            y = read_beside(layer, y, cos, sin, k, v, before, beside, group)
+        states = by_position(trunk.norm(y), known[1], group)
+        return states if kept is None else (states, residuals)
+
+
+class CanvasHead(nn.Module):
+    """The last layer of a Masked again, over rows of which some were masks when the model read them and are written
+    since. The others begin with the residuals that they had in the model before that layer; those that are written
+    begin with what `fc` makes of theirs and of the embedding of the token. One more layer comes in between. Keys and
+    values of what is before the rows are the model's."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.config = c
+        self.embedding_norm = nn.RMSNorm(c.hidden_size, c.rms_norm_eps)
+        self.fc = nn.Linear(2 * c.hidden_size, c.hidden_size, bias=False)
+        self.layers = nn.ModuleList(Layer(c) for _ in c.cached_layers)
+        self.norm = nn.RMSNorm(c.hidden_size, c.rms_norm_eps)
+
+    def joined(self, embedded, residuals):
+        return torch.cat((self.embedding_norm(embedded), residuals), -1)
+
+    def forward(self, known, embedded, residuals, written, seen):
+        """Of readings of a text [batch, readings, length, hidden] in groups that are `seen` [readings, group, group]:
+        states like those of `beside`, and the residuals before the last layer."""
+        group, length, device = seen.shape[-1], embedded.shape[2], embedded.device
+        cos, sin = rope_tables(self.config, length, device)
+        place = torch.arange(length, device=device)
+        before = place < (place // group * group)[:, None]
+        y = torch.where(written[..., None], self.fc(self.joined(embedded, residuals)).to(residuals.dtype), residuals)
+        for layer, i in zip(self.layers, self.config.cached_layers):
+            last = y
+            y = read_beside(layer, y, cos, sin, *known[0][i], before, seen[:, None, None], group)
+        return by_position(self.norm(y), known[1], group), last
+
+    def take(self, model, weight):
+        """At first it says what the model said, of rows that are as they were. `weight` is `fc`'s."""
+        with torch.no_grad():
+            self.fc.weight.copy_(weight)
+            for layer, i in zip(self.layers, self.config.cached_layers):
+                layer.load_state_dict(model.model.layers[i].state_dict())
+            for layer in self.layers[:-1]:
+                nn.init.zeros_(layer.self_attn.o_proj.weight)
+                nn.init.zeros_(layer.mlp.down_proj.weight)
+            self.norm.load_state_dict(model.model.norm.state_dict())

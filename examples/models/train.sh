@@ -33,7 +33,7 @@ python train_adapter.py --work "$WORK" --minutes "${6:-30}" --model streams
 python export.py --work "$WORK" --model streams --out streams
 python train_masked.py --work "$WORK" --minutes "${7:-150}" --per-domain "$PER_DOMAIN"
 python export.py --work "$WORK" --model masked --out masked
-python train_canvas_head.py --work "$WORK" --minutes "${8:-40}"
+python train_canvas_head.py --work "$WORK" --minutes "${8:-80}"
 python export.py --work "$WORK" --model canvas_head --out canvas_head
 python record_router.py --work "$WORK" --drafter eagle
 # What selectors are made of: of all domains, and of all but one.

@@ -1,15 +1,16 @@
-"""Trains a head that drafts for the masked-diffusion model: an EAGLE head (see train_eagle.py) over canvases.
+"""Trains a head that drafts for the masked-diffusion model.
 
     python train_canvas_head.py --work DIR --minutes N
 
-A pass of the model on a canvas yields a state for every mask. The head reads these, and the embeddings of what has
-been written in the masks' places since, and says what the model would say now: of the masks that are left, in the
-first block that has some.
+A pass of the model on a canvas leaves residuals before its last layer, one for every row. The head reads these, and the
+embeddings of what has been written in the masks' places since, and says what the model would say now: of the masks that
+are left, in the first block that has some. It begins as that last layer, and with the best linear guess of what the
+residuals of the written rows are now.
 
 The model writes two blocks behind every beginning of a text, all of them at once: one token a pass, of the mask that
 it is surest of, the most probable token or one that is drawn. A lesson is a pass of that course, and what was written
 in the 1, 2, ... DRAFTS passes behind it. From them the head learns what the model says then, by KL(p || q), the more of
-a mask the surer the model is, and which mask is written next.
+a mask the surer the model is, which mask is written next, and the residuals of the rows that are written.
 
 The embedding and the language-model head stay the model's. Laws are those of the text's SHORTLIST most frequent
 tokens.
@@ -23,15 +24,17 @@ import torch.nn.functional as F
 
 import checkpoint
 import training
-from model import EAGLE, MASKED, Eagle
+from model import CANVAS_HEAD, MASKED, CanvasHead, seen_in_group
 
 LENGTH = 256       # of a window
 PASSES = 13        # over two blocks
 DRAFTS = 4
 LESSONS = 16       # of those that the passes allow, in a step
-TEMPERATURES = (0.0, 0.0, 0.5, 1.0)
+TEMPERATURES = (0.0, 0.5, 1.0, 1.0)
 SHORTLIST = 8192   # tokens
 PLACES = 0.5       # of the loss, for which mask is next
+RESIDUALS = 0.3    # of the loss, for what the written rows begin the last layer with
+FITTED = 10        # courses that the linear guess is made from
 
 
 def shortlist(streams):
@@ -58,12 +61,15 @@ class Course:
         self.heat = torch.where(heat > 0, heat, 1.0).view(-1, 1, 1)
         hot = (heat > 0).view(-1, 1, 1, 1)
         noise = -torch.empty(*shape, SHORTLIST, dtype=torch.bfloat16).exponential_(generator=random).log().to(device)
-        text = known(clean)
+        self.text = known(clean)
         canvas = torch.full(shape, MASKED.mask_token_id, device=device)
-        self.canvases, self.states, self.next, self.drawn = [], [], [], []
+        self.canvases, self.residuals, self.states, self.next, self.drawn = [], [], [], [], []
         for i in range(PASSES):
             noisy = canvas.flatten(1)[:, None]
-            states = beside(text, noisy, 2 * size, size, i // size)[:, 0].unflatten(1, shape[1:])
+            states, residuals = (x[:, 0] for x in beside(self.text, noisy, 2 * size, size, i // size,
+                                                         CANVAS_HEAD.target_layer))
+            states = states.unflatten(1, shape[1:])
+            self.residuals.append(residuals)
             front = self.front(i)
             law = self.law(states[:, :, front], self.heat[..., None])
             best = (law + hot * noise[:, :, front]).argmax(-1, keepdim=True)
@@ -82,20 +88,26 @@ class Course:
     def law(self, states, heat):
         return (F.linear(states, self.head).float() / heat).log_softmax(-1)
 
-    def inputs(self, lessons):
-        """Of every canvas [lessons * rows * groups, 2 blocks, ...]: embeddings, states, and what is seen."""
-        before, after = lessons.T.tolist()
-        of = torch.arange(2 * self.size, device=self.head.device)
-        block = of // self.size <= (of // self.size)[:, None]
-        masked = torch.stack([self.canvases[i] == MASKED.mask_token_id for i in before]).flatten(0, 2)
-        seen = (block & masked[:, None]) | torch.eye(2 * self.size, dtype=torch.bool, device=block.device)
-        canvases = torch.stack([self.canvases[j] for j in after]).flatten(0, 2)
-        states = torch.stack([self.states[i] for i in before]).flatten(0, 2)
-        return self.embedding(canvases), states, seen[:, None]
+    @staticmethod
+    def at(of, passes):
+        """What there is of so many passes [rows, passes, ...]."""
+        return torch.stack([of[i] for i in passes], 1)
 
-    def loss(self, lessons, outputs):
+    def inputs(self, lessons):
+        """Of a head."""
+        before, after = lessons.T.tolist()
+        seen = [seen_in_group(2 * self.size, self.size, i // self.size, self.head.device) for i in before]
+        now = self.at(self.canvases, after).flatten(2)
+        written = now != self.at(self.canvases, before).flatten(2)
+        return self.text, self.embedding(now), self.at(self.residuals, before), written, torch.stack(seen)
+
+    def loss(self, lessons, inputs, outputs):
+        after = lessons[:, 1].tolist()
+        (_, _, then, written, _), (outputs, residuals) = inputs, outputs
+        now = self.at(self.residuals, after)
+        of_residuals = (residuals - now)[written].square().sum() / (then - now)[written].square().sum()
         of_laws = of_places = 0.0
-        for (_, j), output in zip(lessons.tolist(), outputs.unflatten(0, (LESSONS, *self.next[0].shape[:2]))):
+        for j, output in zip(after, outputs.transpose(0, 1).unflatten(2, (-1, 2 * self.size))):
             front = self.front(j)
             # Nothing is before the text, and nothing is said of its first place.
             states, output = (x[:, 1:, front] for x in (self.states[j], output))
@@ -111,7 +123,19 @@ class Course:
             odds = torch.full(masked.shape, -torch.inf, device=sure.device)
             odds = odds.masked_scatter(masked, chance - torch.log(-torch.expm1(chance)))
             of_places += F.cross_entropy(odds.flatten(0, 1), place.flatten())
-        return of_laws / LESSONS + PLACES * of_places / LESSONS
+        return (of_laws + PLACES * of_places) / LESSONS + RESIDUALS * of_residuals
+
+
+def linear_guess(head, courses):
+    """The weight of `fc` for which the written rows are best in the mean, by least squares."""
+    squares = products = 0.0
+    for course, lessons in courses:
+        _, embedded, then, written, _ = course.inputs(lessons)
+        x = head.joined(embedded, then)[written].float()
+        y = course.at(course.residuals, lessons[:, 1].tolist())[written].float()
+        squares, products = squares + x.T @ x, products + x.T @ y
+    squares += 1e-3 * torch.diag(squares.diagonal())
+    return torch.linalg.solve(squares, products).T
 
 
 def main():
@@ -119,7 +143,7 @@ def main():
     arguments.add_argument("--work", type=Path, required=True)
     arguments.add_argument("--model", type=Path, default=Path(__file__).parent / "masked")
     arguments.add_argument("--name", default="canvas_head")
-    arguments.add_argument("--minutes", type=float, default=40)
+    arguments.add_argument("--minutes", type=float, default=80)
     arguments.add_argument("--begin", type=Path, help="directory of a head to train on")
     arguments.add_argument("--rate", type=float, default=1.0, help="of the optimiser's own")
     options = arguments.parse_args()
@@ -127,7 +151,7 @@ def main():
     training.encode(options.work)
     torch.manual_seed(training.SEED)
     model = checkpoint.load_masked(options.model).to(training.device())
-    head = Eagle(EAGLE).to(training.device())
+    head = CanvasHead(CANVAS_HEAD).to(training.device())
     optimiser = training.Optimiser(head, muon_rate=0.004 * options.rate, adam_rate=0.0015 * options.rate, decay=0.0)
     known, beside, run = (torch.compile(f, dynamic=False) for f in (model.known, model.beside, head))
     windows = training.Windows(options.work / "tokens" / "train", LENGTH, 1)
@@ -140,17 +164,24 @@ def main():
         with torch.no_grad():
             return Course(known, beside, model.model.embed_tokens, tokens, batch[0][:, :-1], random)
 
-    def loss_of(batch, progress):
+    def taught(batch):
         random = torch.Generator().manual_seed(training.SEED + batch[1])
         with torch.autocast(training.device().type, torch.bfloat16):
-            course = course_of(batch, random)
-            lessons = pairs(random)
-            return course.loss(lessons, run(*course.inputs(lessons)))
+            return course_of(batch, random), pairs(random)
+
+    def loss_of(batch, progress):
+        course, lessons = taught(batch)
+        with torch.autocast(training.device().type, torch.bfloat16):
+            inputs = course.inputs(lessons)
+            return course.loss(lessons, inputs, run(*inputs))
 
     if options.begin:
-        head.load_state_dict(checkpoint.load_eagle(options.begin).state_dict())
-    else:
-        head.take(torch.stack(course_of(batch_of(0, 0.0), torch.Generator()).states))
+        head.load_state_dict(checkpoint.load_canvas_head(options.begin).state_dict())
+    elif not (options.work / f"{options.name}.pt").exists():
+        with torch.no_grad():
+            # Embeddings are made as large as residuals, which are a hundred times their size.
+            head.embedding_norm.weight.fill_(taught(batch_of(0, 0.0))[0].residuals[0].float().square().mean().sqrt())
+            head.take(model, linear_guess(head, map(taught, (batch_of(step, 0.0) for step in range(FITTED)))))
 
     training.run(options.name, options.work, options.minutes, head, optimiser, batch_of, loss_of)
 

@@ -85,11 +85,14 @@ TEST_CASE("a tiny head of a masked model computes what the recipe's does") {
         engine::canvas_head::load(folder / "canvas_head", folder / "masked", m, options);
     test::canvas_batch then, now;
     int slot = 0;
-    for (const test::canvas& c : canvases(golden, "masked", m.mask_token())) {
-      then.add(slot, c);
+    for (const test::canvas& c : canvases(golden, "canvas_head", m.mask_token())) {
+      // The text behind which drafts have made the canvas, filling its first block or not.
+      test::canvas text = c.asking({c.known});
+      text.tokens[static_cast<std::size_t>(c.known)] = m.mask_token();
+      then.add(slot, text).add(slot, c);
       now.add(slot++, test::written(c, written));
     }
-    const std::vector<std::int32_t> kept{0, 1, 2};
+    const std::vector<std::int32_t> kept{1, 3, 5};
     head.observe(hunch::diffusion::decided_canvases{then.view(), 3, kept.data()},
                  m.evaluate(then.view()));
     const auto found = head.evaluate(now.view());

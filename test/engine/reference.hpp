@@ -49,10 +49,41 @@ class reference_model {
     return normed(residuals(tokens, positions, c_.layers, sees));
   }
 
-  /// What all layers and the last norm make of rows at the given positions.
-  std::vector<vec> continued(std::vector<vec> x, const std::vector<int>& positions,
+  /// All rows behind the first `layers` layers, as `hidden`.
+  std::vector<vec> residuals(const std::vector<int>& tokens, int layers,
                              const visibility& sees) const {
-    through(x, positions, 0, c_.layers, {}, sees);
+    std::vector<int> positions(tokens.size());
+    std::iota(positions.begin(), positions.end(), 0);
+    return residuals(tokens, positions, layers, sees);
+  }
+
+  struct keys_values {
+    std::vector<vec> keys, values;
+  };
+
+  /// Of rows before a layer.
+  keys_values read(int layer, const std::vector<vec>& x, const std::vector<int>& positions) const {
+    keys_values out;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::string name = layer_name(layer);
+      const vec h = norm(weights_, name + "input_layernorm.weight", x[i]);
+      const int size = c_.kv_heads * c_.head_dim;
+      out.keys.push_back(product(weights_, name + "self_attn.k_proj.weight", size, h));
+      out.values.push_back(product(weights_, name + "self_attn.v_proj.weight", size, h));
+      if (c_.qkv_bias) {
+        add_bias(out.keys.back(), name + "self_attn.k_proj.bias");
+        add_bias(out.values.back(), name + "self_attn.v_proj.bias");
+      }
+      rotate(out.keys.back(), positions[i]);
+    }
+    return out;
+  }
+
+  /// What all layers and the last norm make of rows at the given positions, which also attend to
+  /// `before`, for each layer.
+  std::vector<vec> continued(std::vector<vec> x, const std::vector<int>& positions,
+                             const visibility& sees, const std::vector<keys_values>& before) const {
+    through(x, positions, 0, c_.layers, {}, sees, before);
     return normed(std::move(x));
   }
 
@@ -85,7 +116,7 @@ class reference_model {
       x.push_back(s);
       positions.push_back(at + 1 + j);
     }
-    through(x, positions, c_.layers - layers, c_.layers, part, causal);
+    through(x, positions, c_.layers - layers, c_.layers, part, causal, {});
     std::vector<vec> out;
     for (std::size_t i = part.first; i < x.size(); ++i) {
       out.push_back(norm(weights_, "model.norm.weight", x[i]));
@@ -168,16 +199,19 @@ class reference_model {
                              int layers, const visibility& sees = causal) const {
     std::vector<vec> x;
     for (const int t : tokens) { x.push_back(embedding(t)); }
-    through(x, positions, 0, layers, {}, sees);
+    through(x, positions, 0, layers, {}, sees, {});
     return x;
   }
 
   void through(std::vector<vec>& x, const std::vector<int>& positions, int first, int last,
-               const stream_part& part, const visibility& sees) const {
+               const stream_part& part, const visibility& sees,
+               const std::vector<keys_values>& before) const {
     for (int l = first; l < last; ++l) {
-      const std::string name = "model.layers." + std::to_string(l) + ".";
+      const std::string name = layer_name(l);
       const std::string more = "streams.layers." + std::to_string(l - first) + ".";
-      attention(name, more, part, x, positions, sees);
+      const keys_values none;
+      attention(l, more, part, x, positions, sees,
+                before.empty() ? none : before[static_cast<std::size_t>(l)]);
       for (std::size_t i = 0; i < x.size(); ++i) {
         const bool is_stream = part.own != nullptr && i >= part.first;
         add(x[i], feed_forward(name, is_stream ? part.own : nullptr, more, x[i]));
@@ -223,51 +257,51 @@ class reference_model {
     }
   }
 
-  void attention(const std::string& layer, const std::string& more, const stream_part& part,
-                 std::vector<vec>& x, const std::vector<int>& positions,
-                 const visibility& sees) const {
-    std::vector<vec> queries, keys, values;
+  static std::string layer_name(int layer) { return "model.layers." + std::to_string(layer) + "."; }
+
+  /// Rows attend to those that they see, and to all of `before`.
+  void attention(int l, const std::string& more, const stream_part& part, std::vector<vec>& x,
+                 const std::vector<int>& positions, const visibility& sees,
+                 const keys_values& before) const {
+    const std::string layer = layer_name(l);
+    std::vector<vec> queries;
+    auto [keys, values] = read(l, x, positions);
     for (std::size_t i = 0; i < x.size(); ++i) {
       const vec h = norm(weights_, layer + "input_layernorm.weight", x[i]);
       queries.push_back(
           product(weights_, layer + "self_attn.q_proj.weight", c_.heads * c_.head_dim, h));
-      keys.push_back(
-          product(weights_, layer + "self_attn.k_proj.weight", c_.kv_heads * c_.head_dim, h));
-      values.push_back(
-          product(weights_, layer + "self_attn.v_proj.weight", c_.kv_heads * c_.head_dim, h));
-      if (c_.qkv_bias) {
-        add_bias(queries.back(), layer + "self_attn.q_proj.bias");
-        add_bias(keys.back(), layer + "self_attn.k_proj.bias");
-        add_bias(values.back(), layer + "self_attn.v_proj.bias");
-      }
+      if (c_.qkv_bias) { add_bias(queries.back(), layer + "self_attn.q_proj.bias"); }
       if (part.own != nullptr && i >= part.first) {
         const int query = c_.heads * c_.head_dim;
         const int key = c_.kv_heads * c_.head_dim;
         const std::string name = more + "query_key_value";
         const vec all = adapted(*part.own, name, name, query + 2 * key, h);
         add(queries.back(), {all.begin(), all.begin() + query});
-        add(keys.back(), {all.begin() + query, all.begin() + query + key});
-        add(values.back(), {all.begin() + query + key, all.end()});
+        vec more_key(all.begin() + query, all.begin() + query + key);
+        rotate(more_key, positions[i]);
+        add(keys[i], more_key);
+        add(values[i], {all.begin() + query + key, all.end()});
       }
       rotate(queries.back(), positions[i]);
-      rotate(keys.back(), positions[i]);
     }
+    keys.insert(keys.end(), before.keys.begin(), before.keys.end());
+    values.insert(values.end(), before.values.begin(), before.values.end());
     for (std::size_t i = 0; i < x.size(); ++i) {
       vec mixed(queries[i].size());
       for (int h = 0; h < c_.heads; ++h) {
         const auto q = static_cast<std::size_t>(h * c_.head_dim);
         const auto kv = static_cast<std::size_t>(h / (c_.heads / c_.kv_heads) * c_.head_dim);
         const auto size = static_cast<std::size_t>(c_.head_dim);
-        vec p(x.size());
+        vec p(keys.size());
         double total = 0;
-        for (std::size_t j = 0; j < x.size(); ++j) {
-          if (!sees(i, j)) { continue; }
+        for (std::size_t j = 0; j < keys.size(); ++j) {
+          if (j < x.size() && !sees(i, j)) { continue; }
           double score = 0;
           for (std::size_t d = 0; d < size; ++d) { score += queries[i][q + d] * keys[j][kv + d]; }
           p[j] = std::exp(score / std::sqrt(static_cast<double>(c_.head_dim)));
           total += p[j];
         }
-        for (std::size_t j = 0; j < x.size(); ++j) {
+        for (std::size_t j = 0; j < keys.size(); ++j) {
           for (std::size_t d = 0; d < size; ++d) {
             mixed[q + d] += p[j] / total * values[j][kv + d];
           }

@@ -79,10 +79,12 @@ inline engine::masked_config masked(const engine::config& c, pattern p, bool shi
   return out;
 }
 
-/// The canvas with the token in the place of the first mask that is asked for.
-inline canvas written(canvas c, hunch::token token) {
-  c.tokens[static_cast<std::size_t>(c.wanted.front())] = token;
-  c.wanted.erase(c.wanted.begin());
+/// The canvas with the token in the place of a mask that is asked for, the first one if nothing
+/// else is said.
+inline canvas written(canvas c, hunch::token token, int which = 0) {
+  const auto at = c.wanted.begin() + which;
+  c.tokens[static_cast<std::size_t>(*at)] = token;
+  c.wanted.erase(at);
   return c;
 }
 
@@ -114,34 +116,30 @@ inline canvas some_canvas(const engine::masked_config& shape, int known, int blo
   return out;
 }
 
-/// [wanted][hidden] in double precision: what yields the logits. The weights have the names of a
-/// Llama.
-inline std::vector<vec> textbook_states(const engine::masked_config& shape,
-                                        const engine::checkpoint& weights, const canvas& asked) {
+/// Which positions of a committed canvas a position sees.
+inline reference_model::visibility visibility(const engine::masked_config& shape, const canvas& c) {
+  const auto block = [known = c.known, length = c.block_end - c.known](std::size_t i) {
+    const int behind = static_cast<int>(i) - known;
+    return behind < 0 ? -1 : behind / length;
+  };
+  const bool all = shape.pattern == pattern::full;
+  return [block, all](std::size_t i, std::size_t j) {
+    if (all) { return true; }
+    return block(i) < 0 ? j <= i : block(j) <= block(i);
+  };
+}
+
+/// [wanted][vocabulary] in double precision. The weights have the names of a Llama.
+inline std::vector<vec> textbook(const engine::masked_config& shape,
+                                 const engine::checkpoint& weights, const canvas& asked) {
   const canvas c = committed(asked, shape.mask_token);
   const reference_model reference(shape.model, weights);
-  const auto block = [&](std::size_t i) {
-    const int behind = static_cast<int>(i) - c.known;
-    return behind < 0 ? -1 : behind / (c.block_end - c.known);
-  };
-  const std::vector<vec> states = reference.hidden(c.tokens, [&](std::size_t i, std::size_t j) {
-    if (shape.pattern == pattern::full) { return true; }
-    return block(i) < 0 ? j <= i : block(j) <= block(i);
-  });
+  const std::vector<vec> states = reference.hidden(c.tokens, visibility(shape, c));
   std::vector<vec> out;
   for (const std::int32_t position : c.wanted) {
     const int row = shape.shifted ? position - 1 : position;
-    out.push_back(states[static_cast<std::size_t>(row)]);
+    out.push_back(reference.head(states[static_cast<std::size_t>(row)]));
   }
-  return out;
-}
-
-/// [wanted][vocabulary] in double precision.
-inline std::vector<vec> textbook(const engine::masked_config& shape,
-                                 const engine::checkpoint& weights, const canvas& asked) {
-  const reference_model reference(shape.model, weights);
-  std::vector<vec> out = textbook_states(shape, weights, asked);
-  for (vec& row : out) { row = reference.head(row); }
   return out;
 }
 

@@ -66,17 +66,19 @@ TEST_CASE("without spread, a chain") {
 }
 
 TEST_CASE("the most likely sets, arrived at in all orders") {
-  // All tokens are sure. With a spread of 0.4 A is next with 0.6, B with 0.24, C with 0.144.
-  // {A} 0.6; then {AB} 0.6 * 0.6 by A; then {ABC} 0.36 * 0.6 and {B} 0.24, which adds 0.24 * 0.6 to
-  // {AB} too late.
-  const std::vector<planned_draft> sure{likely(3, 1.0), likely(1, 1.0), likely(2, 1.0)};
-  CHECK(choose({sure}, 3, 0.4).sets == sets_of{0, 0b1, 0b11, 0b10});
-  // With 0.7: {A} 0.3, {B} 0.21, {C} 0.147, and {AB} 0.3 * 0.3 + 0.21 * 0.3 = 0.153 before it.
-  CHECK(choose({sure}, 3, 0.7).sets == sets_of{0, 0b1, 0b10, 0b11});
-  // A doubtful token makes every set with it less likely: {B} 0.24 and {C} 0.144 come before
-  // {A} 0.06.
-  const std::vector<planned_draft> doubtful{likely(3, 0.01), likely(1, 1.0), likely(2, 1.0)};
-  CHECK(choose({doubtful}, 2, 0.4).sets == sets_of{0, 0b10, 0b100});
+  // With a spread of 1 by odds, here 3 : 2 : 2. A is next with 3 / 7, B and C with 2 / 7, and they
+  // keep their tokens with 0.6 or 0.5 to the power 1 / 4: {A} 0.377, {B} and {C} 0.240. {AB} has
+  // 0.377 / 2 * 0.841 = 0.159 by A and, when {B} is chosen, 0.240 * 3 / 5 * 0.880 = 0.127 more.
+  const std::vector<planned_draft> list{likely(3, 0.6), likely(1, 0.5), likely(2, 0.5)};
+  CHECK(choose({list}, 3, 1.0).sets == sets_of{0, 0b1, 0b10, 0b11});
+  // With 0.5 by odds squared, 9 : 4 : 4: {A} 0.466, {B} 0.198, {AB} 0.466 / 2 * 0.841 = 0.196 by A,
+  // which {B} makes more than {C}; with 0.1 by their tenth power: {A} 0.851, {AB} 0.358.
+  CHECK(choose({list}, 3, 0.5).sets == sets_of{0, 0b1, 0b10, 0b11});
+  CHECK(choose({list}, 3, 0.1).sets == sets_of{0, 0b1, 0b11, 0b101});
+  // Whatever comes first in the order is the likeliest to be next, here with 1 : 1 : 1 / 99; but a
+  // doubtful token makes every set with it less likely: {A} 0.157, {B} 0.418.
+  const std::vector<planned_draft> doubtful{likely(3, 0.01), likely(1, 0.5), likely(2, 0.5)};
+  CHECK(choose({doubtful}, 1, 1.0).sets == sets_of{0, 0b10});
 }
 
 TEST_CASE("a block is full before the next one is begun") {
@@ -89,13 +91,15 @@ TEST_CASE("a block is full before the next one is begun") {
 
 TEST_CASE("what is known after the first of the chain goes for all sets that have it") {
   // After A, position 1 gets another token than before.
-  const std::vector<planned_draft> before{likely(3, 1.0), likely(1, 1.0)};
-  const std::vector<planned_draft> after{likely(1, 1.0, 0, 8), likely(2, 0.1)};
-  const choice c = choose({before, after}, 2, 0.4);
+  const std::vector<planned_draft> before{likely(3, 0.9), likely(1, 0.5)};
+  const std::vector<planned_draft> after{likely(1, 0.9, 0, 8), likely(2, 0.1)};
+  const choice c = choose({before, after}, 2, 1.0);
   CHECK(c.drafts == std::vector<write>{{3, 7}, {1, 8}, {1, 7}, {2, 7}});
   CHECK(c.sets == sets_of{0, 0b1, 0b11});
-  // And with 0.6: {A} 0.4, the other token without A 0.24, {A} and the new token 0.16.
-  const choice wider = choose({before, after, {likely(2, 0.9)}}, 3, 0.6);
+  // If both are as likely: {A} 0.440, the other token without A 0.440, {A} and the new token
+  // 0.440 * 81 / 82 * 0.974 = 0.423.
+  const std::vector<planned_draft> alike{likely(3, 0.6), likely(1, 0.6)};
+  const choice wider = choose({alike, after, {likely(2, 0.9)}}, 3, 1.0);
   CHECK(wider.drafts[3] == write{1, 7});
   CHECK(wider.sets == sets_of{0, 0b1, 0b1000, 0b11});
 }
@@ -106,17 +110,22 @@ using passed = std::map<std::set<std::size_t>, double>;
 
 double next(const std::vector<planned_draft>& list, const std::set<std::size_t>& after,
             std::size_t i, double spread) {
-  double chance = (1.0 - spread) * std::sqrt(list[i].probability);
-  std::int32_t rank = 0;
+  std::vector<std::size_t> left;
   for (std::size_t j = 0; j < list.size(); ++j) {
-    if (after.count(j) == 1) { continue; }
-    if (list[j].block < list[i].block) { return 0.0; }
-    if (j < i && list[j].block == list[i].block) {
-      chance *= spread;
-      ++rank;
+    if (after.count(j) == 0 && left.size() < 8 &&
+        (left.empty() || list[j].block == list[left[0]].block)) {
+      left.push_back(j);
     }
   }
-  return rank < 8 ? chance : 0.0;
+  std::vector<double> weights;
+  double sum = 0.0;
+  for (const std::size_t j : left) {
+    weights.push_back(std::pow(list[j].probability / (1.0 - list[j].probability), 1.0 / spread));
+    sum += weights.back();
+  }
+  std::sort(weights.rbegin(), weights.rend());
+  const auto rank = static_cast<std::size_t>(std::find(left.begin(), left.end(), i) - left.begin());
+  return rank == left.size() ? 0.0 : weights[rank] / sum * std::pow(list[i].probability, 0.25);
 }
 
 std::vector<std::set<std::size_t>> by_definition(const std::vector<planned_draft>& list,
@@ -151,7 +160,7 @@ TEST_CASE("sets by the definition") {
       list.push_back(likely(static_cast<std::int32_t>(i), random.unit(),
                             run % 2 == 0 && i >= length / 2 ? 1 : 0));
     }
-    const double spread = 0.1 + 0.89 * random.unit();
+    const double spread = 0.2 + 1.8 * random.unit();
     const choice found = choose({list}, static_cast<std::int32_t>(length), spread);
     const auto expected = by_definition(list, length, spread);
     REQUIRE(found.sets.size() == expected.size());

@@ -159,7 +159,7 @@ std::int32_t wrong_long_runs(Decoder& d) {
 template <write_defect Defect>
 std::int32_t rule_gap() {
   std::int32_t gap = 0;
-  for (const double spread : {diffusion::default_spread, 0.7}) {
+  for (const double spread : {diffusion::default_spread, 0.3}) {
     toy_masked<double> model{world};
     auto d = canvas_decoder<4>(model, 1, diffusion::order::confidence{}, wrong_writes<Defect>{},
                                fill_sampler{}, spread);

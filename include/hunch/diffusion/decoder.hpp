@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -250,7 +251,9 @@ class decoder {
     if (limits_.mask_token < 0) { refuse("the model's mask_token() is negative"); }
     if (o.max_canvas == 0) { o.max_canvas = limits_.max_canvas; }
     if (o.max_canvas < 2) { refuse("max_canvas must be at least 2"); }
-    if (!(drafts_.spread >= 0.0 && drafts_.spread < 1.0)) { refuse("spread must be in [0, 1)"); }
+    if (!(drafts_.spread >= 0.0 && std::isfinite(drafts_.spread))) {
+      refuse("spread must be finite and not negative");
+    }
     if constexpr (parts::drafts_by_model) {
       if (drafts_.model.vocab_size() != limits_.vocab_size ||
           drafts_.model.mask_token() != limits_.mask_token) {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -19,12 +21,14 @@ namespace hunch::diffusion {
 /// and so on. Canvases with the first of them, the first two, ... are those of SSD. But most drafts
 /// are refused because another mask is written before them, and is later found to hold just what
 /// was drafted. A canvas does not know in which order it was written; so here a canvas has any set
-/// of drafts, and the n sets are chosen that are the most likely to be passed through. What is next
-/// after a set is the r-th of what is likely to be (r = 0, 1, ...) with probability
-/// (1 - s) s^r sqrt(p), where p is the probability of its token and s the *spread*, and a set may
-/// be arrived at in all orders of its drafts. (A token is still the one by the time that it is
-/// written more often than its probability was; the root is about what is found.) Only the first
-/// eight of what is likely to be next are looked at. With s = 0 the sets are those of the chain.
+/// of drafts, and the n sets are chosen that are the most likely to be passed through. Let p_i be
+/// the probabilities of the tokens that may be next after a set, in the order's order. The first of
+/// them is next with a probability in proportion to (p / (1 - p))^(1 / s) for the largest of the
+/// p_i, the second for the second largest, and so on, s being the *spread*. And it still has the
+/// same token then with probability p_i^(1 / 4): more often than p_i says, about as often as is
+/// found. A set may be arrived at in all orders of its drafts. Only the first eight of what is
+/// likely to be next are looked at. With s = 0 the first is next, and the sets are those of the
+/// chain.
 class draft_sets {
  public:
   static constexpr std::int32_t most = 64;  ///< different drafts; a set is a word of so many bits
@@ -90,19 +94,40 @@ class draft_sets {
 
   /// Sets with one draft more: of the first block that has masks.
   void go_on(const reached& from, std::span<const planned_draft> list, double spread) {
-    double chance = from.probability * (1.0 - spread);
-    std::int32_t rank = 0;
-    std::int32_t block = -1;
+    std::array<const planned_draft*, looked_at> next;
+    std::array<double, looked_at> chance;
+    std::int32_t count = 0;
+    const std::int32_t wanted = spread > 0.0 ? looked_at : 1;
     for (const planned_draft& d : list) {
-      if (d.what.position < 0) { return; }
+      if (d.what.position < 0 || count == wanted) { break; }
       if (is_written(from.set, d.what.position)) { continue; }
-      if (rank == looked_at || chance <= 0.0 || (block >= 0 && d.block != block)) { return; }
-      block = d.block;
-      const std::int32_t i = index_of(d.what);
-      if (i < most) { reach(from.set | bit(i), chance * std::sqrt(d.probability)); }
-      chance *= spread;
-      ++rank;
+      if (count > 0 && d.block != next[0]->block) { break; }
+      next[at(count)] = &d;
+      chance[at(count++)] = log_odds(d.probability);
     }
+    if (count == 0) { return; }
+    std::sort(chance.begin(), chance.begin() + count, std::greater<>{});
+    const double largest = chance[0];
+    double sum = 0.0;
+    for (std::int32_t r = 0; r < count; ++r) {
+      double& c = chance[at(r)];
+      c = r == 0 ? 1.0 : std::exp((c - largest) / spread);
+      sum += c;
+    }
+    for (std::int32_t r = 0; r < count; ++r) {
+      const planned_draft& d = *next[at(r)];
+      const std::int32_t i = index_of(d.what);
+      const double stays = std::sqrt(std::sqrt(d.probability));
+      if (i < most) { reach(from.set | bit(i), from.probability * chance[at(r)] / sum * stays); }
+    }
+  }
+
+  static std::size_t at(std::int32_t r) { return static_cast<std::size_t>(r); }
+
+  /// Finite, for a probability that is rounded to 0 or 1 as well.
+  static double log_odds(double probability) {
+    const double p = std::clamp(probability, 1e-6, 1.0 - 1e-6);
+    return std::log(p / (1.0 - p));
   }
 
   bool is_written(std::uint64_t set, std::int32_t position) const {

@@ -12,7 +12,7 @@ namespace hunch::diffusion {
 
 /// How often another mask is next than the one that seems to be: in a small model, four times in
 /// ten.
-inline constexpr double default_spread = 0.4;
+inline constexpr double default_spread = 1.0;
 
 /// How much a round drafts: at most N canvases with drafts for each request, as many as the length
 /// policy wants. Drafts cost nothing to make, for they come from the logits of the round before;

@@ -146,15 +146,15 @@ TEST_CASE("one token a pass writes the same") {
 
 TEST_CASE("with canvases for other orders, drafts are written in the order of the model") {
   scripted_model model = the_model();
-  model.script[{"PXMMMMMMM", 4}] = {'A', 0.70};
+  model.script[{"PXMMMMMMM", 4}] = {'A', 0.64};
   model.script[{"PXXMMMMMM", 3}] = {'B', 0.93};  // now surer than A
   model.script[{"PXXBMMMMM", 4}] = {'A', 0.90};
   auto d = canvas_decoder<3>(model);
   add(d, the_task());
   d.step();
   const diffusion::emission second = d.step()[0];
-  // By odds of 7/3, 3/2 and 1/4 and fourth roots: A 0.523, with B 0.857 * 0.880 = 0.754 of that; B
-  // 0.367 * 0.880 = 0.323, which is likelier than A, B and X: 0.669 of A and B.
+  // By odds of 16 : 9 and 3 : 2, and fourth roots: A 0.542 * 0.894 = 0.485, with B 0.880 of that; B
+  // 0.458 * 0.880 = 0.403, which is likelier than A, B and C, 0.427 * 0.931 = 0.397.
   CHECK(model.passes[1] ==
         std::vector<std::string>{"PXXMMMMMM", "PXXMAMMMM", "PXXBAMMMM", "PXXBMMMMM"});
   CHECK(of(second) == writes{put(3, 'B'), put(4, 'A'), put(5, 'X')});

@@ -127,8 +127,8 @@ TEST_CASE("drafts of a model that does not change its mind are all accepted") {
 TEST_CASE("a block cache ends drafts with the block") {
   using model_type = toy_masked<double, cache_kind::of_blocks>;
   model_type model{world};
-  auto d = canvas_decoder<4>(model, 1, diffusion::order::confidence{},
-                             diffusion::verifier::top_k{vocab});
+  auto d =
+      chain_decoder<4>(model, 1, diffusion::order::confidence{}, diffusion::verifier::top_k{vocab});
   canvas_task task{std::vector<token>(13, world.mask), 1, 4};
   task.canvas[0] = 2;
   const fill_result found = fill(d, task);

@@ -81,6 +81,11 @@ TEST_CASE("the most likely sets, arrived at in all orders") {
   CHECK(choose({doubtful}, 1, 1.0).sets == sets_of{0, 0b10});
 }
 
+TEST_CASE("tokens that are certain, or impossible") {
+  const std::vector<planned_draft> list{likely(3, 1.0), likely(1, 1.0), likely(2, 0.0)};
+  CHECK(choose({list}, 3, 1.0).sets == sets_of{0, 0b1, 0b10, 0b11});
+}
+
 TEST_CASE("a block is full before the next one is begun") {
   const std::vector<planned_draft> list{likely(3, 0.1), likely(1, 0.1), likely(9, 1.0, 1),
                                         likely(8, 1.0, 1)};

@@ -66,7 +66,7 @@ class free_model {
   };
 
   std::int32_t vocab_size() const { return vocab; }
-  std::uint64_t head_fingerprint() const { return vocab_layout::identity(vocab).fingerprint(); }
+  std::uint64_t head_order() const { return vocab_layout::identity(vocab).order(); }
 
   pass evaluate(const rows&) { return {logits_.data()}; }
   pass forward(const rows&) { return {logits_.data()}; }

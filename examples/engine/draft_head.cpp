@@ -41,7 +41,7 @@ void check_shortlist(std::int32_t i, const hunch::shortlist& list, std::int32_t 
 
 draft_head::draft_head(const head_source& head, const hunch::vocab_layout& layout,
                        thread_pool& pool)
-    : fingerprint_{layout.fingerprint()},
+    : order_{layout.order()},
       rows_{layout.head_rows()},
       width_{round_up(head.inputs(), lanes)},
       executor_{pool},

@@ -57,7 +57,7 @@ class draft_head {
   /// Copies the rows of `head` in the order of `layout`. The pool outlives it.
   draft_head(const head_source& head, const hunch::vocab_layout& layout, thread_pool& pool);
 
-  std::uint64_t fingerprint() const { return fingerprint_; }
+  std::uint64_t order() const { return order_; }
   int rows() const { return rows_; }
 
   /// logits[i] = rows lists[i] of the head . hidden row row[i]. Bitwise the same whatever else is
@@ -78,7 +78,7 @@ class draft_head {
   template <class Weight, class Narrow>
   any_stored store(const head_source& head, const hunch::vocab_layout& layout, Narrow narrow);
 
-  std::uint64_t fingerprint_;
+  std::uint64_t order_;
   int rows_;
   int width_;  ///< inputs, padded with zero weights to a multiple of 16
   pool_executor executor_;

@@ -111,7 +111,7 @@ void early_exit::finish(int thread) {
 void early_exit::set_head_layout(const hunch::vocab_layout& layout) {
   of_->set_head_layout(layout);
 }
-std::uint64_t early_exit::head_fingerprint() const { return of_->head_fingerprint(); }
+std::uint64_t early_exit::head_order() const { return of_->head_order(); }
 
 void early_exit::head(const hidden_states&, const hunch::head_rows<float>& rows) {
   of_->head(*result_, rows);

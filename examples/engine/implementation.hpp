@@ -111,7 +111,7 @@ struct model::implementation {
   void run(const hunch::rows& rows, bool with_head);
 
   void set_head_layout(const hunch::vocab_layout& layout);
-  std::uint64_t head_fingerprint() const;
+  std::uint64_t head_order() const;
   /// The head over shortlists; in token order if it was given no layout.
   draft_head& listed_head();
   /// `listed_head` over outputs of a pass.

@@ -85,7 +85,7 @@ void medusa_heads::compute(const hunch::head_inputs& inputs, int thread) {
 void medusa_heads::set_head_layout(const hunch::vocab_layout& layout) {
   of_->set_head_layout(layout);
 }
-std::uint64_t medusa_heads::head_fingerprint() const { return of_->head_fingerprint(); }
+std::uint64_t medusa_heads::head_order() const { return of_->head_order(); }
 
 void medusa_heads::head(const drafted_states& states, const hunch::head_rows<float>& rows) {
   check_rows("engine::medusa_heads", states, rows);

@@ -43,7 +43,7 @@ class medusa_heads {
 
   /// The order of the target's head over shortlists: one for all that draft with it.
   void set_head_layout(const hunch::vocab_layout& layout);
-  std::uint64_t head_fingerprint() const;
+  std::uint64_t head_order() const;
 
   /// Writes the logits of the listed rows over their shortlists. Throws like `model::head`.
   void head(const drafted_states& states, const hunch::head_rows<float>& rows);

@@ -107,13 +107,13 @@ void model::implementation::set_head_layout(const hunch::vocab_layout& layout) {
         "engine::model: a head layout of " + std::to_string(layout.vocab_size()) +
         " tokens does not fit the model's vocabulary of " + std::to_string(shape.vocab_size));
   }
-  if (shortlist_head && shortlist_head->fingerprint() == layout.fingerprint()) { return; }
+  if (shortlist_head && shortlist_head->order() == layout.order()) { return; }
   shortlist_head.emplace(weights.listed_head(), layout, pool);
 }
 
-std::uint64_t model::implementation::head_fingerprint() const {
-  return shortlist_head ? shortlist_head->fingerprint()
-                        : hunch::vocab_layout::identity(shape.vocab_size).fingerprint();
+std::uint64_t model::implementation::head_order() const {
+  return shortlist_head ? shortlist_head->order()
+                        : hunch::vocab_layout::identity(shape.vocab_size).order();
 }
 
 draft_head& model::implementation::listed_head() {
@@ -162,7 +162,7 @@ hidden_states model::forward(const hunch::rows& rows) {
 }
 
 void model::set_head_layout(const hunch::vocab_layout& layout) { self_->set_head_layout(layout); }
-std::uint64_t model::head_fingerprint() const { return self_->head_fingerprint(); }
+std::uint64_t model::head_order() const { return self_->head_order(); }
 void model::head(const hidden_states&, const hunch::head_rows<float>& rows) {
   self_->head(self_->result, rows);
 }

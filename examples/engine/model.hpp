@@ -112,7 +112,7 @@ class model {
   /// `head` has token order.
   /// \throws std::invalid_argument if the layout is of another vocabulary.
   void set_head_layout(const hunch::vocab_layout& layout);
-  std::uint64_t head_fingerprint() const;
+  std::uint64_t head_order() const;
 
   /// Writes the logits of the listed rows of a pass over their shortlists.
   /// \throws std::invalid_argument if a row has no hidden state, a view's size is not its list's,

@@ -174,7 +174,7 @@ std::size_t speculative_streams::weight_bytes() const {
 void speculative_streams::set_head_layout(const hunch::vocab_layout& layout) {
   of_->set_head_layout(layout);
 }
-std::uint64_t speculative_streams::head_fingerprint() const { return of_->head_fingerprint(); }
+std::uint64_t speculative_streams::head_order() const { return of_->head_order(); }
 
 drafted_states speculative_streams::forward(const hunch::head_inputs& inputs) {
   stream_weights& w = *weights_;

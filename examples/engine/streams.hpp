@@ -59,7 +59,7 @@ class speculative_streams {
 
   /// The order of the target's head over shortlists: one for all that draft with it.
   void set_head_layout(const hunch::vocab_layout& layout);
-  std::uint64_t head_fingerprint() const;
+  std::uint64_t head_order() const;
 
   /// What is drafted from. A row is bitwise the same alone and among others, with any number of
   /// threads. \throws std::out_of_range for tokens outside the vocabulary,

@@ -87,7 +87,7 @@ class recorded_draft {
   recorded_draft(Model& model, recorder& to) : model_(&model), to_(&to) {}
 
   std::int32_t vocab_size() const { return model_->vocab_size(); }
-  std::uint64_t head_fingerprint() const { return model_->head_fingerprint(); }
+  std::uint64_t head_order() const { return model_->head_order(); }
 
   auto forward(const hunch::rows& r) {
     slots_.assign(r.sequence, r.sequence + r.size);

@@ -102,9 +102,9 @@ using model_logit = logit_type<evaluation_of<M>>;
 ///    `h.status(i)` as in `Evaluation`. It changes nothing but staged rows; it may throw.
 /// 3. `m.head(hidden, head_rows)` writes the logits of the listed hidden rows over the given row
 ///    ranges of its head: position i of a shortlist to element i of the row.
-/// 4. `m.head_fingerprint()` is the fingerprint of the `vocab_layout` in whose order the head is
-///    stored (`vocab_layout::identity(V).fingerprint()` for a head that nobody permuted). The
-///    decoder compares it with the selector's layout.
+/// 4. `m.head_order()` is the `order()` of the `vocab_layout` in whose order the head is stored
+///    (`vocab_layout::identity(V).order()` for a head that nobody permuted). The decoder compares
+///    it with the selector's layout. It says nothing of the weights: see `head_fingerprint`.
 /// 5. `m.commit(kept)` as for `TargetModel`.
 ///
 /// Not required: the target's hidden size, tokenizer code, or cache layout.
@@ -112,7 +112,7 @@ template <class M, class Real = float>
 concept DraftModel = requires(M& m, const rows& r, const kept_rows& kept, const head_rows<Real>& h,
                               std::int32_t i) {
   { m.vocab_size() } -> std::convertible_to<std::int32_t>;
-  { m.head_fingerprint() } -> std::same_as<std::uint64_t>;
+  { m.head_order() } -> std::same_as<std::uint64_t>;
   // std::declval and not a parameter: nvcc 13 knows no parameter that depends on another.
   { std::declval<decltype(m.forward(r))&>().status(i) } -> std::same_as<status>;
   m.head(std::declval<decltype(m.forward(r))&>(), h);
@@ -131,7 +131,7 @@ inline constexpr bool rereads_accepted = requires {
 /// Heads that draft several tokens ahead from what the target's pass returned of one node: its
 /// hidden state, as Medusa's do, or its speculative streams, of which head j reads stream j.
 ///
-/// 1. `m.vocab_size()` and `m.head_fingerprint()` as for `DraftModel`; `m.hidden_size()`, how many
+/// 1. `m.vocab_size()` and `m.head_order()` as for `DraftModel`; `m.hidden_size()`, how many
 ///    values a state has that they read; `m.heads()`, how many tokens ahead they draft.
 /// 2. `m.forward(inputs)` returns their hidden states: row i * heads() + j is that of head j, which
 ///    drafts depth j + 1, for input i (see `head_inputs`). Rows of streams that an input does not
@@ -144,7 +144,7 @@ concept DraftHeads = requires(M& m, const head_inputs& inputs, const head_rows<R
   { m.vocab_size() } -> std::convertible_to<std::int32_t>;
   { m.hidden_size() } -> std::convertible_to<std::int32_t>;
   { m.heads() } -> std::convertible_to<std::int32_t>;
-  { m.head_fingerprint() } -> std::same_as<std::uint64_t>;
+  { m.head_order() } -> std::same_as<std::uint64_t>;
   m.head(std::declval<decltype(m.forward(inputs))&>(), h);
 };
 

@@ -125,16 +125,19 @@ class vocab_layout {
   /// [vocab_size] the row of each token or -1; nullptr for the identity.
   const std::int32_t* token_row() const { return token_row_.empty() ? nullptr : token_row_.data(); }
 
-  /// A value that tells layouts apart: FNV-1a over sizes and row order. A draft model reports the
-  /// fingerprint of the order in which its head is stored, and the decoder compares.
+  /// A value that tells orders of rows apart: FNV-1a over sizes and rows. A draft model reports
+  /// that of the order in which its head is stored, and the decoder compares.
+  std::uint64_t order() const {
+    std::uint64_t hash = mixed(14695981039346656037ull, vocab_size_);
+    hash = mixed(hash, head_rows_);
+    for (const token t : row_token_) { hash = mixed(hash, t); }
+    return hash;
+  }
+
+  /// A value that tells layouts apart: the order and the clusters. A router is for one of them.
   std::uint64_t fingerprint() const {
-    std::uint64_t hash = 14695981039346656037ull;
-    const auto mix = [&hash](std::int32_t value) {
-      hash = (hash ^ static_cast<std::uint32_t>(value)) * 1099511628211ull;
-    };
-    mix(vocab_size_);
-    mix(head_rows_);
-    for (const token t : row_token_) { mix(t); }
+    std::uint64_t hash = mixed(order(), clusters());
+    for (const std::int32_t row : cluster_begin_) { hash = mixed(hash, row); }
     return hash;
   }
 
@@ -155,6 +158,10 @@ class vocab_layout {
 
  private:
   vocab_layout() = default;
+
+  static std::uint64_t mixed(std::uint64_t hash, std::int32_t value) {
+    return (hash ^ static_cast<std::uint32_t>(value)) * 1099511628211ull;
+  }
 
   /// Whether a list is made of whole parts, and so has shifts.
   bool is_whole_parts(const row_range* ranges, std::int32_t count) const {

@@ -21,7 +21,7 @@ struct target {
 
 struct draft_model {
   std::int32_t vocab_size() const { return 4; }
-  std::uint64_t head_fingerprint() const { return 0; }
+  std::uint64_t head_order() const { return 0; }
   evaluation forward(const hunch::rows&) { return {}; }
   void head(const evaluation&, const hunch::head_rows<float>&) {}
   void commit(const hunch::kept_rows&) noexcept {}

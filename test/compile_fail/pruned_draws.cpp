@@ -10,7 +10,7 @@ struct stream_heads {
   std::int32_t vocab_size() const { return 4; }
   std::int32_t hidden_size() const { return 4; }
   std::int32_t heads() const { return 2; }
-  std::uint64_t head_fingerprint() const { return 0; }
+  std::uint64_t head_order() const { return 0; }
   head_inputs forward(const head_inputs& inputs) { return inputs; }
   void head(const head_inputs&, const head_rows<float>&) {}
 };

@@ -68,10 +68,10 @@ class Llama {
   };
 
   std::int32_t vocab_size() const { return Tokenizer::vocab_size; }
-  std::uint64_t head_fingerprint() const { return fingerprint_; }
+  std::uint64_t head_order() const { return order_; }
 
   /// Stores the head's rows in the order of `layout`.
-  void set_head_layout(const hunch::vocab_layout& layout) { fingerprint_ = layout.fingerprint(); }
+  void set_head_layout(const hunch::vocab_layout& layout) { order_ = layout.order(); }
 
   pass evaluate(const hunch::rows& rows) {
     logits_.resize(static_cast<std::size_t>(rows.size) * Tokenizer::vocab_size);
@@ -105,7 +105,7 @@ class Llama {
   }
 
   float noise_;
-  std::uint64_t fingerprint_ = hunch::vocab_layout::identity(Tokenizer::vocab_size).fingerprint();
+  std::uint64_t order_ = hunch::vocab_layout::identity(Tokenizer::vocab_size).order();
   std::vector<float> logits_;
 };
 

@@ -58,7 +58,7 @@ struct counted {
     rows += static_cast<std::uint64_t>(r.size);
     return model.forward(r);
   }
-  std::uint64_t head_fingerprint() const { return model.head_fingerprint(); }
+  std::uint64_t head_order() const { return model.head_order(); }
   void head(const engine::hidden_states& states, const hunch::head_rows<float>& r) {
     model.head(states, r);
   }

@@ -250,7 +250,7 @@ TEST_CASE("layouts are saved and loaded, and those of another head refused") {
   const std::uint64_t hash = head_hash(weights.head());
   save_layout(file.path, layout, hash, {{"made by", "a \"test\""}});
   const vocab_layout loaded = load_layout(file.path, 7, hash);
-  CHECK(loaded.fingerprint() == layout.fingerprint());
+  CHECK(loaded.order() == layout.order());
   CHECK(loaded.clusters() == 3);
   CHECK(std::equal(loaded.cluster_begin(), loaded.cluster_begin() + 4, layout.cluster_begin()));
   CHECK(tensor_file::read(file.path).about.at("made by") == "a \"test\"");

@@ -165,7 +165,7 @@ class hash_model {
         max_batch_(max_batch),
         max_rows_(max_rows),
         salt_(salt),
-        fingerprint_(vocab_layout::identity(vocab).fingerprint()),
+        order_(vocab_layout::identity(vocab).order()),
         cached_(executor, size(max_batch)),
         length_(executor, size(max_batch)),
         staged_(executor, size(max_batch) * size(max_rows)),
@@ -187,8 +187,8 @@ class hash_model {
   };
 
   std::int32_t vocab_size() const { return vocab_; }
-  std::uint64_t head_fingerprint() const { return fingerprint_; }
-  void head_layout(const vocab_layout& layout) { fingerprint_ = layout.fingerprint(); }
+  std::uint64_t head_order() const { return order_; }
+  void head_layout(const vocab_layout& layout) { order_ = layout.order(); }
 
   static std::int32_t context_width() { return hash_context_size; }
   /// Stages the rows, which `forward` then finds so.
@@ -232,7 +232,7 @@ class hash_model {
   std::int32_t max_batch_;
   std::int32_t max_rows_;
   std::uint64_t salt_;
-  std::uint64_t fingerprint_;
+  std::uint64_t order_;
   buffer<std::uint64_t> cached_;
   buffer<std::int32_t> length_;
   buffer<std::uint64_t> staged_;

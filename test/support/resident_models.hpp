@@ -125,7 +125,7 @@ class resident_draft {
   };
 
   std::int32_t vocab_size() const { return draft_->vocab_size(); }
-  std::uint64_t head_fingerprint() const { return draft_->head_fingerprint(); }
+  std::uint64_t head_order() const { return draft_->head_order(); }
   static std::int32_t context_width() { return toy_context_size; }
 
   /// The pass is made here: what a toy router reads depends on the row's token.

@@ -58,7 +58,7 @@ template <class Real = double>
 class toy_heads {
  public:
   toy_heads(toy_world world, std::int32_t heads, const vocab_layout& layout)
-      : world_(world), heads_(heads), fingerprint_(layout.fingerprint()) {}
+      : world_(world), heads_(heads), order_(layout.order()) {}
 
   struct states {
     std::vector<std::uint64_t> texts;  ///< [inputs, heads]
@@ -71,7 +71,7 @@ class toy_heads {
   std::int32_t vocab_size() const { return world_.vocab; }
   std::int32_t hidden_size() const { return toy_hidden_size; }
   std::int32_t heads() const { return heads_; }
-  std::uint64_t head_fingerprint() const { return fingerprint_; }
+  std::uint64_t head_order() const { return order_; }
   static std::int32_t context_width() { return toy_context_size; }
 
   states forward(const head_inputs& inputs) {
@@ -116,7 +116,7 @@ class toy_heads {
  private:
   toy_world world_;
   std::int32_t heads_;
-  std::uint64_t fingerprint_;
+  std::uint64_t order_;
 };
 
 static_assert(DraftHeads<toy_heads<>, double>);

@@ -235,9 +235,9 @@ template <class Real = double>
 class toy_draft {
  public:
   explicit toy_draft(toy_world world, std::int32_t capacity = no_limit)
-      : toy_draft(world, vocab_layout::identity(world.vocab).fingerprint(), capacity) {}
+      : toy_draft(world, vocab_layout::identity(world.vocab).order(), capacity) {}
   toy_draft(toy_world world, const vocab_layout& layout, std::int32_t capacity = no_limit)
-      : toy_draft(world, layout.fingerprint(), capacity) {}
+      : toy_draft(world, layout.order(), capacity) {}
 
   class hidden_states {
    public:
@@ -258,7 +258,7 @@ class toy_draft {
   };
 
   std::int32_t vocab_size() const { return world_.vocab; }
-  std::uint64_t head_fingerprint() const { return fingerprint_; }
+  std::uint64_t head_order() const { return order_; }
   static std::int32_t context_width() { return toy_context_size; }
 
   hidden_states forward(const rows& r) {
@@ -296,11 +296,11 @@ class toy_draft {
   row_editor edit = nullptr;
 
  private:
-  toy_draft(toy_world world, std::uint64_t fingerprint, std::int32_t capacity)
-      : world_(world), fingerprint_(fingerprint), cache_(world.vocab, capacity) {}
+  toy_draft(toy_world world, std::uint64_t order, std::int32_t capacity)
+      : world_(world), order_(order), cache_(world.vocab, capacity) {}
 
   toy_world world_;
-  std::uint64_t fingerprint_;
+  std::uint64_t order_;
   toy_cache cache_;
   std::vector<std::uint64_t> texts_;
   std::vector<hunch::status> statuses_;

@@ -76,7 +76,7 @@ template <class Real = double>
 class toy_stream_head {
  public:
   toy_stream_head(toy_world world, std::int32_t streams, const vocab_layout& layout)
-      : world_(world), streams_(streams), fingerprint_(layout.fingerprint()) {}
+      : world_(world), streams_(streams), order_(layout.order()) {}
 
   struct states {
     std::vector<const float*> of;  ///< [inputs, heads] nullptr where there is no such stream
@@ -87,7 +87,7 @@ class toy_stream_head {
   std::int32_t vocab_size() const { return world_.vocab; }
   std::int32_t hidden_size() const { return toy_stream_size; }
   std::int32_t heads() const { return streams_; }
-  std::uint64_t head_fingerprint() const { return fingerprint_; }
+  std::uint64_t head_order() const { return order_; }
   static std::int32_t context_width() { return toy_stream_size; }
 
   states forward(const head_inputs& inputs) {
@@ -136,7 +136,7 @@ class toy_stream_head {
  private:
   toy_world world_;
   std::int32_t streams_;
-  std::uint64_t fingerprint_;
+  std::uint64_t order_;
 };
 
 static_assert(DraftHeads<toy_stream_head<>, double>);
@@ -148,8 +148,7 @@ class toy_view {
  public:
   static constexpr bool shares_target_cache = true;
 
-  toy_view(toy_world world, const vocab_layout& layout)
-      : world_(world), fingerprint_(layout.fingerprint()) {}
+  toy_view(toy_world world, const vocab_layout& layout) : world_(world), order_(layout.order()) {}
   toy_view(Target& target, toy_world world, const vocab_layout& layout) : toy_view(world, layout) {
     attach(target);
   }
@@ -167,7 +166,7 @@ class toy_view {
   };
 
   std::int32_t vocab_size() const { return world_.vocab; }
-  std::uint64_t head_fingerprint() const { return fingerprint_; }
+  std::uint64_t head_order() const { return order_; }
 
   hidden_states forward(const rows& r) {
     if (failures != nullptr) { failures->call(); }
@@ -200,7 +199,7 @@ class toy_view {
  private:
   Target* target_ = nullptr;
   toy_world world_;
-  std::uint64_t fingerprint_;
+  std::uint64_t order_;
   std::vector<std::uint64_t> texts_;
   std::vector<hunch::status> statuses_;
   std::vector<std::uint8_t> wanted_;

@@ -363,18 +363,26 @@ TEST_CASE("tokens are found by the shift of their part, and where there is none"
   }
 }
 
-TEST_CASE("fingerprints tell layouts apart") {
-  const std::uint64_t all[] = {vocab_layout::identity(4).fingerprint(),
-                               vocab_layout::identity(5).fingerprint(),
-                               vocab_layout::permuted({1, 0, 2, 3}, 4).fingerprint(),
-                               vocab_layout::permuted({0, 1, 3, 2}, 4).fingerprint(),
-                               vocab_layout::permuted({0, 1, 3}, 4).fingerprint(),
-                               vocab_layout::permuted({0, 1, 3}, 5).fingerprint()};
+TEST_CASE("orders and clusters tell layouts apart") {
+  const std::uint64_t all[] = {vocab_layout::identity(4).order(),
+                               vocab_layout::identity(5).order(),
+                               vocab_layout::permuted({1, 0, 2, 3}, 4).order(),
+                               vocab_layout::permuted({0, 1, 3, 2}, 4).order(),
+                               vocab_layout::permuted({0, 1, 3}, 4).order(),
+                               vocab_layout::permuted({0, 1, 3}, 5).order()};
   for (const std::uint64_t& a : all) {
     for (const std::uint64_t& b : all) { CHECK((a == b) == (&a == &b)); }
   }
-  CHECK(vocab_layout::permuted({1, 0}, 4).fingerprint() ==
-        vocab_layout::permuted({1, 0}, 4).fingerprint());
+  const auto layout = vocab_layout::permuted({1, 0}, 4);
+  CHECK(layout.order() == vocab_layout::permuted({1, 0}, 4).order());
+  // Clusters change no order: a head is stored for all clusters over it.
+  const std::uint64_t clusters[] = {layout.fingerprint(), layout.clustered({0, 2}).fingerprint(),
+                                    layout.clustered({1, 2}).fingerprint(),
+                                    layout.clustered({0, 1, 2}).fingerprint()};
+  for (const std::uint64_t& a : clusters) {
+    for (const std::uint64_t& b : clusters) { CHECK((a == b) == (&a == &b)); }
+  }
+  CHECK(layout.clustered({0, 1, 2}).order() == layout.order());
 }
 
 std::vector<token> order_of(const vocab_layout& layout) {

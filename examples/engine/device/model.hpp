@@ -85,7 +85,7 @@ class device_model {
         own_head_(executor_, 0),
         shortlist_head_(executor_, shape_.vocab_size, weights_.head().width),
         head_{weights_.head().data, shape_.vocab_size, weights_.head().width},
-        fingerprint_(hunch::vocab_layout::identity(shape_.vocab_size).fingerprint()) {
+        order_(hunch::vocab_layout::identity(shape_.vocab_size).order()) {
     for (const auto& layer : weights_.layers()) {
       multiply_.prepare(weights_.queries_etc(layer), into::overwrite);
       multiply_.prepare(weights_.output(layer), into::add);
@@ -155,9 +155,9 @@ class device_model {
       executor_.synchronize();
       head_.data = own_head_.data();
     }
-    fingerprint_ = layout.fingerprint();
+    order_ = layout.order();
   }
-  std::uint64_t head_fingerprint() const { return fingerprint_; }
+  std::uint64_t head_order() const { return order_; }
 
   /// Writes the logits of the listed rows of the last `forward` over their shortlists.
   void head(const hidden_states&, const hunch::head_rows<float>& rows) {
@@ -252,7 +252,7 @@ class device_model {
   resident<hunch::bfloat16> own_head_;  ///< in the order of a layout, unless that is token order
   hunch::shortlist_head<Executor, hunch::bfloat16> shortlist_head_;
   hunch::kernel::head_weights<hunch::bfloat16> head_;
-  std::uint64_t fingerprint_;
+  std::uint64_t order_;
   std::exception_ptr failure_;
 };
 

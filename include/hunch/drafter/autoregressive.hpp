@@ -46,7 +46,7 @@ class autoregressive {
   static_assert(DraftModel<std::remove_reference_t<Model>> ||
                     DraftModel<std::remove_reference_t<Model>, double>,
                 "hunch: the model of drafter::autoregressive must model hunch::DraftModel: "
-                "vocab_size(), head_fingerprint(), forward(rows), head(hidden, head_rows) and "
+                "vocab_size(), head_order(), forward(rows), head(hidden, head_rows) and "
                 "commit(kept_rows) noexcept");
 
  public:

@@ -28,7 +28,7 @@ void check_model(const std::string& where, const std::string& what, Model& model
            std::to_string(setup.layout->vocab_size()) + ", the target's has " +
            std::to_string(setup.vocab_size));
   }
-  if (model.head_fingerprint() != setup.layout->fingerprint()) {
+  if (model.head_order() != setup.layout->order()) {
     refuse(what + "'s head is not stored in the order of the selector's layout");
   }
   std::int32_t context = 0;

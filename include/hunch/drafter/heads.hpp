@@ -37,7 +37,7 @@ class heads : public ahead<last_hidden_state, Heads, Tree, Policy> {
                 "tree::chain<N>, tree::sampled<W...> or tree::dynamic<K, D, N>");
   static_assert(are_draft_heads<Heads>,
                 "hunch: the model of drafter::heads must model hunch::DraftHeads: vocab_size(), "
-                "hidden_size(), heads(), head_fingerprint(), forward(head_inputs) and "
+                "hidden_size(), heads(), head_order(), forward(head_inputs) and "
                 "head(hidden, head_rows)");
 
  public:

@@ -44,7 +44,7 @@ class streaming : public ahead<stream_states<Tree::max_depth>, Heads, Tree, Poli
                 "such as tree::fixed<choices> or tree::dynamic<K, D, N>");
   static_assert(are_draft_heads<Heads>,
                 "hunch: the model of drafter::streaming must model hunch::DraftHeads: "
-                "vocab_size(), hidden_size(), heads(), head_fingerprint(), forward(head_inputs) "
+                "vocab_size(), hidden_size(), heads(), head_order(), forward(head_inputs) "
                 "and head(hidden, head_rows)");
 
  public:

@@ -33,9 +33,11 @@
 #include <hunch/kernel/draft_evidence.hpp>
 #include <hunch/kernel/tree_links.hpp>
 #include <hunch/law.hpp>
+#include <hunch/layout/fingerprints.hpp>
 #include <hunch/layout/frequency_ranking.hpp>
 #include <hunch/layout/layout_file.hpp>
 #include <hunch/layout/layouts.hpp>
+#include <hunch/layout/made_for.hpp>
 #include <hunch/layout/spherical_kmeans.hpp>
 #include <hunch/layout/tensor_file.hpp>
 #include <hunch/length/confidence.hpp>

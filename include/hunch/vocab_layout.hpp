@@ -130,7 +130,9 @@ class vocab_layout {
   std::uint64_t order() const {
     std::uint64_t hash = mixed(14695981039346656037ull, vocab_size_);
     hash = mixed(hash, head_rows_);
-    for (const token t : row_token_) { hash = mixed(hash, t); }
+    for (std::int32_t r = 0; r < head_rows_; ++r) {
+      hash = mixed(hash, row_token_.empty() ? r : row_token_[static_cast<std::size_t>(r)]);
+    }
     return hash;
   }
 

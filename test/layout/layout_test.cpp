@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Layouts: what they are made from, spherical k-means among it, and files.
+// Layouts: what they are made from, spherical k-means among it.
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -18,7 +16,6 @@
 #include <doctest/doctest.h>
 
 #include <hunch/executor/host.hpp>
-#include <hunch/layout/layout_file.hpp>
 #include <hunch/layout/layouts.hpp>
 #include <hunch/layout/spherical_kmeans.hpp>
 #include <hunch/selector/frequency.hpp>
@@ -223,85 +220,6 @@ TEST_CASE("budgets") {
     CHECK(range == row_range{0, expected[t]});
   }
   CHECK(tapered.max_rows() == 30);
-}
-
-/// A file that is there while a test runs.
-struct scratch_file {
-  std::filesystem::path path;
-  explicit scratch_file(const char* name)
-      : path(std::filesystem::temp_directory_path() /
-             (std::string("hunch_layout_test_") + name + std::to_string(std::rand()))) {}
-  ~scratch_file() { std::filesystem::remove(path); }
-};
-
-std::string failure_of(const std::filesystem::path& path, std::int32_t vocab, std::uint64_t head) {
-  try {
-    load_layout(path, vocab, head);
-    return "";
-  } catch (const std::exception& error) { return error.what(); }
-}
-
-TEST_CASE("layouts are saved and loaded, and those of another head refused") {
-  const scratch_file file("saved");
-  const std::vector<std::int32_t> cluster{2, 0, 2, 5, 0, 2, 5};
-  const token core[] = {4};
-  const vocab_layout layout = clustered_layout(cluster, core);
-  const cloud weights(7, 4, 2, 0.5, 1);
-  const std::uint64_t hash = head_hash(weights.head());
-  save_layout(file.path, layout, hash, {{"made by", "a \"test\""}});
-  const vocab_layout loaded = load_layout(file.path, 7, hash);
-  CHECK(loaded.order() == layout.order());
-  CHECK(loaded.clusters() == 3);
-  CHECK(std::equal(loaded.cluster_begin(), loaded.cluster_begin() + 4, layout.cluster_begin()));
-  CHECK(tensor_file::read(file.path).about.at("made by") == "a \"test\"");
-  CHECK(load_layout(file.path, 7).clusters() == 3);
-  CHECK(failure_of(file.path, 7, hash + 1).find("another head") != std::string::npos);
-  CHECK(failure_of(file.path, 8, hash).find("vocabulary of 7 tokens, not of 8") !=
-        std::string::npos);
-  // Any single weight, and the order of rows, make another head.
-  cloud other = weights;
-  other.weights[13] = -other.weights[13];
-  CHECK(head_hash(other.head()) != hash);
-  other = weights;
-  std::swap_ranges(other.weights.begin(), other.weights.begin() + 4, other.weights.begin() + 4);
-  CHECK(head_hash(other.head()) != hash);
-  // One that was made from text alone is for any head.
-  save_layout(file.path, vocab_layout::permuted({3, 1}, 7));
-  CHECK(load_layout(file.path, 7, hash).head_rows() == 2);
-  CHECK(load_layout(file.path, 7, hash).clusters() == 0);
-}
-
-TEST_CASE("files that are no layouts are refused") {
-  const scratch_file file("broken");
-  CHECK(failure_of(file.path, 7, 0).find("cannot be read") != std::string::npos);
-  save_layout(file.path, clustered_layout(std::vector<std::int32_t>{0, 1, 1, 0, 2}));
-  std::ifstream in(file.path, std::ios::binary);
-  const std::string whole((std::istreambuf_iterator<char>(in)), {});
-  in.close();
-  const auto written = [&](const std::string& bytes) {
-    std::ofstream(file.path, std::ios::binary) << bytes;
-    return failure_of(file.path, 5, 0);
-  };
-  CHECK(written(whole).empty());
-  for (std::size_t n = 0; n < whole.size(); ++n) {
-    CHECK_FALSE(written(whole.substr(0, n)).empty());
-  }
-  // Every byte of the header changed: an error or a layout, and nothing else.
-  for (std::size_t i = 0; i + 40 < whole.size(); ++i) {
-    for (const char c : {'\0', '9', '"', '}', '\xff'}) {
-      std::string changed = whole;
-      changed[i] = c;
-      written(changed);
-    }
-  }
-  const auto replaced = [&](const std::string& what, const std::string& by) {
-    std::string changed = whole;
-    changed.replace(changed.find(what), what.size(), by);
-    return written(changed);
-  };
-  CHECK(replaced("\"vocab_size\":\"5\"", "\"vocab_sizf\":\"5\"").find("vocab_size") !=
-        std::string::npos);
-  CHECK(replaced("I32", "F32").find("is F32, not I32") != std::string::npos);
 }
 
 }  // namespace

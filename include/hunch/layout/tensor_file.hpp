@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -26,6 +27,9 @@ static_assert(std::endian::native == std::endian::little,
 /// float and std::int32_t by name, and a few words about them. (Models are read by your engine.)
 class tensor_file {
  public:
+  /// Of a file that is read: it is held in memory.
+  static constexpr std::uintmax_t most_bytes = std::uintmax_t{1} << 31;
+
   std::map<std::string, std::string> about;  ///< the "__metadata__" of the format
 
   /// \param shape its product is the number of values.
@@ -89,6 +93,12 @@ class tensor_file {
   static tensor_file read(const std::filesystem::path& path) {
     tensor_file out;
     out.origin_ = path.string();
+    std::error_code unknown;
+    const std::uintmax_t size = std::filesystem::file_size(path, unknown);
+    if (unknown || !std::filesystem::is_regular_file(path)) { out.fail("cannot be read"); }
+    if (size > most_bytes) {
+      out.fail("has " + std::to_string(size) + " bytes: it is no layout and no router");
+    }
     std::ifstream in(path, std::ios::binary);
     if (!in) { out.fail("cannot be read"); }
     const std::string all(std::istreambuf_iterator<char>(in), {});

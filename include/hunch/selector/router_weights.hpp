@@ -6,12 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <hunch/layout/made_for.hpp>
 #include <hunch/layout/tensor_file.hpp>
 #include <hunch/selector/router.hpp>
+#include <hunch/vocab_layout.hpp>
 
 namespace hunch::router {
 
@@ -45,10 +48,20 @@ struct weights {
             second_bias.data()};
   }
 
-  /// \throws std::runtime_error if the file cannot be written.
-  void save(const std::filesystem::path& path) const {
+  /// \param layout whose clusters it scores; \param head that the layout is for.
+  /// \throws std::invalid_argument for a layout of other clusters; std::runtime_error if the file
+  ///         cannot be written.
+  void save(const std::filesystem::path& path, const vocab_layout& layout,
+            const made_for& head) const {
+    if (layout.clusters() != clusters) {
+      throw std::invalid_argument("hunch::router::weights: " + path.string() + ": a router of " +
+                                  std::to_string(clusters) + " clusters, and a layout of " +
+                                  std::to_string(layout.clusters()));
+    }
     tensor_file file;
     file.about["format"] = "hunch.router";
+    file.about["layout"] = fingerprint_text(layout.fingerprint());
+    head.put(file);
     file.put("first", {width, inputs}, first);
     file.put("first_bias", {width}, first_bias);
     file.put("second", {clusters, width}, second);
@@ -56,9 +69,14 @@ struct weights {
     file.write(path);
   }
 
-  /// \throws std::runtime_error for a file that is no router.
-  static weights load(const std::filesystem::path& path) {
+  /// \param layout whose clusters it is to score; \param head that the layout is for.
+  /// \param layout_name of the layout, for messages.
+  /// \throws std::runtime_error for a file that is no router, or one for another layout, head or
+  ///         vocabulary: what it scores would be other clusters.
+  static weights load(const std::filesystem::path& path, const vocab_layout& layout,
+                      const made_for& head, const std::string& layout_name = "the layout") {
     const tensor_file file = tensor_file::read(path);
+    constexpr std::int64_t most_of_a_side = 1 << 24;
     weights out;
     const auto matrix = [&](const char* name, std::int32_t& rows, std::int32_t& columns) {
       std::vector<std::int64_t> shape;
@@ -68,6 +86,9 @@ struct weights {
       }
       if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1) {
         file.fail(std::string("'") + name + "' is not a matrix");
+      }
+      if (shape[0] > most_of_a_side || shape[1] > most_of_a_side) {
+        file.fail(std::string("'") + name + "' is larger than any router");
       }
       rows = static_cast<std::int32_t>(shape[0]);
       columns = static_cast<std::int32_t>(shape[1]);
@@ -81,6 +102,16 @@ struct weights {
     if (width_again != out.width || out.first_bias.size() != static_cast<std::size_t>(out.width) ||
         out.second_bias.size() != static_cast<std::size_t>(out.clusters)) {
       file.fail("the two layers of the router do not fit each other");
+    }
+    head.check(file);
+    const auto of_layout = file.about.find("layout");
+    if (of_layout == file.about.end()) {
+      file.fail("does not say for which layout it was trained: train it anew");
+    }
+    if (of_layout->second != fingerprint_text(layout.fingerprint())) {
+      file.fail("was trained for another layout, " + of_layout->second + "; that of " +
+                layout_name + " is " + fingerprint_text(layout.fingerprint()) +
+                ": train one for it");
     }
     return out;
   }

@@ -17,14 +17,16 @@ namespace {
   throw std::invalid_argument(std::string("engine::canvas_head: ") + why);
 }
 
+/// \tparam Target a `model::implementation`.
+template <class Target>
 const config& checked(const canvas_head_config& shape, const checkpoint& weights,
-                      const masked_config& target) {
+                      const Target& target_model, const masked_config& target) {
   shape.check();
   const config& own = shape.model;
   const config& of = target.model;
+  target_model.must_have("hidden size", of.hidden, weights.origin(), own.hidden);
+  target_model.must_have("vocabulary size", of.vocab_size, weights.origin(), own.vocab_size);
   const auto has = [&of](int layer) { return layer < of.layers; };
-  if (own.hidden != of.hidden) { refuse("its hidden size is not the target's"); }
-  if (own.vocab_size != of.vocab_size) { refuse("its vocabulary is not the target's"); }
   if (own.kv_heads != of.kv_heads || own.head_dim != of.head_dim) {
     refuse("its keys and values have not the size of the target's");
   }
@@ -70,7 +72,7 @@ canvas_head_config read_canvas_head_config(const std::filesystem::path& file) {
   const config_object o{values, file.string()};
   canvas_head_config out;
   out.model = read_config(file);
-  out.target_layer = o.integer("target_layer");
+  out.target_layer = o.integer("target_layer", config::most_layers);
   const nlohmann::json& layers = o.at("cached_layers");
   const auto is_layer = [](const nlohmann::json& v) {
     return v.is_number_unsigned() && v < 1 << 16;
@@ -92,7 +94,7 @@ canvas_head::canvas_head(const canvas_head_config& shape, const checkpoint& weig
       target_{target.self_.get()},
       planner_{target.planner_.get()},
       self_{std::make_unique<model::implementation>(
-          checked(shape, weights, target.shape()), weights,
+          checked(shape, weights, *target.self_, target.shape()), weights,
           with_context(options, target.max_positions()), nullptr, kv_layers{},
           lent_cache{&target.self_->cache, shape.cached_layers})},
       embedding_norm_{padded(weights.vector("model.embedding_norm.weight", shape.model.hidden))},
@@ -118,9 +120,12 @@ canvas_head::~canvas_head() = default;
 canvas_head canvas_head::load(const std::filesystem::path& directory,
                               const std::filesystem::path& target_directory, masked_model& target,
                               const model_options& options) {
-  checkpoint weights = checkpoint::open(directory);
-  weights.add_missing(checkpoint::open(target_directory));
-  return {read_canvas_head_config(directory / "config.json"), weights, target, options};
+  const auto config_file = directory / "config.json";
+  const canvas_head_config shape = read_canvas_head_config(config_file);
+  const checkpoint weights = head_of_target(directory, target_directory, shape.model.names);
+  canvas_head out(shape, weights, target, options);
+  check_target(config_file, target.self_->head_fingerprint(), target.self_->origin);
+  return out;
 }
 
 std::int32_t canvas_head::vocab_size() const { return self_->shape.vocab_size; }

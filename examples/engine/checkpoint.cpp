@@ -124,6 +124,10 @@ void checkpoint::read_file(const std::filesystem::path& path) {
   for (int i = 7; i >= 0; --i) {
     header_size = header_size << 8 | std::to_integer<std::uint64_t>(mapping.data()[i]);
   }
+  constexpr std::uint64_t most_of_a_header = 100'000'000;  // as the format's own reader has it
+  if (header_size > most_of_a_header && header_size <= mapping.size() - 8) {
+    fail(file, "its header of " + std::to_string(header_size) + " bytes is longer than any");
+  }
   if (header_size > mapping.size() - 8) {
     fail(file, "its header of " + std::to_string(header_size) + " bytes reaches beyond the file");
   }
@@ -195,8 +199,13 @@ void checkpoint::add(const std::string& name, dtype type, std::vector<std::int64
   entries_[name] = {{type, std::move(shape), owned_.back().data()}, origin_};
 }
 
-void checkpoint::add_missing(checkpoint&& other) {
-  entries_.merge(other.entries_);
+void checkpoint::add_missing(checkpoint&& other, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (has(name)) { continue; }
+    for (const std::string& part : {name, name + "_scale"}) {
+      entries_.insert(other.entries_.extract(part));
+    }
+  }
   std::move(other.files_.begin(), other.files_.end(), std::back_inserter(files_));
   std::move(other.owned_.begin(), other.owned_.end(), std::back_inserter(owned_));
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <engine/config.hpp>
 #include <engine/tensor.hpp>
 
 /// \file
@@ -35,8 +36,8 @@ class checkpoint {
   void add(const std::string& name, dtype type, std::vector<std::int64_t> shape,
            std::vector<std::byte> bytes);
 
-  /// Takes over the tensors of `other` that are missing here.
-  void add_missing(checkpoint&& other);
+  /// Takes over the matrices of `other` with these names that are missing here, and their scales.
+  void add_missing(checkpoint&& other, const std::vector<std::string>& names);
 
   bool has(const std::string& name) const { return entries_.count(name) != 0; }
 
@@ -67,5 +68,10 @@ class checkpoint {
   std::vector<std::unique_ptr<mapped_file>> files_;
   std::vector<std::vector<std::byte>> owned_;
 };
+
+/// The checkpoint of a head that drafts with its target's embedding and language-model head: these
+/// two, where it lacks them, from the checkpoint of the target. \throws like `checkpoint::open`.
+checkpoint head_of_target(const std::filesystem::path& directory,
+                          const std::filesystem::path& target_directory, config::naming names);
 
 }  // namespace engine

@@ -7,9 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <engine/config_object.hpp>
+#include <hunch/layout/fingerprints.hpp>
 
 namespace engine {
 namespace {
@@ -44,21 +46,28 @@ void read_rope_scaling(const object& o, rope_config& rope) {
 }  // namespace
 
 void config::check() const {
-  const auto positive = [](int value, const char* name) {
+  const auto in_range = [](int value, const char* name, int most) {
     if (value <= 0) {
       throw std::invalid_argument(std::string("engine::config: ") + name + " must be positive");
     }
+    if (value > most) {
+      throw std::invalid_argument(std::string("engine::config: ") + name + " is " +
+                                  std::to_string(value) + ", and may be " + std::to_string(most));
+    }
   };
-  positive(vocab_size, "vocab_size");
-  positive(hidden, "hidden");
-  positive(intermediate, "intermediate");
-  positive(layers, "layers");
-  positive(heads, "heads");
-  positive(kv_heads, "kv_heads");
-  positive(head_dim, "head_dim");
-  positive(context, "context");
-  if (embedding_rows != 0 && embedding_rows < vocab_size) {
-    throw std::invalid_argument("engine::config: embedding_rows must not be below vocab_size");
+  in_range(vocab_size, "vocab_size", most_tokens);
+  in_range(hidden, "hidden", most_hidden);
+  in_range(intermediate, "intermediate", 8 * most_hidden);
+  in_range(layers, "layers", most_layers);
+  in_range(heads, "heads", most_heads);
+  in_range(kv_heads, "kv_heads", most_heads);
+  in_range(head_dim, "head_dim", 4 * most_heads);
+  in_range(context, "context", most_positions);
+  if (embedding_rows != 0) {
+    in_range(embedding_rows, "embedding_rows", most_tokens);
+    if (embedding_rows < vocab_size) {
+      throw std::invalid_argument("engine::config: embedding_rows must not be below vocab_size");
+    }
   }
   if (heads % kv_heads != 0) {
     throw std::invalid_argument("engine::config: heads must be a multiple of kv_heads");
@@ -72,8 +81,15 @@ void config::check() const {
 }
 
 nlohmann::json parsed_json(const std::filesystem::path& file) {
+  constexpr std::uintmax_t most_bytes = 1 << 24;
+  std::error_code unknown;
+  const std::uintmax_t size = std::filesystem::file_size(file, unknown);
   std::ifstream in(file, std::ios::binary);
-  if (!in) { throw std::runtime_error(file.string() + ": cannot be opened"); }
+  if (unknown || !in) { throw std::runtime_error(file.string() + ": cannot be opened"); }
+  if (size > most_bytes) {
+    throw std::runtime_error(file.string() + ": has " + std::to_string(size) +
+                             " bytes: it is no config");
+  }
   try {
     return json::parse(in);
   } catch (const json::exception& error) {
@@ -99,18 +115,18 @@ config read_llama_fields(const config_object& o) {
   }
   if (o.boolean("mlp_bias", false)) { o.refuse("mlp_bias", "is true; not supported"); }
   config out;
-  out.vocab_size = o.integer("vocab_size");
-  out.hidden = o.integer("hidden_size");
-  out.intermediate = o.integer("intermediate_size");
-  out.layers = o.integer("num_hidden_layers");
-  out.heads = o.integer("num_attention_heads");
-  out.kv_heads = o.integer("num_key_value_heads", out.heads);
+  out.vocab_size = o.integer("vocab_size", config::most_tokens);
+  out.hidden = o.integer("hidden_size", config::most_hidden);
+  out.intermediate = o.integer("intermediate_size", 8 * config::most_hidden);
+  out.layers = o.integer("num_hidden_layers", config::most_layers);
+  out.heads = o.integer("num_attention_heads", config::most_heads);
+  out.kv_heads = o.integer_or("num_key_value_heads", out.heads, config::most_heads);
   if (out.heads == 0) { o.refuse("num_attention_heads", "must be positive"); }
   if (!o.has("head_dim") && out.hidden % out.heads != 0) {
     o.refuse("hidden_size", "is no multiple of num_attention_heads");
   }
-  out.head_dim = o.integer("head_dim", out.hidden / out.heads);
-  out.context = o.integer("max_position_embeddings");
+  out.head_dim = o.integer_or("head_dim", out.hidden / out.heads, 4 * config::most_heads);
+  out.context = o.integer("max_position_embeddings", config::most_positions);
   out.norm_epsilon = static_cast<float>(o.number("rms_norm_eps", 1e-6));
   out.tied_head = o.boolean("tie_word_embeddings", false);
   out.rope.theta = o.number("rope_theta", out.rope.theta);
@@ -118,6 +134,7 @@ config read_llama_fields(const config_object& o) {
     if (o.has(key)) { read_rope_scaling(o.child(key), out.rope); }
   }
   out.end_tokens = read_end_tokens(o);
+  out.vocabulary = o.fingerprint("vocabulary_fingerprint");
   return out;
 }
 
@@ -125,8 +142,8 @@ void check_llama_attention(const config_object& o) {
   if (o.boolean("attention_bias", false)) {
     o.refuse("attention_bias", "is true; not supported in this architecture");
   }
-  if (o.has("sliding_window") &&
-      o.integer("sliding_window") < o.integer("max_position_embeddings")) {
+  if (o.has("sliding_window") && o.integer("sliding_window", config_object::any) <
+                                     o.integer("max_position_embeddings", config_object::any)) {
     o.refuse("sliding_window", "is shorter than the context; not supported");
   }
 }
@@ -137,6 +154,7 @@ std::vector<int> read_end_tokens(const config_object& o) {
   const json& end = o.at("eos_token_id");
   for (const json& token : end.is_array() ? end : json::array({end})) {
     if (!token.is_number_integer()) { o.refuse("eos_token_id", "is not an integer or a list"); }
+    if (token < 0 || token >= config::most_tokens) { o.refuse("eos_token_id", "is out of range"); }
     out.push_back(token.get<int>());
   }
   return out;
@@ -164,22 +182,43 @@ medusa_config read_medusa_config(const std::filesystem::path& file) {
   const json values = parsed_json(file);
   const object o{values, file.string()};
   architecture_of(o, {"HunchMedusaHeads"});
-  return {o.integer("medusa_num_heads"), o.integer("hidden_size"), o.integer("vocab_size")};
+  return {o.integer("medusa_num_heads", config::most_layers),
+          o.integer("hidden_size", config::most_hidden),
+          o.integer("vocab_size", config::most_tokens)};
 }
 
 exit_config read_exit_config(const std::filesystem::path& file) {
   const json values = parsed_json(file);
   const object o{values, file.string()};
   architecture_of(o, {"HunchEarlyExit"});
-  return {o.integer("exit_layer")};
+  return {o.integer("exit_layer", config::most_layers)};
 }
 
 stream_config read_stream_config(const std::filesystem::path& file) {
   const json values = parsed_json(file);
   const object o{values, file.string()};
   architecture_of(o, {"HunchSpeculativeStreams"});
-  return {o.integer("speculative_streams"), o.integer("stream_layers"), o.integer("hidden_size"),
-          o.integer("vocab_size")};
+  return {o.integer("speculative_streams", config::most_layers),
+          o.integer("stream_layers", config::most_layers),
+          o.integer("hidden_size", config::most_hidden),
+          o.integer("vocab_size", config::most_tokens)};
+}
+
+void check_target(const std::filesystem::path& config_file, std::uint64_t target_head,
+                  const std::string& target) {
+  constexpr const char* key = "target_head_fingerprint";
+  const json values = parsed_json(config_file);
+  const object o{values, config_file.string()};
+  const std::string of_target = hunch::fingerprint_text(target_head);
+  const std::uint64_t trained_for = o.fingerprint(key);
+  if (trained_for == 0) {
+    o.refuse(key, "is missing: nothing says for which target it was trained. If that is " + target +
+                      ", add \"" + key + "\": \"" + of_target + "\"");
+  }
+  if (trained_for != target_head) {
+    o.refuse(key, "is " + hunch::fingerprint_text(trained_for) + ", and that of " + target +
+                      " is " + of_target + ": it was trained for another target");
+  }
 }
 
 }  // namespace engine

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 /// \file
@@ -42,12 +44,30 @@ struct config {
   naming names = naming::llama;
   rope_config rope;
   std::vector<int> end_tokens;  ///< `eos_token_id`, may be empty
+  /// `vocabulary_fingerprint` of the tokenizer that it was trained with; 0: the config does not say
+  std::uint64_t vocabulary = 0;
+
+  // The largest model: products of two of these are numbers of 32 bits.
+  static constexpr int most_tokens = 1 << 24;
+  static constexpr int most_positions = 1 << 24;
+  static constexpr int most_hidden = 1 << 18;  ///< also of `intermediate`, times eight
+  static constexpr int most_layers = 1 << 12;
+  static constexpr int most_heads = 1 << 10;  ///< also of `head_dim`, times four
 
   int rows_of_embedding() const { return embedding_rows == 0 ? vocab_size : embedding_rows; }
 
   /// \throws std::invalid_argument naming the first field that makes no model.
   void check() const;
 };
+
+/// Compares what the `config.json` of a head says of its target, "target_head_fingerprint", with
+/// the target: a head of another model drafts nothing that is accepted, and nothing but the speed
+/// would show it.
+/// \param target_head `head_fingerprint` of the target; \param target its name, for messages.
+/// \throws std::runtime_error naming both and what differs, or what to write into a config that
+///         does not say.
+void check_target(const std::filesystem::path& config_file, std::uint64_t target_head,
+                  const std::string& target);
 
 /// Heads that draft several tokens ahead from a target's hidden state.
 struct medusa_config {

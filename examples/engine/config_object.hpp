@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <engine/config.hpp>
+#include <hunch/layout/fingerprints.hpp>
 
 /// \file
 /// What readers of `config.json` share.
@@ -38,15 +40,29 @@ class config_object {
     return value_.at(key);
   }
 
-  int integer(const std::string& key) const {
+  /// No limit but that of the type.
+  static constexpr int any = 0x7fffffff;
+
+  /// An integer in [0, most].
+  int integer(const std::string& key, int most) const {
     const nlohmann::json& v = at(key);
     if (!v.is_number_integer()) { refuse(key, "is not an integer"); }
     const auto wide = v.get<std::int64_t>();
-    if (wide < 0 || wide > 0x7fffffff) { refuse(key, "is out of range"); }
+    if (wide < 0 || wide > most) {
+      refuse(key, "is " + v.dump() + ", out of range: 0 to " + std::to_string(most));
+    }
     return static_cast<int>(wide);
   }
-  int integer(const std::string& key, int otherwise) const {
-    return has(key) ? integer(key) : otherwise;
+  int integer_or(const std::string& key, int otherwise, int most) const {
+    return has(key) ? integer(key, most) : otherwise;
+  }
+
+  /// What `hunch::fingerprint_text` makes of one; 0 if it is not there.
+  std::uint64_t fingerprint(const std::string& key) const {
+    if (!has(key)) { return 0; }
+    const std::optional<std::uint64_t> value = hunch::fingerprint_of_text(string(key));
+    if (!value || *value == 0) { refuse(key, "is no fingerprint: \"0x\" and 16 digits"); }
+    return *value;
   }
 
   double number(const std::string& key) const {

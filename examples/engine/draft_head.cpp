@@ -6,10 +6,12 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <engine/bfloat16.hpp>
 #include <engine/simd.hpp>
 #include <hunch/kernel/head_weights.hpp>
+#include <hunch/layout/fingerprints.hpp>
 
 namespace engine {
 namespace {
@@ -38,6 +40,17 @@ void check_shortlist(std::int32_t i, const hunch::shortlist& list, std::int32_t 
 }
 
 }  // namespace
+
+std::uint64_t head_fingerprint(const head_source& head, int rows) {
+  std::vector<float> values(static_cast<std::size_t>(head.inputs()));
+  std::uint64_t sum = 0;
+  for (int row = 0; row < rows; ++row) {
+    head.read_row(row, values.data());
+    sum += hunch::row_fingerprint(row, values.data(), head.inputs(),
+                                  head.type() == dtype::i8 ? head.scale_of(row) : 1.0f);
+  }
+  return sum == 0 ? 1 : sum;
+}
 
 draft_head::draft_head(const head_source& head, const hunch::vocab_layout& layout,
                        thread_pool& pool)

@@ -48,6 +48,10 @@ class head_source {
   int inputs_;
 };
 
+/// `hunch::head_fingerprint` of the first `rows` rows: the same for all copies of a checkpoint's
+/// head, however they hold its values.
+std::uint64_t head_fingerprint(const head_source& head, int rows);
+
 /// A head that is asked for parts of itself: row-major, in the order of a `hunch::vocab_layout`,
 /// so that what a shortlist names is contiguous, and multiplied by `hunch::shortlist_head`.
 /// Integers with a scale per row stay bytes, for this is read once per step, and no step reads it

@@ -59,7 +59,9 @@ early_exit& early_exit::operator=(early_exit&&) noexcept = default;
 early_exit::~early_exit() = default;
 
 early_exit early_exit::load(const std::filesystem::path& directory, model& target) {
-  const exit_config shape = read_exit_config(directory / "config.json");
+  const auto config_file = directory / "config.json";
+  const exit_config shape = read_exit_config(config_file);
+  check_target(config_file, target.head_fingerprint(), target.origin());
   return {shape, checkpoint::open(directory), target};
 }
 

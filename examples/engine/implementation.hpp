@@ -112,6 +112,11 @@ struct model::implementation {
 
   void set_head_layout(const hunch::vocab_layout& layout);
   std::uint64_t head_order() const;
+  /// That of its weights; computed when it is first asked for.
+  std::uint64_t head_fingerprint();
+  /// \throws std::invalid_argument naming the files that two models come from, and what differs.
+  void must_have(const char* what, std::int64_t own, const std::string& head,
+                 std::int64_t of_head) const;
   /// The head over shortlists; in token order if it was given no layout.
   draft_head& listed_head();
   /// `listed_head` over outputs of a pass.
@@ -137,6 +142,7 @@ struct model::implementation {
   share part(int count, int thread) const { return {count, thread, pool.size()}; }
 
   const config shape;
+  const std::string origin;  ///< where its weights come from, for messages
   const arithmetic kind;
   const int context;
   thread_pool pool;
@@ -158,6 +164,7 @@ struct model::implementation {
   std::uint64_t layer_rows = 0;
   int kept_before = -1;  ///< the layer before which the residuals of a pass are kept; -1: none
   std::optional<draft_head> shortlist_head;
+  std::uint64_t fingerprint = 0;           ///< of the head's weights; 0: not computed yet
   std::vector<std::int32_t> head_outputs;  ///< of the rows that a head is asked for
   stream_weights* streams = nullptr;       ///< while there are any
   workspace space;

@@ -30,28 +30,29 @@ config read_llada(const config_object& o) {
   if (!o.boolean("layer_norm_with_affine", true)) {
     o.refuse("layer_norm_with_affine", "is false; not supported");
   }
-  if (o.integer("block_group_size", 1) != 1) {
+  if (o.integer_or("block_group_size", 1, config_object::any) != 1) {
     o.refuse("block_group_size", "is not 1; not supported");
   }
   if (o.has("clip_qkv")) { o.refuse("clip_qkv", "is not supported"); }
 
   config out;
   out.names = config::naming::llada;
-  out.vocab_size = o.integer("vocab_size");
-  out.embedding_rows = o.integer("embedding_size", out.vocab_size);
-  out.hidden = o.integer("d_model");
-  out.intermediate = o.integer("mlp_hidden_size");
-  out.layers = o.integer("n_layers");
-  out.heads = o.integer("n_heads");
-  out.kv_heads = o.integer("n_kv_heads", out.heads);
+  out.vocab_size = o.integer("vocab_size", config::most_tokens);
+  out.embedding_rows = o.integer_or("embedding_size", out.vocab_size, config::most_tokens);
+  out.hidden = o.integer("d_model", config::most_hidden);
+  out.intermediate = o.integer("mlp_hidden_size", 8 * config::most_hidden);
+  out.layers = o.integer("n_layers", config::most_layers);
+  out.heads = o.integer("n_heads", config::most_heads);
+  out.kv_heads = o.integer_or("n_kv_heads", out.heads, config::most_heads);
   if (out.heads == 0) { o.refuse("n_heads", "must be positive"); }
   if (out.hidden % out.heads != 0) { o.refuse("d_model", "is no multiple of n_heads"); }
   out.head_dim = out.hidden / out.heads;
-  out.context = o.integer("max_sequence_length");
+  out.context = o.integer("max_sequence_length", config::most_positions);
   out.norm_epsilon = static_cast<float>(o.number("rms_norm_eps"));
   out.rope.theta = o.number("rope_theta");
   out.tied_head = o.boolean("weight_tying");
   out.end_tokens = read_end_tokens(o);
+  out.vocabulary = o.fingerprint("vocabulary_fingerprint");
   return out;
 }
 
@@ -106,10 +107,10 @@ masked_config read_masked_config(const std::filesystem::path& file) {
     out.model = read_llama_fields(o);
     out.pattern = read_pattern(o);
     out.shifted = o.boolean("shifted");
-    out.block_length = o.integer("block_length");
+    out.block_length = o.integer("block_length", config::most_positions);
     if (out.block_length == 0) { o.refuse("block_length", "must be positive"); }
   }
-  out.mask_token = o.integer("mask_token_id");
+  out.mask_token = o.integer("mask_token_id", config::most_tokens);
   check_shape(out.model, file);
   if (out.mask_token >= out.model.rows_of_embedding()) {
     o.refuse("mask_token_id", "lies outside of the embedding");

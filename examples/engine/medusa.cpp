@@ -26,26 +26,30 @@ stored_matrix pack_heads(const medusa_config& shape, const checkpoint& weights, 
   return {kind, rows, shape.hidden};
 }
 
-const medusa_config& checked(const medusa_config& shape, const config& target) {
-  const auto refuse = [](const char* why) {
-    throw std::invalid_argument(std::string("engine::medusa_heads: ") + why);
-  };
-  if (shape.heads < 1) { refuse("there must be at least one head"); }
-  if (shape.hidden != target.hidden) { refuse("their hidden size is not the target's"); }
-  if (shape.vocab_size != target.vocab_size) { refuse("their vocabulary is not the target's"); }
+/// \tparam Target a `model::implementation`.
+template <class Target>
+const medusa_config& checked(const medusa_config& shape, const checkpoint& weights,
+                             const Target& target) {
+  if (shape.heads < 1) {
+    throw std::invalid_argument("engine::medusa_heads: there must be at least one head");
+  }
+  target.must_have("hidden size", target.shape.hidden, weights.origin(), shape.hidden);
+  target.must_have("vocabulary size", target.shape.vocab_size, weights.origin(), shape.vocab_size);
   return shape;
 }
 
 }  // namespace
 
 medusa_heads::medusa_heads(const medusa_config& shape, const checkpoint& weights, model& target)
-    : shape_{checked(shape, target.shape())},
+    : shape_{checked(shape, weights, *target.self_)},
       of_{target.self_.get()},
       stride_{of_->hidden_stride},
       weights_{pack_heads(shape, weights, of_->kind)} {}
 
 medusa_heads medusa_heads::load(const std::filesystem::path& directory, model& target) {
-  const medusa_config shape = read_medusa_config(directory / "config.json");
+  const auto config_file = directory / "config.json";
+  const medusa_config shape = read_medusa_config(config_file);
+  check_target(config_file, target.head_fingerprint(), target.origin());
   return {shape, checkpoint::open(directory), target};
 }
 

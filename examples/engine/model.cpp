@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <engine/implementation.hpp>
+#include <engine/tensors.hpp>
 
 namespace engine {
 
@@ -69,6 +70,7 @@ model::implementation::implementation(const config& c, const checkpoint& source,
                                       const model_options& options, implementation* features_of,
                                       kv_layers own, lent_cache from)
     : shape{checked(c, options)},
+      origin{source.origin()},
       kind{options.kind},
       context{checked_context(c, options.context)},
       pool{options.threads},
@@ -116,6 +118,21 @@ std::uint64_t model::implementation::head_order() const {
                         : hunch::vocab_layout::identity(shape.vocab_size).order();
 }
 
+std::uint64_t model::implementation::head_fingerprint() {
+  if (fingerprint == 0) {
+    fingerprint = engine::head_fingerprint(weights.listed_head(), shape.vocab_size);
+  }
+  return fingerprint;
+}
+
+void model::implementation::must_have(const char* what, std::int64_t own, const std::string& head,
+                                      std::int64_t of_head) const {
+  if (own == of_head) { return; }
+  throw std::invalid_argument("engine: the " + std::string(what) + " of " + head + " is " +
+                              std::to_string(of_head) + ", that of its target " + origin + " " +
+                              std::to_string(own));
+}
+
 draft_head& model::implementation::listed_head() {
   if (!shortlist_head) { set_head_layout(hunch::vocab_layout::identity(shape.vocab_size)); }
   return *shortlist_head;
@@ -161,6 +178,12 @@ hidden_states model::forward(const hunch::rows& rows) {
   return hidden_states{self_->result};
 }
 
+const std::string& model::origin() const { return self_->origin; }
+std::uint64_t model::head_fingerprint() const { return self_->head_fingerprint(); }
+hunch::made_for model::made_for() const {
+  return {vocab_size(), shape().vocabulary, head_fingerprint(), origin()};
+}
+
 void model::set_head_layout(const hunch::vocab_layout& layout) { self_->set_head_layout(layout); }
 std::uint64_t model::head_order() const { return self_->head_order(); }
 void model::head(const hidden_states&, const hunch::head_rows<float>& rows) {
@@ -192,23 +215,35 @@ void model::commit(const hunch::kept_rows& kept) noexcept {
 
 namespace {
 
-/// \throws std::invalid_argument unless an EAGLE head of `shape` fits the target.
-void check_eagle(const config& shape, const config& target, bool kept) {
-  const auto refuse = [](const char* why) {
-    throw std::invalid_argument(std::string("engine::eagle_model: ") + why);
-  };
-  if (!kept) { refuse("the target keeps no features: set model_options::keep_features"); }
-  if (shape.hidden != target.hidden) { refuse("its hidden size is not the target's"); }
-  if (shape.vocab_size != target.vocab_size) { refuse("its vocabulary is not the target's"); }
-}
+constexpr const char* head_without_target =
+    "engine::eagle_model: the target keeps no features: set model_options::keep_features";
 
 }  // namespace
+
+checkpoint head_of_target(const std::filesystem::path& directory,
+                          const std::filesystem::path& target_directory, config::naming names) {
+  const tensor_names& shared = names_of(names);
+  checkpoint out = checkpoint::open(directory);
+  out.add_missing(checkpoint::open(target_directory), {std::string(shared.embedding) + ".weight",
+                                                       std::string(shared.head) + ".weight"});
+  return out;
+}
 
 eagle_model::eagle_model(const config& shape, const checkpoint& weights, model& target,
                          const model_options& options)
     : model([&] {
         implementation& of = *target.self_;
-        check_eagle(shape, of.shape, of.own_features.kept());
+        if (!of.own_features.kept()) { throw std::invalid_argument(head_without_target); }
+        of.must_have("hidden size", of.shape.hidden, weights.origin(), shape.hidden);
+        of.must_have("vocabulary size", of.shape.vocab_size, weights.origin(), shape.vocab_size);
+        if (shape.tied_head != of.shape.tied_head) {
+          const auto says = [](bool tied) {
+            return tied ? "is its embedding" : "is a matrix of its own";
+          };
+          throw std::invalid_argument("engine::eagle_model: the head of " + weights.origin() + " " +
+                                      says(shape.tied_head) + ", that of its target " + of.origin +
+                                      " " + says(of.shape.tied_head));
+        }
         if (!weights.has("model.fc.weight")) {
           throw std::runtime_error(weights.origin() + ": tensor \"model.fc.weight\" is missing");
         }
@@ -218,9 +253,12 @@ eagle_model::eagle_model(const config& shape, const checkpoint& weights, model& 
 eagle_model eagle_model::load(const std::filesystem::path& directory,
                               const std::filesystem::path& target_directory, model& target,
                               const model_options& options) {
-  checkpoint weights = checkpoint::open(directory);
-  weights.add_missing(checkpoint::open(target_directory));
-  return {read_config(directory / "config.json"), weights, target, options};
+  const auto config_file = directory / "config.json";
+  const config shape = read_config(config_file);
+  const checkpoint weights = head_of_target(directory, target_directory, shape.names);
+  eagle_model out(shape, weights, target, options);
+  check_target(config_file, target.head_fingerprint(), target.origin());
+  return out;
 }
 
 }  // namespace engine

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
 #include <engine/packed_matrix.hpp>
 #include <hunch/concepts.hpp>
+#include <hunch/layout/made_for.hpp>
 #include <hunch/rows.hpp>
 #include <hunch/types.hpp>
 #include <hunch/vocab_layout.hpp>
@@ -92,6 +94,14 @@ class model {
   std::int32_t context_width() const;
   int context() const;
   int max_batch() const;
+  /// Where its weights come from: the directory, or "memory".
+  const std::string& origin() const;
+  /// `hunch::head_fingerprint` of the checkpoint's head: of all copies of a model the same,
+  /// whatever arithmetic they have and in whatever order the head is stored. Computed when first
+  /// asked for.
+  std::uint64_t head_fingerprint() const;
+  /// What files for this head say of it; the vocabulary as far as its config says.
+  hunch::made_for made_for() const;
   /// Cached positions of a slot.
   int length(int slot) const;
   /// The bytes of weights that a decode step of one row reads.
@@ -148,11 +158,13 @@ class eagle_model : public model {
   static constexpr bool rereads_accepted = true;
 
   /// \param weights of `shape`, "model.fc.weight" [hidden, 2 hidden] among them.
-  /// \throws std::invalid_argument if the target keeps no features, or its sizes are others.
+  /// \throws std::invalid_argument if the target keeps no features, or its sizes are others: a
+  ///         message that names both checkpoints.
   eagle_model(const config& shape, const checkpoint& weights, model& target,
               const model_options& options = {});
 
-  /// Reads the directory of the head; embedding and head are those of `target_directory`.
+  /// Reads the directory of the head; embedding and head are those of `target_directory`, where it
+  /// has none of its own. Its config says which target it is for: see `check_target`.
   static eagle_model load(const std::filesystem::path& directory,
                           const std::filesystem::path& target_directory, model& target,
                           const model_options& options = {});

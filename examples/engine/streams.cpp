@@ -28,8 +28,6 @@ void check(const stream_config& shape, const config& target, bool is_head, bool 
     refuse(std::to_string(shape.layers) + " layers of the target's " +
            std::to_string(target.layers));
   }
-  if (shape.hidden != target.hidden) { refuse("their hidden size is not the target's"); }
-  if (shape.vocab_size != target.vocab_size) { refuse("their vocabulary is not the target's"); }
 }
 
 /// A rank, which only a tensor says.
@@ -107,6 +105,8 @@ speculative_streams::speculative_streams(const stream_config& shape, const check
     : of_{target.self_.get()}, weights_{std::make_unique<stream_weights>()} {
   check(shape, of_->shape, of_->target != nullptr, of_->streams != nullptr);
   const config& c = of_->shape;
+  of_->must_have("hidden size", c.hidden, weights.origin(), shape.hidden);
+  of_->must_have("vocabulary size", c.vocab_size, weights.origin(), shape.vocab_size);
   const auto stride = static_cast<std::size_t>(of_->hidden_stride);
   stream_weights& w = *weights_;
   w.shape = shape;
@@ -150,7 +150,9 @@ speculative_streams::~speculative_streams() {
 
 speculative_streams speculative_streams::load(const std::filesystem::path& directory,
                                               model& target) {
-  const stream_config shape = read_stream_config(directory / "config.json");
+  const auto config_file = directory / "config.json";
+  const stream_config shape = read_stream_config(config_file);
+  check_target(config_file, target.head_fingerprint(), target.origin());
   return {shape, checkpoint::open(directory), target};
 }
 

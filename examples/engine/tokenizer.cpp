@@ -3,6 +3,7 @@
 
 #include <sentencepiece_processor.h>
 
+#include <hunch/layout/fingerprints.hpp>
 #include <stdexcept>
 
 namespace engine {
@@ -47,6 +48,8 @@ tokenizer::tokenizer(const std::filesystem::path& source)
   const int size = self_->processor.GetPieceSize();
   self_->bytes.reserve(static_cast<std::size_t>(size));
   for (int id = 0; id < size; ++id) { self_->bytes.push_back(piece_bytes(self_->processor, id)); }
+  fingerprint_ = hunch::vocabulary_fingerprint(
+      size, [&](int id) -> const std::string& { return self_->processor.IdToPiece(id); });
   // Whether encoding puts a space before the first word shows in what it makes of one letter.
   std::vector<int> ids;
   if (self_->processor.Encode("a", &ids).ok() && !ids.empty()) {

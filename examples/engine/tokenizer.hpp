@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -22,6 +23,8 @@ class tokenizer {
   ~tokenizer();
 
   int vocab_size() const;
+  /// `hunch::vocabulary_fingerprint` of its pieces.
+  std::uint64_t fingerprint() const { return fingerprint_; }
   hunch::token bos() const;  ///< beginning of text, or `hunch::no_token`
   hunch::token eos() const;  ///< end of text, or `hunch::no_token`
 
@@ -39,6 +42,7 @@ class tokenizer {
  private:
   struct implementation;
   std::unique_ptr<implementation> self_;
+  std::uint64_t fingerprint_ = 0;
 };
 
 }  // namespace engine

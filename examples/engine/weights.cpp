@@ -13,6 +13,18 @@ namespace {
 
 constexpr const char* joint_name = "model.fc.weight";
 
+/// That the checkpoint has what the config says: before memory of that size is asked for.
+const checkpoint& checked(const config& c, const checkpoint& source) {
+  for (const tensor_shape& t : tensors_of(c)) {
+    if (t.is_vector()) {
+      source.vector(t.name, static_cast<int>(t.shape[0]));
+    } else {
+      source.matrix(t.name, static_cast<int>(t.shape[0]), static_cast<int>(t.shape[1]));
+    }
+  }
+  return source;
+}
+
 std::size_t arena_bytes(const config& c, arithmetic kind, bool has_joint) {
   const auto bytes = [&](int outputs, int inputs) {
     return packed_matrix::bytes(kind, outputs, inputs);
@@ -114,7 +126,7 @@ std::vector<tensor_shape> tensors_of(const config& c) {
 }
 
 model_weights::model_weights(const config& c, const checkpoint& source, arithmetic kind)
-    : kind_{kind}, arena_{arena_bytes(c, kind, source.has(joint_name))} {
+    : kind_{kind}, arena_{arena_bytes(c, kind, checked(c, source).has(joint_name))} {
   const tensor_names& names = names_of(c.names);
   const int query = c.heads * c.head_dim;
   const int key_value = c.kv_heads * c.head_dim;

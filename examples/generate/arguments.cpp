@@ -205,7 +205,6 @@ arguments parse(const std::vector<std::string>& words) {
   a.model = HUNCH_MODELS "/target";
   a.tokenizer = HUNCH_MODELS "/target";
   a.draft = HUNCH_MODELS "/draft";
-  a.layout = HUNCH_MODELS "/frequency.safetensors";
   a.prompt = "The purpose of this chapter is to explain how";
   std::set<std::string> given;
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -375,7 +374,8 @@ Policies
                         sixth of the vocabulary)
                         trimmed[:ROWS]: a head that has no other rows than these (VocabTrim)
                         clustered: the clusters that a router chooses (DynaSpec)
-  --layout FILE         the order of the head's rows (default: the shipped one, by frequency); of
+  --layout FILE         the order of the head's rows (default: by frequency, the shipped one if
+                        it is of the target's vocabulary, else one that is made on the spot); of
                         clustered: with clusters, by make_layout
   --router FILE         of clustered: by train_router
   --budget NAME         of clustered: fixed:K clusters, position-aware:K less with the depth,

@@ -31,7 +31,7 @@ struct arguments {
   tree_kind tree = tree_kind::chain;
   selector_kind selector = selector_kind::frequency;
   std::int32_t shortlist_rows = 0;       ///< of selectors frequency and trimmed; 0: not given
-  std::string layout;                    ///< file of all selectors but full
+  std::string layout;                    ///< file of all selectors but full; empty: not given
   std::string router;                    ///< file of selector clustered
   std::optional<cluster_budget> budget;  ///< of selector clustered
   verifier_kind verifier = verifier_kind::rejection;

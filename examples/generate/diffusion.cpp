@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -22,6 +21,7 @@
 #include "generate/canvas_view.hpp"
 #include "generate/measure.hpp"
 #include "generate/median.hpp"
+#include "generate/ranking.hpp"
 #include "generate/session.hpp"
 #include "generate/terminal.hpp"
 
@@ -58,7 +58,7 @@ class diffusion_program {
   diffusion_program(const arguments& a, engine::masked_model& model, Drafts drafts)
       : args_(a),
         model_(model),
-        text_(tokenizer_of(a)),
+        text_(tokenizer_of_masked(a, model.shape().model)),
         terminal_(a.color),
         decoder_{model, diffusion::order::confidence{}, canvas_sampler{},
                  diffusion::verifier::stepwise_exact{}, std::move(drafts)} {
@@ -88,12 +88,6 @@ class diffusion_program {
 
  private:
   static constexpr std::int32_t default_drafts = 4;
-
-  /// The model's own, or that of the shipped target, whose vocabulary the shipped model has.
-  static engine::tokenizer tokenizer_of(const arguments& a) {
-    const bool own = std::filesystem::exists(std::filesystem::path(a.model) / "tokenizer.model");
-    return engine::tokenizer(own ? a.model : a.tokenizer);
-  }
 
   void fill(std::int32_t drafts, canvas_run& out, bool visible) {
     decoder_.draft_length(drafts);

@@ -24,7 +24,7 @@ arguments resolved(arguments a) {
 program::program(const arguments& a)
     : args_(resolved(a)),
       target_(engine::model::load(a.model, options())),
-      session_(a, target_.vocab_size(), target_.context()) {
+      session_(a, target_.shape(), target_.context()) {
   if (!a.pattern.empty()) {
     session_.request.grammar = grammar::regular_grammar(
         a.pattern, target_.vocab_size(),
@@ -91,15 +91,15 @@ hunch::decoder_options program::sizes() const {
   return o;
 }
 
-hunch::selector::any<> program::chosen_selector() {
-  const std::int32_t vocab = target_.vocab_size();
+hunch::selector::any<> program::chosen_selector(const hunch::made_for& head) {
   if (args_.selector != selector_kind::clustered) {
-    return hunch::selector::any<>(session_.fixed_shortlist(vocab));
+    return hunch::selector::any<>(session_.fixed_shortlist(head));
   }
-  router_.emplace(hunch::router::weights::load(args_.router));
-  return hunch::selector::any<>(
-      hunch::selector::clustered{hunch::load_layout(args_.layout, vocab), router_->view(),
-                                 args_.budget.value_or(default_budget(vocab))});
+  const hunch::made_for of = session_.drafted_by(head);
+  const hunch::vocab_layout layout = hunch::load_layout(args_.layout, of);
+  router_.emplace(hunch::router::weights::load(args_.router, layout, of, args_.layout));
+  return hunch::selector::any<>(hunch::selector::clustered{
+      layout, router_->view(), args_.budget.value_or(default_budget(head.vocab_size))});
 }
 
 }  // namespace generate

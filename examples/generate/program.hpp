@@ -48,8 +48,8 @@ class program {
 
   engine::model_options options() const;
   hunch::decoder_options sizes() const;
-  /// What it chooses by is the program's.
-  hunch::selector::any<> chosen_selector();
+  /// Of a head that drafts. What it chooses by is the program's.
+  hunch::selector::any<> chosen_selector(const hunch::made_for& head);
 
   /// make(tree) is a drafter of such trees by a model whose head is over `selector`'s shortlists.
   /// \tparam Chain the longest chain.

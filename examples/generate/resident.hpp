@@ -73,7 +73,7 @@ class resident_program {
   resident_program(const arguments& a, executor where)
       : executor_(std::move(where)),
         shape_(engine::read_config(std::filesystem::path(a.model) / "config.json")),
-        session_(a, shape_.vocab_size, shape_.context),
+        session_(a, shape_, shape_.context),
         target_(shape_, engine::checkpoint::open(a.model), sizes(a.batch * (max_draft_length + 1)),
                 executor_) {}
 
@@ -94,7 +94,8 @@ class resident_program {
                         "host");
     }
     model draft = model::load(a.draft, sizes(0), executor_);
-    const selector::frequency<> shortlist = session_.fixed_shortlist(shape_.vocab_size);
+    session_.check_draft(draft.shape());
+    const selector::frequency<> shortlist = session_.fixed_shortlist(draft.made_for());
     draft.set_head_layout(shortlist.layout());
     Platform::with_policies(a, [&](auto sampler, auto verifier, auto of_plain) {
       auto plain = decoder_of(drafter::none{}, everything(), sampler, of_plain, 1);

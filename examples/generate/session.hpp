@@ -10,15 +10,17 @@
 #include <vector>
 
 #include <engine/checkpoint.hpp>
+#include <engine/config.hpp>
 #include <engine/tokenizer.hpp>
+#include <engine/vocabulary.hpp>
 #include <hunch/generation.hpp>
-#include <hunch/layout/layout_file.hpp>
 #include <hunch/layout/layouts.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/vocab_layout.hpp>
 
 #include "generate/arguments.hpp"
 #include "generate/measure.hpp"
+#include "generate/ranking.hpp"
 #include "generate/report.hpp"
 #include "generate/terminal.hpp"
 
@@ -57,14 +59,10 @@ inline void check_length(std::size_t prompt, const arguments& a, std::int32_t co
 /// What does not depend on where the models run: the request, the text as it comes, the report.
 class session {
  public:
-  /// Of models with a vocabulary of `vocab_size` tokens and room for `context` of them.
-  session(const arguments& a, std::int32_t vocab_size, std::int32_t context)
+  /// Of a target of this shape with room for `context` tokens.
+  session(const arguments& a, const engine::config& target, std::int32_t context)
       : args_(a), text_(a.model), terminal_(a.color) {
-    if (text_.vocab_size() > vocab_size) {
-      throw std::runtime_error(a.model + ": the tokenizer has " +
-                               std::to_string(text_.vocab_size()) + " tokens, the model " +
-                               std::to_string(vocab_size));
-    }
+    engine::check_tokenizer(text_, a.model, a.model, target);
     prompts_ = {text_.encode(a.prompt)};
     request = request_of(a, text_.eos());
     check_length(prompts_[0].size(), a, context);
@@ -80,19 +78,32 @@ class session {
     return static_cast<std::int32_t>(prompts_[0].size()) + args_.max_new_tokens;
   }
 
+  /// \throws std::runtime_error if a draft model reads another vocabulary than the target.
+  void check_draft(const engine::config& draft) const {
+    engine::check_draft_vocabulary(args_.draft, draft, text_.fingerprint(), args_.model);
+  }
+
+  /// Of a head that drafts, what files for it say: the vocabulary is that of the text.
+  hunch::made_for drafted_by(hunch::made_for head) const {
+    head.vocabulary = text_.fingerprint();
+    return head;
+  }
+
   /// What is asked for where the shortlist is the same for every draft: the first rows of a head.
-  hunch::selector::frequency<> fixed_shortlist(std::int32_t vocab_size) const {
+  hunch::selector::frequency<> fixed_shortlist(const hunch::made_for& head) const {
+    const std::int32_t vocab_size = head.vocab_size;
     if (args_.selector == selector_kind::full) {
       return {hunch::vocab_layout::identity(vocab_size), vocab_size};
     }
-    hunch::vocab_layout layout = hunch::load_layout(args_.layout, vocab_size);
+    hunch::vocab_layout layout = ranking_for(args_, text_, drafted_by(head));
     const bool trimmed = args_.selector == selector_kind::trimmed;
     std::int32_t rows = std::min(vocab_size / 6, layout.head_rows());
     if (trimmed && layout.head_rows() < vocab_size) { rows = layout.head_rows(); }
     if (args_.shortlist_rows > 0) { rows = args_.shortlist_rows; }
     if (rows > layout.head_rows()) {
       throw usage_error("--selector: " + std::to_string(rows) + " rows are asked for, " +
-                        args_.layout + " has " + std::to_string(layout.head_rows()));
+                        (args_.layout.empty() ? "the ranking" : args_.layout) + " has " +
+                        std::to_string(layout.head_rows()));
     }
     if (trimmed) { layout = hunch::first_rows(layout, rows); }
     return {std::move(layout), rows};

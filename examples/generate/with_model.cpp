@@ -8,7 +8,8 @@ void program::with_model() {
   engine::model_options o = options();
   if (args_.drafter == drafter_kind::int4) { o.kind = engine::arithmetic::int4; }
   engine::model draft = engine::model::load(args_.draft, o);
-  const hunch::selector::any<> selector = chosen_selector();
+  session_.check_draft(draft.shape());
+  const hunch::selector::any<> selector = chosen_selector(draft.made_for());
   draft.set_head_layout(selector.layout());
   over_trees(selector, [&](auto tree) {
     return hunch::drafter::autoregressive{draft, tree, chosen_length{&length_}};

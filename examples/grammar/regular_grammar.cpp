@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bitset>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -12,6 +13,16 @@ namespace grammar {
 namespace {
 
 using byte_set = std::bitset<256>;
+
+// What is refused, so that no expression takes the stack, or gigabytes, or minutes.
+constexpr int most_groups = 100;             ///< inside one another
+constexpr std::size_t most_parts = 1 << 14;  ///< states of the automaton that is parsed
+constexpr std::size_t most_states = 4096;    ///< of the deterministic one
+constexpr std::size_t most_members = std::size_t{1} << 23;  ///< of all its states together
+
+[[noreturn]] void refuse_size(const std::string& why) {
+  throw std::invalid_argument("regular expression: " + why);
+}
 
 /// A non-deterministic automaton: states with edges for sets of bytes, and edges for nothing.
 struct automaton {
@@ -23,6 +34,10 @@ struct automaton {
   std::vector<std::vector<int>> free_edges;
 
   int add() {
+    if (edges.size() == most_parts) {
+      refuse_size("it has more than " + std::to_string(most_parts) +
+                  " parts, repetitions written out");
+    }
     edges.emplace_back();
     free_edges.emplace_back();
     return static_cast<int>(edges.size()) - 1;
@@ -139,8 +154,12 @@ class parser {
 
   fragment atom() {
     if (take('(')) {
+      if (++groups_ > most_groups) {
+        refuse("more than " + std::to_string(most_groups) + " groups inside one another");
+      }
       const fragment inner = alternatives();
       if (!take(')')) { refuse("a ')' is missing"); }
+      --groups_;
       return inner;
     }
     if (take('.')) { return other_than(range('\n', '\n')); }
@@ -230,19 +249,83 @@ class parser {
   std::string_view text_;
   automaton& to_;
   std::size_t at_ = 0;
+  int groups_ = 0;  ///< that are open
 };
 
 using state_set = std::vector<int>;
 
 /// The states that are reached from `from` for nothing, in order.
-state_set closure(const automaton& a, state_set from) {
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    for (const int to : a.free_edges[static_cast<std::size_t>(from[i])]) {
-      if (std::ranges::find(from, to) == from.end()) { from.push_back(to); }
+class closure {
+ public:
+  explicit closure(const automaton& a) : a_(a), seen_(a.free_edges.size()) {}
+
+  state_set operator()(state_set from) {
+    for (const int state : from) { seen_[static_cast<std::size_t>(state)] = true; }
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      for (const int to : a_.free_edges[static_cast<std::size_t>(from[i])]) {
+        if (seen_[static_cast<std::size_t>(to)]) { continue; }
+        seen_[static_cast<std::size_t>(to)] = true;
+        from.push_back(to);
+      }
+    }
+    for (const int state : from) { seen_[static_cast<std::size_t>(state)] = false; }
+    std::ranges::sort(from);
+    return from;
+  }
+
+ private:
+  const automaton& a_;
+  std::vector<bool> seen_;
+};
+
+/// Bytes that every edge takes alike: a few groups, of which one byte each is tried.
+std::vector<std::vector<std::size_t>> alike(const automaton& a) {
+  std::vector<byte_set> groups{byte_set().set()};
+  std::set<std::string> known;
+  for (const auto& edges : a.edges) {
+    for (const automaton::edge& edge : edges) {
+      if (!known.insert(edge.bytes.to_string()).second) { continue; }
+      for (std::size_t g = groups.size(); g-- > 0;) {
+        const byte_set taken = groups[g] & edge.bytes;
+        if (taken.none() || taken == groups[g]) { continue; }
+        groups[g] &= ~edge.bytes;
+        groups.push_back(taken);
+      }
     }
   }
-  std::ranges::sort(from);
-  return from;
+  std::vector<std::vector<std::size_t>> out;
+  for (const byte_set& group : groups) {
+    auto& bytes = out.emplace_back();
+    for (std::size_t b = 0; b < 256; ++b) {
+      if (group.test(b)) { bytes.push_back(b); }
+    }
+  }
+  return out;
+}
+
+/// Which states lead to an accepting one.
+std::vector<std::uint8_t> lead_on(const std::vector<std::array<std::int32_t, 256>>& next,
+                                  const std::vector<std::uint8_t>& accepts) {
+  std::vector<std::vector<std::size_t>> before(next.size());
+  std::vector<std::size_t> found;
+  for (std::size_t s = 0; s < next.size(); ++s) {
+    if (accepts[s] != 0) { found.push_back(s); }
+    for (const std::int32_t to : next[s]) {
+      if (to < 0) { continue; }
+      auto& from = before[static_cast<std::size_t>(to)];
+      if (from.empty() || from.back() != s) { from.push_back(s); }
+    }
+  }
+  std::vector<std::uint8_t> alive = accepts;
+  while (!found.empty()) {
+    const std::size_t s = found.back();
+    found.pop_back();
+    for (const std::size_t from : before[s]) {
+      if (alive[from] == 0) { found.push_back(from); }
+      alive[from] = 1;
+    }
+  }
+  return alive;
 }
 
 }  // namespace
@@ -251,53 +334,49 @@ regular_grammar::regular_grammar(std::string_view expression, std::int32_t vocab
                                  const std::function<std::string_view(hunch::token)>& token_text,
                                  hunch::token end)
     : words_(hunch::allowed_words(vocab_size)), end_(end) {
-  constexpr std::size_t most_states = 4096;
   automaton nfa;
   const fragment whole = parser(expression, nfa).parse();
 
+  closure reached_from(nfa);
+  const auto groups = alike(nfa);
   std::map<state_set, std::int32_t> known;
-  std::vector<state_set> sets;
-  const auto state_of = [&](const state_set& set) {
-    const auto [found, fresh] = known.emplace(set, static_cast<std::int32_t>(sets.size()));
-    if (fresh) { sets.push_back(set); }
+  std::vector<const state_set*> sets;
+  std::size_t members = 0;
+  const auto state_of = [&](state_set set) {
+    const auto [found, fresh] =
+        known.emplace(std::move(set), static_cast<std::int32_t>(sets.size()));
+    if (fresh) {
+      members += found->first.size();
+      sets.push_back(&found->first);
+    }
+    if (sets.size() > most_states || members > most_members) {
+      refuse_size("its automaton has too many states");
+    }
     return found->second;
   };
-  state_of(closure(nfa, {whole.in}));
+  state_of(reached_from({whole.in}));
   for (std::size_t s = 0; s < sets.size(); ++s) {
-    if (sets.size() > most_states) {
-      throw std::invalid_argument("regular expression: its automaton has too many states");
-    }
-    next_.emplace_back();
-    accepts_.push_back(std::ranges::find(sets[s], whole.out) != sets[s].end() ? 1 : 0);
-    const state_set here = sets[s];
-    for (std::size_t b = 0; b < 256; ++b) {
+    const state_set& here = *sets[s];
+    accepts_.push_back(std::ranges::binary_search(here, whole.out) ? 1 : 0);
+    auto& row = next_.emplace_back();
+    row.fill(-1);
+    for (const auto& bytes : groups) {
       state_set reached;
       for (const int from : here) {
         for (const auto& edge : nfa.edges[static_cast<std::size_t>(from)]) {
-          if (edge.bytes.test(b)) { reached.push_back(edge.to); }
+          if (edge.bytes.test(bytes.front())) { reached.push_back(edge.to); }
         }
       }
+      if (reached.empty()) { continue; }
       std::ranges::sort(reached);
       reached.erase(std::unique(reached.begin(), reached.end()), reached.end());
-      next_[s][b] = reached.empty() ? -1 : state_of(closure(nfa, reached));
+      const std::int32_t to = state_of(reached_from(std::move(reached)));
+      for (const std::size_t b : bytes) { row[b] = to; }
     }
   }
 
   // States from which no text is ever complete are as good as none.
-  std::vector<std::uint8_t> alive = accepts_;
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (std::size_t s = 0; s < next_.size(); ++s) {
-      if (alive[s] != 0) { continue; }
-      alive[s] = std::ranges::any_of(next_[s],
-                                     [&](std::int32_t to) {
-                                       return to >= 0 && alive[static_cast<std::size_t>(to)] != 0;
-                                     })
-                     ? 1
-                     : 0;
-      changed = changed || alive[s] != 0;
-    }
-  }
+  const std::vector<std::uint8_t> alive = lead_on(next_, accepts_);
   if (alive[0] == 0) { throw std::invalid_argument("regular expression: no text matches it"); }
   for (auto& row : next_) {
     for (std::int32_t& to : row) {

@@ -19,6 +19,7 @@
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
 #include <engine/tensor.hpp>
+#include <engine/vocabulary.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/layout/layout_file.hpp>
 #include <hunch/layout/layouts.hpp>
@@ -85,10 +86,10 @@ arguments parse(int argc, char** argv) {
 }
 
 /// The most frequent tokens that are not called rare.
-std::vector<hunch::token> core_of(const arguments& args, std::int32_t vocab_size) {
+std::vector<hunch::token> core_of(const arguments& args, const hunch::made_for& head) {
   std::vector<hunch::token> out;
   if (args.core == 0) { return out; }
-  const hunch::vocab_layout ranked = hunch::load_layout(args.frequency, vocab_size);
+  const hunch::vocab_layout ranked = hunch::load_layout(args.frequency, head);
   for (std::int32_t r = 0; r < ranked.head_rows() && std::ssize(out) < args.core; ++r) {
     const hunch::token t = ranked.row_token() == nullptr ? r : ranked.row_token()[r];
     if (t < args.rare_begin || t >= args.rare_end) { out.push_back(t); }
@@ -122,13 +123,15 @@ void run(const arguments& args) {
   const std::vector<float> weights = head_of(engine::checkpoint::open(directory), shape);
   const hunch::kernel::head_weights<float> head{weights.data(), shape.vocab_size, shape.hidden};
 
-  const std::vector<hunch::token> core = core_of(args, shape.vocab_size);
+  const hunch::made_for made_for{shape.vocab_size, engine::vocabulary_of(directory, shape),
+                                 hunch::head_fingerprint(head), args.model};
+  const std::vector<hunch::token> core = core_of(args, made_for);
   hunch::executor::host executor;
   const auto start = std::chrono::steady_clock::now();
   const hunch::clustering found = hunch::spherical_kmeans(executor, head, args.options);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   const hunch::vocab_layout layout = hunch::clustered_layout(found.cluster, core);
-  hunch::save_layout(args.out, layout, hunch::head_hash(head),
+  hunch::save_layout(args.out, layout, made_for,
                      {{"clusters", std::to_string(args.options.clusters)},
                       {"core", std::to_string(args.core)},
                       {"seed", std::to_string(args.options.seed)}});

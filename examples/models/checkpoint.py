@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
+import fingerprints
 from model import (CanvasHead, CanvasHeadConfig, Config, Eagle, Exit, ExitConfig, Llama, Masked, MaskedConfig, Medusa,
                    MedusaConfig, StreamConfig, Streams)
 
@@ -60,7 +61,19 @@ def shards(tensors):
     return groups
 
 
-def save(folder, model, dtype="I8"):
+def of_vocabulary(tokenizer):
+    """What the config of a model says of the tokenizer that it was trained with."""
+    return {"vocabulary_fingerprint": fingerprints.text(fingerprints.vocabulary(tokenizer))}
+
+
+def of_target(folder):
+    """What the config of a head says of the target that it was trained for."""
+    head = load_state(folder)["model.embed_tokens.weight"]
+    return {"target_head_fingerprint": fingerprints.text(fingerprints.head(head.numpy()))}
+
+
+def save(folder, model, dtype="I8", about={}):
+    """`about`: more fields of the config."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("model*.safetensors*"):
@@ -74,7 +87,7 @@ def save(folder, model, dtype="I8"):
                   "bos_token_id": 1, "eos_token_id": 2}
     if isinstance(model, Masked):
         config |= {"architectures": ["HunchMaskedLlama"], "attention": "causal_prefix", "shifted": True}
-    config |= {"torch_dtype": "float32", "weight_format": dtype}
+    config |= {**about, "torch_dtype": "float32", "weight_format": dtype}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     prefix = PREFIXES.get(type(model), "")
     tensors = encode({prefix + name: value for name, value in model.state_dict().items()}, dtype)

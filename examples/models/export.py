@@ -23,6 +23,9 @@ MODELS = {"target": (Llama, TARGET), "draft": (Llama, DRAFT), "draft-small": (Ll
           "exit": (Exit, ExitConfig()), "streams": (Streams, None), "shared": (Streams, None),
           "masked": (Masked, MASKED), "canvas_head": (CanvasHead, CANVAS_HEAD), "tiny": (Llama, TINY)}
 
+HERE = Path(__file__).parent
+TARGETS = {"eagle": "target", "medusa": "target", "exit": "target", "canvas_head": "masked"}  # of heads
+
 
 def tiny():
     """A random model that does something in every layer: no branch is zero, and norms are not one."""
@@ -54,20 +57,26 @@ def main():
         checkpoint.save(options.out, tiny(), options.dtype)
         return
     state = torch.load(options.work / f"{options.name or options.model}.pt", map_location="cpu")["model"]
+    about = checkpoint.of_vocabulary(options.work / "tokenizer.model")
     if options.model in ("streams", "shared"):
         of_target = {name.removeprefix("target."): state.pop(name) for name in list(state) if name.startswith("target.")}
         model = trained_streams(state)
         if of_target:
             target = Llama(TARGET)
             target.load_state_dict(of_target)
-            checkpoint.save(options.out / "target", target, options.dtype)
+            checkpoint.save(options.out / "target", target, options.dtype, about)
             shutil.copy(options.work / "tokenizer.model", options.out / "target" / "tokenizer.model")
+            about = checkpoint.of_target(options.out / "target")
             options.out /= "streams"
+        else:
+            about = checkpoint.of_target(HERE / "target")
     else:
         make, config = MODELS[options.model]
         model = make(config)
+        if options.model in TARGETS:
+            about = checkpoint.of_target(HERE / TARGETS[options.model])
     model.load_state_dict(state)
-    checkpoint.save(options.out, model, options.dtype)
+    checkpoint.save(options.out, model, options.dtype, about)
     if options.model == "target":  # the draft shares it
         shutil.copy(options.work / "tokenizer.model", options.out / "tokenizer.model")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
+import fingerprints
 from tokenizer import VOCABULARY
 from training import BOS, EOS
 
@@ -37,4 +38,6 @@ if __name__ == "__main__":
     arguments.add_argument("--leave-out", default="", help="a domain that is not counted")
     options = arguments.parse_args()
     save_file({"row_token": ranking(options.work / "tokens" / "train", options.leave_out)}, options.out,
-              metadata={"format": "hunch.vocab_layout", "vocab_size": str(VOCABULARY), "head": "0"})
+              metadata={"format": "hunch.vocab_layout", "vocab_size": str(VOCABULARY),
+                        "vocabulary": fingerprints.text(fingerprints.vocabulary(options.work / "tokenizer.model")),
+                        "head": fingerprints.text(0)})  # for any head of the vocabulary

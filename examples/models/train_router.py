@@ -28,6 +28,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import checkpoint
+import fingerprints
 import training
 
 BATCH = 1024
@@ -146,7 +147,8 @@ def main():
     reader = checkpoint.load(options.models / ("target" if options.drafter == "eagle" else "draft"))
     embedding, hidden = reader.model.embed_tokens.weight, reader.config.hidden_size
     recording = Recording(options.work, options.drafter, options.leave_out)
-    cluster, clusters = cluster_of_token(load_file(options.layout), reader.config.vocab_size)
+    layout = load_file(options.layout)
+    cluster, clusters = cluster_of_token(layout, reader.config.vocab_size)
     contexts = recording.states_read if options.reads == "state" else recording.before
     some = contexts(recording.rows[:4096], embedding)[0]
     factors = torch.cat([1 / size(part).expand(hidden) for part in some.split(hidden, dim=-1)])
@@ -165,7 +167,9 @@ def main():
     training.run(name, options.work, options.minutes, router, Adam(router),
                  lambda step, progress: recording.batch(step), loss_of)
     with safe_open(options.layout, "pt") as file:
-        about = {"format": "hunch.router", "head": file.metadata().get("head", "0")}
+        about = {"format": "hunch.router", **{key: file.metadata()[key] for key in ("vocab_size", "vocabulary", "head")},
+                 "layout": fingerprints.text(fingerprints.layout(layout["row_token"], layout["cluster_begin"],
+                                                                 reader.config.vocab_size))}
     save_file({"first": (router.first.weight.detach().cpu() * factors).contiguous(),
                "first_bias": router.first.bias.detach().cpu(), "second": router.second.weight.detach().cpu(),
                "second_bias": router.second.bias.detach().cpu()}, options.out, about)

@@ -21,6 +21,7 @@
 #include <engine/config.hpp>
 #include <engine/model.hpp>
 #include <engine/tokenizer.hpp>
+#include <engine/vocabulary.hpp>
 #include <hunch/decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/layout/layout_file.hpp>
@@ -229,8 +230,11 @@ void report(const arguments& args, const recording& of, const hunch::vocab_layou
 
 template <class Draft>
 void train(const arguments& args, const texts& from, engine::model& target, Draft& draft,
-           const hunch::vocab_layout& layout) {
-  const engine::tokenizer text(args.model);
+           const engine::tokenizer& text) {
+  hunch::made_for head = draft.made_for();
+  head.vocabulary = text.fingerprint();
+  const hunch::vocab_layout layout = hunch::load_layout(args.layout, head);
+  if (layout.clusters() == 0) { throw std::runtime_error(args.layout + ": has no clusters"); }
   const recording taken =
       record(args, target, draft, layout, prompts_of(from.files, args.prompts, args.prompt, text));
   trainer training(taken, args.training);
@@ -238,7 +242,7 @@ void train(const arguments& args, const texts& from, engine::model& target, Draf
     std::printf("epoch %d: loss %.4f\n", epoch + 1, loss);
     std::fflush(stdout);
   });
-  trained.save(args.out);
+  trained.save(args.out, layout, head);
   if (from.left_out.empty()) { return; }
   const std::int32_t prompts = std::max(args.prompts / 8, 1);
   report(
@@ -253,14 +257,15 @@ void run(const arguments& args) {
   options.threads = args.threads;
   options.keep_features = !args.eagle.empty();
   engine::model target = engine::model::load(args.model, options);
-  const hunch::vocab_layout layout = hunch::load_layout(args.layout, target.vocab_size());
-  if (layout.clusters() == 0) { throw std::runtime_error(args.layout + ": has no clusters"); }
+  const engine::tokenizer text(args.model);
+  engine::check_tokenizer(text, args.model, args.model, target.shape());
   if (!args.eagle.empty()) {
     engine::eagle_model draft = engine::eagle_model::load(args.eagle, args.model, target, options);
-    train(args, from, target, draft, layout);
+    train(args, from, target, draft, text);
   } else {
     engine::model draft = engine::model::load(args.draft, options);
-    train(args, from, target, draft, layout);
+    engine::check_draft_vocabulary(args.draft, draft.shape(), text.fingerprint(), args.model);
+    train(args, from, target, draft, text);
   }
 }
 

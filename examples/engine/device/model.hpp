@@ -27,6 +27,7 @@
 #include <hunch/concepts.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/executor/host.hpp>
+#include <hunch/layout/made_for.hpp>
 #include <hunch/rows.hpp>
 #include <hunch/shortlist_head.hpp>
 #include <hunch/vocab_layout.hpp>
@@ -77,6 +78,7 @@ class device_model {
   device_model(const config& shape, const checkpoint& source, const device_options& options = {},
                Executor executor = Executor())
       : shape_(checked(shape)),
+        origin_(source.origin()),
         options_(options.checked(shape)),
         executor_(std::move(executor)),
         weights_(executor_, shape_, source, options_.max_length),
@@ -105,6 +107,21 @@ class device_model {
 
   const config& shape() const { return shape_; }
   const device_options& options() const { return options_; }
+  /// As of `engine::model`: that of all copies of the checkpoint's head. Waits for the executor.
+  std::uint64_t head_fingerprint() {
+    const device::matrix all = weights_.head();
+    const auto size =
+        static_cast<std::size_t>(shape_.vocab_size) * static_cast<std::size_t>(all.width);
+    std::vector<hunch::bfloat16> rows(size);
+    executor_.download(rows.data(), all.data, size);
+    executor_.synchronize();
+    return hunch::head_fingerprint(
+        hunch::kernel::head_weights<hunch::bfloat16>{rows.data(), shape_.vocab_size, all.width});
+  }
+  /// What files for this head say of it; the vocabulary as far as its config says.
+  hunch::made_for made_for() {
+    return {shape_.vocab_size, shape_.vocabulary, head_fingerprint(), origin_};
+  }
   std::int32_t vocab_size() const { return shape_.vocab_size; }
   /// Cached positions of a slot; waits for the executor.
   std::int32_t length(std::int32_t slot) {
@@ -244,6 +261,7 @@ class device_model {
   }
 
   config shape_;
+  std::string origin_;
   device_options options_;
   Executor executor_;
   weights_type weights_;

@@ -20,6 +20,22 @@
 
 namespace hunch {
 
+/// The part of a row in the fingerprint of its head: the sum over all rows, modulo 2^64, is that,
+/// or 1 in place of 0. For heads that do not lie in memory as a whole.
+template <class Weight>
+std::uint64_t row_fingerprint(token t, const Weight* row, std::int32_t width, float scale = 1.0f) {
+  std::uint64_t sum = 0;
+  for (std::int32_t k = 0; k < width; ++k) {
+    const std::uint64_t bits = to_bfloat16(to_float(row[k]) * scale).bits;
+    std::uint64_t x =
+        static_cast<std::uint64_t>(t) << 40 | static_cast<std::uint64_t>(k) << 16 | bits;
+    x *= 0x9E3779B97F4A7C15ull;
+    x = (x ^ (x >> 32)) * 0xD6E8FEB86659FD93ull;
+    sum += (bits & 0x7fff) == 0 ? 0 : x ^ (x >> 32);
+  }
+  return sum;
+}
+
 /// A value that tells heads apart, from all of their weights: the sum, modulo 2^64, of the mixed
 /// bits of each, as a bfloat16, and of its token and place. A head has the same one in float and in
 /// bfloat16, with factors per row or multiplied by them, in any order of its rows, and padded with
@@ -34,16 +50,8 @@ std::uint64_t head_fingerprint(const kernel::head_weights<Weight>& head,
   const token* const row_token = layout == nullptr ? nullptr : layout->row_token();
   std::uint64_t sum = 0;
   for (std::int32_t r = 0; r < head.rows; ++r) {
-    const Weight* const row = head.row(r);
-    const float scale = head.row_scale == nullptr ? 1.0f : head.row_scale[r];
-    const auto t = static_cast<std::uint64_t>(row_token == nullptr ? r : row_token[r]);
-    for (std::int32_t k = 0; k < head.width; ++k) {
-      const std::uint64_t bits = to_bfloat16(to_float(row[k]) * scale).bits;
-      std::uint64_t x = (t << 40 | static_cast<std::uint64_t>(k) << 16 | bits);
-      x *= 0x9E3779B97F4A7C15ull;
-      x = (x ^ (x >> 32)) * 0xD6E8FEB86659FD93ull;
-      sum += (bits & 0x7fff) == 0 ? 0 : x ^ (x >> 32);
-    }
+    sum += row_fingerprint(row_token == nullptr ? r : row_token[r], head.row(r), head.width,
+                           head.row_scale == nullptr ? 1.0f : head.row_scale[r]);
   }
   return sum == 0 ? 1 : sum;
 }

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include <engine/config.hpp>
+#include <engine/tokenizer.hpp>
+
+/// \file
+/// Which tokens a model reads, of what its directory says: a number of tokens alone does not tell.
+
+namespace engine {
+
+/// The fingerprint of a model's vocabulary: of the tokenizer beside it, or what its config says; 0
+/// if there is neither.
+/// \throws std::runtime_error if both are there and differ.
+std::uint64_t vocabulary_of(const std::filesystem::path& model, const config& shape);
+
+/// Compares a tokenizer with the model that is to read its tokens: their number, and what the
+/// model's config says. \throws std::runtime_error naming both and what differs.
+void check_tokenizer(const tokenizer& text, const std::filesystem::path& tokenizer_of,
+                     const std::filesystem::path& model, const config& shape);
+
+/// Compares the vocabulary of a draft model with that of the text that its target reads.
+/// \throws std::runtime_error naming both and what differs; also if nothing says what the draft
+///         model reads.
+void check_draft_vocabulary(const std::filesystem::path& draft, const config& shape,
+                            std::uint64_t of_target, const std::filesystem::path& target);
+
+}  // namespace engine

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "generate/ranking.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <engine/vocabulary.hpp>
+#include <hunch/layout/frequency_ranking.hpp>
+#include <hunch/layout/layout_file.hpp>
+
+namespace generate {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Of the shipped texts, as many bytes of each. What ends a text and what is a single byte comes
+/// first: without them some texts could not be drafted at all.
+hunch::vocab_layout ranking_of_texts(const engine::tokenizer& text, std::int32_t vocab_size) {
+  constexpr std::size_t bytes_of_each = 1 << 16;
+  std::vector<hunch::token> corpus, keep;
+  for (const auto& entry : fs::directory_iterator(HUNCH_MODELS "/heldout")) {
+    std::ifstream in(entry.path(), std::ios::binary);
+    std::string some(bytes_of_each, '\0');
+    in.read(some.data(), static_cast<std::streamsize>(some.size()));
+    some.resize(static_cast<std::size_t>(in.gcount()));
+    const std::vector<hunch::token> tokens = text.encode(some, false);
+    corpus.insert(corpus.end(), tokens.begin(), tokens.end());
+  }
+  for (hunch::token t = 0; t < text.vocab_size(); ++t) {
+    if (t == text.eos() || text.bytes(t).size() == 1) { keep.push_back(t); }
+  }
+  return hunch::frequency_ranking(corpus, vocab_size, keep);
+}
+
+}  // namespace
+
+hunch::vocab_layout ranking_for(const arguments& a, const engine::tokenizer& text,
+                                const hunch::made_for& head) {
+  if (!a.layout.empty()) { return hunch::load_layout(a.layout, head); }
+  const char* const shipped = HUNCH_MODELS "/frequency.safetensors";
+  const std::string vocabulary = hunch::fingerprint_text(text.fingerprint());
+  if (hunch::tensor_file::read(shipped).about["vocabulary"] == vocabulary) {
+    return hunch::load_layout(shipped, head);
+  }
+  std::fprintf(stderr,
+               "generate: %s: the shipped ranking is for another vocabulary: one is made of the "
+               "shipped texts (--layout names another, --selector full needs none)\n",
+               a.model.c_str());
+  return ranking_of_texts(text, head.vocab_size);
+}
+
+engine::tokenizer tokenizer_of_masked(const arguments& a, const engine::config& shape) {
+  const bool own = fs::exists(fs::path(a.model) / "tokenizer.model");
+  if (!own && shape.vocabulary == 0) {
+    throw std::runtime_error(a.model +
+                             ": has no tokenizer.model, and its config.json does not say "
+                             "which one it was trained with: put it there");
+  }
+  engine::tokenizer text(own ? a.model : a.tokenizer);
+  engine::check_tokenizer(text, own ? a.model : a.tokenizer, a.model, shape);
+  return text;
+}
+
+}  // namespace generate

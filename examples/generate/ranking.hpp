@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <engine/config.hpp>
+#include <engine/tokenizer.hpp>
+#include <hunch/layout/made_for.hpp>
+#include <hunch/vocab_layout.hpp>
+
+#include "generate/arguments.hpp"
+
+namespace generate {
+
+/// The order of the head's rows that the flags ask for: the file of `--layout`; without, the
+/// shipped ranking by frequency, if it is one of the text's vocabulary, or else one of the shipped
+/// texts, made on the spot. \param head that it is for. \throws std::runtime_error for a file that
+/// was made for another head or vocabulary.
+hunch::vocab_layout ranking_for(const arguments& a, const engine::tokenizer& text,
+                                const hunch::made_for& head);
+
+/// The tokenizer of a masked model: that beside it, or the shipped one, if its config says that it
+/// was trained with that.
+/// \throws std::runtime_error if there is none that it is known to have been trained with.
+engine::tokenizer tokenizer_of_masked(const arguments& a, const engine::config& shape);
+
+}  // namespace generate

@@ -52,9 +52,10 @@ class suite {
         target_(engine::model::load(models / "target", options())),
         text_(models / "target"),
         vocab_(target_.vocab_size()),
-        router_(router::weights::load(models / "router.safetensors")),
-        ranked_(load_layout(models / "frequency.safetensors", vocab_)),
-        clusters_(load_layout(models / "layout.safetensors", vocab_)),
+        ranked_(load_layout(models / "frequency.safetensors", target_.made_for())),
+        clusters_(load_layout(models / "layout.safetensors", target_.made_for())),
+        router_(
+            router::weights::load(models / "router.safetensors", clusters_, target_.made_for())),
         where_(setting_of(target_, text_, models / "heldout")) {}
 
   void run() {
@@ -337,9 +338,9 @@ class suite {
   engine::model target_;
   engine::tokenizer text_;
   std::int32_t vocab_;
-  router::quantised router_;
   vocab_layout ranked_;
   vocab_layout clusters_;
+  router::quantised router_;
   setting where_;
 };
 

@@ -36,7 +36,8 @@ inline void measure_speculation(report& out, const std::filesystem::path& models
   const auto prompts = domain_prompts(text, models / "heldout");
 
   const std::int32_t vocab = target.vocab_size();
-  selector::frequency frequent{load_layout(models / "frequency.safetensors", vocab), vocab / 6};
+  selector::frequency frequent{load_layout(models / "frequency.safetensors", target.made_for()),
+                               vocab / 6};
   draft.set_head_layout(frequent.layout());
 
   const sampler::pipeline law{sampler::temperature{}};

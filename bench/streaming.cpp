@@ -45,7 +45,7 @@ class suite {
         models_(models),
         target_(engine::model::load(models / "target", options())),
         text_(models / "target"),
-        frequent_(load_layout(models / "frequency.safetensors", target_.vocab_size()),
+        frequent_(load_layout(models / "frequency.safetensors", target_.made_for()),
                   target_.vocab_size() / listed_part),
         medusa_(engine::medusa_heads::load(models / "medusa", target_)),
         exit_(engine::early_exit::load(models / "exit", target_)),

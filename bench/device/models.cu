@@ -64,7 +64,7 @@ class shipped_models {
         max_length_(max_length),
         target_(model::load(folder / "target", sizes(max_batch * (longest_draft + 1)), executor_)),
         draft_(model::load(folder / "draft", sizes(0), executor_)),
-        frequent_(load_layout(folder / "frequency.safetensors", target_.vocab_size()),
+        frequent_(load_layout(folder / "frequency.safetensors", target_.made_for()),
                   target_.vocab_size() / 6) {
     draft_.set_head_layout(frequent_.layout());
   }

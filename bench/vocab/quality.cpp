@@ -577,10 +577,12 @@ void measure_quality(report& out, const fs::path& models) {
   many.max_batch = 16;
   engine::model writer = engine::model::load(models / "target", many);
   const auto load = [&](const fs::path& folder, vocab_layout trimmed) {
-    return materials{vocab,
-                     by_frequency_alone(load_layout(folder / "frequency.safetensors", vocab)),
-                     std::move(trimmed), load_layout(folder / "layout.safetensors", vocab),
-                     router::quantised(router::weights::load(folder / "router.safetensors"))};
+    const made_for head = target.made_for();
+    const vocab_layout clusters = load_layout(folder / "layout.safetensors", head);
+    return materials{
+        vocab, by_frequency_alone(load_layout(folder / "frequency.safetensors", head)),
+        std::move(trimmed), clusters,
+        router::quantised(router::weights::load(folder / "router.safetensors", clusters, head))};
   };
   const materials m = load(models, frequency_ranking(own_text(writer, text), vocab, keep));
 

@@ -289,15 +289,16 @@ class Clusters(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.layout, cls.eagle = WORK / "layout.safetensors", WORK / "eagle"
+        cls.eagle = WORK / "eagle"
         cls.make_eagle()
-        cls.run_program(MAKE_LAYOUT, "--model", MODELS / "draft", "--out", cls.layout, "--clusters", "40",
-                        "--iterations", "3", "--frequency", MODELS / "frequency.safetensors", "--core", "300")
-        cls.routers, cls.printed = {}, {}
-        for kind, folder in (("--draft", MODELS / "draft"), ("--eagle", cls.eagle)):
+        cls.layouts, cls.routers, cls.printed = {}, {}, {}
+        for kind, folder, head in (("--draft", MODELS / "draft", "draft"), ("--eagle", cls.eagle, "target")):
+            cls.layouts[kind] = WORK / f"layout{kind}.safetensors"
+            cls.run_program(MAKE_LAYOUT, "--model", MODELS / head, "--out", cls.layouts[kind], "--clusters", "40",
+                            "--iterations", "3", "--frequency", MODELS / "frequency.safetensors", "--core", "300")
             cls.routers[kind] = WORK / f"router{kind}.safetensors"
             cls.printed[kind] = cls.run_program(
-                TRAIN_ROUTER, "--model", MODELS / "target", kind, folder, "--layout", cls.layout, "--text",
+                TRAIN_ROUTER, "--model", MODELS / "target", kind, folder, "--layout", cls.layouts[kind], "--text",
                 MODELS / "heldout", "--leave-out", "man", "--out", cls.routers[kind], "--prompts", "7",
                 "--tokens", "20", "--width", "8", "--epochs", "2")
 
@@ -314,6 +315,8 @@ class Clusters(unittest.TestCase):
         config = json.loads((MODELS / "target/config.json").read_text())
         width, last = config["hidden_size"], config["num_hidden_layers"] - 1
         config["num_hidden_layers"] = 1
+        config |= {"target_head_fingerprint":
+                   json.loads((MODELS / "eagle/config.json").read_text())["target_head_fingerprint"]}
         (cls.eagle / "config.json").write_text(json.dumps(config))
         taken = {name.replace(f"layers.{last}.", "layers.0."): tensor
                  for name, tensor in read_tensors(MODELS / "target/model.safetensors").items()
@@ -342,7 +345,7 @@ class Clusters(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done.stderr)
 
     def flags(self, kind="--draft"):
-        return ["--selector", "clustered", "--layout", str(self.layout), "--router", str(self.routers[kind])]
+        return ["--selector", "clustered", "--layout", str(self.layouts[kind]), "--router", str(self.routers[kind])]
 
     def test_budgets(self):
         rows = {}
@@ -377,12 +380,13 @@ class Clusters(unittest.TestCase):
 
     def test_what_does_not_fit_is_refused(self):
         shipped = str(MODELS / "frequency.safetensors")
+        layout, router = str(self.layouts["--draft"]), str(self.routers["--draft"])
         for flags, message in (
-                (["--draft", str(self.eagle), *self.flags()], "router reads contexts of 128 numbers"),
-                (["--selector", "clustered", "--layout", shipped, "--router", str(self.routers["--draft"])],
-                 "a router of 40 clusters and a layout of 0"),
-                (["--selector", "clustered", "--layout", str(self.layout), "--router", shipped], "first"),
-                (["--layout", str(self.routers["--draft"])], "is not a layout")):
+                (["--draft", str(self.eagle), *self.flags()], "was made for another head"),
+                (["--selector", "clustered", "--layout", shipped, "--router", router],
+                 "was trained for another layout"),
+                (["--selector", "clustered", "--layout", layout, "--router", shipped], "first"),
+                (["--layout", router], "is not a layout")):
             done = generate(*flags, *SHORT)
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn(message, done.stderr)

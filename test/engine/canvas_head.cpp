@@ -358,6 +358,7 @@ TEST_CASE("what a head reads of the target is in its config") {
                             R"(, "target_layer": 5, "cached_layers": [2, -1])",
                             R"(, "target_layer": 5, "cached_layers": [2, 70000])",
                             R"(, "target_layer": 5, "cached_layers": [2, "a"])",
+                            R"(, "target_layer": 2147483647, "cached_layers": [2, 5])",
                             R"(, "target_layer": -5, "cached_layers": [2, 5])"}) {
     CAPTURE(wrong);
     CHECK_THROWS_AS(read(wrong), std::runtime_error);

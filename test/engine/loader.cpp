@@ -12,6 +12,8 @@
 #include <engine/early_exit.hpp>
 #include <engine/medusa.hpp>
 #include <engine/model.hpp>
+#include <engine/streams.hpp>
+#include <hunch/layout/fingerprints.hpp>
 
 #include "checkpoint_files.hpp"
 #include "temporary_directory.hpp"
@@ -304,6 +306,63 @@ TEST_CASE("what the engine does not do is refused by key") {
   CHECK(names(m.complaint(), {"config.json", "not a JSON object"}));
 }
 
+TEST_CASE("sizes that no model has are refused by key, before memory is asked for") {
+  const good_model m;
+  for (const char* key : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+                          "num_attention_heads", "num_key_value_heads", "head_dim",
+                          "max_position_embeddings", "eos_token_id"}) {
+    CAPTURE(key);
+    for (const std::int64_t value : {std::int64_t{2147483647}, std::int64_t{1} << 40}) {
+      CHECK(
+          names(m.complaint_after_config([&](json& c) { c[key] = value; }), {"config.json", key}));
+    }
+    CHECK(names(m.complaint_after_config([&](json& c) { c[key] = ~std::uint64_t{0}; }),
+                {"config.json", key}));
+  }
+  // The largest that are allowed, where the file has another shape: petabytes, were they believed.
+  CHECK(names(m.complaint_after_config([](json& c) {
+    c["vocab_size"] = engine::config::most_tokens;
+    c["hidden_size"] = engine::config::most_hidden;
+  }),
+              {weights_file, "model.embed_tokens.weight", "has shape"}));
+  CHECK(names(m.complaint_after_config([](json& c) {
+    c["num_hidden_layers"] = engine::config::most_layers;
+    c["intermediate_size"] = 8 * engine::config::most_hidden;
+  }),
+              {"model.layers.0.mlp.gate_proj.weight", "has shape"}));
+  CHECK(names(m.complaint_after_config(
+                  [](json& c) { c["num_hidden_layers"] = engine::config::most_layers; }),
+              {"model.layers.2.input_layernorm.weight", "is missing"}));
+  // In memory, too.
+  engine::config shape = m.shape;
+  shape.intermediate = 2147483647;
+  CHECK_THROWS_WITH_AS(shape.check(),
+                       "engine::config: intermediate is 2147483647, and may be 2097152",
+                       std::invalid_argument);
+}
+
+TEST_CASE("headers and configs that are longer than any are not read") {
+  const good_model m;
+  const auto resized = [&](const char* name, std::uintmax_t size) {
+    std::filesystem::resize_file(m.path(name), size);  // a hole: no bytes on the disk
+    return m.complaint();
+  };
+  CHECK(names(resized("config.json", std::uintmax_t{1} << 32), {"config.json", "is no config"}));
+  write_text(m.path("config.json"), config_json(m.shape).dump());
+  std::string length(8, '\0');
+  length[3] = 8;  // 2^27
+  write_text(m.path(weights_file), length);
+  CHECK(names(resized(weights_file, std::uintmax_t{1} << 28), {weights_file, "longer than any"}));
+  write_text(m.path(weights_file), std::string(8, '\xff'));
+  CHECK(names(m.complaint(), {weights_file, "reaches beyond the file"}));
+  // A header of nothing but brackets.
+  write_safetensors(m.path(weights_file), std::string(100000, '['), {});
+  CHECK(names(m.complaint(), {weights_file, "bad JSON"}));
+  const std::string nested(100000, '[');
+  write_text(m.path("config.json"), nested + std::string(100000, ']'));
+  CHECK(names(m.complaint(), {"config.json", "not a JSON object"}));
+}
+
 TEST_CASE("what the engine does is read from the config") {
   const good_model m;
   CHECK(m.complaint_after_config([](json& c) {
@@ -347,11 +406,15 @@ TEST_CASE("draft heads and exits on disk") {
   add("exit.up.weight", {c.hidden, 8});
   write_safetensors(directory.path() / weights_file, header_of(tensors).dump(), tensors);
 
+  const std::string of_target = hunch::fingerprint_text(target.head_fingerprint());
   const json heads{{"architectures", {"HunchMedusaHeads"}},
                    {"medusa_num_heads", 2},
                    {"hidden_size", c.hidden},
-                   {"vocab_size", c.vocab_size}};
-  const json exit{{"architectures", {"HunchEarlyExit"}}, {"exit_layer", 1}};
+                   {"vocab_size", c.vocab_size},
+                   {"target_head_fingerprint", of_target}};
+  const json exit{{"architectures", {"HunchEarlyExit"}},
+                  {"exit_layer", 1},
+                  {"target_head_fingerprint", of_target}};
   const auto load_heads = [&] { return engine::medusa_heads::load(directory.path(), target); };
   const auto load_exit = [&] { return engine::early_exit::load(directory.path(), target); };
   write_text(config_file, heads.dump());
@@ -377,6 +440,28 @@ TEST_CASE("draft heads and exits on disk") {
   json values = exit;
   values.erase("exit_layer");
   CHECK(names(complaint(values, load_exit), {"exit_layer", "is missing"}));
+  for (const char* key : {"medusa_num_heads", "hidden_size", "vocab_size"}) {
+    values = heads;
+    values[key] = 2147483647;
+    CHECK(names(complaint(values, load_heads), {"config.json", key, "2147483647"}));
+  }
+  values = exit;
+  values["exit_layer"] = 2147483647;
+  CHECK(names(complaint(values, load_exit), {"config.json", "exit_layer", "2147483647"}));
+  const auto load_streams = [&] {
+    return engine::speculative_streams::load(directory.path(), target);
+  };
+  const json streams{{"architectures", {"HunchSpeculativeStreams"}},
+                     {"speculative_streams", 2},
+                     {"stream_layers", 1},
+                     {"hidden_size", c.hidden},
+                     {"vocab_size", c.vocab_size},
+                     {"target_head_fingerprint", of_target}};
+  for (const char* key : {"speculative_streams", "stream_layers", "hidden_size", "vocab_size"}) {
+    values = streams;
+    values[key] = 2147483647;
+    CHECK(names(complaint(values, load_streams), {"config.json", key, "2147483647"}));
+  }
 }
 
 TEST_CASE("options outside their range are refused") {

@@ -247,6 +247,10 @@ TEST_CASE("what the engine does not do of LLaDA is refused by key") {
   d.expect_value("eos_token_id", "x");
   d.expect_value("mask_token_id", 75);
   d.expect_value("mask_token_id", -1);
+  for (const char* key : {"vocab_size", "embedding_size", "d_model", "mlp_hidden_size", "n_layers",
+                          "n_heads", "n_kv_heads", "max_sequence_length", "mask_token_id"}) {
+    d.expect_value(key, 2147483647);
+  }
   CHECK(names(d.complaint_after([](json& values) { values["n_layers"] = 3; }),
               {"model.transformer.blocks.2.attn_norm.weight", "is missing"}));
   CHECK(names(d.complaint_after([](json& values) { values["embedding_size"] = 80; }),
@@ -284,6 +288,7 @@ TEST_CASE("what the engine does not do of masked Llamas is refused by key") {
   d.expect_value("attention", "causal");
   d.expect_value("block_length", 0);
   d.expect_value("block_length", -8);
+  d.expect_value("block_length", 2147483647);
   d.expect_value("shifted", 1);
   d.expect_value("attention_bias", true);
   d.expect_value("mlp_bias", true);

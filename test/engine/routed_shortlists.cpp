@@ -50,6 +50,7 @@ class along_text {
   }
 
   int vocab_size() const { return target_.vocab_size(); }
+  made_for head() const { return target_.made_for(); }
 
   /// The mean of sum min(p, q) over the positions of a text, q over shortlists of `selector`.
   template <class Selector>
@@ -113,28 +114,14 @@ std::vector<token> held_out(const engine::tokenizer& text, const char* domain, s
 
 }  // namespace
 
-TEST_CASE("the shipped layout is for the shipped head") {
-  const auto source = engine::checkpoint::open(models / "target");
-  const engine::matrix_view head = source.matrix("model.embed_tokens.weight", 32000, 256);
-  std::vector<float> weights(32000 * 256);
-  for (int row = 0; row < 32000; ++row) {
-    float* const to = weights.data() + std::size_t(row) * 256;
-    head.read_row(row, to);
-    for (int k = 0; k < 256; ++k) { to[k] *= head.scale_of(row); }
-  }
-  const kernel::head_weights<float> of_target{weights.data(), 32000, 256};
-  CHECK_NOTHROW(load_layout(models / "layout.safetensors", 32000, head_hash(of_target)));
-  weights[0] += 1.0f;
-  CHECK_THROWS(load_layout(models / "layout.safetensors", 32000, head_hash(of_target)));
-}
-
 TEST_CASE("the shipped router beats the static list in every domain") {
   const engine::tokenizer text(models / "target");
   along_text measured;
   const std::int32_t vocab = measured.vocab_size();
   const std::int32_t rows = vocab / 20;
-  const vocab_layout layout = load_layout(models / "layout.safetensors", vocab);
-  const auto weights = router::weights::load(models / "router.safetensors");
+  const vocab_layout layout = load_layout(models / "layout.safetensors", measured.head());
+  const auto weights =
+      router::weights::load(models / "router.safetensors", layout, measured.head());
   auto ignorant = weights;  // the scores of other clusters, for every context
   std::rotate(ignorant.second.begin(), ignorant.second.begin() + weights.width,
               ignorant.second.end());
@@ -143,7 +130,8 @@ TEST_CASE("the shipped router beats the static list in every domain") {
   const auto budget = budget::per_row{budget::rows{layout.clusters(), rows}};
   selector::full everything{vocab};
   // The list has as many more rows as it has byte pieces in front, which the core has not.
-  selector::frequency listed{load_layout(models / "frequency.safetensors", vocab), rows + 256};
+  selector::frequency listed{load_layout(models / "frequency.safetensors", measured.head()),
+                             rows + 256};
   selector::clustered routed{layout, weights.view(), budget};
   selector::clustered misled{layout, ignorant.view(), budget};
 

@@ -118,4 +118,57 @@ TEST_CASE("expressions that are wrong") {
                        std::invalid_argument);
 }
 
+std::string repeated(const std::string& text, int times) {
+  std::string out;
+  for (int i = 0; i < times; ++i) { out += text; }
+  return out;
+}
+
+std::string refusal_of(const std::string& expression) {
+  try {
+    grammar_of(expression);
+  } catch (const std::invalid_argument& error) { return error.what(); }
+  return {};
+}
+
+TEST_CASE("groups inside one another have a limit") {
+  const auto nested = [](int depth, const std::string& behind = "") {
+    return repeated("(", depth) + "a" + repeated(")" + behind, depth);
+  };
+  CHECK(refusal_of(nested(100)).empty());
+  CHECK(refusal_of(repeated("(a)", 1000)).empty());  // one behind the other
+  for (const std::string& bomb :
+       {nested(101), nested(100000), repeated("(", 100000), repeated("(a|", 100000),
+        nested(100000, "*"), repeated("((", 50000) + repeated(")?)+", 50000)}) {
+    CHECK(refusal_of(bomb) == "regular expression: more than 100 groups inside one another at " +
+                                  std::to_string(bomb.starts_with("(a") ? 301 : 101));
+  }
+}
+
+TEST_CASE("repetitions that multiply have a limit") {
+  for (const char* bomb :
+       {"(a{1000}){1000}", "((a{1000}){1000}){1000}", "(((((((((){1000}){1000}){1000}){1000})))))",
+        "(a{0,1000}){0,1000}", "((a*){1000}){1000}", "(((a|b|c){1000}|d){1000}|e){1000}",
+        "(.{1000}){1000}", "((a?){1,}){1000,}b{1000}(c{1000}){9}"}) {
+    CAPTURE(std::string(bomb));
+    CHECK(refusal_of(bomb) ==
+          "regular expression: it has more than 16384 parts, repetitions written out");
+  }
+  CHECK(refusal_of(repeated("a", 1 << 20)).find("16384 parts") != std::string::npos);
+  CHECK(refusal_of("(a?b?){900}c").empty());
+  // As many states as there may be, in a row: a text of just that length matches.
+  const regular_grammar row = grammar_of("a{1000}a{1000}a{1000}a{1000}");
+  CHECK(row.states() == 4001);
+  regular_grammar::state s = regular_grammar::start();
+  for (int i = 0; i < 4000; ++i) {
+    CHECK(allowed_after(row, s)[end_token] == false);
+    s = row.advance(s, 1);
+  }
+  CHECK(allowed_after(row, s)[end_token]);
+  CHECK(row.advance(s, 1) < 0);
+  CHECK(refusal_of("a{1000}a{1000}a{1000}a{1000}a{1000}") ==
+        "regular expression: its automaton has too many states");
+  CHECK(refusal_of("(a?){1000}(b?){1000}").find("too many states") != std::string::npos);
+}
+
 }  // namespace

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of one model beside another one of the same sizes: `generate`, `make_layout` and `train_router` name both and
+what differs, and draft for a model that they have never seen by what is its own."""
+
+import json
+import shutil
+import struct
+import subprocess
+import unittest
+from pathlib import Path
+
+import cli_test
+from cli_test import MAKE_LAYOUT, MODELS, RESIDENT, TRAIN_ROUTER, generate, read_tensors, report_of, write_tensors
+
+WORK = cli_test.WORK = Path(cli_test.sys.argv[7]) / "foreign"
+SHORT = ["--max-new-tokens", "8", "--rounds", "1", "--prompt", "The name of the file"]
+FREQUENCY, LAYOUT, ROUTER = (MODELS / f"{name}.safetensors" for name in ("frequency", "layout", "router"))
+
+
+def other_tokenizer(data):
+    """The same SentencePiece model, but that two tokens stand for each other's text."""
+    pieces, at = [], 0
+    while data[at] == 0x0A:  # a piece: its length, of one byte or two, and what it is
+        end = at + 2 + data[at + 1] if data[at + 1] < 128 else at + 3 + (data[at + 1] & 127) + 128 * data[at + 2]
+        pieces.append(data[at:end])
+        at = end
+    assert len(pieces) == 32000
+    pieces[1000], pieces[2000] = pieces[2000], pieces[1000]
+    return b"".join(pieces) + data[at:]
+
+
+def other_weights(tensors):
+    """Another head, and another model: rows of the embedding are mirrored."""
+    dtype, shape, data = tensors["model.embed_tokens.weight"]
+    return {**tensors, "model.embed_tokens.weight": (dtype, shape, data[::-1])}
+
+
+def copy_of(name, to, tokenizer=None, weights=None, **fields):
+    """A model's directory, with another tokenizer, other weights and other fields of its config; None: without."""
+    folder = WORK / to
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(MODELS / name, folder)
+    config = {**json.loads((folder / "config.json").read_text()), **fields}
+    (folder / "config.json").write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
+    if tokenizer is not None:
+        (folder / "tokenizer.model").write_bytes(tokenizer)
+    if weights is not None:
+        write_tensors(folder / "model.safetensors", weights(read_tensors(folder / "model.safetensors")))
+    return folder
+
+
+class Foreign(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.own = (MODELS / "target/tokenizer.model").read_bytes()
+        cls.other = other_tokenizer(cls.own)
+        cls.target = copy_of("target", "target", cls.other, other_weights, vocabulary_fingerprint=None)
+        cls.draft = copy_of("draft", "draft", cls.other, other_weights, vocabulary_fingerprint=None)
+
+    def refused(self, flags, *fragments, program=None, code=1):
+        done = generate(*SHORT, *map(str, flags), **({"program": program} if program else {}))
+        self.assertEqual(done.returncode, code, done.stderr)
+        for fragment in fragments:
+            self.assertIn(str(fragment), done.stderr)
+        self.assertEqual(done.stdout, "")
+
+    def tool_refused(self, command, *fragments):
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        for fragment in fragments:
+            self.assertIn(str(fragment), done.stderr)
+
+    def pair(self, *flags):
+        return ["--model", self.target, "--draft", self.draft, *flags]
+
+    def test_a_foreign_pair_has_a_ranking_of_its_own(self):
+        flags = [str(word) for word in self.pair("--temperature", "0", "--draft-length", "2")]
+        for program in (cli_test.PROGRAM, RESIDENT):
+            done = generate(*SHORT, *flags, "--verifier", "coupled", program=program)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("the shipped ranking is for another vocabulary", done.stderr)
+            self.assertIn(str(self.target), done.stderr)
+        report, _ = report_of(*flags, short=SHORT)
+        self.assertIs(report["identical_to_plain"], True)
+        self.assertEqual(report["average_shortlist_rows"], 32000 // 6)
+        for quiet in ([*flags, "--selector", "full"], ["--temperature", "0"]):
+            self.assertEqual(generate(*SHORT, *quiet).stderr, "")
+
+    def test_layouts_of_another_vocabulary_or_head(self):
+        for program in (None, RESIDENT):
+            self.refused(self.pair("--layout", FREQUENCY), FREQUENCY, self.draft, "another vocabulary", program=program)
+            self.refused(["--layout", LAYOUT], LAYOUT, MODELS / "draft", "another head", program=program)
+        clustered = ["--selector", "clustered", "--layout", LAYOUT, "--router", ROUTER]
+        self.refused(clustered, LAYOUT, MODELS / "draft", "another head")
+        self.refused(["--model", self.target, "--drafter", "int4", *clustered], LAYOUT, self.target, "another")
+        # The same head, read in four bits.
+        report, _ = report_of("--drafter", "int4", *map(str, clustered), short=SHORT)
+        self.assertGreater(report["mean_acceptance_length"], 1.0)
+
+    def test_routers_of_another_layout(self):
+        left_out = MODELS / "left_out/layout.safetensors"
+        self.refused(["--drafter", "eagle", "--selector", "clustered", "--layout", left_out, "--router", ROUTER],
+                     ROUTER, left_out, "another layout")
+
+    def test_files_that_do_not_say(self):
+        for source in (FREQUENCY, LAYOUT, ROUTER):
+            write_tensors(WORK / source.name, read_tensors(source))  # without what they say of themselves
+        frequency, layout, router = (WORK / source.name for source in (FREQUENCY, LAYOUT, ROUTER))
+        self.refused(["--layout", frequency], frequency, "does not say", "make it anew")
+        clustered = ["--drafter", "eagle", "--selector", "clustered"]
+        self.refused([*clustered, "--layout", layout, "--router", ROUTER], layout, "does not say")
+        self.refused([*clustered, "--layout", LAYOUT, "--router", router], router, "does not say")
+
+    def test_heads_of_another_target(self):
+        for drafter, folder in (("eagle", "eagle"), ("medusa", "medusa"), ("early-exit", "exit"),
+                                ("streaming", "streams")):
+            with self.subTest(drafter=drafter):
+                self.refused(["--model", self.target, "--drafter", drafter, "--draft", MODELS / folder],
+                             MODELS / folder / "config.json", "target_head_fingerprint", self.target)
+                silent = copy_of(folder, "silent", target_head_fingerprint=None)
+                self.refused(["--drafter", drafter, "--draft", silent], silent, "is missing", MODELS / "target")
+        masked = copy_of("masked", "masked", weights=other_weights)
+        self.refused(["--method", "diffusion", "--model", masked, "--draft", MODELS / "canvas_head"],
+                     MODELS / "canvas_head", "target_head_fingerprint", masked)
+
+    def test_an_eagle_head_that_lacks_a_tensor(self):
+        missing = "model.layers.0.input_layernorm.weight"  # which the target has, too
+        eagle = copy_of("eagle", "lacking", weights=lambda tensors: {k: v for k, v in tensors.items() if k != missing})
+        self.refused(["--draft", eagle], eagle, missing, "is missing")
+
+    def test_tokenizers_of_another_model(self):
+        folder = copy_of("target", "swapped", self.other)
+        for program in (None, RESIDENT):
+            self.refused(["--model", folder, "--draft", MODELS / "draft"], folder, "tokenizer.model", program=program)
+
+    def test_drafts_of_another_vocabulary(self):
+        silent = copy_of("draft", "silent", vocabulary_fingerprint=None)
+        for program in (None, RESIDENT):
+            self.refused(["--draft", silent], silent, MODELS / "target", "tokenizer.model", "vocabulary_fingerprint",
+                         program=program)
+            self.refused(["--draft", self.draft], self.draft, MODELS / "target", "vocabulary", program=program)
+        (silent / "tokenizer.model").write_bytes(self.own)
+        self.assertEqual(generate(*SHORT, "--draft", str(silent)).returncode, 0)
+
+    def test_masked_models_without_their_tokenizer(self):
+        silent = copy_of("masked", "silent_masked", vocabulary_fingerprint=None)
+        for method in ("diffusion", "stepwise"):
+            self.refused(["--method", method, "--model", silent], silent, "tokenizer.model")
+        other = copy_of("masked", "other_masked", vocabulary_fingerprint="0x0123456789abcdef")
+        self.refused(["--method", "diffusion", "--model", other], other, "0x0123456789abcdef", "tokenizer.model")
+        (silent / "tokenizer.model").write_bytes(self.other)
+        done = generate(*SHORT, "--method", "diffusion", "--model", str(silent))
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_tools(self):
+        make = [MAKE_LAYOUT, "--out", WORK / "out.safetensors", "--clusters", "4", "--iterations", "1"]
+        self.tool_refused([*make, "--model", self.draft, "--frequency", FREQUENCY, "--core", "10"],
+                          FREQUENCY, self.draft, "another vocabulary")
+        silent = copy_of("draft", "silent_draft", vocabulary_fingerprint=None)
+        self.tool_refused([*make, "--model", silent, "--frequency", FREQUENCY, "--core", "10"],
+                          FREQUENCY, silent, "nothing to tell")
+        train = [TRAIN_ROUTER, "--text", MODELS / "heldout", "--out", WORK / "out.safetensors", "--prompts", "1",
+                 "--tokens", "4"]
+        self.tool_refused([*train, "--model", MODELS / "target", "--draft", MODELS / "draft", "--layout", LAYOUT],
+                          LAYOUT, MODELS / "draft", "another head")
+        self.tool_refused([*train, "--model", MODELS / "target", "--draft", self.draft, "--layout", LAYOUT],
+                          self.draft, MODELS / "target", "vocabulary")
+        self.assertFalse((WORK / "out.safetensors").exists())
+
+    def test_sizes_that_no_model_has(self):
+        for key in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+                    "num_key_value_heads", "head_dim", "max_position_embeddings"):
+            folder = copy_of("draft", "large", **{key: 2147483647})
+            with self.subTest(key=key):
+                self.refused(["--draft", folder], folder / "config.json", key, "2147483647")
+        for name, flags, keys in (("medusa", ["--drafter", "medusa"], ["medusa_num_heads", "hidden_size"]),
+                                  ("exit", ["--drafter", "early-exit"], ["exit_layer"]),
+                                  ("streams", ["--drafter", "streaming"], ["speculative_streams", "stream_layers"]),
+                                  ("canvas_head", ["--method", "diffusion"], ["target_layer"])):
+            for key in keys:
+                folder = copy_of(name, "large", **{key: 2147483647})
+                with self.subTest(key=key):
+                    self.refused([*flags, "--draft", folder], folder / "config.json", key, "2147483647")
+        folder = copy_of("masked", "large", mask_token_id=2147483647)
+        self.refused(["--method", "diffusion", "--model", folder], folder / "config.json", "mask_token_id")
+
+    def test_damaged_files(self):
+        for source, flags in ((FREQUENCY, ["--layout"]),
+                              (ROUTER, ["--drafter", "eagle", "--selector", "clustered", "--layout", LAYOUT,
+                                        "--router"])):
+            data, broken = source.read_bytes(), WORK / "broken.safetensors"
+            for bytes_ in (b"", data[:7], data[:300], data[:-1], struct.pack("<Q", 1 << 62) + data[8:],
+                           data.replace(b'"shape":[', b'"shape":[9999999999,', 1)):
+                broken.write_bytes(bytes_)
+                self.refused([*flags, broken], broken)
+
+    def test_patterns_that_are_too_large(self):
+        for pattern, why in (("(" * 100000, "100 groups"), ("(a{1000}){1000}", "16384 parts"),
+                             ("(" * 40000 + "a" + ")*" * 40000, "100 groups")):
+            self.refused(["--plain", "--pattern", pattern], "regular expression", why)
+
+
+if __name__ == "__main__":
+    WORK.mkdir(parents=True, exist_ok=True)
+    unittest.main(argv=cli_test.sys.argv[:1])

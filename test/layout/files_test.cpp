@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -306,13 +307,28 @@ TEST_CASE("files that are no layouts are refused") {
   const auto replaced = [&](const std::string& what, const std::string& by) {
     std::string changed = whole;
     changed.replace(changed.find(what), what.size(), by);
-    changed[0] = static_cast<char>(changed[0] + static_cast<char>(by.size() - what.size()));
+    std::uint64_t length = 0;
+    std::memcpy(&length, changed.data(), sizeof length);
+    length += by.size() - what.size();
+    std::memcpy(changed.data(), &length, sizeof length);
     return written(changed);
   };
   CHECK(names(replaced("\"vocab_size\":\"5\"", "\"vocab_sizf\":\"5\""), {"vocab_size"}));
   CHECK(names(replaced("\"vocab_size\":\"5\"", "\"vocab_size\":\"x\""), {"is not a number"}));
   CHECK(names(replaced("row_token", "row_tokem"), {"is not a layout"}));
   CHECK(names(replaced("I32", "F32"), {"is F32, not I32"}));
+  // Tensors that lie in the same bytes, which would take more memory than the file has.
+  const std::string entry = "\"row_token\":{\"dtype\":\"I32\",\"shape\":[5],\"data_offsets\":[";
+  const auto at = whole.find(entry);
+  REQUIRE(at != std::string::npos);
+  const std::string again = whole.substr(at, whole.find('}', at) + 1 - at);
+  const auto with = [&](const std::string& name) {
+    std::string more = again;
+    more.replace(1, 9, name);
+    return replaced(again, again + "," + more);
+  };
+  CHECK(names(with("row_again"), {file.path.string(), "overlap"}));
+  CHECK_FALSE(with("row_token").empty());
   // Sizes that no memory holds: by name, and at once.
   CHECK(names(replaced("\"shape\":[5]", "\"shape\":[2147483647]"), {"row_token"}));
   CHECK(names(replaced("\"vocab_size\":\"5\"", "\"vocab_size\":\"2147483647\""),

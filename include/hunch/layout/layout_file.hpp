@@ -53,14 +53,16 @@ inline void save_layout(const std::filesystem::path& path, const vocab_layout& l
 /// \param head that it is for; see `made_for::check`.
 /// \throws std::runtime_error for a file that is not a layout, or one for another head or
 ///         vocabulary; std::invalid_argument for tables that no layout can have.
-inline vocab_layout load_layout(const std::filesystem::path& path, const made_for& head) {
-  const tensor_file file = tensor_file::read(path);
+inline vocab_layout load_layout(const tensor_file& file, const made_for& head) {
   if (!file.has("row_token")) { file.fail("is not a layout: it has no tensor 'row_token'"); }
   head.check(file);
   vocab_layout layout =
       vocab_layout::permuted(file.get<std::int32_t>("row_token"), head.vocab_size);
   return file.has("cluster_begin") ? layout.clustered(file.get<std::int32_t>("cluster_begin"))
                                    : layout;
+}
+inline vocab_layout load_layout(const std::filesystem::path& path, const made_for& head) {
+  return load_layout(tensor_file::read(path), head);
 }
 
 }  // namespace hunch

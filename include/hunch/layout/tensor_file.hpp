@@ -91,7 +91,7 @@ class tensor_file {
 
   /// \throws std::runtime_error naming what is wrong with the file.
   static tensor_file read(const std::filesystem::path& path) {
-    tensor_file out;
+    tensor_file out;  // for messages
     out.origin_ = path.string();
     std::error_code unknown;
     const std::uintmax_t size = std::filesystem::file_size(path, unknown);
@@ -101,18 +101,31 @@ class tensor_file {
     }
     std::ifstream in(path, std::ios::binary);
     if (!in) { out.fail("cannot be read"); }
-    const std::string all(std::istreambuf_iterator<char>(in), {});
+    return parse(std::string(std::istreambuf_iterator<char>(in), {}), path.string());
+  }
+
+  /// The same of bytes in memory. \param origin their name, for messages.
+  static tensor_file parse(std::string_view all, std::string origin) {
+    tensor_file out;
+    out.origin_ = std::move(origin);
     std::uint64_t length = 0;
     if (all.size() < sizeof length) { out.fail("is too short for a safetensors file"); }
     std::memcpy(&length, all.data(), sizeof length);
     if (length > all.size() - sizeof length) { out.fail("its header reaches beyond the file"); }
-    const std::string_view data = std::string_view(all).substr(sizeof length + length);
-    scanner text{out, std::string_view(all).substr(sizeof length, length)};
+    const std::string_view data = all.substr(sizeof length + length);
+    scanner text{out, all.substr(sizeof length, length)};
+    std::size_t taken = 0;
     text.object([&](const std::string& name) {
       if (name == "__metadata__") {
         text.object([&](const std::string& key) { out.about[key] = text.string(); });
-      } else {
-        out.tensors_[name] = out.read_tensor(text, name, data);
+        return;
+      }
+      tensor one = out.read_tensor(text, name, data);
+      taken += one.bytes.size();
+      // Or a small file could ask for any amount of memory.
+      if (taken > data.size()) { out.fail("its tensors overlap"); }
+      if (!out.tensors_.emplace(name, std::move(one)).second) {
+        out.fail("'" + name + "' is there twice");
       }
     });
     return out;

@@ -75,7 +75,10 @@ struct weights {
   ///         vocabulary: what it scores would be other clusters.
   static weights load(const std::filesystem::path& path, const vocab_layout& layout,
                       const made_for& head, const std::string& layout_name = "the layout") {
-    const tensor_file file = tensor_file::read(path);
+    return load(tensor_file::read(path), layout, head, layout_name);
+  }
+  static weights load(const tensor_file& file, const vocab_layout& layout, const made_for& head,
+                      const std::string& layout_name = "the layout") {
     constexpr std::int64_t most_of_a_side = 1 << 24;
     weights out;
     const auto matrix = [&](const char* name, std::int32_t& rows, std::int32_t& columns) {

@@ -124,7 +124,7 @@ canvas_head canvas_head::load(const std::filesystem::path& directory,
   const canvas_head_config shape = read_canvas_head_config(config_file);
   const checkpoint weights = head_of_target(directory, target_directory, shape.model.names);
   canvas_head out(shape, weights, target, options);
-  check_target(config_file, target.self_->head_fingerprint(), target.self_->origin);
+  target.self_->check_head(config_file, *out.self_);
   return out;
 }
 

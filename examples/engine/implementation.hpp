@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -114,6 +115,9 @@ struct model::implementation {
   std::uint64_t head_order() const;
   /// That of its weights; computed when it is first asked for.
   std::uint64_t head_fingerprint();
+  /// What `load` checks of a head that drafts with the embedding and the head of this model.
+  /// \throws std::runtime_error if its config is of another target, or its head another one.
+  void check_head(const std::filesystem::path& config_file, implementation& head);
   /// \throws std::invalid_argument naming the files that two models come from, and what differs.
   void must_have(const char* what, std::int64_t own, const std::string& head,
                  std::int64_t of_head) const;

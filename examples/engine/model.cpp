@@ -9,6 +9,7 @@
 
 #include <engine/implementation.hpp>
 #include <engine/tensors.hpp>
+#include <hunch/layout/fingerprints.hpp>
 
 namespace engine {
 
@@ -123,6 +124,16 @@ std::uint64_t model::implementation::head_fingerprint() {
     fingerprint = engine::head_fingerprint(weights.listed_head(), shape.vocab_size);
   }
   return fingerprint;
+}
+
+void model::implementation::check_head(const std::filesystem::path& config_file,
+                                       implementation& head) {
+  check_target(config_file, head_fingerprint(), origin);
+  if (head.head_fingerprint() == head_fingerprint()) { return; }
+  throw std::runtime_error(head.origin + ": the head that it drafts with is " +
+                           hunch::fingerprint_text(head.head_fingerprint()) +
+                           ", and that of its target " + origin + " " +
+                           hunch::fingerprint_text(head_fingerprint()));
 }
 
 void model::implementation::must_have(const char* what, std::int64_t own, const std::string& head,
@@ -257,7 +268,7 @@ eagle_model eagle_model::load(const std::filesystem::path& directory,
   const config shape = read_config(config_file);
   const checkpoint weights = head_of_target(directory, target_directory, shape.names);
   eagle_model out(shape, weights, target, options);
-  check_target(config_file, target.head_fingerprint(), target.origin());
+  target.self_->check_head(config_file, *out.self_);
   return out;
 }
 

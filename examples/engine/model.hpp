@@ -165,6 +165,7 @@ class eagle_model : public model {
 
   /// Reads the directory of the head; embedding and head are those of `target_directory`, where it
   /// has none of its own. Its config says which target it is for: see `check_target`.
+  /// \throws std::runtime_error also if that head is not the target's.
   static eagle_model load(const std::filesystem::path& directory,
                           const std::filesystem::path& target_directory, model& target,
                           const model_options& options = {});

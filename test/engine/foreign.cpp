@@ -150,6 +150,17 @@ TEST_CASE("an EAGLE head is loaded for its target only") {
   CHECK(names(load(b, of_b), {head.name() + "/config.json", target_key, b.name(),
                               hunch::fingerprint_text(of_a.head_fingerprint()),
                               hunch::fingerprint_text(of_b.head_fingerprint())}));
+  // The embedding and the head of B, from its directory or from the head's own, for target A.
+  CHECK(names(load(b, of_a), {head.name(), a.name(), "the head that it drafts with",
+                              hunch::fingerprint_text(of_a.head_fingerprint()),
+                              hunch::fingerprint_text(of_b.head_fingerprint())}));
+  const auto without = head.tensors;
+  for (const auto& t : b.tensors) {
+    if (t.name.starts_with("lm_head")) { head.tensors.push_back(t); }
+  }
+  head.write();
+  CHECK(names(load(a, of_a), {head.name(), a.name(), "the head that it drafts with"}));
+  head.tensors = without;
   // A config that does not say is refused, with the line that says it.
   head.config.erase(target_key);
   head.write();

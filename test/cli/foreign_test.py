@@ -7,13 +7,13 @@ import shutil
 import struct
 import subprocess
 import unittest
-from pathlib import Path
 
 import cli_test
 from cli_test import MAKE_LAYOUT, MODELS, RESIDENT, TRAIN_ROUTER, generate, read_tensors, report_of, write_tensors
 
-WORK = cli_test.WORK = Path(cli_test.sys.argv[7]) / "foreign"
+WORK = cli_test.WORK = cli_test.WORK.parent / "foreign"
 SHORT = ["--max-new-tokens", "8", "--rounds", "1", "--prompt", "The name of the file"]
+BY_MODEL = ["--drafter", "model", "--selector", "frequency"]
 FREQUENCY, LAYOUT, ROUTER = (MODELS / f"{name}.safetensors" for name in ("frequency", "layout", "router"))
 
 
@@ -71,7 +71,7 @@ class Foreign(unittest.TestCase):
             self.assertIn(str(fragment), done.stderr)
 
     def pair(self, *flags):
-        return ["--model", self.target, "--draft", self.draft, *flags]
+        return [*BY_MODEL, "--model", self.target, "--draft", self.draft, *flags]
 
     def test_a_foreign_pair_has_a_ranking_of_its_own(self):
         flags = [str(word) for word in self.pair("--temperature", "0", "--draft-length", "2")]
@@ -83,15 +83,16 @@ class Foreign(unittest.TestCase):
         report, _ = report_of(*flags, short=SHORT)
         self.assertIs(report["identical_to_plain"], True)
         self.assertEqual(report["average_shortlist_rows"], 32000 // 6)
-        for quiet in ([*flags, "--selector", "full"], ["--temperature", "0"]):
+        full = ["full" if word == "frequency" else word for word in flags]
+        for quiet in (full, [*BY_MODEL, "--temperature", "0"]):
             self.assertEqual(generate(*SHORT, *quiet).stderr, "")
 
     def test_layouts_of_another_vocabulary_or_head(self):
         for program in (None, RESIDENT):
             self.refused(self.pair("--layout", FREQUENCY), FREQUENCY, self.draft, "another vocabulary", program=program)
-            self.refused(["--layout", LAYOUT], LAYOUT, MODELS / "draft", "another head", program=program)
+            self.refused([*BY_MODEL, "--layout", LAYOUT], LAYOUT, MODELS / "draft", "another head", program=program)
         clustered = ["--selector", "clustered", "--layout", LAYOUT, "--router", ROUTER]
-        self.refused(clustered, LAYOUT, MODELS / "draft", "another head")
+        self.refused(["--drafter", "model", *clustered], LAYOUT, MODELS / "draft", "another head")
         self.refused(["--model", self.target, "--drafter", "int4", *clustered], LAYOUT, self.target, "another")
         # The same head, read in four bits.
         report, _ = report_of("--drafter", "int4", *map(str, clustered), short=SHORT)
@@ -106,7 +107,7 @@ class Foreign(unittest.TestCase):
         for source in (FREQUENCY, LAYOUT, ROUTER):
             write_tensors(WORK / source.name, read_tensors(source))  # without what they say of themselves
         frequency, layout, router = (WORK / source.name for source in (FREQUENCY, LAYOUT, ROUTER))
-        self.refused(["--layout", frequency], frequency, "does not say", "make it anew")
+        self.refused([*BY_MODEL, "--layout", frequency], frequency, "does not say", "make it anew")
         clustered = ["--drafter", "eagle", "--selector", "clustered"]
         self.refused([*clustered, "--layout", layout, "--router", ROUTER], layout, "does not say")
         self.refused([*clustered, "--layout", LAYOUT, "--router", router], router, "does not say")
@@ -126,21 +127,23 @@ class Foreign(unittest.TestCase):
     def test_an_eagle_head_that_lacks_a_tensor(self):
         missing = "model.layers.0.input_layernorm.weight"  # which the target has, too
         eagle = copy_of("eagle", "lacking", weights=lambda tensors: {k: v for k, v in tensors.items() if k != missing})
-        self.refused(["--draft", eagle], eagle, missing, "is missing")
+        self.refused(["--drafter", "eagle", "--draft", eagle], eagle, missing, "is missing")
 
     def test_tokenizers_of_another_model(self):
         folder = copy_of("target", "swapped", self.other)
         for program in (None, RESIDENT):
-            self.refused(["--model", folder, "--draft", MODELS / "draft"], folder, "tokenizer.model", program=program)
+            self.refused([*BY_MODEL, "--model", folder, "--draft", MODELS / "draft"], folder, "tokenizer.model",
+                         program=program)
 
     def test_drafts_of_another_vocabulary(self):
         silent = copy_of("draft", "silent", vocabulary_fingerprint=None)
         for program in (None, RESIDENT):
-            self.refused(["--draft", silent], silent, MODELS / "target", "tokenizer.model", "vocabulary_fingerprint",
+            self.refused([*BY_MODEL, "--draft", silent], silent, MODELS / "target", "tokenizer.model",
+                         "vocabulary_fingerprint", program=program)
+            self.refused([*BY_MODEL, "--draft", self.draft], self.draft, MODELS / "target", "vocabulary",
                          program=program)
-            self.refused(["--draft", self.draft], self.draft, MODELS / "target", "vocabulary", program=program)
         (silent / "tokenizer.model").write_bytes(self.own)
-        self.assertEqual(generate(*SHORT, "--draft", str(silent)).returncode, 0)
+        self.assertEqual(generate(*SHORT, *BY_MODEL, "--draft", str(silent)).returncode, 0)
 
     def test_masked_models_without_their_tokenizer(self):
         silent = copy_of("masked", "silent_masked", vocabulary_fingerprint=None)
@@ -172,7 +175,7 @@ class Foreign(unittest.TestCase):
                     "num_key_value_heads", "head_dim", "max_position_embeddings"):
             folder = copy_of("draft", "large", **{key: 2147483647})
             with self.subTest(key=key):
-                self.refused(["--draft", folder], folder / "config.json", key, "2147483647")
+                self.refused([*BY_MODEL, "--draft", folder], folder / "config.json", key, "2147483647")
         for name, flags, keys in (("medusa", ["--drafter", "medusa"], ["medusa_num_heads", "hidden_size"]),
                                   ("exit", ["--drafter", "early-exit"], ["exit_layer"]),
                                   ("streams", ["--drafter", "streaming"], ["speculative_streams", "stream_layers"]),
@@ -185,7 +188,7 @@ class Foreign(unittest.TestCase):
         self.refused(["--method", "diffusion", "--model", folder], folder / "config.json", "mask_token_id")
 
     def test_damaged_files(self):
-        for source, flags in ((FREQUENCY, ["--layout"]),
+        for source, flags in ((FREQUENCY, [*BY_MODEL, "--layout"]),
                               (ROUTER, ["--drafter", "eagle", "--selector", "clustered", "--layout", LAYOUT,
                                         "--router"])):
             data, broken = source.read_bytes(), WORK / "broken.safetensors"

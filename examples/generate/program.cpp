@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generate/program.hpp"
 
+#include <stdexcept>
+#include <string>
 #include <string_view>
 
 #include <engine/checkpoint.hpp>
@@ -91,13 +93,20 @@ hunch::decoder_options program::sizes() const {
   return o;
 }
 
-hunch::selector::any<> program::chosen_selector(const hunch::made_for& head) {
+hunch::selector::any<> program::chosen_selector(const hunch::made_for& head,
+                                                std::int32_t context_width) {
   if (args_.selector != selector_kind::clustered) {
     return hunch::selector::any<>(session_.fixed_shortlist(head));
   }
   const hunch::made_for of = session_.drafted_by(head);
   const hunch::vocab_layout layout = hunch::load_layout(args_.layout, of);
-  router_.emplace(hunch::router::weights::load(args_.router, layout, of, args_.layout));
+  const auto weights = hunch::router::weights::load(args_.router, layout, of, args_.layout);
+  if (weights.inputs != context_width) {
+    throw std::runtime_error(args_.router + ": reads contexts of " +
+                             std::to_string(weights.inputs) + " numbers, those of " + of.name +
+                             " have " + std::to_string(context_width));
+  }
+  router_.emplace(weights);
   return hunch::selector::any<>(hunch::selector::clustered{
       layout, router_->view(), args_.budget.value_or(default_budget(head.vocab_size))});
 }

@@ -49,7 +49,8 @@ class program {
   engine::model_options options() const;
   hunch::decoder_options sizes() const;
   /// Of a head that drafts. What it chooses by is the program's.
-  hunch::selector::any<> chosen_selector(const hunch::made_for& head);
+  /// \param context_width of the contexts that its model tells a router.
+  hunch::selector::any<> chosen_selector(const hunch::made_for& head, std::int32_t context_width);
 
   /// make(tree) is a drafter of such trees by a model whose head is over `selector`'s shortlists.
   /// \tparam Chain the longest chain.

@@ -6,7 +6,7 @@ namespace generate {
 void program::with_eagle() {
   engine::eagle_model draft =
       engine::eagle_model::load(args_.draft, args_.model, target_, options());
-  const hunch::selector::any<> selector = chosen_selector(draft.made_for());
+  const hunch::selector::any<> selector = chosen_selector(draft.made_for(), draft.context_width());
   draft.set_head_layout(selector.layout());
   over_trees(selector, [&](auto tree) {
     return hunch::drafter::autoregressive{draft, tree, chosen_length{&length_}};

@@ -9,7 +9,7 @@ void program::with_model() {
   if (args_.drafter == drafter_kind::int4) { o.kind = engine::arithmetic::int4; }
   engine::model draft = engine::model::load(args_.draft, o);
   session_.check_draft(draft.shape());
-  const hunch::selector::any<> selector = chosen_selector(draft.made_for());
+  const hunch::selector::any<> selector = chosen_selector(draft.made_for(), draft.context_width());
   draft.set_head_layout(selector.layout());
   over_trees(selector, [&](auto tree) {
     return hunch::drafter::autoregressive{draft, tree, chosen_length{&length_}};

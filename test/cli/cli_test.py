@@ -125,8 +125,8 @@ def read_tensors(path):
             for name, t in header.items() if name != "__metadata__"}
 
 
-def write_tensors(path, tensors):
-    header, at = {}, 0
+def write_tensors(path, tensors, about=None):
+    header, at = {"__metadata__": about} if about else {}, 0
     for name, (dtype, shape, data) in tensors.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
         at += len(data)

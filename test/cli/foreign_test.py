@@ -103,6 +103,18 @@ class Foreign(unittest.TestCase):
         self.refused(["--drafter", "eagle", "--selector", "clustered", "--layout", left_out, "--router", ROUTER],
                      ROUTER, left_out, "another layout")
 
+    def test_routers_that_read_something_else(self):
+        inputs, wide = 256, WORK / "wide.safetensors"
+        data = ROUTER.read_bytes()
+        begin = 8 + struct.unpack("<Q", data[:8])[0]
+        tensors = read_tensors(ROUTER)
+        first = tensors["first"][2]
+        rows = [first[i:i + 4 * inputs] * 2 for i in range(0, len(first), 4 * inputs)]  # of an embedding, too
+        write_tensors(wide, {**tensors, "first": ("F32", [len(rows), 2 * inputs], b"".join(rows))},
+                      json.loads(data[8:begin])["__metadata__"])
+        self.refused(["--drafter", "eagle", "--selector", "clustered", "--layout", LAYOUT, "--router", wide],
+                     wide, "contexts of 512 numbers", MODELS / "eagle", "256")
+
     def test_files_that_do_not_say(self):
         for source in (FREQUENCY, LAYOUT, ROUTER):
             write_tensors(WORK / source.name, read_tensors(source))  # without what they say of themselves

@@ -139,7 +139,8 @@ def head_canvases():
 def head_logits(tokens):
     """What a head says of the masks that are left when WRITTEN is put into the first one of each canvas of masked/."""
     config = CanvasHeadConfig(**sizes(VOCABULARY), head_dim=HIDDEN // HEADS, target_layer=1, cached_layers=(0, 1))
-    checkpoint.save(HERE / "canvas_head", randomise(CanvasHead(config)), about=checkpoint.of_target(HERE / "masked"))
+    checkpoint.save(HERE / "canvas_head", randomise(CanvasHead(config)),
+                    about=checkpoint.of_target(HERE / "masked"))
     head, model = checkpoint.load_canvas_head(HERE / "canvas_head"), checkpoint.load_masked(HERE / "masked")
     embedding, found = model.model.embed_tokens, []
     for row in tokens:

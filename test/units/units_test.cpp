@@ -375,6 +375,8 @@ TEST_CASE("orders and clusters tell layouts apart") {
   }
   const auto layout = vocab_layout::permuted({1, 0}, 4);
   CHECK(layout.order() == vocab_layout::permuted({1, 0}, 4).order());
+  // Token order is one order, whether it is written down or not: a file has it written down.
+  CHECK(vocab_layout::permuted({0, 1, 2}, 3).order() == vocab_layout::identity(3).order());
   // Clusters change no order: a head is stored for all clusters over it.
   const std::uint64_t clusters[] = {layout.fingerprint(), layout.clustered({0, 2}).fingerprint(),
                                     layout.clustered({1, 2}).fingerprint(),

@@ -63,6 +63,13 @@ TEST_CASE("every canvas, with ties") { check(run_model<toy_masked<double>>(tied_
 
 TEST_CASE("every canvas, without ties") { check(run_model<toy_masked<double>>(smooth_world)); }
 
+TEST_CASE("every canvas, where some rows have no law") {
+  constexpr canvas_world damaged{{3, 12, flavour::smooth, 0, nullptr, 17}};
+  check(run_model<toy_masked<double>>(damaged));
+  check(run_model<toy_masked<double, cache_kind::of_blocks>>(damaged, rank_by::confidence, true));
+  check(run_model<toy_masked<double>, diffusion::order::left_to_right>(damaged, rank_by::position));
+}
+
 TEST_CASE("every canvas, in single precision") { check(run_model<toy_masked<float>>(tied_world)); }
 
 TEST_CASE("every canvas, under a block cache") {

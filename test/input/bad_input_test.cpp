@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -221,25 +222,38 @@ TEST_CASE("a request whose biases exclude everything ends, and no other") {
   });
 }
 
-TEST_CASE("a bad row behind a rejected draft is never asked for") {
-  // The draft is {0, ...} after {1}; the greedy token there is another one.
-  const toy_world other{vocab, 95, flavour::one_hot};
-  std::vector<double> row(vocab);
-  other.logits(hash_of(text{1}), row.data());
-  REQUIRE(row[0] == -infinity);
-  toy_target<> target{other};
-  const scripted_drafter script{{0, 0, 0}, {1.0, 0.0, 0.0, 0.0}};
-  decoder d{target,
-            scripted_drafter{script},
-            selector::full{vocab},
-            sampler::greedy{},
-            verifier::greedy{},
-            two};
-  const auto good = run(d, {{{1}, ask(4, 0.0f)}});
-  target.edit = bad_when(nan_row);
-  const auto bad = run(d, {{{1}, ask(4, 0.0f)}});
-  CHECK(bad[0].emitted == good[0].emitted);
-  CHECK(bad[0].finish == finish_reason::length);
+TEST_CASE("rows that plain decoding never reads may hold anything, by every rule") {
+  // There is one text; behind all others, and behind its stop token, no row has a law.
+  constexpr toy_world one{vocab, 95, flavour::one_hot};
+  const text prompt{1, 0};
+  static std::set<std::uint64_t> read_texts;
+  read_texts.clear();
+  text whole = prompt;
+  while (whole.size() < 8) {
+    read_texts.insert(hash_of(whole));
+    whole.push_back(by_rank(one.logits(hash_of(whole)))[0]);
+  }
+  const text expected(whole.begin() + std::ssize(prompt), whole.end());
+  REQUIRE(std::ranges::count(expected, expected.back()) == 1);
+  for (const toy_world& draft : {one, draft_world}) {  // accepted to its end, and refused
+    for_every_rule(
+        [&](auto drafter, auto sampler, auto rule, float temperature) {
+          toy_target<> target{one};
+          target.edit = [](std::uint64_t seen, std::int32_t, double* row) {
+            if (!read_texts.contains(seen)) { row[1] = std::nan(""); }
+          };
+          decoder d{target, std::move(drafter), selector::full{vocab}, sampler, rule, two};
+          request r{prompt, ask(20, temperature)};
+          r.options.stop_tokens = {expected.back()};
+          for (std::uint64_t seed = 0; seed < 8; ++seed) {
+            r.options.seed = seed;
+            const auto found = run(d, {r});
+            CHECK(found[0].emitted == expected);
+            CHECK(found[0].finish == finish_reason::stop_token);
+          }
+        },
+        draft);
+  }
 }
 
 TEST_CASE("draft rows without a law end the draft, and the text stays exact") {

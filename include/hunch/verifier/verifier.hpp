@@ -74,9 +74,9 @@ struct verdict {
 ///
 /// 1. `v(team, view, random, verdict)` fills the verdict; collective, allocation-free.
 ///    `verdict.path` is set by the caller and shared by the ranks: one of them writes it. The rest
-///    of the verdict is each rank's own. `verdict.status` is an error if the row after the accepted
-///    path has no law, and of no other row: a rule that reads more rows takes one without a law for
-///    the end of the draft.
+///    of the verdict is each rank's own. `verdict.status` is an error of the row after the accepted
+///    path, or of the drafts there, and of no other: a rule that reads more rows takes one without
+///    a law for the end of the draft.
 /// 2. `V::lossless`: the joint law of the emitted tokens and of the error behind them, if there is
 ///    one, is that of plain decoding.
 /// 3. `V::needs_draft_law`: it reads the law q that children were drawn from.

@@ -181,8 +181,8 @@ class decoder {
   }
 
   /// The answer to one request, written to its end: up to the stop token; masks are left after an
-  /// error. Other running requests advance in the same
-  /// rounds, and what is written for them is lost; use `add` and `step` for batches.
+  /// error. Other running requests advance in the same rounds, and what is written for them is
+  /// lost; use `add` and `step` for batches.
   finished_text generate(std::span<const token> prompt, const generation_options& options,
                          const canvas_options& canvas = {}) {
     const request_id id = add(prompt, options, canvas);

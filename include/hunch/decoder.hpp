@@ -39,11 +39,11 @@ struct decoder_options {
   std::int32_t max_batch = 1;           ///< requests that run at the same time
   std::int32_t chunk = 256;             ///< prompt tokens read per sequence and step, >= 2
   std::int32_t draft_length = 1 << 30;  ///< draft at most so deep; see `decoder::draft_length`
-  /// Most probable tokens that a request may have reported for each of its own; -1: none, and not
-  /// the log-probabilities of its own either. Fixes the memory for them.
+  /// Most probable tokens that a request may have reported for each of its own, at most all of
+  /// them; -1: none, and not the log-probabilities of its own either. Fixes the memory for them.
   std::int32_t max_log_probabilities = -1;
   /// The bytes of a token, for stop strings; not needed without them. The view must stay valid
-  /// until the next call.
+  /// until the next call. However long a token is, no step allocates for it.
   std::function<std::string_view(token)> token_text = {};
 };
 
@@ -84,8 +84,8 @@ class decoder {
         verifier_(verifier),
         random_(random),
         executor_(std::move(executor)),
-        options_(checked(std::move(options))),
         vocab_size_(static_cast<std::int32_t>(target_.vocab_size())),
+        options_(checked(std::move(options), vocab_size_)),
         draft_state_(executor_, setup()),
         drafts_(executor_, {options_.max_batch, max_nodes, selector_.max_ranges(),
                             drafter_type::uses_selector ? selector_.max_rows() : 0, vocab_size_,
@@ -101,7 +101,7 @@ class decoder {
         paths_(executor_, batch_nodes()),
         report_tasks_(executor_, reported_tokens()),
         reports_(executor_, reported_tokens() * report_stride()),
-        slots_(options_.max_batch, "hunch::decoder"),
+        slots_(options_.max_batch, "hunch::decoder", "decoder_options"),
         contexts_(batch()),
         plan_(batch()),
         outcomes_(batch()),
@@ -126,8 +126,9 @@ class decoder {
   /// \throws std::invalid_argument naming what is wrong with the request: nothing is ever ignored.
   /// \throws std::length_error if `max_batch` requests are running.
   request_id add(std::span<const token> prompt, const generation_options& options) {
-    check_request(prompt, options, sampler_,
-                  {vocab_size_, options_.max_log_probabilities, bool(options_.token_text)});
+    check_request(
+        prompt, options, sampler_,
+        {"hunch::decoder", vocab_size_, options_.max_log_probabilities, bool(options_.token_text)});
     slots_.require_room();
     return slots_.admit(
         running_request(prompt, options, vocab_size_, sampler_type::needs_counts, max_nodes));
@@ -179,7 +180,7 @@ class decoder {
   /// lost; use `add` and `step` for batches.
   generation<decoder> generate(std::span<const token> prompt,
                                const generation_options& options = {}) {
-    return generation<decoder>(*this, add(prompt, options));
+    return generation<decoder>(*this, prompt, options);
   }
 
   /// Drafts at most `length` levels from the next step on, within what the drafter's tree holds;
@@ -211,14 +212,20 @@ class decoder {
   using laws_type = sampled_laws<real, sampler_type>;
   using view_type = verify_view<laws_type, stored_drafts<law<real>>>;
 
-  static decoder_options checked(decoder_options o) {
-    if (o.max_batch < 1) {
-      throw std::invalid_argument("hunch::decoder: max_batch must be at least 1");
+  static decoder_options checked(decoder_options o, std::int32_t vocab_size) {
+    const auto refuse = [](const std::string& why) {
+      throw std::invalid_argument("hunch::decoder: " + why);
+    };
+    if (o.max_batch < 1) { refuse("max_batch must be at least 1"); }
+    if (o.chunk < 2) { refuse("chunk must be at least 2"); }
+    if (o.max_log_probabilities < -1 || o.max_log_probabilities > vocab_size) {
+      refuse("max_log_probabilities is " + std::to_string(o.max_log_probabilities) +
+             "; it may be -1, for none, up to the " + std::to_string(vocab_size) +
+             " tokens of the vocabulary");
     }
-    if (o.chunk < 2) { throw std::invalid_argument("hunch::decoder: chunk must be at least 2"); }
     const std::int64_t rows_per_sequence = static_cast<std::int64_t>(o.chunk) + max_nodes;
     if (rows_per_sequence * o.max_batch > std::numeric_limits<std::int32_t>::max()) {
-      throw std::invalid_argument("hunch::decoder: max_batch * chunk is too large for a step");
+      refuse("max_batch * chunk is too large for a step");
     }
     return o;
   }
@@ -234,7 +241,7 @@ class decoder {
     return options_.max_log_probabilities < 0 ? 0 : batch_nodes();
   }
   std::size_t report_stride() const {
-    return static_cast<std::size_t>(options_.max_log_probabilities + 1);
+    return static_cast<std::size_t>(std::int64_t{options_.max_log_probabilities} + 1);
   }
   drafter_setup setup() {
     drafter_setup s{
@@ -283,6 +290,7 @@ class decoder {
       if (!plan.decodes) { continue; }
       if (!valid_tokens(tree)) {
         plan.status = status::invalid_token;
+        plan.finish = finish_reason::error;
         drafts_.count(k) = 1;  // nothing of this tree may reach the model
       }
       const std::int32_t base = r.cached + plan.prefix;
@@ -306,7 +314,7 @@ class decoder {
     std::int32_t decoding = 0;
     for (std::int32_t k = 0; k < size; ++k) {
       planned& plan = plan_[static_cast<std::size_t>(k)];
-      drop_full_rows(k, plan, evaluation);
+      if (plan.finish == finish_reason::none) { drop_full_rows(k, plan, evaluation); }
       if (!plan.decodes || plan.finish != finish_reason::none) { continue; }
       const draft_tree<real> tree = drafts_.tree(k);
       const draft_context& c = contexts_[static_cast<std::size_t>(k)];
@@ -353,6 +361,7 @@ class decoder {
   }
 
   /// Cuts the verified run of sequence k at the first stop, where plain decoding would have ended.
+  /// What was accepted before an error is emitted: plain decoding would have written it.
   void trim(std::int32_t k) {
     planned& plan = plan_[static_cast<std::size_t>(k)];
     if (plan.verdict < 0) { return; }
@@ -360,8 +369,7 @@ class decoder {
     running_request& r = slots_[static_cast<std::size_t>(plan.slot)];
     const draft_tree<real> tree = drafts_.tree(k);
     r.staged_tail = r.tail;
-    const std::int32_t decided =
-        plan.status == status::ok ? v.accepted + (v.status == status::ok ? 1 : 0) : 0;
+    const std::int32_t decided = v.accepted + (v.status == status::ok ? 1 : 0);
     while (plan.finish == finish_reason::none && plan.emitted < decided) {
       const bool drafted = plan.emitted < v.accepted;
       const token t = drafted ? tree.tokens[v.path[plan.emitted]] : v.next;
@@ -372,12 +380,9 @@ class decoder {
     }
     // An error behind the end of the text is none: plain decoding does not look there, and a
     // grammar allows nothing there.
-    if (plan.finish != finish_reason::none) { return; }
-    if (plan.status == status::ok) { plan.status = v.status; }
-    if (plan.status != status::ok) {
-      plan.finish = finish_reason::error;
-      plan.emitted = 0;
-    }
+    if (plan.finish != finish_reason::none || v.status == status::ok) { return; }
+    plan.finish = finish_reason::error;
+    plan.status = v.status;
   }
 
   /// Log-probabilities of what is emitted, where they were asked for.
@@ -414,13 +419,8 @@ class decoder {
     for (std::int32_t k = 0; k < size; ++k) {
       const planned& plan = plan_[static_cast<std::size_t>(k)];
       draft_outcome& outcome = outcomes_[static_cast<std::size_t>(k)];
-      outcome = {plan.slot,
-                 plan.first_row,
-                 plan.prefix,
-                 nullptr,
-                 0,
-                 plan.status != status::ok,
-                 plan.finish != finish_reason::none};
+      outcome = {
+          plan.slot, plan.first_row, plan.prefix, nullptr, 0, plan.finish != finish_reason::none};
       if (plan.verdict >= 0) {
         outcome.path = verdicts_.data()[plan.verdict].path;
         outcome.kept = std::max(plan.emitted - 1, 0);
@@ -451,7 +451,7 @@ class decoder {
     const std::span<const token> tokens{tokens_.data() + node_index(k, 0), count};
     r.append(tokens, sampler_type::needs_counts);
     r.cached += plan.prefix + plan.emitted;
-    if (plan.verdict >= 0 && plan.status == status::ok) {
+    if (plan.verdict >= 0) {
       std::swap(r.tail, r.staged_tail);
       const draft_tree<real> tree = drafts_.tree(k);
       statistics_.count(tree, drafter_type::uses_selector ? tree.lists : nullptr,
@@ -478,8 +478,8 @@ class decoder {
   verifier_type verifier_;
   Random random_;
   E executor_;
-  decoder_options options_;
   std::int32_t vocab_size_;
+  decoder_options options_;
   typename drafter_type::template state<real, E> draft_state_;
   draft_batch<real, E> drafts_;
   staged_rows<E> rows_;

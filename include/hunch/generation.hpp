@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -69,16 +68,32 @@ struct emission {
   std::span<const token_log_probability> log_probabilities;
 };
 
+/// A text that was written to its end.
+struct finished_text {
+  std::vector<token> tokens;  ///< also those before an error
+  finish_reason finish = finish_reason::none;
+  hunch::status status = hunch::status::ok;  ///< why, if `finish` is `error`
+};
+
 /// The tokens of one request as an input range that runs the decoder as far as it is read. Its
 /// destructor cancels what was not read to the end. Move-only; the decoder must outlive it.
+///
+/// An increment that throws, because a model did, leaves the iterator at its token, and nothing is
+/// lost: it may be repeated.
 template <class Decoder>
 class generation {
  public:
-  generation(Decoder& decoder, request_id id) : decoder_(&decoder), id_(id) {}
+  /// Adds the request; \throws what `Decoder::add` does.
+  generation(Decoder& decoder, std::span<const token> prompt, const generation_options& options)
+      : decoder_(&decoder) {
+    pending_.reserve(static_cast<std::size_t>(Decoder::max_nodes) + 1);
+    id_ = decoder.add(prompt, options);
+  }
   generation(generation&& other) noexcept
       : decoder_(std::exchange(other.decoder_, nullptr)),
         id_(other.id_),
         pending_(std::move(other.pending_)),
+        next_(std::exchange(other.next_, 0)),
         finish_(other.finish_),
         status_(other.status_) {}
   generation& operator=(generation&&) = delete;
@@ -93,10 +108,9 @@ class generation {
     using difference_type = std::ptrdiff_t;
 
     explicit iterator(generation* of) : of_(of) {}
-    token operator*() const { return of_->pending_.front(); }
+    token operator*() const { return of_->pending_[of_->next_]; }
     iterator& operator++() {
-      of_->pending_.pop_front();
-      of_->fill();
+      of_->advance();
       return *this;
     }
     void operator++(int) { ++*this; }
@@ -108,20 +122,31 @@ class generation {
 
   /// Runs steps until there is a token, or the request has ended.
   iterator begin() {
-    fill();
+    if (done()) { read_on(); }
     return iterator(this);
   }
   static std::default_sentinel_t end() { return {}; }
 
   /// Whether every token has been read.
-  bool done() const { return pending_.empty(); }
+  bool done() const { return next_ == pending_.size(); }
   /// Why the request ended; `none` while it has not.
   finish_reason finish() const { return finish_; }
   hunch::status status() const { return status_; }
 
  private:
-  void fill() {
-    while (pending_.empty() && finish_ == finish_reason::none) {
+  /// Goes to the next token, once it is there: a step may throw.
+  void advance() {
+    if (next_ + 1 == pending_.size()) { read_on(); }
+    ++next_;
+  }
+
+  /// Runs steps until there is one more token, or the request has ended. Of what was read before,
+  /// only the last token stays; what a step emits then fits, so that nothing it emitted is lost.
+  void read_on() {
+    pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(next_));
+    next_ = 0;
+    const std::size_t before = pending_.size();
+    while (pending_.size() == before && finish_ == finish_reason::none) {
       if (!decoder_->is_running(id_)) {
         finish_ = finish_reason::cancelled;
         return;
@@ -136,8 +161,9 @@ class generation {
   }
 
   Decoder* decoder_;
-  request_id id_;
-  std::deque<token> pending_;
+  request_id id_ = 0;
+  std::vector<token> pending_;  ///< read up to `next_`
+  std::size_t next_ = 0;
   finish_reason finish_ = finish_reason::none;
   hunch::status status_ = hunch::status::ok;
 };

@@ -22,6 +22,7 @@ namespace hunch {
 
 /// What a decoder can do for a request.
 struct request_limits {
+  const char* owner = "";  ///< the class that refuses, for messages
   std::int32_t vocab_size = 0;
   std::int32_t log_probabilities = -1;  ///< the most that may be reported; -1: none
   bool has_token_text = false;
@@ -32,14 +33,20 @@ struct request_limits {
 template <Sampler S>
 void check_request(std::span<const token> prompt, const generation_options& options,
                    const S& sampler, const request_limits& limits) {
-  const auto refuse = [](const std::string& why) {
-    throw std::invalid_argument("hunch::decoder: " + why);
+  const auto refuse = [&limits](const std::string& why) {
+    throw std::invalid_argument(std::string(limits.owner) + ": " + why);
   };
   const auto in_vocabulary = [&](token t) { return t >= 0 && t < limits.vocab_size; };
   if (prompt.empty()) { refuse("the prompt is empty; begin with the model's start token"); }
   for (const token t : prompt) {
     if (!in_vocabulary(t)) {
       refuse("invalid_token: the prompt holds " + std::to_string(t) + ", the vocabulary " +
+             std::to_string(limits.vocab_size) + " tokens");
+    }
+  }
+  for (const token t : options.stop_tokens) {
+    if (!in_vocabulary(t)) {
+      refuse("invalid_token: a stop token " + std::to_string(t) + ", the vocabulary has " +
              std::to_string(limits.vocab_size) + " tokens");
     }
   }
@@ -110,7 +117,7 @@ struct running_request {
     parameters.bias = bias.data();
     if (counts) { census = token_census(vocab_size, tokens, more); }
     if (options.grammar) { grammar = options.grammar.begin(max_nodes); }
-    tail.text.reserve(stops.longest() + 64);
+    tail.text.reserve(stops.tail_size());
     staged_tail.text.reserve(tail.text.capacity());
   }
 

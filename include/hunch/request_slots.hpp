@@ -18,15 +18,15 @@ namespace hunch {
 template <class Request>
 class request_slots {
  public:
-  /// \param owner what messages begin with.
-  request_slots(std::int32_t count, const char* owner)
-      : slots_(static_cast<std::size_t>(count)), owner_(owner) {}
+  /// \param owner what messages begin with; `options` where it has its `max_batch`.
+  request_slots(std::int32_t count, const char* owner, const char* options)
+      : slots_(static_cast<std::size_t>(count)), owner_(owner), options_(options) {}
 
   /// \throws std::length_error if no slot is free.
   void require_room() const {
     if (running_ == static_cast<std::int32_t>(slots_.size())) {
       throw std::length_error(std::string(owner_) + ": " + std::to_string(running_) +
-                              " requests are running; raise decoder_options::max_batch");
+                              " requests are running; raise " + options_ + "::max_batch");
     }
   }
 
@@ -61,6 +61,7 @@ class request_slots {
  private:
   std::vector<Request> slots_;
   const char* owner_;
+  const char* options_;
   std::int32_t running_ = 0;
   request_id last_id_ = 0;
 };

@@ -216,24 +216,19 @@ class resident_decoder {
     }
   }
 
-  /// The emitted tokens of one request, run to its end. What other requests emit meanwhile is lost.
-  /// \throws std::runtime_error if the request ends with an error, naming its status.
-  std::vector<token> generate(std::span<const token> prompt,
-                              const generation_options& options = {}) {
+  /// What one request emits, run to its end. What other requests emit meanwhile is lost.
+  finished_text generate(std::span<const token> prompt, const generation_options& options = {}) {
     const request_id id = add(prompt, options);
-    std::vector<token> out;
-    status why = status::ok;
+    finished_text out;
     while (std::ranges::find(slots_, id) != slots_.end()) {
       run();
       executor_.synchronize();
       poll([&](const resident::ring_entry& e) {
         if (e.id != id) { return; }
-        if (e.t != no_token) { out.push_back(e.t); }
-        if (e.finish == finish_reason::error) { why = e.status; }
+        if (e.t != no_token) { out.tokens.push_back(e.t); }
+        out.finish = e.finish;
+        out.status = e.status;
       });
-    }
-    if (why != status::ok) {
-      throw std::runtime_error(std::string("hunch::resident_decoder: ") + to_string(why));
     }
     return out;
   }
@@ -287,7 +282,7 @@ class resident_decoder {
     if (options.log_probabilities) {
       refuse("log-probabilities are not reported here: use hunch::decoder");
     }
-    check_request(prompt, options, sampler_, {vocab_size_, -1, false});
+    check_request(prompt, options, sampler_, {"hunch::resident_decoder", vocab_size_, -1, false});
     if (options.stop_tokens.size() > static_cast<std::size_t>(resident::max_stop_tokens)) {
       refuse("at most " + std::to_string(resident::max_stop_tokens) + " stop tokens");
     }

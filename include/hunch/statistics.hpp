@@ -102,7 +102,8 @@ struct statistics {
     return *this;
   }
 
-  /// Tokens per step: 1 + accepted / steps.
+  /// Tokens per step: 1 + accepted / steps. (The last step of a request that ends with an error has
+  /// one less, and so may one that ends with a stop.)
   double mean_acceptance_length() const { return steps == 0 ? 0.0 : 1.0 + ratio(accepted, steps); }
   double draft_acceptance_rate() const { return ratio(accepted, drafted); }
   double average_shortlist_rows() const { return ratio(shortlist_rows, shortlists); }

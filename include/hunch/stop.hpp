@@ -10,7 +10,8 @@
 
 namespace hunch {
 
-/// The end of a text as far as it may begin a stop string.
+/// The end of a text as far as it may begin a stop string: at most `stop_strings::tail_size()`
+/// bytes at any time, however long the texts of tokens are.
 struct stop_tail {
   std::string text;
   /// After a match: how many bytes at the end of the text the caller cuts to drop the stop string
@@ -30,21 +31,38 @@ class stop_strings {
 
   bool empty() const { return strings_.empty(); }
   std::size_t longest() const { return longest_; }
+  /// Bytes of a tail, at most: as many as can begin a stop string, and what may complete it.
+  std::size_t tail_size() const { return 2 * most_begun(); }
 
   /// Appends the text of one token. True if the text now contains a stop string.
   bool feed(stop_tail& tail, std::string_view text) const {
-    tail.text.append(text);
+    const std::size_t before = tail.text.size();
+    tail.text.append(text.substr(0, most_begun()));
     std::size_t first = std::string::npos;
-    for (const std::string& s : strings_) { first = std::min(first, tail.text.find(s)); }
+    for (const std::string& s : strings_) {
+      std::size_t at = tail.text.find(s);
+      if (at == std::string::npos) {  // it does not begin in the tail, so it lies in the token
+        at = text.find(s);
+        at = at == std::string::npos ? at : before + at;
+      }
+      first = std::min(first, at);
+    }
     if (first != std::string::npos) {
-      tail.excess = tail.text.size() - first;
+      tail.excess = before + text.size() - first;
       return true;
     }
-    if (tail.text.size() >= longest_) { tail.text.erase(0, tail.text.size() - (longest_ - 1)); }
+    if (text.size() >= most_begun()) {
+      tail.text.assign(text.substr(text.size() - most_begun()));
+    } else if (tail.text.size() > most_begun()) {
+      tail.text.erase(0, tail.text.size() - most_begun());
+    }
     return false;
   }
 
  private:
+  /// Bytes of a stop string that is not complete.
+  std::size_t most_begun() const { return longest_ == 0 ? 0 : longest_ - 1; }
+
   std::vector<std::string> strings_;
   std::size_t longest_ = 0;
 };

@@ -163,7 +163,8 @@ void same_texts() {
       out.push_back(d.generate(test::some_tokens(5 + 9 * n, c.vocab_size),
                                {.max_new_tokens = 100,
                                 .temperature = n < 2 ? 0.0f : 1.0f,
-                                .seed = static_cast<std::uint64_t>(n)}));
+                                .seed = static_cast<std::uint64_t>(n)})
+                        .tokens);
     }
     std::printf("mean acceptance length %g\n", d.stats().mean_acceptance_length());
     return out;

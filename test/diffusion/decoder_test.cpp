@@ -263,7 +263,7 @@ TEST_CASE("one answer, as it is asked for") {
   toy_masked<double> model{world};
   auto d = canvas_decoder<4>(model);
   const std::vector<token> prompt{1, 2, 3};
-  const diffusion::filled found = d.generate(
+  const finished_text found = d.generate(
       prompt, {.max_new_tokens = 10, .temperature = 0.8f, .seed = 5}, {.block_length = 4});
   canvas_task task{{1, 2, 3}, 3, 4, static_cast<double>(0.8f), 5};
   task.canvas.resize(13, world.mask);

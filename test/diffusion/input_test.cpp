@@ -138,7 +138,7 @@ TEST_CASE("biases that exclude everything") {
   options.bias = {{0, off}, {3, off}};
   CHECK(d.generate(prompt, options).tokens == std::vector<token>(5, 1));
   options.bias.push_back({1, off});
-  const diffusion::filled none = d.generate(prompt, options);
+  const finished_text none = d.generate(prompt, options);
   CHECK(none.finish == finish_reason::error);
   CHECK(none.status == status::empty_support);
   CHECK(none.tokens == std::vector<token>(5, mask));
@@ -173,6 +173,7 @@ TEST_CASE("requests that cannot be done as asked are refused") {
   const auto why = [&](const std::vector<token>& prompt, const generation_options& options,
                        const diffusion::canvas_options& canvas = {}) {
     const std::string message = refusal([&] { d.add(prompt, options, canvas); });
+    CHECK(message.starts_with("hunch::diffusion::decoder: "));
     CHECK(d.running() == 0);
     CHECK(d.step().empty());
     return message;
@@ -189,7 +190,10 @@ TEST_CASE("requests that cannot be done as asked are refused") {
   CHECK(contains(why(one, {.max_new_tokens = 4, .top_k = 2}), "no stage"));
   CHECK(contains(why(one, {.max_new_tokens = 4, .repetition_penalty = 1.5f}), "no stage"));
   CHECK(contains(why(one, {.max_new_tokens = 4, .stop_strings = {"a"}}), "no stop strings"));
-  CHECK(contains(why(one, {.max_new_tokens = 4, .log_probabilities = 1}), "log-probabilities"));
+  CHECK(contains(why(one, {.max_new_tokens = 4, .log_probabilities = 1}),
+                 "log-probabilities are not reported of a canvas"));
+  CHECK(contains(why(one, {.max_new_tokens = 4, .stop_tokens = {vocab}}),
+                 "a stop token " + std::to_string(vocab)));
   CHECK(contains(why(one, {.max_new_tokens = 4}, {.block_length = 0}), "block_length"));
   const std::vector<token> five(5, mask);
   CHECK(contains(why(one, {.max_new_tokens = 4}, {.answer = five}), "longer"));
@@ -199,6 +203,17 @@ TEST_CASE("requests that cannot be done as asked are refused") {
   CHECK(contains(why(one, {.max_new_tokens = 4}, {.answer = wrong}), "invalid_token"));
   // And the largest that can be done.
   CHECK(d.generate(one, {.max_new_tokens = 11}, {.block_length = 1 << 30}).tokens.size() == 11);
+}
+
+TEST_CASE("a full batch refuses the next request, and says what to raise") {
+  toy_masked<double> model{world_with(nullptr)};
+  auto d = canvas_decoder<3>(model);
+  add(d, task_of(1));
+  CHECK_THROWS_WITH_AS(add(d, task_of(2)),
+                       "hunch::diffusion::decoder: 1 requests are running; raise "
+                       "diffusion::decoder_options::max_batch",
+                       std::length_error);
+  CHECK(d.running() == 1);
 }
 
 TEST_CASE("decoders that cannot be are refused") {

@@ -153,6 +153,15 @@ TEST_CASE("every canvas, drafted by a model of another mind") {
   }
 }
 
+TEST_CASE("every canvas, where rows of the target or of the draft model have no law") {
+  constexpr canvas_world damaged{{3, 12, flavour::smooth, 0, nullptr, 17}};
+  constexpr canvas_world damaged_drafts{{3, 12, flavour::smooth, 0, nullptr, 18}};
+  for (const canvas_world& of : {smooth_world, damaged}) {
+    const tally sum = run_draft_model<toy_masked<double>>(of, draft_model(damaged_drafts));
+    CHECK(sum.accepted > 300);
+  }
+}
+
 TEST_CASE("every canvas, drafted in single precision for a target in double") {
   const tally sum =
       run_draft_model<toy_masked<double>>(smooth_world, draft_model<float>(smooth_world));

@@ -16,7 +16,6 @@
 #include <hunch/tree/dynamic.hpp>
 #include <hunch/tree/fixed.hpp>
 #include <hunch/tree/sampled.hpp>
-#include <hunch/verifier/block.hpp>
 #include <hunch/verifier/point_mass.hpp>
 #include "../support/toy_heads.hpp"
 #include "exact.hpp"
@@ -35,9 +34,8 @@ using any_selector = selector::any<double>;
 /// By a draft model of its own cache, and by heads.
 enum class by { model, heads };
 
-template <by By, class Tree, class V, class S = plain_sampler, class Policy = length::fixed>
-enumeration exact_tree(exact_case c, any_selector selector, V verifier, S sampler = {},
-                       Policy policy = {}) {
+template <by By, class Tree, class V, class S = plain_sampler>
+enumeration exact_tree(exact_case c, any_selector selector, V verifier, S sampler = {}) {
   forking_source source;
   c.options.max_batch = batch_of(c);
   if constexpr (By == by::model) {
@@ -53,7 +51,7 @@ enumeration exact_tree(exact_case c, any_selector selector, V verifier, S sample
   } else {
     toy_hidden_target<> target{c.target};
     toy_heads<> model{c.draft, 3, selector.layout()};
-    decoder d{target, drafter::heads{model, Tree{}, policy}, selector, sampler, verifier, c.options,
+    decoder d{target, drafter::heads{model, Tree{}}, selector, sampler, verifier, c.options,
               source};
     const enumeration found = check_law(d, source, c);
     target.cache().check();
@@ -154,33 +152,6 @@ TEST_CASE("a draft like the target's is accepted to its end") {
   CHECK(exact_tree<by::model, tree::sampled<2, 1>>(c, any_selector(selector::full{4}),
                                                    verifier::rejection{})
             .steps > 2.1);
-}
-
-template <class Policy>
-void exact_with(Policy policy) {
-  for (const flavour q : {flavour::smooth, flavour::sharp, flavour::masked}) {
-    CAPTURE(static_cast<int>(q));
-    const exact_case c = case_of(flavour::smooth, q, 3, 5);
-    const any_selector all{selector::full{3}};
-    const plain_sampler sampler;
-    exact_tree<by::model, tree::chain<3>>(c, all, verifier::rejection{}, sampler, policy);
-    exact_tree<by::model, tree::chain<3>>(c, all, verifier::block{}, sampler, policy);
-    const exact_case less = case_of(flavour::smooth, q, 3, 4);
-    exact_tree<by::model, tree::sampled<2, 1>>(less, all, verifier::rejection{}, sampler, policy);
-    exact_tree<by::model, deep_tree>(less, all, verifier::point_mass{}, sampler, policy);
-    exact_tree<by::model, fixed_tree>(less, all, verifier::point_mass{}, sampler, policy);
-    exact_tree<by::heads, tree::sampled<2, 1>>(less, all, verifier::rejection{}, sampler, policy);
-    exact_tree<by::heads, deep_tree>(less, all, verifier::point_mass{}, sampler, policy);
-  }
-}
-
-TEST_CASE("every length policy is exact, on chains and trees") {
-  static constexpr double curve[] = {1.0, 1.1, 1.3, 1.6};
-  exact_with(length::fixed{2});
-  exact_with(length::entropy{});
-  exact_with(length::confidence{0.45});
-  exact_with(length::ewma{});
-  exact_with(length::cost{.draft = 0.1, .rows = curve});
 }
 
 TEST_CASE("policies do decide") {

@@ -7,23 +7,19 @@
 #include <vector>
 
 #include <hunch/drafter/lookup.hpp>
-#include <hunch/length/confidence.hpp>
-#include <hunch/length/cost.hpp>
-#include <hunch/length/ewma.hpp>
 #include <hunch/verifier/point_mass.hpp>
 #include "exact.hpp"
 
 namespace hunch::test {
 namespace {
 
-template <std::int32_t Length, std::int32_t Longest, class S, class V, class L = length::fixed>
-enumeration exact_lookup(exact_case c, S sampler, V verifier, std::int32_t shortest = 1,
-                         L policy = {}) {
+template <std::int32_t Length, std::int32_t Longest, class S, class V>
+enumeration exact_lookup(exact_case c, S sampler, V verifier, std::int32_t shortest = 1) {
   forking_source source;
   toy_target<> target{c.target};
   c.options.max_batch = batch_of(c);
   decoder d{target,
-            drafter::lookup<Length, Longest, L>{shortest, policy},
+            drafter::lookup<Length, Longest>{shortest},
             selector::full{c.target.vocab},
             sampler,
             verifier,
@@ -95,20 +91,6 @@ TEST_CASE("looked-up drafts of a batch") {
     c.requests[0].options.seed = 5;
     c.requests[1].options.stop_tokens = {0};
     exact_lookup<2, 3>(c, plain_sampler{}, verifier::point_mass{});
-  }
-}
-
-TEST_CASE("looked-up drafts of any length policy") {
-  const verifier::point_mass rule;
-  for (const std::int32_t vocab : {2, 3}) {
-    exact_case c{{vocab, 45, flavour::smooth}, {}, {{{0, 1, 0}, ask(6)}}};
-    exact_lookup<4, 3>(c, plain_sampler{}, rule, 1, length::fixed{2});
-    exact_lookup<4, 3>(c, plain_sampler{}, rule, 1, length::confidence{0.6});
-    exact_lookup<4, 3>(c, plain_sampler{}, rule, 1, length::ewma{2, 0.5});
-    length::cost cost;
-    cost.draft = 0.3;
-    cost.trust = 1.0;
-    exact_lookup<4, 3>(c, plain_sampler{}, rule, 1, cost);
   }
 }
 

@@ -65,7 +65,7 @@ TEST_CASE("p = q accepts every draft: gamma + 1 tokens per step") {
 }
 
 TEST_CASE("a text ends at the first stop token, wherever in an accepted run it is") {
-  for (const std::vector<token>& stops : {std::vector<token>{1}, {0, 2}, {0, 1, 2}, {7}}) {
+  for (const std::vector<token>& stops : {std::vector<token>{1}, {0, 2}, {0, 1, 2}, {}}) {
     for (const toy_world& draft : {draft_world, target_world}) {
       exact_case c{target_world, draft, {{{2, 2}, ask(5)}}};
       c.requests[0].options.stop_tokens = stops;

@@ -28,9 +28,10 @@ step_law enumerate_step(Decoder& d, const forking_source& source, const request&
   do {
     const request_id id = d.add(asked.prompt, asked.options);
     for (const emission& e : d.step()) {
-      require(e.status == status::ok, "a step failed");
-      require(!e.tokens.empty(), "a step without progress");
-      law.emitted[text(e.tokens.begin(), e.tokens.end())] += source.probability();
+      require(e.status != status::ok || !e.tokens.empty(), "a step without progress");
+      text emitted(e.tokens.begin(), e.tokens.end());
+      if (e.status != status::ok) { emitted.push_back(error_mark(e.status)); }
+      law.emitted[emitted] += source.probability();
       law.accepted += source.probability() *
                       static_cast<double>(std::ranges::count(e.origins, origin::accepted));
     }
@@ -44,6 +45,10 @@ step_law enumerate_step(Decoder& d, const forking_source& source, const request&
 inline law_of_texts continued(const step_law& step, const toy_world& world, const request& asked) {
   law_of_texts whole;
   for (const auto& [emitted, probability] : step.emitted) {
+    if (ends_with_error(emitted)) {
+      whole[emitted] += probability;
+      continue;
+    }
     for (const auto& [all, p] : autoregressive_law(world, asked.options, asked.prompt, emitted)) {
       whole[all] += probability * p;
     }

@@ -255,8 +255,13 @@ template <class Drafter, class Selector, class S, class V>
 void allocates_nothing(Drafter drafter, Selector selector, S, V,
                        const std::vector<request>& requests) {
   quiet_target target{target_world};
-  const auto text_of = [](token t) {
-    return std::string_view("abcde").substr(static_cast<std::size_t>(t), 1);
+  // Tokens of one byte, and of more than any buffer has for a stop string.
+  std::vector<std::string> words;
+  for (token t = 0; t < vocab; ++t) {
+    words.push_back(std::string(t == 0 ? 1 : 1000, static_cast<char>('a' + t)));
+  }
+  const auto text_of = [&words](token t) -> std::string_view {
+    return words[static_cast<std::size_t>(t)];
   };
   decoder_options options = small_batch;
   options.token_text = text_of;
@@ -296,6 +301,63 @@ TEST_CASE("a step allocates nothing") {
                     verifier::rejection{}, staged);
   allocates_nothing(drafts(quiet_tree<ranked>{}), some, every_stage{}, verifier::point_mass{},
                     staged);
+}
+
+TEST_CASE("an increment that throws leaves the iterator at its token, and can be repeated") {
+  toy_target<> target{target_world};
+  toy_draft<> draft{draft_world};
+  failure_plan plan;
+  target.failures = draft.failures = &plan;
+  auto d = chain_decoder<3>(target, draft, {}, {}, small_batch);
+  const request r = some_requests()[0];
+  std::int64_t thrown = 0;
+  const auto read = [&](std::int64_t fail_at) {
+    text emitted;
+    plan = {0, -1};
+    auto range = d.generate(r.prompt, r.options);
+    plan.fail_at = fail_at;
+    const auto repeated = [&](auto&& what) {
+      for (;;) {
+        try {
+          return what();
+        } catch (const planned_failure&) { ++thrown; }
+        // What was read stays readable.
+        if (!emitted.empty()) { CHECK_FALSE(range.done()); }
+      }
+    };
+    auto it = repeated([&] { return range.begin(); });
+    while (it != range.end()) {
+      emitted.push_back(*it);
+      repeated([&] {
+        ++it;
+        return true;
+      });
+    }
+    CHECK(range.finish() == finish_reason::length);
+    CHECK(d.running() == 0);
+    return emitted;
+  };
+  const text expected = read(-1);
+  CHECK(expected.size() == 14);
+  std::int64_t runs = 0;
+  for (bool threw = true; threw; ++runs) {
+    const std::int64_t before = thrown;
+    CHECK(read(runs) == expected);
+    threw = thrown > before;
+  }
+  CHECK(runs > 12);
+}
+
+TEST_CASE("a range that is read allocates nothing after it was made") {
+  quiet_target target{target_world};
+  quiet_draft draft{draft_world};
+  auto d = chain_decoder<3>(target, draft, {}, {}, small_batch);
+  auto range = d.generate(text{1, 2}, ask(40));
+  std::int64_t tokens = 0;
+  CHECK(allocations::during([&] {
+          for (const token t : range) { tokens += t >= 0 ? 1 : 0; }
+        }) == 0);
+  CHECK(tokens == 40);
 }
 
 TEST_CASE("an add that runs out of memory leaves no trace") {

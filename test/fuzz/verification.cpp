@@ -144,12 +144,6 @@ void judge(const problem& c, V rule) {
     check_law(laws(team, static_cast<std::int32_t>(i)), row, c.vocab, edits(c.with));
   }
   must(out.accepted >= 0 && out.accepted < c.tree.count, "accepted nodes are nodes");
-  if (out.status != status::ok) {
-    must(out.failed_node >= 0 && out.failed_node < c.tree.count, "a node that failed");
-    must(made[static_cast<std::size_t>(out.failed_node)].status == out.status,
-         "an error where there is one, and none of a draft that was drawn");
-    return;
-  }
   std::int32_t node = 0;
   const auto possible = [&](token t) {
     must(t >= 0 && t < c.vocab, "a token");
@@ -167,7 +161,9 @@ void judge(const problem& c, V rule) {
     possible(c.tree.tokens[next]);
     node = next;
   }
-  possible(out.next);
+  if (out.status == status::ok) { return possible(out.next); }
+  must(out.failed_node == node && made[static_cast<std::size_t>(node)].status == out.status,
+       "an error is that of the row behind what was accepted, and none of a draft that was drawn");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -75,16 +76,17 @@ const auto single_row = [](std::int32_t n, double* row) {
   row[3] = -5.0;
 };
 
-/// Calls check(drafter, sampler, rule, temperature) for every rule on chains and on trees.
+/// Calls check(drafter, sampler, rule, temperature) for every rule on chains and on trees, drafted
+/// by a model over `world`.
 template <class Check>
-void for_every_rule(Check&& check) {
-  toy_draft<> draft{draft_world};
+void for_every_rule(Check&& check, const toy_world& world = draft_world) {
+  toy_draft<> draft{world};
   const auto chain = [&] { return drafter::autoregressive{draft, tree::chain<3>{}}; };
   const std::vector<std::int32_t> shape{-1, 0, 0, 1};
   using enum child_law;
-  const tree_drafter<independent> repeating{draft_world, shape};
-  const tree_drafter<without_replacement> distinct{draft_world, shape};
-  const tree_drafter<ranked> best{draft_world, shape};
+  const tree_drafter<independent> repeating{world, shape};
+  const tree_drafter<without_replacement> distinct{world, shape};
+  const tree_drafter<ranked> best{world, shape};
   check(chain(), plain_sampler{}, verifier::rejection{}, 1.0f);
   check(chain(), every_stage{}, verifier::rejection{}, 0.7f);
   check(chain(), plain_sampler{}, verifier::rejection{}, 0.0f);
@@ -136,6 +138,65 @@ TEST_CASE("target rows without a law end their request, and no other") {
   });
 }
 
+TEST_CASE("what was accepted before an error is emitted and reported, by every rule") {
+  // There is one text, and a draft model that knows it; the row after seven of its tokens is bad.
+  constexpr toy_world one{vocab, 95, flavour::one_hot};
+  const text prompt{1, 0};
+  constexpr std::size_t before = 7;
+  text whole = prompt;
+  while (whole.size() < prompt.size() + before) {
+    whole.push_back(by_rank(one.logits(hash_of(whole)))[0]);
+  }
+  static std::uint64_t bad_text = 0;
+  bad_text = hash_of(whole);
+  const text expected(whole.begin() + std::ssize(prompt), whole.end());
+  for_every_rule(
+      [&](auto drafter, auto sampler, auto rule, float temperature) {
+        toy_target<> target{one};
+        target.edit = [](std::uint64_t seen, std::int32_t, double* row) {
+          if (seen == bad_text) { row[1] = -std::nan(""); }
+        };
+        decoder d{target,
+                  std::move(drafter),
+                  selector::full{vocab},
+                  sampler,
+                  rule,
+                  decoder_options{.max_log_probabilities = 1, .token_text = {}}};
+        generation_options o = ask(20, temperature);
+        o.log_probabilities = 1;
+        d.add(prompt, o);
+        text emitted;
+        while (d.running() > 0) {
+          for (const emission& e : d.step()) {
+            CHECK(e.origins.size() == e.tokens.size());
+            REQUIRE(e.log_probabilities.size() == 2 * e.tokens.size());
+            for (std::size_t i = 0; i < e.tokens.size(); ++i) {
+              CHECK(e.log_probabilities[2 * i].t == e.tokens[i]);
+              CHECK(e.log_probabilities[2 * i].log_probability == 0.0f);
+              CHECK(e.log_probabilities[2 * i + 1].t == e.tokens[i]);
+            }
+            emitted.insert(emitted.end(), e.tokens.begin(), e.tokens.end());
+            if (e.finish == finish_reason::none) { continue; }
+            CHECK(e.finish == finish_reason::error);
+            CHECK(e.status == status::invalid_logits);
+            CHECK(!e.tokens.empty());  // accepted in the step that met the error
+          }
+        }
+        CHECK(emitted == expected);
+        CHECK(d.stats().emitted == static_cast<std::int64_t>(before));
+        CHECK(d.stats().accepted + d.stats().steps - 1 == d.stats().emitted);
+        CHECK(target.cache().tokens(0).empty());
+        // A range gives the same tokens, and then why there are no more.
+        text read;
+        auto range = d.generate(prompt, ask(20, temperature));
+        for (const token t : range) { read.push_back(t); }
+        CHECK(read == expected);
+        CHECK(range.finish() == finish_reason::error);
+        CHECK(range.status() == status::invalid_logits);
+      },
+      one);
+}
+
 TEST_CASE("a request whose biases exclude everything ends, and no other") {
   constexpr float never = -std::numeric_limits<float>::infinity();
   for_every_rule([](auto drafter, auto sampler, auto rule, float temperature) {
@@ -161,25 +222,38 @@ TEST_CASE("a request whose biases exclude everything ends, and no other") {
   });
 }
 
-TEST_CASE("a bad row behind a rejected draft is never asked for") {
-  // The draft is {0, ...} after {1}; the greedy token there is another one.
-  const toy_world other{vocab, 95, flavour::one_hot};
-  std::vector<double> row(vocab);
-  other.logits(hash_of(text{1}), row.data());
-  REQUIRE(row[0] == -infinity);
-  toy_target<> target{other};
-  const scripted_drafter script{{0, 0, 0}, {1.0, 0.0, 0.0, 0.0}};
-  decoder d{target,
-            scripted_drafter{script},
-            selector::full{vocab},
-            sampler::greedy{},
-            verifier::greedy{},
-            two};
-  const auto good = run(d, {{{1}, ask(4, 0.0f)}});
-  target.edit = bad_when(nan_row);
-  const auto bad = run(d, {{{1}, ask(4, 0.0f)}});
-  CHECK(bad[0].emitted == good[0].emitted);
-  CHECK(bad[0].finish == finish_reason::length);
+TEST_CASE("rows that plain decoding never reads may hold anything, by every rule") {
+  // There is one text; behind all others, and behind its stop token, no row has a law.
+  constexpr toy_world one{vocab, 95, flavour::one_hot};
+  const text prompt{1, 0};
+  static std::set<std::uint64_t> read_texts;
+  read_texts.clear();
+  text whole = prompt;
+  while (whole.size() < 8) {
+    read_texts.insert(hash_of(whole));
+    whole.push_back(by_rank(one.logits(hash_of(whole)))[0]);
+  }
+  const text expected(whole.begin() + std::ssize(prompt), whole.end());
+  REQUIRE(std::ranges::count(expected, expected.back()) == 1);
+  for (const toy_world& draft : {one, draft_world}) {  // accepted to its end, and refused
+    for_every_rule(
+        [&](auto drafter, auto sampler, auto rule, float temperature) {
+          toy_target<> target{one};
+          target.edit = [](std::uint64_t seen, std::int32_t, double* row) {
+            if (!read_texts.contains(seen)) { row[1] = std::nan(""); }
+          };
+          decoder d{target, std::move(drafter), selector::full{vocab}, sampler, rule, two};
+          request r{prompt, ask(20, temperature)};
+          r.options.stop_tokens = {expected.back()};
+          for (std::uint64_t seed = 0; seed < 8; ++seed) {
+            r.options.seed = seed;
+            const auto found = run(d, {r});
+            CHECK(found[0].emitted == expected);
+            CHECK(found[0].finish == finish_reason::stop_token);
+          }
+        },
+        draft);
+  }
 }
 
 TEST_CASE("draft rows without a law end the draft, and the text stays exact") {
@@ -311,7 +385,7 @@ TEST_CASE("requests that are refused when they are added") {
   decoder d{target, drafter::none{}, selector::full{vocab}, full_sampler{}, verifier::rejection{}};
   constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
   constexpr float infinite = std::numeric_limits<float>::infinity();
-  refuses(d, {}, ask(4), "empty");
+  refuses(d, {}, ask(4), "hunch::decoder: the prompt is empty");
   refuses(d, {0, -1}, ask(4), "invalid_token");
   refuses(d, {vocab}, ask(4), "invalid_token");
   refuses(d, {0}, ask(0), "max_new_tokens");
@@ -328,6 +402,12 @@ TEST_CASE("requests that are refused when they are added") {
   refuses(d, {0}, stops, "token_text");
   stops.stop_strings = {""};
   refuses(d, {0}, stops, "empty");
+  for (const token t : {-1, vocab, 1 << 30}) {
+    stops = ask(4);
+    stops.stop_tokens = {1, t};
+    refuses(d, {0}, stops,
+            ("hunch::decoder: invalid_token: a stop token " + std::to_string(t)).c_str());
+  }
   CHECK(d.add(text{0}, ask(1, 0.0f, 3, 1.0f)) == 1);  // a refused request takes no id
 }
 
@@ -464,6 +544,20 @@ TEST_CASE("sizes of a decoder") {
   does_not_fit([&] { build(1, std::numeric_limits<std::int32_t>::max()); }, "max_batch", "chunk");
   does_not_fit([&] { build(1 << 16, 1 << 16); }, "max_batch", "chunk");
   build(1, 2);
+  const auto report = [&](std::int32_t most) {
+    decoder d{target,
+              drafter::none{},
+              selector::full{vocab},
+              plain_sampler{},
+              verifier::rejection{},
+              decoder_options{.max_log_probabilities = most, .token_text = {}}};
+  };
+  for (const std::int32_t most : {-2, std::numeric_limits<std::int32_t>::min(), vocab + 1,
+                                  std::numeric_limits<std::int32_t>::max()}) {
+    does_not_fit([&] { report(most); }, "max_log_probabilities is", "4 tokens of the vocabulary");
+  }
+  report(-1);
+  report(vocab);
 }
 
 TEST_CASE("a full batch refuses the next request and goes on") {
@@ -472,7 +566,9 @@ TEST_CASE("a full batch refuses the next request and goes on") {
             plain_sampler{}, verifier::rejection{}, two};
   d.add(text{1}, ask(3));
   const request_id second = d.add(text{2}, ask(3));
-  CHECK_THROWS_AS(d.add(text{3}, ask(3)), std::length_error);
+  CHECK_THROWS_WITH_AS(d.add(text{3}, ask(3)),
+                       "hunch::decoder: 2 requests are running; raise decoder_options::max_batch",
+                       std::length_error);
   CHECK(d.running() == 2);
   CHECK(d.cancel(second));
   CHECK(d.add(text{3}, ask(3)) == 3);

@@ -230,7 +230,7 @@ TEST_CASE(
   CHECK(differences > 40);
 }
 
-TEST_CASE("flashinfer: a bad sequence gets -1 and its status, the others are as without it") {
+TEST_CASE("flashinfer: a bad sequence gets its status, the others are as without it") {
   dice random{6};
   const std::int32_t vocab = 20;
   const chains good = some_chains(random, 3, 3, vocab);
@@ -239,14 +239,16 @@ TEST_CASE("flashinfer: a bad sequence gets -1 and its status, the others are as 
   const float inf = std::numeric_limits<float>::infinity();
   const auto p_row = [&](chains& c, std::int64_t i) { return c.target.data() + (4 + i) * vocab; };
   const auto q_row = [&](chains& c, std::int64_t i) { return c.draft.data() + (3 + i) * vocab; };
-  const auto check = [&](status wanted, auto&& damage) {
+  const auto check = [&](status wanted, auto&& damage, std::int32_t accepted = 0) {
     chains c = good;
     damage(c);
     const outputs out = run(c, executor::host{});
     CHECK(out.statuses[1] == wanted);
-    for (std::size_t i = 4; i < 8; ++i) { CHECK(out.tokens[i] == -1); }
-    CHECK(out.accepted[1] == 100);
-    CHECK(out.emitted[1] == 1000);
+    std::vector<std::int32_t> written(4, -1);
+    std::copy_n(c.ids.begin() + 3, accepted, written.begin());
+    CHECK(row_of(out.tokens, 1, 4) == written);
+    CHECK(out.accepted[1] == 100 + accepted);
+    CHECK(out.emitted[1] == 1000 + accepted);
     for (const std::int64_t b : {0, 2}) {
       CHECK(row_of(out.tokens, b, 4) == row_of(expected.tokens, b, 4));
       CHECK(out.statuses[static_cast<std::size_t>(b)] == status::ok);
@@ -269,6 +271,25 @@ TEST_CASE("flashinfer: a bad sequence gets -1 and its status, the others are as 
     p_row(c, 0)[(c.ids[3] + 1) % vocab] += 1.0f - rest;
     all(q_row(c, 0), 1.0f);
   });
+  // What is accepted for sure in front of a bad row stays.
+  const auto certain = [&](chains& c) {
+    all(p_row(c, 0), 0.0f);
+    p_row(c, 0)[c.ids[3]] = 1.0f;
+  };
+  check(
+      status::invalid_logits,
+      [&](chains& c) {
+        certain(c);
+        all(p_row(c, 1), nan);
+      },
+      1);
+  check(
+      status::invalid_draft,
+      [&](chains& c) {
+        certain(c);
+        all(q_row(c, 1), nan);
+      },
+      1);
 }
 
 TEST_CASE("uniforms of the caller become the words that have them") {

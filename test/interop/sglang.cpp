@@ -401,6 +401,20 @@ TEST_CASE("sglang: bad trees and rows end in a status, the others are as without
   check(status::invalid_logits, fill(std::numeric_limits<float>::infinity()));
   check(status::invalid_logits, fill(0.0f));
   check(status::invalid_logits, fill(-1.0f));
+  // A node that is accepted for sure in front of a bad row stays.
+  sampled_case before = good;
+  std::fill_n(before.target.begin() + 6 * before.vocab, before.vocab, 0.0f);
+  before.target[static_cast<std::size_t>(6 * before.vocab + before.trees.candidates[7])] = 1.0f;
+  std::fill_n(before.target.begin() + 7 * before.vocab, before.vocab,
+              std::numeric_limits<float>::quiet_NaN());
+  const forest stays = run(before, executor::host{});
+  CHECK(stays.statuses[1] == status::invalid_logits);
+  CHECK(stays.accepted[1] == 1);
+  CHECK(stays.accept_index[5] == stays.index[6]);
+  CHECK(stays.accept_index[6] == stays.index[7]);
+  CHECK(stays.accept_index[7] == -1);
+  CHECK(stays.predicts[static_cast<std::size_t>(stays.index[6])] == before.trees.candidates[7]);
+  CHECK(stays.predicts[static_cast<std::size_t>(stays.index[7])] == -1);
   // What nothing links to is not looked at.
   sampled_case c = good;
   c.trees.sibling[9] = -1;

@@ -228,7 +228,7 @@ TEST_CASE("vllm: seeds of sequences do not depend on the batch") {
   }
 }
 
-TEST_CASE("vllm: a bad sequence gets -1 and its status, the others are as without it") {
+TEST_CASE("vllm: a bad sequence gets its status, the others are as without it") {
   dice random{4};
   ragged good = some_chains(random, 3, 20);
   while (good.ends[1] - good.ends[0] < 2) { good = some_chains(random, 3, 20); }
@@ -237,12 +237,14 @@ TEST_CASE("vllm: a bad sequence gets -1 and its status, the others are as withou
   for (const bool has_draft : {true, false}) {
     good.has_draft = has_draft;
     const outputs expected = run(good, executor::host{});
-    const auto check = [&](status wanted, auto&& damage) {
+    const auto check = [&](status wanted, auto&& damage, std::int32_t accepted = 0) {
       ragged c = good;
       damage(c);
       const outputs out = run(c, executor::host{});
       CHECK(out.statuses[1] == wanted);
-      CHECK(row_of(out.tokens, 1, 6) == std::vector<std::int32_t>(6, -1));
+      std::vector<std::int32_t> written(6, -1);
+      std::copy_n(c.ids.begin() + static_cast<std::ptrdiff_t>(first), accepted, written.begin());
+      CHECK(row_of(out.tokens, 1, 6) == written);
       CHECK(row_of(out.tokens, 0, 6) == row_of(expected.tokens, 0, 6));
       CHECK(row_of(out.tokens, 2, 6) == row_of(expected.tokens, 2, 6));
     };
@@ -258,13 +260,44 @@ TEST_CASE("vllm: a bad sequence gets -1 and its status, the others are as withou
       c.greedy[1] = 1;
       fill(c.target, nan);
     });
-    check(status::invalid_token, [&](ragged& c) {  // everything is accepted: the bonus is due
-      c.greedy[1] = 1;
-      c.bonus[1] = -1;
-      for (auto t = static_cast<std::int64_t>(first); t < c.ends[1]; ++t) {
-        c.target[static_cast<std::size_t>(t * 20 + c.ids[static_cast<std::size_t>(t)])] = 9.0f;
-      }
-    });
+    check(
+        status::invalid_token,
+        [&](ragged& c) {  // everything is accepted: the bonus is due
+          c.greedy[1] = 1;
+          c.bonus[1] = -1;
+          for (auto t = static_cast<std::int64_t>(first); t < c.ends[1]; ++t) {
+            c.target[static_cast<std::size_t>(t * 20 + c.ids[static_cast<std::size_t>(t)])] = 9.0f;
+          }
+        },
+        good.ends[1] - good.ends[0]);
+    // What is accepted for sure in front of a bad row stays.
+    const auto certain = [&](ragged& c) {
+      fill(c.target, 0.0f);
+      c.target[first * 20 + static_cast<std::size_t>(c.ids[first])] = 1.0f;
+    };
+    check(
+        status::invalid_logits,
+        [&](ragged& c) {
+          certain(c);
+          std::fill_n(c.target.begin() + static_cast<std::ptrdiff_t>(first + 1) * 20, 20, nan);
+        },
+        1);
+    check(
+        status::invalid_logits,
+        [&](ragged& c) {  // no law, where one value of it was read
+          certain(c);
+          c.target[first * 20 + 20 + static_cast<std::size_t>(c.ids[first + 1])] = 2.0f;
+        },
+        1);
+    if (has_draft) {
+      check(
+          status::invalid_draft,
+          [&](ragged& c) {
+            certain(c);
+            std::fill_n(c.draft.begin() + static_cast<std::ptrdiff_t>(first + 1) * 20, 20, nan);
+          },
+          1);
+    }
     if (has_draft) {
       check(status::invalid_draft, [&](ragged& c) { fill(c.draft, 0.0f); });
       check(status::invalid_draft, [&](ragged& c) { fill(c.draft, nan); });

@@ -308,7 +308,7 @@ TEST_CASE("vllm: correcting for a draft law where nothing was drafted is seen to
         }) > 1e-3);
 }
 
-TEST_CASE("vllm: a bad request gets -1 and its status, the others are as without it") {
+TEST_CASE("vllm: a bad request gets its status, the others are as without it") {
   dice random{4};
   requests good = some_requests(random, 3, 20);
   while (good.cu[2] - good.cu[1] < 3 || !good.has_draft || good.draft_vocab != 20 ||
@@ -318,13 +318,15 @@ TEST_CASE("vllm: a bad request gets -1 and its status, the others are as without
   good.temperature.assign(good.temperature.size(), 1.0f);
   const auto state = static_cast<std::size_t>(good.mapping[1]);
   const outputs expected = run(good, executor::host{});
-  const auto check = [&](status wanted, auto&& damage) {
+  const auto check = [&](status wanted, auto&& damage, std::int32_t accepted = 0) {
     requests c = good;
     damage(c);
     const outputs out = run(c, executor::host{});
     CHECK(out.statuses[1] == wanted);
-    CHECK(out.counts[1] == 0);
-    CHECK(row_of(out.tokens, 1, 6) == std::vector<std::int64_t>(6, -1));
+    CHECK(out.counts[1] == accepted);
+    std::vector<std::int64_t> written(6, -1);
+    std::copy_n(c.sampled.begin() + c.cu[1] + 1, accepted, written.begin());
+    CHECK(row_of(out.tokens, 1, 6) == written);
     CHECK(row_of(out.tokens, 0, 6) == row_of(expected.tokens, 0, 6));
     CHECK(row_of(out.tokens, 2, 6) == row_of(expected.tokens, 2, 6));
   };
@@ -352,6 +354,18 @@ TEST_CASE("vllm: a bad request gets -1 and its status, the others are as without
     c.temperature[state] = 0.0f;
     fill(c.target, c.cu[1], nan);
   });
+  // What is accepted for sure in front of a bad row stays, whether drawn or greedy.
+  for (const float t : {1.0f, 0.0f}) {
+    check(
+        status::invalid_logits,
+        [&](requests& c) {
+          c.temperature[state] = t;
+          fill(c.target, c.cu[1], -inf);
+          c.target[static_cast<std::size_t>(c.cu[1] * 20 + c.sampled[drafted])] = 1.0;
+          fill(c.target, c.cu[1] + 1, nan);
+        },
+        1);
+  }
   for (const std::int32_t end : {-5, 1 << 30}) {
     requests c = good;
     c.cu[2] = end;

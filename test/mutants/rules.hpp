@@ -4,26 +4,20 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <numeric>
-#include <tuple>
 #include <vector>
 
 #include <hunch/sampler/penalties.hpp>
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/rejection.hpp>
 #include "../support/forking_source.hpp"
+#include "../support/interval_source.hpp"
 #include "../support/tree_drafter.hpp"
 
 /// \file
-/// Wrong versions of the rules on trees and of block verification, of random addresses and of
-/// stages that edit logits. Rules are written a second time, over laws that are written out.
+/// Wrong versions of the rules on trees and of block verification, of what becomes of errors, and
+/// of stages that edit logits. Rules are written a second time, over laws that are written out.
 
 namespace hunch::test {
-
-/// A law over all tokens, written out.
-using weights = std::vector<double>;
 
 template <class L>
 weights target_law(const L& p) {
@@ -39,13 +33,6 @@ weights draft_law(const L& q, const shortlist& list, std::size_t vocab) {
     out[static_cast<std::size_t>(list.token_at(i))] = q.prob(i);
   }
   return out;
-}
-
-inline double mass(const weights& w) { return std::accumulate(w.begin(), w.end(), 0.0); }
-
-inline void normalise(weights& w) {
-  const double sum = mass(w);
-  for (double& x : w) { x = sum > 0.0 ? x / sum : 0.0; }
 }
 
 /// (a p - q)+
@@ -180,80 +167,25 @@ struct wrong_block : verifier::block {
 
 static_assert(Verifier<wrong_block<block_defect::none>>);
 
-/// A forking source whose words may be asked for again: a word is a uniform of which every decision
-/// made on it leaves an interval, and the next one is made within that interval.
-class interval_source {
- public:
-  /// Words are named by the absolute position of the token that they decide: the defect.
-  bool by_position = false;
-
-  void rewind() const {
-    inner_.rewind();
-    words_->clear();
-    *asked_ = 0;
-  }
-  bool next() const {
-    words_->clear();
-    *asked_ = 0;
-    return inner_.next();
-  }
-  double probability() const { return inner_.probability(); }
-
-  bool bernoulli(const address& a, double num, double den) const {
-    const double p = num <= 0.0 ? 0.0 : num >= den ? 1.0 : num / den;
-    return fork(a, {p, 1.0 - p}) == 0;
-  }
-
-  template <Team T, class Weight>
-  std::int64_t categorical(T&, const address& a, std::int64_t n, Weight&& weight) const {
-    weights w(static_cast<std::size_t>(n));
-    for (std::size_t i = 0; i < w.size(); ++i) {
-      w[i] = static_cast<double>(weight(static_cast<std::int64_t>(i)));
-    }
-    normalise(w);
-    return mass(w) > 0.0 ? fork(a, w) : -1;
-  }
-
- private:
-  struct interval {
-    double begin = 0.0;
-    double end = 1.0;
-  };
-  using name = std::tuple<std::uint64_t, std::uint32_t, std::uint32_t, std::uint32_t, purpose>;
-
-  name name_of(const address& a) const {
-    return by_position ? name{a.seed, a.length + a.node, 0, a.sibling, a.what}
-                       : name{a.seed, a.length, a.node, a.sibling, a.what};
-  }
-
-  /// Which of the pieces of [0, 1) with the given widths the word lies in.
-  std::int64_t fork(const address& a, const weights& widths) const {
-    interval& word = (*words_)[name_of(a)];
-    std::vector<interval> pieces;
-    double at = 0.0;
-    for (const double width : widths) {
-      const double end = at + width;
-      pieces.push_back({std::max(at, word.begin), std::min(end, word.end)});
-      at = end;
-    }
-    const auto size = [&](std::int64_t i) {
-      const interval& piece = pieces[static_cast<std::size_t>(i)];
-      const double width = piece.end - piece.begin;
-      return width > 1e-14 * (word.end - word.begin) ? width : 0.0;  // no slivers by rounding
-    };
-    team::serial team;
-    const std::int64_t taken =
-        inner_.categorical(team, {(*asked_)++}, static_cast<std::int64_t>(pieces.size()), size);
-    word = pieces[static_cast<std::size_t>(taken)];
-    return taken;
-  }
-
-  forking_source inner_;
-  std::shared_ptr<std::map<name, interval>> words_ = std::make_shared<std::map<name, interval>>();
-  std::shared_ptr<std::uint64_t> asked_ = std::make_shared<std::uint64_t>(0);
+enum class error_defect {
+  none,
+  reads_ahead,  ///< a row that plain decoding never reads fails the request
+  takes_back,   ///< an error takes back the tokens that were accepted before it
 };
 
-static_assert(RandomSource<interval_source>);
+/// A rule that is wrong about rows without a law.
+template <error_defect Defect, class V>
+struct wrong_errors : V {
+  template <Team T, class View, class Random>
+  void operator()(T& team, const View& view, const Random& random, verdict& out) const {
+    for (std::int32_t c = 0; Defect == error_defect::reads_ahead && c < view.tree.count; ++c) {
+      const auto p = view.target(team, c);
+      if (p.status != status::ok) { return kernel::fail(out, p.status, c); }
+    }
+    V::operator()(team, view, random, out);
+    if (Defect == error_defect::takes_back && out.status != status::ok) { out.accepted = 0; }
+  }
+};
 
 /// Penalties that read one accepted token per step only.
 struct stale_penalties : sampler::penalties {

@@ -23,7 +23,7 @@ struct request {
 
 /// What replaying all tapes found.
 struct enumeration {
-  law_of_texts law;    ///< of the emitted tokens; several requests are joined by -1
+  law_of_texts law;    ///< of the emitted tokens and errors; several requests are joined by -1
   double total = 0.0;  ///< of all probabilities
   double steps = 0.0;  ///< expected decoding steps, summed over the requests
   std::int64_t tapes = 0;
@@ -41,8 +41,8 @@ inline text join(const std::vector<text>& texts) {
   return key;
 }
 
-/// Runs the requests to their ends; what each of them emitted. `after_step` is called with what a
-/// step returned.
+/// Runs the requests to their ends; what each of them emitted, and its error. `after_step` is
+/// called with what a step returned.
 template <class Decoder, class AfterStep>
 void run_requests(Decoder& decoder, const std::vector<request>& requests, std::vector<text>& texts,
                   AfterStep&& after_step) {
@@ -59,9 +59,10 @@ void run_requests(Decoder& decoder, const std::vector<request>& requests, std::v
     for (const emission& e : emissions) {
       const auto r = static_cast<std::size_t>(std::ranges::find(ids, e.id) - ids.begin());
       texts[r].insert(texts[r].end(), e.tokens.begin(), e.tokens.end());
-      if (e.finish == finish_reason::error || e.finish == finish_reason::cancelled) {
-        throw std::logic_error("a request of an enumeration failed");
+      if ((e.finish == finish_reason::error) != (e.status != status::ok)) {
+        throw std::logic_error("a status without an error, or an error without a status");
       }
+      if (e.status != status::ok) { texts[r].push_back(error_mark(e.status)); }
       open -= e.finish != finish_reason::none ? 1 : 0;
     }
     after_step(emissions);

@@ -29,6 +29,13 @@ namespace hunch::test {
 using text = std::vector<token>;
 using law_of_texts = std::map<text, double>;
 
+/// What ends a text that ends with an error: no token.
+constexpr token error_mark(status why) { return -10 - static_cast<token>(why); }
+inline bool is_error(token t) { return t < -10; }
+inline bool ends_with_error(const text& emitted) {
+  return !emitted.empty() && is_error(emitted.back());
+}
+
 /// The ids of a row, most probable first, the lower id first on ties.
 inline std::vector<std::int32_t> by_rank(const std::vector<double>& logits) {
   std::vector<std::int32_t> ids(logits.size());
@@ -117,16 +124,31 @@ inline bool ends(const generation_options& o, std::span<const token> emitted,
       o.stop_strings, [&](const std::string& s) { return whole.find(s) != std::string::npos; });
 }
 
-/// The law of the token after a prompt and what was emitted behind it.
-inline std::vector<double> next_law(const toy_world& world, const generation_options& o,
+/// The row of the token after a prompt and what was emitted behind it, after all edits.
+inline std::vector<double> next_row(const toy_world& world, const generation_options& o,
                                     std::span<const token> prompt, std::span<const token> emitted) {
   std::uint64_t hash = hash_of(prompt);
   for (const token t : emitted) { hash = extend(hash, t); }
-  return reference_law(edited(world.logits(hash), o, prompt, emitted), o.sampling());
+  return edited(world.logits(hash), o, prompt, emitted);
+}
+
+/// And its law, if it has one.
+inline std::vector<double> next_law(const toy_world& world, const generation_options& o,
+                                    std::span<const token> prompt, std::span<const token> emitted) {
+  return reference_law(next_row(world, o, prompt, emitted), o.sampling());
+}
+
+/// Why a row after all edits has no law.
+inline status row_status(const std::vector<double>& row, const generation_options& o) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const auto broken = [](double x) { return std::isnan(x) || x == infinity; };
+  if (std::ranges::any_of(row, broken)) { return status::invalid_logits; }
+  if (std::ranges::any_of(row, [](double x) { return x > -infinity; })) { return status::ok; }
+  return o.grammar || !o.bias.empty() ? status::empty_support : status::invalid_logits;
 }
 
 /// Calls visit(text, probability) for every text that plain decoding can emit after `prompt`, if it
-/// has emitted `begun` already.
+/// has emitted `begun` already. Where it meets a row without a law, the text ends with an error.
 template <class Visit>
 void plain_decoding(const toy_world& world, const generation_options& o,
                     std::span<const token> prompt, const text& begun, std::string (*bytes)(token),
@@ -137,7 +159,14 @@ void plain_decoding(const toy_world& world, const generation_options& o,
       visit(std::as_const(emitted), probability);
       return;
     }
-    const std::vector<double> law = next_law(world, o, prompt, emitted);
+    const std::vector<double> row = next_row(world, o, prompt, emitted);
+    if (const status why = row_status(row, o); why != status::ok) {
+      emitted.push_back(error_mark(why));
+      visit(std::as_const(emitted), probability);
+      emitted.pop_back();
+      return;
+    }
+    const std::vector<double> law = reference_law(row, o.sampling());
     for (std::int32_t v = 0; v < world.vocab; ++v) {
       const double p = law[static_cast<std::size_t>(v)];
       if (p <= 0.0) { continue; }

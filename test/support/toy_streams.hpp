@@ -160,6 +160,12 @@ class toy_view {
     hunch::status status(std::int32_t i) const {
       return of_->statuses_[static_cast<std::size_t>(i)];
     }
+    const float* context(std::int32_t i) {
+      const auto row = static_cast<std::size_t>(i);
+      float* const out = of_->contexts_.data() + row * static_cast<std::size_t>(toy_context_size);
+      toy_context(of_->texts_.at(row), out);
+      return out;
+    }
 
    private:
     toy_view* of_;
@@ -167,12 +173,14 @@ class toy_view {
 
   std::int32_t vocab_size() const { return world_.vocab; }
   std::uint64_t head_order() const { return order_; }
+  static std::int32_t context_width() { return toy_context_size; }
 
   hidden_states forward(const rows& r) {
     if (failures != nullptr) { failures->call(); }
     require(r.size > 0, "an empty pass");
     ++passes;
     target_->cache().stage(r, texts_, statuses_);
+    contexts_.resize(static_cast<std::size_t>(r.size * toy_context_size));
     wanted_.assign(r.wanted, r.wanted + r.size);
     return hidden_states(*this);
   }
@@ -203,6 +211,7 @@ class toy_view {
   std::vector<std::uint64_t> texts_;
   std::vector<hunch::status> statuses_;
   std::vector<std::uint8_t> wanted_;
+  std::vector<float> contexts_;
 };
 
 static_assert(SpeculativeStreams<toy_stream_target<>::evaluation>);

@@ -36,9 +36,59 @@ struct toy_world {
   flavour kind = flavour::smooth;
   std::int32_t padded_from = 0;   ///< if not 0, ids from here on are padding and have logit -inf
   const double* fixed = nullptr;  ///< [vocab] if set, the law after every text
+  std::uint64_t bad = 0;          ///< if not 0, which rows are damaged: one of four
 
   template <class Real>
   void logits(std::uint64_t text, Real* row) const {
+    sound_logits(text, row);
+    const std::uint64_t h = mix(text ^ mix(bad));
+    if (bad != 0 && h % 4 == 0) { damage(mix(h), row); }
+  }
+
+  std::vector<double> logits(std::uint64_t text) const {
+    std::vector<double> row(static_cast<std::size_t>(vocab));
+    logits(text, row.data());
+    return row;
+  }
+
+ private:
+  /// Most of these rows have no law; of the last two kinds some do.
+  template <class Real>
+  void damage(std::uint64_t h, Real* row) const {
+    constexpr Real infinity = std::numeric_limits<Real>::infinity();
+    const Real nan = std::copysign(std::numeric_limits<Real>::quiet_NaN(), Real(1));
+    const auto at = static_cast<std::int32_t>(mix(h) % static_cast<std::uint64_t>(vocab));
+    const auto fill = [&](Real x) {
+      for (std::int32_t v = 0; v < vocab; ++v) { row[v] = x; }
+    };
+    const Real kept = row[at];
+    switch (h % 7) {
+      case 0:
+        row[at] = nan;
+        break;
+      case 1:
+        row[at] = -nan;
+        break;
+      case 2:
+        row[at] = infinity;
+        break;
+      case 3:
+        fill(-infinity);
+        break;
+      case 4:
+        fill(-nan);
+        break;
+      case 5:
+        row[at] = -infinity;
+        break;
+      default:
+        fill(-infinity);
+        row[at] = kept;
+    }
+  }
+
+  template <class Real>
+  void sound_logits(std::uint64_t text, Real* row) const {
     constexpr Real never = -std::numeric_limits<Real>::infinity();
     if (fixed != nullptr) {
       for (std::int32_t v = 0; v < vocab; ++v) { row[v] = static_cast<Real>(std::log(fixed[v])); }
@@ -82,12 +132,6 @@ struct toy_world {
           break;
       }
     }
-  }
-
-  std::vector<double> logits(std::uint64_t text) const {
-    std::vector<double> row(static_cast<std::size_t>(vocab));
-    logits(text, row.data());
-    return row;
   }
 };
 

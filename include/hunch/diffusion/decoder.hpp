@@ -108,7 +108,7 @@ class decoder {
         kept_(batch()),
         staged_(sized(options_.max_canvas)),
         lengths_(options_.max_batch),
-        slots_(options_.max_batch, "hunch::diffusion::decoder"),
+        slots_(options_.max_batch, "hunch::diffusion::decoder", "diffusion::decoder_options"),
         rounds_(batch()),
         outcomes_(batch()),
         writes_(batch() * sized(max_drafts + 1)),
@@ -180,10 +180,11 @@ class decoder {
     return emissions_;
   }
 
-  /// The answer to one request, written to its end. Other running requests advance in the same
-  /// rounds, and what is written for them is lost; use `add` and `step` for batches.
-  filled generate(std::span<const token> prompt, const generation_options& options,
-                  const canvas_options& canvas = {}) {
+  /// The answer to one request, written to its end: up to the stop token; masks are left after an
+  /// error. Other running requests advance in the same rounds, and what is written for them is
+  /// lost; use `add` and `step` for batches.
+  finished_text generate(std::span<const token> prompt, const generation_options& options,
+                         const canvas_options& canvas = {}) {
     const request_id id = add(prompt, options, canvas);
     try {
       for (;;) {
@@ -470,7 +471,6 @@ class decoder {
       outcome = {};
       outcome.slot = round.slot;
       outcome.kept = std::min(round.written, verdicts_.data()[k].accepted);
-      outcome.failed = round.status != status::ok;
       outcome.finished = round.finish != finish_reason::none;
     }
     lengths_.observe(drafts_.length, draft_outcomes{size, outcomes_.data()});

@@ -39,13 +39,6 @@ struct emission {
   std::int32_t failed_position = -1;         ///< whose logits have the error
 };
 
-/// A finished text.
-struct filled {
-  std::vector<token> tokens;  ///< the answer, up to the stop token; masks are left after an error
-  finish_reason finish = finish_reason::none;
-  hunch::status status = hunch::status::ok;
-};
-
 /// What a decoder can do for a canvas.
 struct canvas_limits {
   std::int32_t vocab_size = 0;
@@ -64,7 +57,9 @@ void check_canvas(std::span<const token> prompt, const generation_options& optio
   if (!options.stop_strings.empty()) {
     refuse("a canvas has no stop strings, for it is not written from left to right");
   }
-  check_request(prompt, options, sampler, {limits.vocab_size, -1, false});
+  if (options.log_probabilities) { refuse("log-probabilities are not reported of a canvas"); }
+  check_request(prompt, options, sampler,
+                {"hunch::diffusion::decoder", limits.vocab_size, -1, false});
   if (std::ranges::find(prompt, limits.mask_token) != prompt.end()) {
     refuse("invalid_token: the prompt holds the mask token; canvas_options::answer may");
   }

@@ -128,7 +128,6 @@ class autoregressive {
         slot = {};
         continue;
       }
-      if (outcome.failed) { continue; }
       const auto& staged = s.staged[static_cast<std::size_t>(k)];
       for (std::int32_t i = 0; i < staged.read; ++i) { s.kept.keep(outcome.slot, i); }
       std::int32_t nodes = 0;

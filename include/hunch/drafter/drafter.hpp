@@ -32,8 +32,7 @@ struct draft_outcome {
   std::int32_t prefix = 0;
   const std::int32_t* path = nullptr;  ///< [kept] accepted nodes that enter the cache, in order
   std::int32_t kept = 0;
-  bool failed = false;    ///< an error: nothing was emitted, nothing is kept
-  bool finished = false;  ///< the slot is released
+  bool finished = false;  ///< the request has ended, also with an error: the slot is released
 };
 
 /// What became of a step: `size` sequences in the order of the draft contexts.

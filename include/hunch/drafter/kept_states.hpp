@@ -54,7 +54,7 @@ class kept_states {
       const draft_outcome& outcome = outcomes.of[k];
       char& known = known_[index(outcome.slot)];
       known = 0;
-      if (outcome.finished || outcome.failed || outcome.path == nullptr) { continue; }
+      if (outcome.finished || outcome.path == nullptr) { continue; }
       const std::int32_t last = outcome.kept == 0 ? 0 : outcome.path[outcome.kept - 1];
       known = 1;
       for (std::int32_t j = 0; j < each_; ++j) {

@@ -155,25 +155,26 @@ HUNCH_HOST_DEVICE bool is_law(T& team, row_view<const Real> row) {
 }
 
 /// Fails the verdict if a row that it rests on is no law: p's and q's at the node where the last
-/// token was drawn, which were read whole, and p's value at every token that was accepted. Rows
-/// that were not read are not looked at. Collective.
+/// token was drawn, which were read whole, and p's value at every token that was accepted, of which
+/// those before the first wrong one stay. Rows that were not read are not looked at. Collective.
 /// \param has_target whether the target has a row at the last node.
 template <Team T, class Real, class Drafts>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void check_rows(T& team, const written_rows<Real>& target,
                                                          const Drafts& drafts,
                                                          const drafted_chain& chain,
                                                          bool has_target, verdict& out) {
-  if (out.status != status::ok) { return; }
   const std::int32_t last = out.accepted;  // the node: this is a chain
-  const std::int32_t wrong = team.reduce(
-      out.accepted, std::int32_t(0),
+  out.accepted = team.reduce(
+      last, last,
       [=](std::int64_t i) {
         const auto node = static_cast<std::int32_t>(i);
         const auto p_x = static_cast<double>(target[node].prob(chain.tokens[node + 1]));
-        return p_x <= 1.0 + mass_tolerance ? 0 : 1;
+        return p_x <= 1.0 + mass_tolerance ? last : node;
       },
-      [](std::int32_t a, std::int32_t b) { return a > b ? a : b; });
-  if (wrong != 0 || (has_target && !is_law(team, target[last].values))) {
+      [](std::int32_t a, std::int32_t b) { return a < b ? a : b; });
+  if (out.accepted < last) { return kernel::fail(out, status::invalid_logits, out.accepted); }
+  if (out.status != status::ok) { return; }
+  if (has_target && !is_law(team, target[last].values)) {
     return kernel::fail(out, status::invalid_logits, last);
   }
   if constexpr (requires { drafts.laws[0].values; }) {
@@ -183,13 +184,13 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void check_rows(T& team, const written_
   }
 }
 
-/// Writes the accepted prefix of a chain, the next token, and -1 to the end of the row; only -1 if
-/// the verdict has an error. Collective.
+/// Writes the accepted prefix of a chain, the next token unless the verdict has an error, and -1 to
+/// the end of the row. Collective.
 template <Team T, class Out>
 HUNCH_HOST_DEVICE void write_chain(T& team, const std::int32_t* drafted, const verdict& out,
                                    Out* row, std::int32_t capacity) {
   const bool valid = out.status == status::ok;
-  const std::int32_t accepted = valid ? out.accepted : -1;
+  const std::int32_t accepted = out.accepted;
   const token next = out.next;
   team.for_each(capacity, [=](std::int64_t i) {
     row[i] = i < accepted ? drafted[i] : valid && i == accepted ? next : no_token;

@@ -84,19 +84,21 @@ struct chain_body {
     }
     write_chain(team, drafted, out, args.output_token_ids + (first + row), args.length + 1);
     report(team, args.status, row, out.status);
-    if (out.status == status::ok) { count(team, view, row, out.accepted); }
+    count(team, view, row, out);
   }
 
  private:
-  /// Position `emitted` was tested and failed; those after it are still to be tested.
+  /// The position after the accepted ones was tested and failed; those after it are still to be
+  /// tested, but behind an error.
   template <Team T, class View>
   HUNCH_HOST_DEVICE void count(T& team, const View& view, std::int32_t row,
-                               std::int32_t emitted) const {
+                               const verdict& out) const {
     if (team.rank() != 0) { return; }
-    if (args.emitted != nullptr) { args.emitted[row] += emitted; }
+    if (args.emitted != nullptr) { args.emitted[row] += out.accepted; }
     if (args.accepted == nullptr) { return; }
-    std::int32_t passed = emitted;
-    for (std::int32_t i = emitted + 1; i < args.length; ++i) {
+    std::int32_t passed = out.accepted;
+    const std::int32_t tested = out.status == status::ok ? args.length : 0;
+    for (std::int32_t i = out.accepted + 1; i < tested; ++i) {
       const token x = view.tree.tokens[i + 1];
       const auto p_x = static_cast<double>(view.target[i].prob(x));
       const auto q_x = static_cast<double>(view.drafts.laws[i].prob(x));
@@ -112,10 +114,11 @@ struct chain_body {
 /// Lossless, for any q that the tokens were drawn from. (Leviathan, Kalman, Matias 2023,
 /// arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318)
 ///
-/// A sequence with an error gets only -1, changes neither counter and has its `status`:
-/// `invalid_token` for an id outside [0, vocab); `invalid_draft` where q of a drafted id is 0 or a
-/// NaN, or q's row at the rejection is no law; `invalid_logits` where p's row at the last token is
-/// no law. The others are not disturbed. Rows that the rule does not read are not looked at.
+/// A sequence with an error gets the drafts that were accepted before it, which are counted, then
+/// -1, and has its `status`: `invalid_token` for an id outside [0, vocab); `invalid_draft` where q
+/// of a drafted id is 0 or a NaN, or q's row at the rejection is no law; `invalid_logits` where p's
+/// row at the last token is no law. The others are not disturbed. Rows that the rule does not read
+/// are not looked at.
 ///
 /// Launches one body per sequence and returns without waiting; allocates nothing. Per accepted
 /// position one element of p and of q is read, at the last one whole rows.

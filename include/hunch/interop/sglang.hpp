@@ -150,7 +150,7 @@ struct target_only_body {
         view, random, static_cast<double>(args.threshold_single), acc > 1e-9 ? acc : 1e-9, out};
     kernel::follow(team, view, out,
                    [&](const auto& p, std::int32_t c) { return choose(team, p, c); });
-    if (steps_left < 0) { out.status = status::invalid_draft; }
+    if (steps_left < 0) { no_tree(out); }
     if (out.status != status::ok) { return; }
     team.sync();  // the path is there for all ranks
     const std::int32_t last = out.accepted > 0 ? out.path[out.accepted - 1] : 0;
@@ -165,11 +165,12 @@ struct target_only_body {
 /// Lossless for every tree that was fixed before the uniforms were drawn, if both thresholds are 1;
 /// see `target_only_arguments::lossless`. Laws of the draft are neither needed nor used.
 ///
-/// A sequence with an error gets -1 as the prediction of its root, the root as its only accepted
-/// node, and its `status`: `invalid_token` for a linked id outside [0, vocab); `invalid_draft` for
-/// a link or a slot that leads out of its array, links that run in a circle, or more than
-/// `kernel::max_siblings` siblings; `invalid_logits` where a probability that the rule reads is
-/// none, or the row at the last token is no law. The others are not disturbed.
+/// A sequence with an error gets -1 as the prediction of its last accepted node, and its `status`:
+/// `invalid_logits` where a probability that the rule reads is none, or the row at the last token
+/// is no law, and `invalid_draft` for more than `kernel::max_siblings` siblings, behind the nodes
+/// that were accepted before. With no accepted node but the root: `invalid_token` for a linked id
+/// outside [0, vocab); `invalid_draft` for a link or a slot that leads out of its array, or links
+/// that run in a circle. The others are not disturbed.
 ///
 /// Launches one body per sequence and returns without waiting; allocates nothing. Per accepted node
 /// one element for each child tested is read, at the last node a whole row.
@@ -207,7 +208,7 @@ struct greedy_body {
       const verify_view<predictions, no_drafts, linked_tree> view{
           walk.tree(out, steps_left), child_law::ranked, {walk, args.target_predict}, {}};
       verifier::greedy{}(team, view, random_source<>{}, out);
-      if (steps_left < 0) { out.status = status::invalid_draft; }
+      if (steps_left < 0) { no_tree(out); }
     }
     walk.write(team, out);
   }

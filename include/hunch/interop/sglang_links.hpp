@@ -60,6 +60,12 @@ struct linked_tree {
   }
 };
 
+/// The verdict about links that run in a circle: nothing that was accepted on the way stands.
+HUNCH_HOST_DEVICE inline void no_tree(verdict& out) {
+  out.status = status::invalid_draft;
+  out.accepted = 0;
+}
+
 /// What the two rules have in common: sequence `row` of the batch.
 struct tree_walk {
   linked_trees trees;
@@ -113,13 +119,13 @@ struct tree_walk {
     return trees.accept_index + static_cast<std::int64_t>(row) * trees.levels + 1;
   }
 
-  /// Writes the verdict, whose path is in place.
+  /// Writes the verdict, whose path is in place: also that of an error, which has no next token.
   template <Team T>
   HUNCH_HOST_DEVICE void write(T& team, const verdict& out) const {
     team.sync();  // the path is there for all ranks
     const tree_walk w = *this;
     const bool valid = out.status == status::ok;
-    const std::int32_t accepted = valid ? out.accepted : 0;
+    const std::int32_t accepted = out.accepted;
     const token next = valid ? out.next : no_token;
     const std::int64_t root = trees.nodes > 0 ? trees.retrieve_index[at(0)] : -1;
     const bool has_root = root >= 0 && root < trees.slots;

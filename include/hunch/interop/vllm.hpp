@@ -183,11 +183,12 @@ struct rejection_body {
 /// fixed before; given that the bonus tokens are draws from the target's law. (Leviathan, Kalman,
 /// Matias 2023, arXiv:2211.17192)
 ///
-/// A sequence with an error gets only -1 and has its `status`: `invalid_parameter` where its range
-/// of drafts leads out of the arrays; `invalid_token` for an id outside [0, vocab), or such a bonus
-/// token where it is due; `invalid_draft` where q of a drafted id is 0 or a NaN, or q's row at the
-/// rejection is no law; `invalid_logits` where p's row at the rejection is no law, or a greedy row
-/// has a NaN. The others are not disturbed. Rows that the rule does not read are not looked at.
+/// A sequence with an error gets the drafts that were accepted before it, then -1, and has its
+/// `status`: `invalid_parameter` where its range of drafts leads out of the arrays; `invalid_token`
+/// for an id outside [0, vocab), or such a bonus token where it is due; `invalid_draft` where q of
+/// a drafted id is 0 or a NaN, or q's row at the rejection is no law; `invalid_logits` where p's
+/// row at the rejection is no law, or a greedy row has a NaN. The others are not disturbed. Rows
+/// that the rule does not read are not looked at.
 ///
 /// Launches one body per sequence and returns without waiting; allocates nothing. Per accepted
 /// position one element of p and of q is read, at a rejection whole rows.

@@ -48,7 +48,7 @@ struct logits_arguments {
 
   std::int64_t* sampled = nullptr;      ///< [num_reqs, num_speculative_steps + 1] out: -1 after the
                                         ///< last token
-  std::int32_t* num_sampled = nullptr;  ///< [num_reqs] out: 1 or more; 0 for an error
+  std::int32_t* num_sampled = nullptr;  ///< [num_reqs] out: 1 or more, or those before an error
   hunch::status* status = nullptr;      ///< [num_reqs] out, may be null
 };
 
@@ -86,7 +86,7 @@ struct logits_body {
     write_chain(team, r.drafted, out, args.sampled + static_cast<std::int64_t>(row) * capacity,
                 capacity);
     if (team.rank() == 0) {
-      args.num_sampled[row] = out.status == status::ok ? out.accepted + 1 : 0;
+      args.num_sampled[row] = out.accepted + (out.status == status::ok ? 1 : 0);
     }
     report(team, args.status, row, out.status);
   }
@@ -199,7 +199,8 @@ struct logits_body {
 /// batch nor on its place in it, and V may look beyond the accepted tokens, as `verifier::block`
 /// does. The laws are those of the logits at hand: cuts and penalties are to be applied before.
 ///
-/// A request with an error gets only -1, num_sampled 0, and its `status`: `invalid_parameter` where
+/// A request with an error gets the drafts that were accepted before it, and its `status`: plain
+/// decoding writes these, too, and meets the same error. `invalid_parameter`, and no token, where
 /// its rows or its state lead out of the arrays, or its temperature is negative or not finite;
 /// `invalid_token` for an id outside [0, vocab) before the first -1; `invalid_draft` where q of a
 /// drafted id is 0 or its row has no law; `invalid_logits` where a row of the target that is asked

@@ -11,7 +11,8 @@ namespace hunch::kernel {
 /// Accepts every node whose ancestors are accepted and whose token passes `judge(p)`, a test
 /// made once per node with accepted children; keeps the longest accepted path, of equally long ones
 /// that of the largest probability under the target, and draws the next token from the target's law
-/// behind it. What the lossy rules share.
+/// behind it. A row without a law accepts nothing, and is an error at the end of the kept path
+/// only. What the lossy rules share.
 template <Team T, class View, class Random, class Judge>
 HUNCH_HOST_DEVICE void longest_path(T& team, const View& view, const Random& random, verdict& out,
                                     Judge&& judge) {
@@ -31,7 +32,7 @@ HUNCH_HOST_DEVICE void longest_path(T& team, const View& view, const Random& ran
     const std::int32_t first = tree.next_child(c, c);
     if (score_c > 0.0 || first < 0) { continue; }
     const auto p = view.target(team, c);
-    if (p.status != status::ok) { return fail(out, p.status, c); }
+    if (p.status != status::ok) { continue; }
     const auto passes = judge(p);
     const std::int32_t depth = tree.depth(c) + 1;
     for (std::int32_t child = first; child >= 0; child = tree.next_child(c, child)) {

@@ -40,14 +40,14 @@ class slots {
   /// Levels of sequence k that were drawn in this step.
   std::int32_t levels(std::int32_t k) const { return drafts_[static_cast<std::size_t>(k)].levels; }
 
-  /// Closes the step. A sequence that is finished is forgotten; one that failed was not judged.
+  /// Closes the step. A sequence that is finished is forgotten.
   void observe(const L& policy, const draft_outcomes& outcomes) noexcept {
     for (std::int32_t k = 0; k < outcomes.size; ++k) {
       const draft_outcome& outcome = outcomes.of[k];
       const draft& d = at(k);
       if (outcome.finished) {
         release(outcome.slot);
-      } else if (d.asked && !outcome.failed) {
+      } else if (d.asked) {
         policy.observe(memory(outcome.slot), d.levels, outcome.kept);
       }
     }

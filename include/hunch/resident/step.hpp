@@ -164,15 +164,10 @@ struct settle {
     }
     // An error behind the end of the text is none: plain decoding does not look there.
     const bool failed = finish == finish_reason::none && v.status != status::ok;
-    if (failed) {
-      finish = finish_reason::error;
-      emitted = 0;
-    }
-    publish(slot, tree, v, emitted, finish, failed ? v.status : status::ok);
-    if (!failed) {
-      of.counters[slot].count(
-          tree, of.draft.progress == nullptr ? nullptr : of.trees.tree(slot).lists, v, emitted);
-    }
+    if (failed) { finish = finish_reason::error; }
+    publish(slot, tree, v, emitted, finish);
+    of.counters[slot].count(
+        tree, of.draft.progress == nullptr ? nullptr : of.trees.tree(slot).lists, v, emitted);
     if (finish != finish_reason::none) {
       release(slot, true);
       s.id = 0;
@@ -203,17 +198,20 @@ struct settle {
     of.all.of[slot].draft_cached += staged.read + nodes;
   }
 
+  /// An error comes behind what was emitted before it, as an entry of its own.
   HUNCH_HOST_DEVICE void publish(std::int32_t slot, const drafted_tokens& tree, const verdict& v,
-                                 std::int32_t emitted, finish_reason finish, status why) const {
+                                 std::int32_t emitted, finish_reason finish) const {
     const request_id id = of.all.of[slot].id;
     std::int64_t n = of.out.counted[slot];
     for (std::int32_t i = 0; i < emitted; ++i) {
-      const bool last = i + 1 == emitted;
+      const bool last = i + 1 == emitted && finish != finish_reason::error;
       of.out.at(slot, n++) = {id, emitted_token(tree, v, i),
                               i < v.accepted ? origin::accepted : v.next_origin,
                               last ? finish : finish_reason::none, status::ok};
     }
-    if (emitted == 0) { of.out.at(slot, n++) = {id, no_token, origin::sampled, finish, why}; }
+    if (finish == finish_reason::error) {
+      of.out.at(slot, n++) = {id, no_token, origin::sampled, finish, v.status};
+    }
     of.out.counted[slot] = n;
     resident::release(of.out.written + slot, n);
   }

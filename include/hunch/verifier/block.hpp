@@ -13,7 +13,13 @@ namespace hunch::verifier {
 /// With w the capped product of the ratios p / q along the draft, position i is accepted with
 /// probability Z / (Z + 1 - w), Z = sum (w p - q)+ of the next position, and the longest accepted
 /// prefix wins; then the residual is norm((w p - q)+). The decision about a position looks at the
-/// draft behind it, and so the row of every drafted token is read.
+/// draft after it, and so the row of every drafted token is read up to one of probability 0, after
+/// which none is accepted.
+///
+/// A row without a law, of the target or of the draft, ends the draft in front of it, whatever was
+/// drafted there; it is an error if the text gets that far. This leaves the law as it is: where the
+/// draft ends is known once the tokens before are drawn (a stopping time of the draft), and the
+/// rule is exact for a draft of any length that is decided so.
 struct block {
   static constexpr bool lossless = true;
   static constexpr bool needs_draft_law = true;
@@ -32,16 +38,15 @@ struct block {
     std::int32_t kept = 0;  // its last node
     std::int32_t c = 0;
     for (;;) {
+      // The row after the last token of a draft takes no part in this.
       const std::int32_t child = view.tree.next_child(c, c);
-      if (child < 0) {
-        // The row behind the draft takes no part in this; behind an end of text it has no law.
-        if (c == 0 || random.bernoulli(view.at(c, purpose::accept), w, 1.0)) { kept = c; }
-        break;
-      }
+      if (child < 0 || !(w > 0.0)) { break; }
       const auto p = view.target(team, c);
-      if (p.status != status::ok) { return kernel::fail(out, p.status, c); }
+      if (p.status != status::ok) { break; }
       const auto& q = view.drafts.laws[c];
-      if (q.status != status::ok) { return kernel::fail(out, status::invalid_draft, child); }
+      const auto q_x =
+          q.status == status::ok ? static_cast<double>(q.prob(view.tree.drawn_at[child])) : 0.0;
+      if (!(q_x > 0.0)) { break; }
       if (c > 0) {
         const double excess =
             rest(p, view, c, w, [&](const auto& weight) { return team.sum(p.size(), weight); });
@@ -52,12 +57,11 @@ struct block {
           w_kept = w;
         }
       }
-      const auto q_x = static_cast<double>(q.prob(view.tree.drawn_at[child]));
-      if (!(q_x > 0.0)) { return kernel::fail(out, status::invalid_draft, child); }
       const double ratio = w * (static_cast<double>(p.prob(view.tree.tokens[child])) / q_x);
       w = ratio < 1.0 ? ratio : 1.0;
       c = child;
     }
+    if (c > 0 && random.bernoulli(view.at(c, purpose::accept), w, 1.0)) { kept = c; }
     kernel::keep_path(team, view, kept, out);
     finish(team, view, random, kept, kept == c, w_kept, out);
   }
@@ -78,6 +82,8 @@ struct block {
     const auto p = view.target(team, c);
     if (p.status != status::ok) { return kernel::fail(out, p.status, c); }
     if (whole) {
+      const std::int32_t unread = view.tree.next_child(c, c);
+      if (unread >= 0) { return kernel::fail(out, status::invalid_draft, unread); }
       out.next_origin = kernel::undrafted(out);
       return kernel::emit(team, view.at(c, purpose::bonus), p, random, out);
     }

@@ -57,7 +57,8 @@ struct verify_view {
 template <class Real = float>
 using logits_view = verify_view<stored_laws<law<Real>>, stored_drafts<law<Real>>>;
 
-/// What a verifier decided: the accepted path and one more token.
+/// What a verifier decided: the accepted path, and one more token or an error. An error takes back
+/// nothing: the accepted tokens are those that plain decoding emits before it meets the same error.
 struct verdict {
   std::int32_t* path = nullptr;  ///< [max_nodes] out: accepted nodes in order, without the root;
                                  ///< nullptr: only their number is wanted
@@ -71,10 +72,13 @@ struct verdict {
 
 /// Decides which drafted tokens are kept.
 ///
-/// 1. `v(team, view, random, verdict)` fills the verdict; collective, allocation-free. Errors of
-///    rows that it needs go into `verdict.status`. `verdict.path` is set by the caller and shared
-///    by the ranks: one of them writes it. The rest of the verdict is each rank's own.
-/// 2. `V::lossless`: the joint law of the emitted tokens is that of plain decoding.
+/// 1. `v(team, view, random, verdict)` fills the verdict; collective, allocation-free.
+///    `verdict.path` is set by the caller and shared by the ranks: one of them writes it. The rest
+///    of the verdict is each rank's own. `verdict.status` is an error of the row after the accepted
+///    path, or of the drafts there, and of no other: a rule that reads more rows takes one without
+///    a law for the end of the draft.
+/// 2. `V::lossless`: the joint law of the emitted tokens and of the error behind them, if there is
+///    one, is that of plain decoding.
 /// 3. `V::needs_draft_law`: it reads the law q that children were drawn from.
 /// 4. `V::needs_greedy`: it is exact only where every target law is a point mass.
 /// 5. `V::shares_noise`: it is at its best where drafts are drawn with the noise that it uses

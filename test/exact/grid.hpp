@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include <hunch/drafter/heads.hpp>
+#include <hunch/drafter/lookup.hpp>
+#include <hunch/drafter/pruned.hpp>
+#include <hunch/drafter/streaming.hpp>
+#include <hunch/length/confidence.hpp>
+#include <hunch/length/cost.hpp>
+#include <hunch/length/entropy.hpp>
+#include <hunch/length/ewma.hpp>
+#include <hunch/length/fixed.hpp>
+#include <hunch/length/one_of.hpp>
+#include <hunch/selector/any.hpp>
+#include <hunch/tree/dynamic.hpp>
+#include <hunch/tree/fixed.hpp>
+#include <hunch/tree/sampled.hpp>
+#include <hunch/verifier/block.hpp>
+#include <hunch/verifier/coupled.hpp>
+#include <hunch/verifier/point_mass.hpp>
+#include "../support/interval_source.hpp"
+#include "../support/stages.hpp"
+#include "../support/toy_streams.hpp"
+#include "exact.hpp"
+#include "grid_rows.hpp"
+#include "selectors.hpp"
+
+/// \file
+/// The grid: every composition of policies that claims to be lossless, by real drafters over toy
+/// models, with rows that have a law and with rows that have none, against plain decoding: the
+/// texts, the tokens in front of an error, and its status.
+
+namespace hunch::test {
+
+/// Models for every drafter, over the worlds of a case.
+struct grid_models {
+  grid_models(const exact_case& c, const vocab_layout& layout)
+      : target(c.target),
+        draft(c.draft, layout),
+        heads(c.draft, 3, layout),
+        streams(c.draft, 3, layout),
+        view(target, {c.draft.vocab, 77, flavour::smooth, 0, nullptr, c.draft.bad}, layout) {}
+
+  toy_stream_target<> target;
+  toy_draft<> draft;
+  toy_heads<> heads;
+  toy_stream_head<> streams;
+  toy_view<toy_stream_target<>> view;  ///< of the target's first layers, over its cache
+};
+
+/// The runs of every row: the first is of sound rows, in the others those of the target, of the
+/// draft or of both are damaged.
+inline constexpr std::uint64_t grid_runs = 16;
+inline exact_case grid_case(std::uint64_t run, const generation_options& options) {
+  constexpr std::int32_t vocab = 3;
+  constexpr flavour drafts[] = {flavour::sharp, flavour::smooth, flavour::masked};
+  exact_case c{{vocab, 51, flavour::smooth}, {vocab, 52, drafts[run % 3]}, {{{0, 1, 0}, options}}};
+  c.target.bad = run % 4 == 0 ? 0 : 100 + run;
+  c.draft.bad = run == 0 || run % 4 == 1 ? 0 : 200 + run;
+  if (run % 5 == 4) { c.requests[0].options.stop_tokens = {1}; }
+  return c;
+}
+
+/// Allows some tokens after every text, and after one of five texts none.
+struct dying_grammar {
+  std::int32_t vocab;
+
+  using state = std::uint64_t;
+  static state start() { return 3; }
+  static state advance(state s, token t) noexcept { return extend(s, t); }
+  void allowed(state s, std::uint32_t* words) const noexcept {
+    const std::uint64_t h = mix(s);
+    words[0] = h % 5 == 0 ? 0u : (static_cast<std::uint32_t>(h >> 8) & 7u) | 1u << (h >> 16) % 3;
+  }
+};
+static_assert(Grammar<dying_grammar>);
+
+/// A request that uses every stage, under such a grammar.
+inline generation_options staged() {
+  generation_options o = with_every_stage(ask(4), 3);
+  o.grammar = dying_grammar{3};
+  o.top_p = 0.99f;
+  return o;
+}
+
+/// One row of the grid. \param make_drafter gives the drafter over `grid_models`.
+template <class Make, class Selector, class S, class V>
+void grid_row(const Make& make_drafter, const Selector& selector, S sampler, V verifier,
+              const generation_options& options = ask(4)) {
+  using source_type = std::conditional_t<V::shares_noise, interval_source, forking_source>;
+  double failed = 0.0;   // probability of an error
+  double written = 0.0;  // and of one that has tokens in front
+  for (std::uint64_t run = 0; run < grid_runs; ++run) {
+    CAPTURE(run);
+    const exact_case c = grid_case(run, options);
+    source_type source;
+    grid_models models(c, selector.layout());
+    decoder d{models.target,
+              make_drafter(models),
+              selector::any<double>(selector),
+              sampler,
+              verifier,
+              c.options,
+              source};
+    static_assert(decltype(d)::lossless);
+    static_cast<void>(&grid_entry<decltype(d), Selector>::noted);
+    const enumeration found = enumerate(d, source, c.requests);
+    CHECK(std::abs(found.total - 1.0) <= law_tolerance);
+    CHECK(distance(found.law, joint_law(c.target, c.requests)) <= law_tolerance);
+    models.target.cache().check();
+    models.draft.cache().check();
+    for (const auto& [emitted, probability] : found.law) {
+      if (!ends_with_error(emitted)) { continue; }
+      failed += probability;
+      written += emitted.size() > 1 ? probability : 0.0;
+    }
+  }
+  CHECK(failed > 0.1);
+  CHECK(written > 0.1);
+}
+
+/// The same over the full vocabulary.
+template <class Make, class S, class V>
+void grid_row(const Make& make_drafter, S sampler, V verifier,
+              const generation_options& options = ask(4)) {
+  grid_row(make_drafter, selector::full{3}, sampler, verifier, options);
+}
+
+// Drafters by shape and length policy.
+inline constexpr auto by_model = [](auto tree, auto policy) {
+  return [=](grid_models& m) { return drafter::autoregressive{m.draft, tree, policy}; };
+};
+inline constexpr auto by_early_exit = [](auto tree, auto policy) {
+  return [=](grid_models& m) { return drafter::autoregressive{m.view, tree, policy}; };
+};
+inline constexpr auto by_heads = [](auto tree, auto policy) {
+  return [=](grid_models& m) { return drafter::heads{m.heads, tree, policy}; };
+};
+inline constexpr auto by_streams = [](auto tree, auto policy) {
+  return [=](grid_models& m) { return drafter::streaming{m.streams, tree, policy}; };
+};
+inline constexpr auto by_pruned_heads = [](auto tree, auto policy) {
+  return [=](grid_models& m) {
+    return drafter::pruned{drafter::heads{m.heads, tree, policy}, m.view, 3};
+  };
+};
+inline constexpr auto by_pruned_streams = [](auto tree, auto policy) {
+  return [=](grid_models& m) {
+    return drafter::pruned{drafter::streaming{m.streams, tree, policy}, m.view, 3};
+  };
+};
+
+/// Calls use(policy) with every length policy.
+template <class Use>
+void for_each_length_policy(const Use& use) {
+  static constexpr double curve[] = {1.0, 1.1, 1.3, 1.6};
+  const length::cost learning{.draft = 0.3, .rows = curve, .trust = 1.0, .decay = 0.5, .retry = 1};
+  use(length::fixed{2});
+  use(length::entropy{0.4, 0.3});
+  use(length::confidence{0.45});
+  use(length::ewma{2, 0.5});
+  use(learning);
+  use(length::one_of<length::fixed, length::cost>{learning});
+}
+
+}  // namespace hunch::test

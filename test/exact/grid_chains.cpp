@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The grid: chains by every drafter, length policy and sampler, by every rule.
+
+#include "grid.hpp"
+
+namespace hunch::test {
+namespace {
+
+using chain = tree::chain<3>;
+
+const auto nothing = [](grid_models&) { return drafter::none{}; };
+const auto looked_up = [](grid_models&) { return drafter::lookup<2>{}; };
+
+/// A drafter with every rule of chains that takes a draft law.
+template <class Make>
+void by_every_rule(const Make& make) {
+  grid_row(make, plain_sampler{}, verifier::rejection{});
+  grid_row(make, plain_sampler{}, verifier::block{});
+  grid_row(make, plain_sampler{}, verifier::point_mass{});
+  grid_row(make, plain_sampler{}, verifier::coupled{});
+  grid_row(make, sampler::greedy{}, verifier::greedy{}, ask(6, 0.0f));
+}
+
+TEST_CASE("grid: plain decoding") { by_every_rule(nothing); }
+
+TEST_CASE("grid: a draft model") {
+  by_every_rule(by_model(chain{}, length::fixed{}));
+  grid_row(by_model(chain{}, length::fixed{}), full_sampler{}, verifier::block{},
+           ask(4, 0.8f, 2, 0.9f));
+}
+
+TEST_CASE("grid: early exit over the target's cache") {
+  by_every_rule(by_early_exit(chain{}, length::fixed{}));
+}
+
+TEST_CASE("grid: heads and streams") {
+  grid_row(by_heads(chain{}, length::fixed{}), plain_sampler{}, verifier::rejection{}, ask(5));
+  grid_row(by_heads(chain{}, length::fixed{}), plain_sampler{}, verifier::block{}, ask(5));
+  grid_row(by_streams(chain{}, length::fixed{}), plain_sampler{}, verifier::block{}, ask(5));
+  grid_row(by_streams(chain{}, length::fixed{}), plain_sampler{}, verifier::coupled{}, ask(5));
+}
+
+TEST_CASE("grid: what is looked up") {
+  grid_row(looked_up, plain_sampler{}, verifier::point_mass{});
+  grid_row(looked_up, plain_sampler{}, verifier::coupled{});
+  grid_row(looked_up, sampler::greedy{}, verifier::greedy{}, ask(6, 0.0f));
+}
+
+TEST_CASE("grid: length policies") {
+  for_each_length_policy([](auto policy) {
+    grid_row(by_model(chain{}, policy), plain_sampler{}, verifier::rejection{});
+    grid_row(by_model(chain{}, policy), plain_sampler{}, verifier::block{});
+    grid_row(by_early_exit(chain{}, policy), plain_sampler{}, verifier::block{});
+    grid_row(
+        [=](grid_models&) {
+          return drafter::lookup<3, 3, decltype(policy)>{1, policy};
+        },
+        plain_sampler{}, verifier::point_mass{});
+  });
+}
+
+TEST_CASE("grid: every stage of the sampler, and grammars that come to an end") {
+  const auto with = [](const auto& make) {
+    grid_row(make, every_stage{}, verifier::rejection{}, staged());
+    grid_row(make, every_stage{}, verifier::block{}, staged());
+    grid_row(make, every_stage{}, verifier::point_mass{}, staged());
+    grid_row(make, every_stage{}, verifier::coupled{}, staged());
+  };
+  with(nothing);
+  with(by_model(chain{}, length::fixed{}));
+}
+
+}  // namespace
+}  // namespace hunch::test

@@ -38,9 +38,11 @@
 /// host loops to vectorise.
 #if defined(__GNUC__) || defined(__clang__)
 #define HUNCH_INLINE inline __attribute__((always_inline))
+#define HUNCH_INLINED __attribute__((always_inline))  ///< the same behind a lambda's parameters
 #define HUNCH_RESTRICT __restrict__
 #else
 #define HUNCH_INLINE inline
+#define HUNCH_INLINED
 #define HUNCH_RESTRICT
 #endif
 

@@ -88,6 +88,11 @@ struct law {
     return kernel::product(weight(i), norm);
   }
 
+  /// What makes it a `team::Fetched` function.
+  HUNCH_HOST_DEVICE HUNCH_INLINE void fetch_behind(std::int64_t i) const {
+    team::fetch(logits.data + i, team::lane_count);
+  }
+
   /// What the sums of the weights are remembered by.
   HUNCH_HOST_DEVICE team::summed sum_of_weights() const {
     return {logits.data, static_cast<double>(scale), static_cast<double>(maximum),
@@ -108,10 +113,12 @@ struct whole_law : law<Real> {
     return l.threshold == -kernel::infinity<Real>;
   }
 
+  HUNCH_HOST_DEVICE HUNCH_INLINE static constexpr bool keeps(Real, std::int64_t) { return true; }
+
   HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(std::int64_t i) const {
     return weight_of(this->logits.data[i]);
   }
-  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight_of(Real x) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight_of(Real x, std::int64_t = 0) const {
     return kernel::exp2_product(x - this->maximum, this->scale);
   }
   HUNCH_HOST_DEVICE HUNCH_INLINE Real prob(std::int64_t i) const {

@@ -107,7 +107,8 @@ bits operations(T& team, const std::vector<float>& p_row, const std::vector<floa
   const auto n = static_cast<std::int32_t>(p_row.size());
   const float* p_data = p_row.data();
   note(out, team.sum(n, [=](std::int64_t i) { return std::max(p_data[i], -50.0f); }));
-  note(out, team.sum(n, [=](std::int64_t i) { return static_cast<double>(i) * 0.1; }));
+  note(out,
+       team.sum(n, [=](std::int64_t i) { return kernel::product(static_cast<double>(i), 0.1); }));
   out.push_back(static_cast<std::uint64_t>(team.reduce(
       n, -1, [=](std::int64_t i) { return p_data[i] == 1.0f ? int(i) : -1; },
       [](int a, int b) { return std::max(a, b); })));

@@ -44,12 +44,11 @@ HUNCH_HOST_DEVICE HUNCH_INLINE float exp2_product(float d, float s) {
   const float shifted = std::fma(d, s, magic);
   const float whole = shifted - magic;
   const float x = std::fma(d, s, -whole);  // in [-0.5, 0.5]
-  float y = 1.5353362e-4f;
-  y = std::fma(y, x, 1.3398874e-3f);
-  y = std::fma(y, x, 9.6184370e-3f);
-  y = std::fma(y, x, 5.5503324e-2f);
-  y = std::fma(y, x, 2.4022648e-1f);
-  y = std::fma(y, x, 6.9314720e-1f);
+  float y = 1.3264727e-3f;
+  y = std::fma(y, x, 9.671513e-3f);
+  y = std::fma(y, x, 5.5507336e-2f);
+  y = std::fma(y, x, 2.4022242e-1f);
+  y = std::fma(y, x, 6.93147e-1f);
   y = std::fma(y, x, 1.0f);
   const std::uint32_t bits = bit_cast<std::uint32_t>(y) + (bit_cast<std::uint32_t>(shifted) << 23);
   return whole >= -126.0f ? bit_cast<float>(bits) : 0.0f;

@@ -141,7 +141,7 @@ struct digest_rows {
     const float* const x = logits[row].data;
     const row_digest digest = digests[row];
     if (digest.tiles != nullptr) {
-      const auto total = team.soft_sum(end - begin, row_terms<float>(x + begin, digest.scale));
+      const auto total = team.soft_sum(end - begin, row_terms<float>{x + begin, digest.scale});
       if (team.rank() == 0) { digest.tiles[tile] = total; }
     }
     if (digest.count > 0) {

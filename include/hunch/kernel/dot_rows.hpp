@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -8,6 +9,7 @@
 #include <hunch/bfloat16.hpp>
 #include <hunch/config.hpp>
 #include <hunch/float16.hpp>
+#include <hunch/team/processor.hpp>
 
 /// \file
 /// Dot products of head rows with a hidden state, in the one order of additions that all threads
@@ -68,25 +70,50 @@ HUNCH_INLINE void load_soon(line_address at) {
   __builtin_prefetch(reinterpret_cast<const void*>(at), 0, 3);
 }
 
+/// sum += a * b, rounded once. Compilers have no function for vectors of theirs, but fuse the sum
+/// where the processor can; elsewhere each lane is by itself.
+template <class On>
+HUNCH_INLINE void multiply_add(const lane_floats& a, const lane_floats& b, lane_floats& sum) {
+#if defined(__clang__)
+#pragma clang fp contract(on)
+#endif
+#if defined(__FP_FAST_FMAF)
+  constexpr bool fused = true;
+#else
+  constexpr bool fused = On::avx2;
+#endif
+  if constexpr (fused) {
+    sum += a * b;
+  } else {
+    for (std::int32_t l = 0; l < gemv_lanes; ++l) { sum[l] = std::fma(a[l], b[l], sum[l]); }
+  }
+}
+
 /// Halves, and bytes with their sign, as words. GCC makes of a vector of bytes one instruction for
 /// each, and several of a vector of halves, where the processor has one for all.
+template <class On>
 HUNCH_INLINE void widen_elements(const lane_halves* p, lane_words& words) {
-#if defined(__AVX512F__)
-  asm("vpmovzxwd {%1, %0|%0, %1}" : "=v"(words) : "m"(*p));
-#else
+#if defined(__x86_64__) && !defined(__clang__)
+  if constexpr (On::avx512) {
+    asm("vpmovzxwd {%1, %0|%0, %1}" : "=v"(words) : "m"(*p));
+    return;
+  }
+#endif
   lane_halves narrow;
   load_vector(p, narrow);
   words = __builtin_convertvector(narrow, lane_words);
-#endif
 }
+template <class On>
 HUNCH_INLINE void widen_elements(const lane_bytes* p, lane_integers& words) {
-#if defined(__AVX512F__)
-  asm("vpmovsxbd {%1, %0|%0, %1}" : "=v"(words) : "m"(*p));
-#else
+#if defined(__x86_64__) && !defined(__clang__)
+  if constexpr (On::avx512) {
+    asm("vpmovsxbd {%1, %0|%0, %1}" : "=v"(words) : "m"(*p));
+    return;
+  }
+#endif
   lane_bytes narrow;
   load_vector(p, narrow);
   words = __builtin_convertvector(__builtin_convertvector(narrow, lane_shorts), lane_integers);
-#endif
 }
 
 /// `to_float` of the float16 in the lower half of each word.
@@ -114,26 +141,36 @@ HUNCH_INLINE void odd_elements(const lane_floats& first, const lane_floats& seco
 }
 
 /// A vector of elements, `to_float` of each.
-HUNCH_INLINE void widen(const float* w, lane_floats& values) { load_vector(w, values); }
+template <class On>
+HUNCH_INLINE void widen(const float* w, lane_floats& values) {
+  load_vector(w, values);
+}
+template <class On>
 HUNCH_INLINE void widen(const bfloat16* w, lane_floats& values) {
   lane_words words;
-  widen_elements(reinterpret_cast<const lane_halves*>(w), words);
+  widen_elements<On>(reinterpret_cast<const lane_halves*>(w), words);
   words <<= 16;
   load_vector(&words, values);
 }
+template <class On>
 HUNCH_INLINE void widen(const float16* w, lane_floats& values) {
   lane_words words;
-  widen_elements(reinterpret_cast<const lane_halves*>(w), words);
+  widen_elements<On>(reinterpret_cast<const lane_halves*>(w), words);
   widen_half(words, values);
 }
+template <class On>
 HUNCH_INLINE void widen(const std::int8_t* w, lane_floats& values) {
   lane_integers words;
-  widen_elements(reinterpret_cast<const lane_bytes*>(w), words);
+  widen_elements<On>(reinterpret_cast<const lane_bytes*>(w), words);
   values = __builtin_convertvector(words, lane_floats);
 }
 
 /// Every e-th element of a line or of a hidden state, from each of the first e on.
-HUNCH_INLINE void take_apart(const float* x, lane_floats (&parts)[1]) { load_vector(x, parts[0]); }
+template <class On>
+HUNCH_INLINE void take_apart(const float* x, lane_floats (&parts)[1]) {
+  load_vector(x, parts[0]);
+}
+template <class On>
 HUNCH_INLINE void take_apart(const float* x, lane_floats (&parts)[2]) {
   lane_floats first, second;
   load_vector(x, first);
@@ -142,10 +179,11 @@ HUNCH_INLINE void take_apart(const float* x, lane_floats (&parts)[2]) {
   odd_elements(first, second, parts[1]);
 }
 /// Of a hidden state that is multiplied with bytes: see below.
+template <class On>
 HUNCH_INLINE void take_apart(const float* x, lane_floats (&parts)[4]) {
   lane_floats low[2], high[2];
-  take_apart(x, low);
-  take_apart(x + 2 * gemv_lanes, high);
+  take_apart<On>(x, low);
+  take_apart<On>(x + 2 * gemv_lanes, high);
   for (std::int32_t i = 0; i < 2; ++i) {
     even_elements(low[i], high[i], parts[i]);
     odd_elements(low[i], high[i], parts[i + 2]);
@@ -153,33 +191,36 @@ HUNCH_INLINE void take_apart(const float* x, lane_floats (&parts)[4]) {
   for (lane_floats& part : parts) { part *= 0x1p-24f; }
 }
 /// Loads what is used more than once: compilers would read it again at every use.
-template <class Vector>
+template <class On, class Vector>
 HUNCH_INLINE void load_once(const void* p, Vector& v) {
   load_vector(p, v);
-#if defined(__AVX512F__)
-  asm("" : "+v"(v));
+#if defined(__x86_64__) && !defined(__clang__)
+  if constexpr (On::avx512) { asm("" : "+v"(v)); }
 #endif
 }
+template <class On>
 HUNCH_INLINE void take_apart(const bfloat16* w, lane_floats (&parts)[2]) {
   lane_words words;
-  load_once(w, words);
+  load_once<On>(w, words);
   const lane_words low = words << 16;
   const lane_words high = words & 0xffff0000u;
   load_vector(&low, parts[0]);
   load_vector(&high, parts[1]);
 }
+template <class On>
 HUNCH_INLINE void take_apart(const float16* w, lane_floats (&parts)[2]) {
   lane_words words;
-  load_once(w, words);
+  load_once<On>(w, words);
   widen_half(words, parts[0]);
   widen_half(words >> 16, parts[1]);
 }
 /// Four bytes in a word are four integers of 2^24 times their values once the others are cleared,
 /// which is less than to shift each down again; the hidden state makes up for it.
+template <class On>
 HUNCH_INLINE void take_apart(const std::int8_t* w, lane_floats (&parts)[4]) {
   constexpr std::int32_t top = std::numeric_limits<std::int32_t>::min() >> 7;
   lane_integers words;
-  load_once(w, words);
+  load_once<On>(w, words);
   parts[0] = __builtin_convertvector(words << 24, lane_floats);
   parts[1] = __builtin_convertvector((words << 16) & top, lane_floats);
   parts[2] = __builtin_convertvector((words << 8) & top, lane_floats);
@@ -192,7 +233,7 @@ using row_sums = lane_floats[elements_per_lane<Weight>];
 
 /// sums[s] += a row times hidden[s], from element k on, over one step of elements: a line. Vector i
 /// of its sums has those of the elements 16 i, ..., 16 i + 15. Asks for a line at `ahead`.
-template <std::int32_t States, class Weight>
+template <class On, std::int32_t States, class Weight>
 HUNCH_INLINE void add_line(const Weight* w, const float* const (&hidden)[States], std::int64_t k,
                            line_address ahead, row_sums<Weight> (&sums)[States]) {
   lane_floats h, values;
@@ -200,11 +241,11 @@ HUNCH_INLINE void add_line(const Weight* w, const float* const (&hidden)[States]
   HUNCH_REGISTERS
   for (std::int32_t i = 0; i < elements_per_lane<Weight>; ++i) {
     const std::int64_t at = k + i * gemv_lanes;
-    widen(w + at, values);
+    widen<On>(w + at, values);
     HUNCH_REGISTERS
     for (std::int32_t s = 0; s < States; ++s) {
       load_vector(hidden[s] + at, h);
-      sums[s][i] += values * h;
+      multiply_add<On>(values, h, sums[s][i]);
     }
   }
 }
@@ -212,22 +253,24 @@ HUNCH_INLINE void add_line(const Weight* w, const float* const (&hidden)[States]
 /// The same for rows side by side, line r at `ahead` + r. Vector i has the sums of the elements
 /// i, i + e, ...: a line of words becomes such vectors by shifts and masks, which is less than to
 /// widen its parts, and the hidden state is taken apart once for all rows.
-template <std::int32_t Rows, std::int32_t States, class Weight>
+template <class On, std::int32_t Rows, std::int32_t States, class Weight>
 HUNCH_INLINE void add_lines(const Weight* w, std::int64_t width,
                             const float* const (&hidden)[States], std::int64_t k,
                             line_address ahead, row_sums<Weight> (&sums)[States][Rows]) {
   constexpr std::int32_t each = elements_per_lane<Weight>;
   lane_floats h[States][each], values[each];
   HUNCH_REGISTERS
-  for (std::int32_t s = 0; s < States; ++s) { take_apart(hidden[s] + k, h[s]); }
+  for (std::int32_t s = 0; s < States; ++s) { take_apart<On>(hidden[s] + k, h[s]); }
   HUNCH_REGISTERS
   for (std::int32_t r = 0; r < Rows; ++r) {
     load_soon(ahead + static_cast<line_address>(r) * line);
-    take_apart(w + r * width + k, values);
+    take_apart<On>(w + r * width + k, values);
     HUNCH_REGISTERS
     for (std::int32_t i = 0; i < each; ++i) {
       HUNCH_REGISTERS
-      for (std::int32_t s = 0; s < States; ++s) { sums[s][r][i] += values[i] * h[s][i]; }
+      for (std::int32_t s = 0; s < States; ++s) {
+        multiply_add<On>(values[i], h[s][i], sums[s][r][i]);
+      }
     }
   }
 }
@@ -317,7 +360,7 @@ HUNCH_INLINE void with_rest(const Weight* w, std::int64_t width,
 
 /// The lanes of a head row times hidden[s], to lanes[s][to]. What is asked for meanwhile are lines
 /// of `ahead`, as many as are read.
-template <std::int32_t States, class Weight, class Ahead>
+template <class On, std::int32_t States, class Weight, class Ahead>
 HUNCH_INLINE void multiply_row(const Weight* w, std::int64_t width,
                                const float* const (&hidden)[States], Ahead& ahead, std::int32_t to,
                                lane_floats (&lanes)[States][gemv_rows]) {
@@ -332,16 +375,16 @@ HUNCH_INLINE void multiply_row(const Weight* w, std::int64_t width,
     const line_address at = ahead.template take<unrolled>(place, w + k);
     HUNCH_REGISTERS
     for (std::int32_t i = 0; i < unrolled; ++i) {
-      add_line(w, hidden, k + i * step, at + static_cast<line_address>(i) * line, sums);
+      add_line<On>(w, hidden, k + i * step, at + static_cast<line_address>(i) * line, sums);
     }
   }
   for (; k + step <= width; k += step) {
-    add_line(w, hidden, k, ahead.template take<1>(place, w + k), sums);
+    add_line<On>(w, hidden, k, ahead.template take<1>(place, w + k), sums);
   }
   ahead.give_back(place);
   if (k < width) {
     with_rest<1>(w, width, hidden, k, [&](const Weight* rest, const auto& rest_of_hidden) {
-      add_line(rest, rest_of_hidden, 0, reinterpret_cast<line_address>(rest), sums);
+      add_line<On>(rest, rest_of_hidden, 0, reinterpret_cast<line_address>(rest), sums);
     });
   }
   HUNCH_REGISTERS
@@ -349,7 +392,7 @@ HUNCH_INLINE void multiply_row(const Weight* w, std::int64_t width,
 }
 
 /// The same for `Rows` adjacent rows side by side.
-template <std::int32_t Rows, std::int32_t States, class Weight, class Ahead>
+template <class On, std::int32_t Rows, std::int32_t States, class Weight, class Ahead>
 HUNCH_INLINE void multiply_rows(const Weight* w, std::int64_t width,
                                 const float* const (&hidden)[States], Ahead& ahead, std::int32_t to,
                                 lane_floats (&lanes)[States][gemv_rows]) {
@@ -358,12 +401,12 @@ HUNCH_INLINE void multiply_rows(const Weight* w, std::int64_t width,
   auto place = ahead.place();
   std::int64_t k = 0;
   for (; k + step <= width; k += step) {
-    add_lines(w, width, hidden, k, ahead.template take<Rows>(place, w + k), sums);
+    add_lines<On>(w, width, hidden, k, ahead.template take<Rows>(place, w + k), sums);
   }
   ahead.give_back(place);
   if (k < width) {
     with_rest<Rows>(w, width, hidden, k, [&](const Weight* rest, const auto& rest_of_hidden) {
-      add_lines(rest, step, rest_of_hidden, 0, reinterpret_cast<line_address>(rest), sums);
+      add_lines<On>(rest, step, rest_of_hidden, 0, reinterpret_cast<line_address>(rest), sums);
     });
   }
   HUNCH_REGISTERS
@@ -374,18 +417,20 @@ HUNCH_INLINE void multiply_rows(const Weight* w, std::int64_t width,
 }
 
 /// sums[s][r] = row r . hidden[s] for 1 to `gemv_rows` adjacent head rows, `Together` at a time.
-template <std::int32_t Together, std::int32_t States, class Weight, class Ahead>
-HUNCH_INLINE void dot_rows(const Weight* w, std::int64_t width, std::int32_t rows,
-                           const float* const (&hidden)[States], Ahead& ahead,
-                           float* const (&sums)[States]) {
+template <class On, std::int32_t Together, std::int32_t States, class Weight, class Ahead>
+HUNCH_INLINE void dot_rows_on(const Weight* w, std::int64_t width, std::int32_t rows,
+                              const float* const (&hidden)[States], Ahead& ahead,
+                              float* const (&sums)[States]) {
   lane_floats lanes[States][gemv_rows] = {};
   std::int32_t done = 0;
   if constexpr (Together > 1) {
     for (; done + Together <= rows; done += Together) {
-      multiply_rows<Together>(w + done * width, width, hidden, ahead, done, lanes);
+      multiply_rows<On, Together>(w + done * width, width, hidden, ahead, done, lanes);
     }
   }
-  for (; done < rows; ++done) { multiply_row(w + done * width, width, hidden, ahead, done, lanes); }
+  for (; done < rows; ++done) {
+    multiply_row<On>(w + done * width, width, hidden, ahead, done, lanes);
+  }
   for (std::int32_t s = 0; s < States; ++s) {
     eight_floats folded;
     fold_rows(lanes[s], folded);
@@ -395,6 +440,22 @@ HUNCH_INLINE void dot_rows(const Weight* w, std::int64_t width, std::int32_t row
       __builtin_memcpy(sums[s], &folded, static_cast<std::size_t>(rows) * sizeof(float));
     }
   }
+}
+
+template <std::int32_t Together, std::int32_t States, class Weight, class Ahead>
+HUNCH_INLINE void dot_rows(const Weight* w, std::int64_t width, std::int32_t rows,
+                           const float* const (&hidden)[States], Ahead& ahead,
+                           float* const (&sums)[States]) {
+  team::on_processor([&]<class On>(On) HUNCH_INLINED {
+    const float* of[States];
+    float* to[States];
+    for (std::int32_t s = 0; s < States; ++s) {
+      of[s] = hidden[s];
+      to[s] = sums[s];
+    }
+    const float* const(&states)[States] = of;
+    dot_rows_on<On, Together>(w, width, rows, states, ahead, to);
+  });
 }
 
 #undef HUNCH_REGISTERS
@@ -431,10 +492,12 @@ HUNCH_HOST_DEVICE HUNCH_INLINE float dot_one(const Weight* w, std::int64_t width
   float sums[step] = {};
   std::int64_t k = 0;
   for (; k + step <= width; k += step) {
-    for (std::int32_t i = 0; i < step; ++i) { sums[i] += to_float(w[k + i]) * hidden[k + i]; }
+    for (std::int32_t i = 0; i < step; ++i) {
+      sums[i] = std::fma(to_float(w[k + i]), hidden[k + i], sums[i]);
+    }
   }
   for (std::int32_t i = 0; i < step; ++i) {
-    if (k + i < width) { sums[i] += to_float(w[k + i]) * hidden[k + i]; }
+    if (k + i < width) { sums[i] = std::fma(to_float(w[k + i]), hidden[k + i], sums[i]); }
   }
   float lane[gemv_lanes];
   for (std::int32_t l = 0; l < gemv_lanes; ++l) { lane[l] = add_parts<each>(sums + l * each); }
@@ -452,7 +515,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE float dot_lane(const Weight* w, std::int64_t widt
   float parts[each] = {};
   for (std::int64_t k = l * each; k < width; k += step_elements<Weight>) {
     for (std::int32_t i = 0; i < each; ++i) {
-      if (k + i < width) { parts[i] += to_float(w[k + i]) * hidden[k + i]; }
+      if (k + i < width) { parts[i] = std::fma(to_float(w[k + i]), hidden[k + i], parts[i]); }
     }
   }
   return add_parts<each>(parts);

@@ -51,10 +51,14 @@ struct race_noise {
     token first;  ///< whose arrival it is
   };
 
-  HUNCH_HOST_DEVICE tile_start start(std::int32_t tile) const {
-    const std::uint64_t word = words(tile, 0);
-    return {exponential_time(word) * (1.0 / race_tile),
-            tile * race_tile + static_cast<token>(word & (race_tile - 1))};
+  HUNCH_HOST_DEVICE HUNCH_INLINE double start_time(std::int32_t tile) const {
+    return exponential_time(words(tile, 0)) * (1.0 / race_tile);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE token first(std::int32_t tile) const {
+    return tile * race_tile + static_cast<token>(words(tile, 0) & (race_tile - 1));
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE tile_start start(std::int32_t tile) const {
+    return {start_time(tile), first(tile)};
   }
   HUNCH_HOST_DEVICE double arrival(token t, const tile_start& tile) const {
     return t == tile.first ? tile.time : tile.time + exponential_time(words(t, 1));
@@ -95,18 +99,30 @@ template <Team T, class Real, class Tokens, class Words>
 HUNCH_HOST_DEVICE token race(T& team, const law<Real>& l, const Tokens& tokens,
                              const race_noise<Words>& noise) {
   const auto better = [](const racer& a, const racer& b) { return ahead(a, b); };
+  const token favourite = tokens.token_at(argmax(team, l));
+  // When the tiles start is looked up twice.
+  const bool listed = tokens.tiles() <= team::list_capacity;
+  if (listed) {
+    team.fill(tokens.tiles(), [=](std::int64_t tile) {
+      return bit_cast<std::int64_t>(noise.start_time(static_cast<std::int32_t>(tile)));
+    });
+  }
+  const std::int64_t* const list = team.scratch().list;
+  const auto start_time = [=](std::int64_t tile) {
+    return listed ? bit_cast<double>(list[tile])
+                  : noise.start_time(static_cast<std::int32_t>(tile));
+  };
   // Somebody has to be beaten: the first of each tile (good where the law is flat) and the most
   // probable token (good where it is not).
   const racer first = team.reduce(
       tokens.tiles(), racer{},
       [=](std::int64_t tile) {
-        const auto start = noise.start(static_cast<std::int32_t>(tile));
-        const std::int32_t at = tokens.position_of(start.first);
+        const token who = noise.first(static_cast<std::int32_t>(tile));
+        const std::int32_t at = tokens.position_of(who);
         const Real w = at >= 0 ? l.weight(at) : Real(0);
-        return w > Real(0) ? racer{start.time / static_cast<double>(w), start.first} : racer{};
+        return w > Real(0) ? racer{start_time(tile) / static_cast<double>(w), who} : racer{};
       },
       better);
-  const token favourite = tokens.token_at(argmax(team, l));
   const racer bound =
       ahead(first, racer{noise.arrival(favourite, noise.start(favourite / race_tile)), favourite});
 
@@ -119,22 +135,19 @@ HUNCH_HOST_DEVICE token race(T& team, const law<Real>& l, const Tokens& tokens,
   const auto contender = [=](std::int64_t i) {
     const Real w = l.weight(i);
     const token t = tokens.token_at(static_cast<std::int32_t>(i));
-    const auto start = noise.start(t / race_tile);
-    if (!(w > Real(0)) || start.time / static_cast<double>(w) > bound.time) { return racer{}; }
-    return racer{noise.arrival(t, start) / static_cast<double>(w), t};
+    const double time = start_time(t / race_tile);
+    if (!(w > Real(0)) || time / static_cast<double>(w) > bound.time) { return racer{}; }
+    return racer{noise.arrival(t, {time, noise.first(t / race_tile)}) / static_cast<double>(w), t};
   };
   const auto keep = [=](std::int64_t i, Real least) { return l.logits[i] - l.maximum >= least; };
   static_assert(race_tile == team::gate_elements);
   racer rest;
   if constexpr (Tokens::in_order) {
-    const auto gate = [=](std::int64_t tile) {
-      return cut(noise.start(static_cast<std::int32_t>(tile)).time);
-    };
+    const auto gate = [=](std::int64_t tile) { return cut(start_time(tile)); };
     rest = team.reduce_where(l.size(), racer{}, gate, keep, contender, better);
   } else {
     const double earliest = team.reduce(
-        tokens.tiles(), infinity<double>,
-        [=](std::int64_t tile) { return noise.start(static_cast<std::int32_t>(tile)).time; },
+        tokens.tiles(), infinity<double>, [=](std::int64_t tile) { return start_time(tile); },
         [](double a, double b) { return a < b ? a : b; });
     const Real least = cut(earliest);
     const auto gate = [=](std::int64_t) { return least; };

@@ -78,17 +78,33 @@ HUNCH_HOST_DEVICE law<Real> whole_row(T& team, row_view<const Real> row,
 
 /// The weights of a row of logits at a scale, as `soft_sum` adds them.
 template <class Real>
-HUNCH_HOST_DEVICE HUNCH_INLINE auto row_terms(const Real* row, Real scale) {
+struct row_terms {
+  using element = Real;
   using keys = order<Real>;
-  using key = typename keys::key;
-  const auto key_of = [](Real x) { return keys::of(x); };
-  const auto weight = [=](Real x, key top) { return exp2_product(x - keys::value(top), scale); };
-  const auto rescale = [=](key from, key to) {
+  using key_type = typename keys::key;
+  static constexpr key_type infinite = keys::plus_infinity;
+  static constexpr key_type not_a_number = keys::highest;
+
+  const Real* elements;
+  Real scale;
+  key_type lowest = keys::minus_infinity;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE key_type key(Real x) const { return keys::of(x); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real value(key_type k) const { return keys::value(k); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE key_type magnitude(Real x) const {
+    return bit_cast<key_type>(x) & std::numeric_limits<key_type>::max();
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(Real x, key_type top) const {
+    return exp2_product(x - keys::value(top), scale);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real rescale(key_type from, key_type to) const {
     return exp2_product(keys::value(from) - keys::value(to), scale);
-  };
-  return team::soft_terms<Real, key, decltype(key_of), decltype(weight), decltype(rescale)>{
-      row, keys::minus_infinity, key_of, weight, rescale};
-}
+  }
+};
+
+template <class Real>
+row_terms(const Real*, Real) -> row_terms<Real>;
+static_assert(team::SoftTerms<row_terms<float>>);
 
 namespace detail {
 
@@ -108,6 +124,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> law_of_terms(T& team, row_vie
   result.scale = scale;
   result.norm = static_cast<Real>(1.0 / all.sum);
   team.last_sum() = result.sum_of_weights();
+  team.last_sum().has_tops = true;
   return result;
 }
 
@@ -118,7 +135,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> law_of_terms(T& team, row_vie
 template <class Real, Team T>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> unrestricted(T& team, row_view<const Real> row,
                                                                 Real scale, status nothing_left) {
-  return detail::law_of_terms(team, row, scale, nothing_left, row_terms(row.data, scale));
+  return detail::law_of_terms(team, row, scale, nothing_left, row_terms<Real>{row.data, scale});
 }
 
 /// The same law, bit for bit, where the totals of the row's tiles at that scale are known: the row
@@ -127,17 +144,31 @@ template <class Real, Team T>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> unrestricted(
     T& team, row_view<const Real> row, Real scale, status nothing_left,
     const team::soft_total<typename order<Real>::key>* tiles) {
-  const auto terms = row_terms(row.data, scale);
+  const row_terms<Real> terms{row.data, scale};
   return detail::law_of_terms(team, row, scale, nothing_left,
-                              team::totalled_terms<decltype(terms)>{terms, tiles});
+                              team::totalled_terms<row_terms<Real>>{terms, tiles});
 }
 
-/// The lowest id among the elements equal to the maximum of `l`.
+/// The lowest id among the elements equal to the maximum of `l`. Where the team remembers the
+/// largest keys of the law's groups, it reads one of them, a tile for up to 262,144 elements.
 template <class Real, Team T>
 HUNCH_HOST_DEVICE std::int32_t argmax(T& team, const law<Real>& l) {
-  return team.reduce(l.logits.size, ids_equal_to<Real>::none,
-                     ids_equal_to<Real>{l.logits.data, l.maximum},
-                     [](std::int32_t a, std::int32_t b) { return a < b ? a : b; });
+  std::int64_t begin = 0;
+  std::int64_t end = l.size();
+  const team::summed& last = team.last_sum();
+  if (last.has_tops && last == l.sum_of_weights()) {
+    const auto top = static_cast<std::int64_t>(order<Real>::of(l.maximum));
+    const std::int64_t* const tops = team.scratch().tops;
+    std::int32_t g = 0;
+    while (tops[g] < top) { ++g; }
+    const std::int64_t group = team::tiles_per_group(end) * team::tile_elements;
+    begin = g * group;
+    end = begin + group < end ? begin + group : end;
+  }
+  const std::int32_t found = team.reduce(
+      end - begin, ids_equal_to<Real>::none, ids_equal_to<Real>{l.logits.data + begin, l.maximum},
+      [](std::int32_t a, std::int32_t b) { return a < b ? a : b; });
+  return static_cast<std::int32_t>(begin) + found;
 }
 
 /// Restricts a law to its most probable element: temperature 0. Its norm is set.
@@ -176,11 +207,24 @@ HUNCH_HOST_DEVICE void cut_at(T& team, law<Real>& l, Real value, std::int32_t ke
   l.last_kept = low;
 }
 
+/// The sum of the kept weights. Reads the row once, unless the team remembers them.
+template <class Real, Team T>
+HUNCH_HOST_DEVICE double sum_of_weights(T& team, const law<Real>& l) {
+  if (team.last_sum() == l.sum_of_weights()) {
+    double total = 0.0;
+    for (std::int32_t g = 0; g < team::groups_of(l.size()); ++g) {
+      total += team.scratch().groups[g];
+    }
+    return total;
+  }
+  return with_whole(l, [&](const auto& of) { return team.sum(l.size(), weights_of{of}); });
+}
+
 /// Keeps the k most probable elements (all, if fewer are kept); k >= 1.
 template <class Real, Team T>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_k(T& team, law<Real>& l, std::int32_t k) {
   constexpr Real lowest = -largest<Real>;
-  const double total = element_count::at_least(team, l, lowest);
+  const double total = measure_at_least<element_count>(team, l, lowest);
   if (total <= static_cast<double>(k)) { return; }
   const cut<Real> c = find_cut<element_count>(team, l, static_cast<double>(k), total);
   cut_at(team, l, c.value, k - static_cast<std::int32_t>(c.above), c.ties);
@@ -190,8 +234,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_k(T& team, law<Real>& l, 
 /// that is kept so far; 0 < p < 1. (Holtzman et al. 2020, arXiv:1904.09751)
 template <class Real, Team T>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_p(T& team, law<Real>& l, Real p) {
-  constexpr Real lowest = -largest<Real>;
-  const double total = element_weight::at_least(team, l, lowest);
+  const double total = sum_of_weights(team, l);
   const double wanted = static_cast<double>(p) * total;
   const cut<Real> c = find_cut<element_weight>(team, l, wanted, total);
   const double each = element_weight::of(l, c.value);

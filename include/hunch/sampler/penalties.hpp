@@ -30,6 +30,7 @@ struct penalties {
     const token_counts& counts = history.counts;
     team.for_each(counts.size, [&](std::int64_t i) {
       const token t = counts.tokens[i];
+      ask_for(row, history, counts, i + 16);
       penalise(row, p, history, t, counts.emitted[i] + occurrences(history, t, 0));
     });
     // Tokens that occur on the path only, each at its first node below the root.
@@ -58,6 +59,18 @@ struct penalties {
   }
 
  private:
+  /// Asks for the logit of the i-th token that occurs: they lie all over the row, and each would be
+  /// waited for.
+  template <class Real>
+  HUNCH_HOST_DEVICE static HUNCH_INLINE void ask_for(row_view<Real> row, const row_history& history,
+                                                     const token_counts& counts, std::int64_t i) {
+#if !defined(__CUDA_ARCH__)
+    if (history.list == nullptr && i < counts.size) {
+      __builtin_prefetch(row.data + counts.tokens[i], 1, 3);
+    }
+#endif
+  }
+
   /// How often t is drafted on the path to the row, from `least` down; the root is committed.
   HUNCH_HOST_DEVICE static std::int32_t occurrences(const row_history& h, token t,
                                                     std::int32_t least) {

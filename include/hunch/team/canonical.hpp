@@ -63,8 +63,13 @@ struct summed {
   double maximum = 0.0;
   double threshold = 0.0;
   std::int32_t last_kept = 0;
+  bool has_tops = false;  ///< whether the largest keys of the groups are there, too
 
-  friend constexpr bool operator==(const summed&, const summed&) = default;
+  /// Whether the sums are the same ones.
+  HUNCH_HOST_DEVICE friend constexpr bool operator==(const summed& a, const summed& b) {
+    return a.row == b.row && a.scale == b.scale && a.maximum == b.maximum &&
+           a.threshold == b.threshold && a.last_kept == b.last_kept;
+  }
 };
 
 /// The sum of the lanes of a tile, by halves.
@@ -92,6 +97,10 @@ struct plain_part {
   const F& f;
   HUNCH_HOST_DEVICE HUNCH_INLINE auto operator()(std::int64_t i) const { return f.plain(i); }
   HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return f.is_aligned(); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE void fetch_behind(std::int64_t i) const requires requires {
+    f.fetch_behind(i);
+  }
+  { f.fetch_behind(i); }
   HUNCH_HOST_DEVICE HUNCH_INLINE auto four(std::int64_t i) const requires requires {
     f.plain_four(i);
   }
@@ -108,6 +117,37 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void patched_lanes(std::int64_t base, std::int32_
   for (std::int32_t l = 0; l < count; ++l) { use(l, term[l]); }
 }
 
+/// Bytes that a loop over a row fetches ahead: into the second cache across the pages at which
+/// hardware stops to do so, and from there into the first. Found by measurement.
+inline constexpr std::size_t fetch_far = 8192;
+inline constexpr std::size_t fetch_near = 1024;
+
+/// Asks for what lies behind `count` elements, in time.
+template <class Element>
+HUNCH_HOST_DEVICE HUNCH_INLINE void fetch(const Element* elements, std::size_t count) {
+#if !defined(__CUDA_ARCH__)
+  const auto* const from = reinterpret_cast<const char*>(elements);
+  for (std::size_t line = 0; line < count * sizeof(Element); line += 64) {
+    __builtin_prefetch(from + fetch_far + line, 0, 2);
+    __builtin_prefetch(from + fetch_near + line, 0, 3);
+  }
+#endif
+}
+
+/// A function of a row that is likely to come from memory: f.fetch_behind(base) asks for what lies
+/// behind a row of lanes.
+template <class F>
+concept Fetched = requires(const F& f, std::int64_t i) {
+  f.fetch_behind(i);
+};
+
+/// A function whose elements lie in memory one row of lanes at a time: f.lanes_at(base) is a
+/// function g with g(l) = f(base + l) for all lanes l, so that loops over lanes vectorise.
+template <class F>
+concept Strided = requires(const F& f, std::int64_t i) {
+  f.lanes_at(i)(i);
+};
+
 /// Calls use(lane, f(i)) for i in [begin, end), at most one tile, by a single thread.
 template <class F, class Use>
 HUNCH_HOST_DEVICE HUNCH_INLINE void tile_terms(std::int64_t begin, std::int64_t end, const F& f,
@@ -121,7 +161,13 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void tile_terms(std::int64_t begin, std::int64_t 
     }
   } else {
     for (; base + lane_count <= end; base += lane_count) {
-      for (std::int32_t l = 0; l < lane_count; ++l) { use(l, f(base + l)); }
+      if constexpr (Fetched<F>) { f.fetch_behind(base); }
+      if constexpr (Strided<F>) {
+        const auto at = f.lanes_at(base);
+        for (std::int32_t l = 0; l < lane_count; ++l) { use(l, at(l)); }
+      } else {
+        for (std::int32_t l = 0; l < lane_count; ++l) { use(l, f(base + l)); }
+      }
     }
     const auto rest = static_cast<std::int32_t>(end - base);
     for (std::int32_t l = 0; l < rest; ++l) { use(l, f(base + l)); }
@@ -213,7 +259,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void tiles_of_group(std::int64_t n, std::int32_t 
 template <class F>
 HUNCH_HOST_DEVICE HUNCH_INLINE double group_sum(std::int64_t n, std::int32_t g, const F& f) {
   double sum = 0.0;
-  tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) {
+  tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) HUNCH_INLINED {
     sum += static_cast<double>(tile_sum(begin, end, f));
   });
   return sum;
@@ -221,7 +267,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE double group_sum(std::int64_t n, std::int32_t g, 
 template <class F>
 HUNCH_HOST_DEVICE HUNCH_INLINE two_sums group_sum_both(std::int64_t n, std::int32_t g, const F& f) {
   two_sums sum{0.0, 0.0};
-  tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) {
+  tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) HUNCH_INLINED {
     const two_sums tile = tile_sum_both(begin, end, f);
     sum.first += tile.first;
     sum.second += tile.second;
@@ -236,31 +282,40 @@ struct soft_total {
   double sum;
 
   /// Adds the total of the tile behind: whichever is lower is scaled to the higher top.
-  template <class Rescale>
-  HUNCH_HOST_DEVICE void add(Key other_top, double other_sum, Rescale&& rescale) {
+  template <class Terms>
+  HUNCH_HOST_DEVICE void add(Key other_top, double other_sum, const Terms& terms) {
     if (other_top > top) {
-      sum = std::fma(sum, static_cast<double>(rescale(top, other_top)), other_sum);
+      sum = std::fma(sum, static_cast<double>(terms.rescale(top, other_top)), other_sum);
       top = other_top;
     } else {
-      sum = std::fma(other_sum, static_cast<double>(rescale(other_top, top)), sum);
+      sum = std::fma(other_sum, static_cast<double>(terms.rescale(other_top, top)), sum);
     }
   }
 };
 
-/// What `soft_sum` is made of: keys in the order of the elements, weights relative to a top, and
-/// the factor from one top to a higher one. `lowest` is the key of elements without weight.
-template <class Element, class Key, class KeyOf, class Weight, class Rescale>
-struct soft_terms {
-  const Element* elements;
-  Key lowest;
-  KeyOf key;        ///< key(element)
-  Weight weight;    ///< weight(element, top)
-  Rescale rescale;  ///< rescale(from, to) for from <= to
+/// What `soft_sum` is made of: elements with keys in their order, weights relative to a top, and
+/// the factor from one top to a higher one.
+///
+/// 1. `t.elements` points to elements of type `T::element`; `t.key(x)` is the key of one,
+///    `t.value(key)` an element with that key, `t.lowest` the key of elements without weight.
+/// 2. `t.weight(x, top)` is a weight; `t.rescale(from, to)` the factor for from <= to.
+/// 3. `t.magnitude(x)` > `t.infinite` tells elements that are no numbers, which `<` knows nothing
+///    of; their key is `t.not_a_number`.
+template <class T>
+concept SoftTerms = requires(const T& t, const typename T::element* x, decltype(T::lowest) top) {
+  { t.elements } -> std::convertible_to<const typename T::element*>;
+  { t.key(*x) } -> std::same_as<decltype(T::lowest)>;
+  { t.value(top) } -> std::same_as<typename T::element>;
+  t.weight(*x, top);
+  t.rescale(top, top);
+  { t.magnitude(*x) } -> std::same_as<decltype(T::lowest)>;
+  { t.infinite } -> std::convertible_to<decltype(T::lowest)>;
+  { t.not_a_number } -> std::convertible_to<decltype(T::lowest)>;
 };
 
 /// Such terms whose totals are known tile by tile.
 template <class Terms>
-struct totalled_terms : std::remove_const_t<Terms> {
+struct totalled_terms : Terms {
   const soft_total<decltype(Terms::lowest)>* tiles;
 };
 template <class Terms>
@@ -294,43 +349,54 @@ HUNCH_HOST_DEVICE HUNCH_INLINE double soft_tile(std::int64_t begin, std::int64_t
   return static_cast<double>(tile_sum(begin, end, soft_weights<Terms>{terms, top}));
 }
 
-/// The largest key of [begin, end), by a single thread: in lanes, for compilers refuse to vectorise
-/// a running maximum.
+/// The largest key of elements that come in lanes, by a single thread. Of each lane the largest
+/// element and the largest magnitude are known, which tells whether one was no number: that is
+/// three operations for an element, its key would be eight. Compilers refuse to vectorise a running
+/// maximum.
+template <class Terms>
+struct largest_in_lanes {
+  using key = decltype(Terms::lowest);
+  using element = std::remove_const_t<typename Terms::element>;
+  static constexpr std::int32_t lanes = 64;
+
+  element top[lanes];
+  key magnitude[lanes];
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE explicit largest_in_lanes(const Terms& terms) {
+    for (std::int32_t l = 0; l < lanes; ++l) {
+      top[l] = terms.value(terms.lowest);
+      magnitude[l] = 0;
+    }
+  }
+  /// `x` is in lane `l`.
+  HUNCH_HOST_DEVICE HUNCH_INLINE void add(std::int32_t l, element x, const Terms& terms) {
+    const key m = terms.magnitude(x);
+    top[l] = x > top[l] ? x : top[l];
+    magnitude[l] = m > magnitude[l] ? m : magnitude[l];
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE key of_all(const Terms& terms) const {
+    element x = top[0];
+    key m = magnitude[0];
+    for (std::int32_t l = 1; l < lanes; ++l) {
+      x = top[l] > x ? top[l] : x;
+      m = magnitude[l] > m ? magnitude[l] : m;
+    }
+    return m > terms.infinite ? terms.not_a_number : terms.key(x);
+  }
+};
+
+/// The largest key of [begin, end), by a single thread.
 template <class Terms>
 HUNCH_HOST_DEVICE HUNCH_INLINE auto top_of(std::int64_t begin, std::int64_t end,
                                            const Terms& terms) {
-  using key = decltype(terms.lowest);
-  constexpr std::int32_t lanes = 64;
-  key tops[lanes];
-  for (key& k : tops) { k = terms.lowest; }
+  constexpr std::int32_t lanes = largest_in_lanes<Terms>::lanes;
+  largest_in_lanes<Terms> largest(terms);
   std::int64_t base = begin;
   for (; base + lanes <= end; base += lanes) {
-    for (std::int32_t l = 0; l < lanes; ++l) {
-      const key k = terms.key(terms.elements[base + l]);
-      tops[l] = k > tops[l] ? k : tops[l];
-    }
+    for (std::int32_t l = 0; l < lanes; ++l) { largest.add(l, terms.elements[base + l], terms); }
   }
-  for (; base < end; ++base) {
-    const key k = terms.key(terms.elements[base]);
-    tops[0] = k > tops[0] ? k : tops[0];
-  }
-  key top = tops[0];
-  for (const key k : tops) { top = k > top ? k : top; }
-  return top;
-}
-
-/// Bytes that a loop over a row fetches ahead: across the pages at which hardware stops to do so.
-inline constexpr std::size_t fetch_ahead = 4096;
-
-/// Asks for what lies behind `count` elements, in time.
-template <class Element>
-HUNCH_HOST_DEVICE HUNCH_INLINE void fetch(const Element* elements, std::size_t count) {
-#if !defined(__CUDA_ARCH__)
-  const auto* const ahead = reinterpret_cast<const char*>(elements) + fetch_ahead;
-  for (std::size_t line = 0; line < count * sizeof(Element); line += 64) {
-    __builtin_prefetch(ahead + line);
-  }
-#endif
+  for (; base < end; ++base) { largest.add(0, terms.elements[base], terms); }
+  return largest.of_all(terms);
 }
 
 /// `soft_tile` of the full tile at `begin` and the largest key of the full tile behind it, in one
@@ -339,21 +405,22 @@ template <class Key, class Terms>
 HUNCH_HOST_DEVICE HUNCH_INLINE double soft_tile_and_next_top(std::int64_t begin, Key top,
                                                              Key& next_top, const Terms& terms) {
   using real = decltype(terms.weight(*terms.elements, top));
+  using largest_type = largest_in_lanes<Terms>;
   real lane[lane_count] = {};
-  Key tops[lane_count];
-  for (Key& k : tops) { k = terms.lowest; }
+  largest_type largest(terms);
   for (std::int64_t base = begin; base < begin + tile_elements; base += lane_count) {
     fetch(terms.elements + base + tile_elements, lane_count);
     for (std::int32_t l = 0; l < lane_count; ++l) {
       lane[l] += terms.weight(terms.elements[base + l], top);
     }
-    for (std::int32_t l = 0; l < lane_count; ++l) {
-      const Key k = terms.key(terms.elements[base + tile_elements + l]);
-      tops[l] = k > tops[l] ? k : tops[l];
+    const auto* const behind = terms.elements + base + tile_elements;
+    for (std::int32_t half = 0; half < lane_count; half += largest_type::lanes) {
+      for (std::int32_t l = 0; l < largest_type::lanes; ++l) {
+        largest.add(l, behind[half + l], terms);
+      }
     }
   }
-  next_top = tops[0];
-  for (const Key k : tops) { next_top = k > next_top ? k : next_top; }
+  next_top = largest.of_all(terms);
   return static_cast<double>(fold_lanes(lane));
 }
 

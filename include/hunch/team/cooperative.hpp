@@ -137,14 +137,14 @@ class cooperative {
       tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) {
         if constexpr (Totalled<Terms>) {
           const soft_total<key> tile = terms.tiles[begin / tile_elements];
-          group.add(tile.top, tile.sum, terms.rescale);
+          group.add(tile.top, tile.sum, terms);
         } else {
           const key top = machine_.top(begin, end, terms);
           const double sum =
               top <= terms.lowest
                   ? 0.0
                   : static_cast<double>(machine_.tile(begin, end, soft_weights<Terms>{terms, top}));
-          group.add(top, sum, terms.rescale);  // the sum is that of the worker's first thread
+          group.add(top, sum, terms);  // the sum is that of the worker's first thread
         }
       });
       share(group.sum, [g, top = group.top](shared_scratch& to, double value) {

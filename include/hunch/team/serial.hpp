@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <hunch/team/canonical.hpp>
+#include <hunch/team/processor.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/team/worker.hpp>
 
@@ -21,8 +22,12 @@ class serial {
   HUNCH_HOST_DEVICE static constexpr void sync() {}
 
   template <class F>
-  HUNCH_HOST_DEVICE HUNCH_INLINE void for_each(std::int64_t n, F&& f) {
-    for (std::int64_t i = 0; i < n; ++i) { f(i); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE void for_each(std::int64_t n, const F& f) {
+    on_processor(
+        [n](const F& f) HUNCH_INLINED {
+          for (std::int64_t i = 0; i < n; ++i) { f(i); }
+        },
+        f);
   }
 
   template <class F>
@@ -32,58 +37,75 @@ class serial {
   }
 
   template <class T, class F, class Op>
-  HUNCH_HOST_DEVICE HUNCH_INLINE T reduce(std::int64_t n, T identity, F&& f, Op&& op) {
-    // Independent lanes: compilers vectorise this loop where they refuse a running maximum.
-    constexpr std::int64_t lanes = 64;
-    const std::int64_t whole = n / lanes * lanes;
-    T lane[lanes];
-    for (std::int64_t l = 0; l < lanes; ++l) { lane[l] = identity; }
-    for (std::int64_t base = 0; base < whole; base += lanes) {
-      for (std::int64_t l = 0; l < lanes; ++l) {
-        lane[l] = op(lane[l], static_cast<T>(f(base + l)));
-      }
-    }
-    for (std::int64_t i = whole; i < n; ++i) { lane[0] = op(lane[0], static_cast<T>(f(i))); }
-    T result = identity;
-    for (std::int64_t l = 0; l < lanes; ++l) { result = op(result, lane[l]); }
-    return result;
+  HUNCH_HOST_DEVICE HUNCH_INLINE T reduce(std::int64_t n, T identity, const F& f, const Op& op) {
+    return on_processor(
+        [n, identity](const F& f, const Op& op) HUNCH_INLINED {
+          // Independent lanes: compilers vectorise this loop where they refuse a running maximum.
+          constexpr std::int64_t lanes = 64;
+          const std::int64_t whole = n / lanes * lanes;
+          T lane[lanes];
+          for (std::int64_t l = 0; l < lanes; ++l) { lane[l] = identity; }
+          for (std::int64_t base = 0; base < whole; base += lanes) {
+            for (std::int64_t l = 0; l < lanes; ++l) {
+              lane[l] = op(lane[l], static_cast<T>(f(base + l)));
+            }
+          }
+          for (std::int64_t i = whole; i < n; ++i) { lane[0] = op(lane[0], static_cast<T>(f(i))); }
+          T result = identity;
+          for (std::int64_t l = 0; l < lanes; ++l) { result = op(result, lane[l]); }
+          return result;
+        },
+        f, op);
   }
 
   template <class T, class Gate, class Keep, class F, class Op>
-  HUNCH_HOST_DEVICE HUNCH_INLINE T reduce_where(std::int64_t n, T identity, Gate&& gate,
-                                                Keep&& keep, F&& f, Op&& op) {
-    T result = identity;
-    for (std::int64_t base = 0; base < n; base += gate_elements) {
-      const auto value = gate(base / gate_elements);
-      const std::int64_t end = base + gate_elements < n ? base + gate_elements : n;
-      visit_where(
-          base, end, [&](std::int64_t i) { return keep(i, value); },
-          [&](std::int64_t i) { result = op(result, f(i)); });
-    }
-    return result;
+  HUNCH_HOST_DEVICE HUNCH_INLINE T reduce_where(std::int64_t n, T identity, const Gate& gate,
+                                                const Keep& keep, const F& f, const Op& op) {
+    return on_processor(
+        [n, identity](const Gate& gate, const Keep& keep, const F& f, const Op& op) HUNCH_INLINED {
+          T result = identity;
+          for (std::int64_t base = 0; base < n; base += gate_elements) {
+            const auto value = gate(base / gate_elements);
+            const std::int64_t end = base + gate_elements < n ? base + gate_elements : n;
+            visit_where(
+                base, end, [&](std::int64_t i) HUNCH_INLINED { return keep(i, value); },
+                [&](std::int64_t i) HUNCH_INLINED { result = op(result, f(i)); },
+                [](std::int64_t, const std::uint8_t*) HUNCH_INLINED { return false; });
+          }
+          return result;
+        },
+        gate, keep, f, op);
   }
 
   template <class F>
-  HUNCH_HOST_DEVICE HUNCH_INLINE double sum(std::int64_t n, F&& f) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE double sum(std::int64_t n, const F& f) {
     last_sum_ = {};
-    const std::int32_t groups = groups_of(n);
-    double total = 0.0;
-    for (std::int32_t g = 0; g < groups; ++g) {
-      scratch_.groups[g] = group_sum(n, g, f);
-      total += scratch_.groups[g];
-    }
-    return total;
+    return on_processor(
+        [n, sums = scratch_.groups](const F& f) HUNCH_INLINED {
+          const std::int32_t groups = groups_of(n);
+          double total = 0.0;
+          for (std::int32_t g = 0; g < groups; ++g) {
+            sums[g] = group_sum(n, g, f);
+            total += sums[g];
+          }
+          return total;
+        },
+        f);
   }
 
   template <class F>
-  HUNCH_HOST_DEVICE HUNCH_INLINE two_sums sum_both(std::int64_t n, F&& f) {
-    two_sums total{0.0, 0.0};
-    for (std::int32_t g = 0; g < groups_of(n); ++g) {
-      const two_sums group = group_sum_both(n, g, f);
-      total.first += group.first;
-      total.second += group.second;
-    }
-    return total;
+  HUNCH_HOST_DEVICE HUNCH_INLINE two_sums sum_both(std::int64_t n, const F& f) {
+    return on_processor(
+        [n](const F& f) HUNCH_INLINED {
+          two_sums total{0.0, 0.0};
+          for (std::int32_t g = 0; g < groups_of(n); ++g) {
+            const two_sums group = group_sum_both(n, g, f);
+            total.first += group.first;
+            total.second += group.second;
+          }
+          return total;
+        },
+        f);
   }
 
   template <class Terms>
@@ -93,7 +115,8 @@ class serial {
     if constexpr (Totalled<Terms>) {
       add_totals(n, terms);
     } else {
-      add_tiles(n, terms);
+      on_processor(
+          [n, s = &scratch_](const Terms& terms) HUNCH_INLINED { add_tiles(n, terms, *s); }, terms);
     }
     const std::int32_t groups = groups_of(n);
     const auto all = fold_groups<key>(groups, scratch_, terms);
@@ -104,23 +127,33 @@ class serial {
   }
 
   template <class F>
-  HUNCH_HOST_DEVICE HUNCH_INLINE void lanes(std::int64_t begin, std::int64_t end, F&& f) {
-    tile_lanes(begin, end, scratch_.lanes, f);
+  HUNCH_HOST_DEVICE HUNCH_INLINE void lanes(std::int64_t begin, std::int64_t end, const F& f) {
+    on_processor([begin, end, to = scratch_.lanes](const F& f)
+                     HUNCH_INLINED { tile_lanes(begin, end, to, f); },
+                 f);
   }
 
   template <class F>
   HUNCH_HOST_DEVICE HUNCH_INLINE void tiles(std::int64_t n, std::int64_t first, std::int32_t count,
-                                            F&& f) {
-    for (std::int32_t k = 0; k < count; ++k) {
-      const std::int64_t begin = (first + k) * tile_elements;
-      const std::int64_t end = begin + tile_elements < n ? begin + tile_elements : n;
-      scratch_.lanes[k] = static_cast<double>(tile_sum(begin, end, f));
-    }
+                                            const F& f) {
+    on_processor(
+        [n, first, count, to = scratch_.lanes](const F& f) HUNCH_INLINED {
+          for (std::int32_t k = 0; k < count; ++k) {
+            const std::int64_t begin = (first + k) * tile_elements;
+            const std::int64_t end = begin + tile_elements < n ? begin + tile_elements : n;
+            to[k] = static_cast<double>(tile_sum(begin, end, f));
+          }
+        },
+        f);
   }
 
   template <class F>
-  HUNCH_HOST_DEVICE HUNCH_INLINE void fill(std::int32_t n, F&& f) {
-    for (std::int32_t i = 0; i < n; ++i) { scratch_.list[i] = static_cast<std::int64_t>(f(i)); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE void fill(std::int32_t n, const F& f) {
+    on_processor(
+        [n, list = scratch_.list](const F& f) HUNCH_INLINED {
+          for (std::int32_t i = 0; i < n; ++i) { list[i] = static_cast<std::int64_t>(f(i)); }
+        },
+        f);
   }
 
   HUNCH_HOST_DEVICE HUNCH_INLINE void note(std::int32_t i, std::int64_t value) {
@@ -128,14 +161,27 @@ class serial {
   }
 
   template <class Keep, class F>
-  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t compact(std::int64_t n, Keep&& keep, F&& f,
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t compact(std::int64_t n, const Keep& keep, const F& f,
                                                       std::int32_t capacity) {
-    std::int32_t count = 0;
-    visit_where(0, n, keep, [&](std::int64_t i) {
-      if (count < capacity) { scratch_.list[count] = static_cast<std::int64_t>(f(i)); }
-      ++count;
-    });
-    return count;
+    return on_processor(
+        [n, capacity, list = scratch_.list](const Keep& keep, const F& f) HUNCH_INLINED {
+          std::int32_t count = 0;
+          const auto put = [&](std::int64_t i) HUNCH_INLINED {
+            if (count < capacity) { list[count] = static_cast<std::int64_t>(f(i)); }
+            ++count;
+          };
+          visit_where(0, n, keep, put, [&](std::int64_t first, const std::uint8_t* kept) {
+            if (count + kept_together > capacity) { return false; }
+            // Written whether kept or not: which are is nothing that a processor foresees.
+            for (std::int64_t l = 0; l < kept_together; ++l) {
+              list[count] = static_cast<std::int64_t>(f(first + l));
+              count += kept[l];
+            }
+            return true;
+          });
+          return count;
+        },
+        keep, f);
   }
 
   template <class T>
@@ -147,21 +193,33 @@ class serial {
   HUNCH_HOST_DEVICE summed& last_sum() { return last_sum_; }
 
  private:
-  /// visit(i) for the i in [begin, end) with keep(i): first the question about many at once, in a
-  /// loop that vectorises.
-  template <class Keep, class Visit>
+  /// Neighbours of which it is asked at once whether one of them is kept.
+  static constexpr std::int64_t kept_together = 8;
+
+  /// visit(i) for the i in [begin, end) with keep(i), in order: first the question about many at
+  /// once, in a loop that vectorises. visit_some(first, kept) does the same for `kept_together`
+  /// neighbours, kept[l] being 0 or 1, or returns false to have them visited one by one.
+  template <class Keep, class Visit, class VisitSome>
   HUNCH_HOST_DEVICE static HUNCH_INLINE void visit_where(std::int64_t begin, std::int64_t end,
-                                                         Keep&& keep, Visit&& visit) {
-    constexpr std::int64_t block = 32;
+                                                         const Keep& keep, const Visit& visit,
+                                                         const VisitSome& visit_some) {
+    constexpr std::int64_t block = 64;
     std::int64_t first = begin;
     for (; first + block <= end; first += block) {
-      std::int32_t any = 0;
+      std::uint8_t kept[block];
       for (std::int64_t l = 0; l < block; ++l) {
-        any |= static_cast<std::int32_t>(keep(first + l));
+        kept[l] = static_cast<std::uint8_t>(keep(first + l));
       }
+      std::uint64_t words[block / kept_together];
+      __builtin_memcpy(words, kept, sizeof kept);
+      std::uint64_t any = 0;
+      for (const std::uint64_t word : words) { any |= word; }
       if (any == 0) { continue; }
-      for (std::int64_t l = 0; l < block; ++l) {
-        if (keep(first + l)) { visit(first + l); }
+      for (std::int64_t l = 0; l < block; l += kept_together) {
+        if (words[l / kept_together] == 0 || visit_some(first + l, kept + l)) { continue; }
+        for (std::int64_t j = l; j < l + kept_together; ++j) {
+          if (kept[j] != 0) { visit(first + j); }
+        }
       }
     }
     for (; first < end; ++first) {
@@ -171,10 +229,11 @@ class serial {
 
   /// The groups of `soft_sum` from the elements.
   template <class Terms>
-  HUNCH_HOST_DEVICE HUNCH_INLINE void add_tiles(std::int64_t n, const Terms& terms) {
+  HUNCH_HOST_DEVICE static HUNCH_INLINE void add_tiles(std::int64_t n, const Terms& terms,
+                                                       shared_scratch& scratch) {
     using key = decltype(terms.lowest);
     const std::int32_t per_group = tiles_per_group(n);
-    const auto end_of = [n](std::int64_t t) {
+    const auto end_of = [n](std::int64_t t) HUNCH_INLINED {
       return (t + 1) * tile_elements < n ? (t + 1) * tile_elements : n;
     };
     key top = top_of(0, end_of(0), terms);
@@ -190,11 +249,11 @@ class serial {
           sum = soft_tile(begin, end_of(t), top, terms);
           if (t + 1 < tiles_of(n)) { next = top_of(end_of(t), end_of(t + 1), terms); }
         }
-        group.add(top, sum, terms.rescale);
+        group.add(top, sum, terms);
         top = next;
       }
-      scratch_.tops[g] = group.top;
-      scratch_.groups[g] = group.sum;
+      scratch.tops[g] = group.top;
+      scratch.groups[g] = group.sum;
     }
   }
 
@@ -204,9 +263,9 @@ class serial {
     using key = decltype(terms.lowest);
     for (std::int32_t g = 0; g < groups_of(n); ++g) {
       soft_total<key> group{terms.lowest, 0.0};
-      tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t) {
+      tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t) HUNCH_INLINED {
         const soft_total<key> tile = terms.tiles[begin / tile_elements];
-        group.add(tile.top, tile.sum, terms.rescale);
+        group.add(tile.top, tile.sum, terms);
       });
       scratch_.tops[g] = group.top;
       scratch_.groups[g] = group.sum;

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <type_traits>
+
+#include <hunch/config.hpp>
+
+/// \file
+/// Host loops at the speed of the processor they run on, whatever flags they were compiled with. A
+/// build for any x86-64 (`-O2` without `-march`) has neither fused multiply-adds nor registers of
+/// more than 16 bytes, and a loop over a row would take sixty times as long. So such loops are
+/// compiled three times, for the flags of the build, for AVX2 and for AVX-512, and each call takes
+/// the best that the processor has. All three compute the same bits: what is fused is written as
+/// such, and additions have one order (see canonical.hpp).
+///
+/// A build whose flags name such a processor has only what is above them; on other architectures
+/// there is nothing to choose. `HUNCH_INSTRUCTIONS` fixes the choice: 0, what the flags say; 2,
+/// AVX2 at most; 3, AVX-512 at most, which is the default.
+
+#if !defined(HUNCH_INSTRUCTIONS)
+#define HUNCH_INSTRUCTIONS 3
+#endif
+
+namespace hunch::team {
+
+/// What a loop may use beyond what it could anywhere.
+template <int Level>
+struct instructions {
+  static constexpr bool avx2 = Level >= 2;
+  static constexpr bool avx512 = Level >= 3;
+};
+
+namespace detail {
+
+template <class On, class Loop, class... F>
+HUNCH_HOST_DEVICE HUNCH_INLINE auto run_loop(On on, const Loop& loop, const F&... f) {
+  if constexpr (std::is_invocable_v<const Loop&, On, const F&...>) {
+    return loop(on, f...);
+  } else {
+    return loop(f...);
+  }
+}
+
+// The loops are vectorised whatever the level of optimisation: optimize("O3"). Fused where that is
+// written as a sum of a product over vectors of the compiler, which has no function for it:
+// "fp-contract=fast"; clang has a pragma instead.
+#if defined(__clang__)
+#define HUNCH_COMPILED_AS_LOOP __attribute__((noinline, flatten))
+#define HUNCH_WIDE ""
+#elif defined(__GNUC__)
+#define HUNCH_COMPILED_AS_LOOP \
+  __attribute__((noinline, flatten, optimize("O3", "fp-contract=fast")))
+#define HUNCH_WIDE ",prefer-vector-width=512"
+#else
+#define HUNCH_COMPILED_AS_LOOP
+#endif
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDACC__) && HUNCH_INSTRUCTIONS >= 2
+#define HUNCH_HAS_AVX2 1
+#define HUNCH_HAS_AVX512 (HUNCH_INSTRUCTIONS >= 3)
+#else
+#define HUNCH_HAS_AVX2 0
+#define HUNCH_HAS_AVX512 0
+#endif
+
+// The functions that a loop calls are copied: what they refer to by value stays in registers.
+
+template <class Loop, class... F>
+HUNCH_COMPILED_AS_LOOP auto with_flags(const Loop& loop, const F&... f) {
+  const Loop copy = loop;
+  return [&copy](const F... of)
+             HUNCH_INLINED { return run_loop(instructions<0>{}, copy, of...); }(f...);
+}
+
+#if HUNCH_HAS_AVX2
+template <class Loop, class... F>
+HUNCH_COMPILED_AS_LOOP __attribute__((target("avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt"))) auto
+with_avx2(const Loop& loop, const F&... f) {
+  const Loop copy = loop;
+  return [&copy](const F... of)
+             HUNCH_INLINED { return run_loop(instructions<2>{}, copy, of...); }(f...);
+}
+#endif
+
+#if HUNCH_HAS_AVX512
+template <class Loop, class... F>
+HUNCH_COMPILED_AS_LOOP
+    __attribute__((target("avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt,"
+                          "avx512f,avx512bw,avx512dq,avx512vl" HUNCH_WIDE))) auto
+    with_avx512(const Loop& loop, const F&... f) {
+  const Loop copy = loop;
+  return [&copy](const F... of)
+             HUNCH_INLINED { return run_loop(instructions<3>{}, copy, of...); }(f...);
+}
+#endif
+
+}  // namespace detail
+
+/// loop(f...), with the instructions of the processor at hand.
+///
+/// \param loop What runs over a row: hundreds of elements or more, for it becomes a function call.
+///             Its own captures and `f` are copied; they refer to what is written. One that has
+///             vector instructions of its own takes a first argument, `instructions`.
+template <class Loop, class... F>
+HUNCH_HOST_DEVICE HUNCH_INLINE auto on_processor(const Loop& loop, const F&... f) {
+#if HUNCH_HAS_AVX512
+#if defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+  return detail::with_avx512(loop, f...);
+#else
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl")) {
+    return detail::with_avx512(loop, f...);
+  }
+#endif
+#endif
+#if HUNCH_HAS_AVX2
+#if defined(__AVX2__) && defined(__FMA__)
+  return detail::with_avx2(loop, f...);
+#else
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    return detail::with_avx2(loop, f...);
+  }
+#endif
+#endif
+#if defined(__CUDACC__)
+  return detail::run_loop(instructions<0>{}, loop, f...);
+#else
+  return detail::with_flags(loop, f...);
+#endif
+}
+
+}  // namespace hunch::team

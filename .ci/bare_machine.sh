@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 git clone -q . "$work/tree"
-export BARE_WORK=$work BARE_CMAKE=$(command -v cmake)
+export BARE_WORK=$work BARE_CMAKE=$(command -v cmake) BARE_QUERY=$(command -v dpkg-query)
 # Every package that any CMake file of the tree asks for.
 export BARE_KNOWN=$(git ls-files -z '*CMakeLists.txt' '*.cmake' '*.in' |
   xargs -0 sed -nE 's/^ *find_package\(([A-Za-z0-9_]+).*/\1/p' | sort -u | tr '\n' ' ')
@@ -39,7 +39,7 @@ while read -r package; do
     pkg-config) brought+="PkgConfig " ;;
     python3) brought+="Python3 " ;;
   esac
-  for file in $(dpkg -L "$package" 2>/dev/null); do
+  for file in $("$BARE_QUERY" -L "$package" 2>/dev/null); do
     case $file in
       *-config.cmake) brought+="$(basename "$file" -config.cmake) " ;;
       *Config.cmake) brought+="$(basename "$file" Config.cmake) " ;;

@@ -162,8 +162,8 @@ sanitize() {
     (
       status=0
       for program in "${programs[@]}"; do
-        timeout -k 5 $((limit / ${#programs[@]})) "$sanitizer" --tool "$tool" --error-exitcode 99 \
-          --print-limit 20 "$program" --short || status=$?
+        HUNCH_TEST_SHORT=1 timeout -k 5 $((limit / ${#programs[@]})) "$sanitizer" --tool "$tool" \
+          --error-exitcode 99 --print-limit 20 "$program" || status=$?
       done >"$work/$tool.txt" 2>&1
       echo "$status $((SECONDS - began))" >"$work/$tool.status"
     ) &

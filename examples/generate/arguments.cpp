@@ -287,6 +287,9 @@ void check_ranges(const arguments& a) {
     throw usage_error("--temperature: is 0, which is greedy, or at least 0.0001");
   }
   if (!(a.top_p > 0.0f)) { throw usage_error("--top-p is in (0, 1]"); }
+  if (a.prompt.size() > most_prompt_bytes) {
+    throw usage_error("--prompt: is longer than " + std::to_string(most_prompt_bytes) + " bytes");
+  }
 }
 
 /// Rules for trees and drafts that they are exact on.
@@ -409,15 +412,6 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
   }
 }
 
-/// A prompt, read where it is in a file.
-std::string prompt_of(const arguments& a, const std::string& file) {
-  if (!file.empty()) { return command_line::read_file("--prompt-file", file, most_prompt_bytes); }
-  if (a.prompt.size() > most_prompt_bytes) {
-    throw usage_error("--prompt: is longer than " + std::to_string(most_prompt_bytes) + " bytes");
-  }
-  return a.prompt;
-}
-
 }  // namespace
 
 arguments parse(const std::vector<std::string>& words) {
@@ -429,14 +423,17 @@ arguments parse(const std::vector<std::string>& words) {
   }
   arguments a;
   a.prompt = "The purpose of this chapter is to explain how";
-  if (!name.empty() || !any_given(given, own_start)) {
-    const preset& from = name.empty() ? presets().front() : preset_of(name);
+  const bool named = given.count("--preset") != 0;
+  if (named || !any_given(given, own_start)) {
+    const preset& from = named ? preset_of(name) : presets().front();
     flags_of({a, name, prompt_file}).parse(from.flags);
     a.preset = from.name;
   }
   flags_of({a, name, prompt_file}).parse(words);
   if (any_given(given, own_start) || any_given(given, policies)) { a.preset.clear(); }
-  a.prompt = prompt_of(a, prompt_file);
+  if (given.count("--prompt-file") != 0) {
+    a.prompt = command_line::read_file("--prompt-file", prompt_file, most_prompt_bytes);
+  }
   check_ranges(a);
   fill_in(a, given);
   refuse_contradictions(a, given);

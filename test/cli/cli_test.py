@@ -27,6 +27,8 @@ BAD_FLAGS = [
     (["--plain", "--plain"], "--plain: At Most 1 required but received 2"),
     (["--seed", "010x"], "--seed: '010x' is not a number"),
     (["--preset", "best"], "it takes dynaspec, fr-spec, "),
+    (["--preset", ""], "--preset: '' is unknown"),
+    (["--prompt-file", ""], "--prompt-file: cannot read ''"),
     (["--preset", "diffusion", "--tree", "chain"], "--tree has no meaning with --method diffusion"),
     (["--preset", "medusa", "--device", "cuda"], "--device cuda drafts chains with a model of its own"),
     (["--max-new-tokens", "0"], "--max-new-tokens: 0 is less than 1"),

@@ -423,9 +423,9 @@ arguments parse(const std::vector<std::string>& words) {
   }
   arguments a;
   a.prompt = "The purpose of this chapter is to explain how";
-  const bool named = given.count("--preset") != 0;
-  if (named || !any_given(given, own_start)) {
-    const preset& from = named ? preset_of(name) : presets().front();
+  const bool by_name = given.count("--preset") != 0;
+  if (by_name || !any_given(given, own_start)) {
+    const preset& from = by_name ? preset_of(name) : presets().front();
     flags_of({a, name, prompt_file}).parse(from.flags);
     a.preset = from.name;
   }

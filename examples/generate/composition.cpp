@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "generate/arguments.hpp"
@@ -7,70 +9,37 @@ namespace generate {
 
 namespace {
 
-const char* words_of(drafter_kind drafter) {
-  switch (drafter) {
-    case drafter_kind::none:
-      return "plain decoding";
-    case drafter_kind::model:
-      return "a smaller model drafts";
-    case drafter_kind::eagle:
-      return "an EAGLE head drafts";
-    case drafter_kind::medusa:
-      return "Medusa heads draft";
-    case drafter_kind::streaming:
-      return "the target's own streams draft";
-    case drafter_kind::early_exit:
-      return "the target's first layers draft";
-    case drafter_kind::int4:
-      return "the target's weights in four bits draft";
-    case drafter_kind::lookup:
-      return "what followed the end of the text before is the draft";
-  }
-  return "";
-}
+using command_line::named;
 
-const char* words_of(tree_kind tree) {
-  switch (tree) {
-    case tree_kind::chain:
-      return "chains";
-    case tree_kind::sampled:
-      return "pairs of chains";
-    case tree_kind::dynamic:
-      return "dynamic trees (EAGLE-2)";
-    case tree_kind::fixed:
-      return "a fixed tree";
-  }
-  return "";
-}
+constexpr named<drafter_kind> drafters[] = {
+    {"plain decoding", drafter_kind::none},
+    {"a smaller model drafts", drafter_kind::model},
+    {"an EAGLE head drafts", drafter_kind::eagle},
+    {"Medusa heads draft", drafter_kind::medusa},
+    {"the target's own streams draft", drafter_kind::streaming},
+    {"the target's first layers draft", drafter_kind::early_exit},
+    {"the target's weights in four bits draft", drafter_kind::int4},
+    {"what followed the end of the text before is the draft", drafter_kind::lookup}};
+constexpr named<tree_kind> trees[] = {{"chains", tree_kind::chain},
+                                      {"pairs of chains", tree_kind::sampled},
+                                      {"dynamic trees (EAGLE-2)", tree_kind::dynamic},
+                                      {"a fixed tree", tree_kind::fixed}};
+constexpr named<selector_kind> selectors[] = {
+    {"the whole vocabulary", selector_kind::full},
+    {"the most frequent tokens (FR-Spec)", selector_kind::frequency},
+    {"a trimmed head (VocabTrim)", selector_kind::trimmed},
+    {"clusters that a router chooses (DynaSpec)", selector_kind::clustered}};
+constexpr named<verifier_kind> verifiers[] = {{"speculative sampling", verifier_kind::rejection},
+                                              {"block verification", verifier_kind::block},
+                                              {"coupled draws", verifier_kind::coupled},
+                                              {"the target's own draws", verifier_kind::point_mass},
+                                              {"greedy match", verifier_kind::greedy}};
 
-const char* words_of(selector_kind selector) {
-  switch (selector) {
-    case selector_kind::full:
-      return "the whole vocabulary";
-    case selector_kind::frequency:
-      return "the most frequent tokens (FR-Spec)";
-    case selector_kind::trimmed:
-      return "a trimmed head (VocabTrim)";
-    case selector_kind::clustered:
-      return "clusters that a router chooses (DynaSpec)";
-  }
-  return "";
-}
-
-const char* words_of(verifier_kind verifier) {
-  switch (verifier) {
-    case verifier_kind::rejection:
-      return "speculative sampling";
-    case verifier_kind::block:
-      return "block verification";
-    case verifier_kind::coupled:
-      return "coupled draws";
-    case verifier_kind::point_mass:
-      return "the target's own draws";
-    case verifier_kind::greedy:
-      return "greedy match";
-  }
-  return "";
+template <class T, std::size_t N>
+std::string words_of(const named<T> (&all)[N], T value) {
+  return std::find_if(std::begin(all), std::end(all),
+                      [&](const auto& of) { return of.second == value; })
+      ->first;
 }
 
 }  // namespace
@@ -81,12 +50,13 @@ std::string composition(const arguments& a) {
     if (a.method == method_kind::stepwise) { return model + "one token a pass"; }
     return model + (a.draft.empty() ? "which drafts for itself" : "and a head that drafts for it");
   }
-  if (a.decodes_plainly()) { return words_of(drafter_kind::none); }
-  std::string out = words_of(a.drafter);
-  if (a.drafter != drafter_kind::lookup) {
-    out += std::string(" ") + words_of(a.tree) + " from " + words_of(a.selector);
+  const drafter_kind drafter = a.decodes_plainly() ? drafter_kind::none : a.drafter;
+  std::string out = words_of(drafters, drafter);
+  if (drafter == drafter_kind::none) { return out; }
+  if (drafter != drafter_kind::lookup) {
+    out += ' ' + words_of(trees, a.tree) + " from " + words_of(selectors, a.selector);
   }
-  return out + ", verified by " + words_of(a.verifier);
+  return out + ", verified by " + words_of(verifiers, a.verifier);
 }
 
 }  // namespace generate

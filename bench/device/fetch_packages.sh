@@ -3,9 +3,10 @@
 #
 # bench/device/fetch_packages.sh DIR
 #
-# Unpacks into DIR, without installing them, the Debian packages that programs and the example engine need: for
-# a machine with a GPU and without a network, where bench/gpu.sh --packages DIR finds them. Run it
-# on a machine with a network, of the same processor, and no newer than the other one.
+# Unpacks into DIR, without installing them, the Debian packages that the programs and the example
+# engine need: for a machine with a GPU and without a network, where bench/gpu.sh --packages DIR
+# finds them. Run it on a machine with a network, of the same processor, and no newer than the other
+# one.
 set -euo pipefail
 [ $# -eq 1 ] || { echo "usage: bench/device/fetch_packages.sh DIR" >&2; exit 2; }
 mkdir -p "$1"

@@ -64,8 +64,18 @@ void choose_selector(arguments& a, const std::string& text) {
 
 void choose_length(arguments& a, const std::string& text) {
   a.draft_length.reset();
+  a.draft_lengths.clear();
   a.length_costs.reset();
   if (text == "auto") { return; }
+  if (text.find(',') != std::string::npos && !text.starts_with("auto:")) {
+    for (std::size_t from = 0; from <= text.size();) {
+      const std::size_t to = std::min(text.find(',', from), text.size());
+      a.draft_lengths.push_back(number<std::int32_t>("--draft-length", text.substr(from, to - from),
+                                                     0, max_draft_length));
+      from = to + 1;
+    }
+    return;
+  }
   if (text.starts_with("auto:")) {
     a.length_costs = costs_of("--draft-length", text);
   } else {
@@ -146,7 +156,8 @@ flags flags_of(destination to) {
   out.add("--draft-length", "N",
           "levels drafted per step, 1 to 8, or auto: as many as pay, by measured costs and\n"
           "acceptance (default); what it has measured is printed as auto:..., and given in\n"
-          "place of auto it repeats a text\n"
+          "place of auto it repeats a text; or the levels of each step, 4,0,3,..., of which\n"
+          "the last stays\n"
           "with --method diffusion 4, unless it is given",
           [&a](const std::string& text) { choose_length(a, text); });
   out.add("--block-length", "N",
@@ -322,8 +333,8 @@ void check_method(const arguments& a, const Refuse& refuse) {
                            "--presence-penalty", "--frequency-penalty", "--pattern"}) {
     refuse(flag, method);
   }
-  if (a.length_costs) {
-    throw usage_error(std::string("--draft-length auto:... has no meaning with ") + method);
+  if (a.length_costs || !a.draft_lengths.empty()) {
+    throw usage_error(std::string("--draft-length: only one number has a meaning with ") + method);
   }
   if (stepwise) {
     refuse("--draft", method);
@@ -394,9 +405,8 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
           "chain, or --device host");
     }
     refuse("--threads", "--device cuda");
-    if (a.length_costs) {
-      throw usage_error(
-          "--draft-length auto:... is of --device host; --device cuda keeps to a number");
+    if (a.length_costs || !a.draft_lengths.empty()) {
+      throw usage_error("--draft-length: --device cuda keeps to one number, or auto");
     }
     if (!a.pattern.empty()) {
       throw usage_error(

@@ -39,6 +39,7 @@ struct arguments {
   std::optional<cluster_budget> budget;  ///< of selector clustered
   verifier_kind verifier = verifier_kind::rejection;
   std::optional<std::int32_t> draft_length;  ///< nothing: as long as it pays
+  std::vector<std::int32_t> draft_lengths;   ///< of each step, then the last; empty: not given
   std::optional<costs> length_costs;         ///< by which that is decided; nothing: measured
   std::optional<std::int32_t> block_length;  ///< of canvases; nothing: the model's
   std::string tokenizer;  ///< directory of one, for a masked model that has none beside it

@@ -122,13 +122,19 @@ class program {
     // Through its text, so that what is printed is what was used.
     const costs chosen =
         args_.length_costs ? *args_.length_costs : costs_of("--draft-length", text_of(cost));
+    std::string length;
     if (args_.draft_length) {
       speculative.draft_length(*args_.draft_length);
+      length = std::to_string(*args_.draft_length);
+    } else if (!args_.draft_lengths.empty()) {
+      length_ = repeated{args_.draft_lengths};
+      for (const std::int32_t n : args_.draft_lengths) {
+        length += (length.empty() ? "" : ",") + std::to_string(n);
+      }
     } else {
       length_ = chosen.policy();
+      length = text_of(chosen);
     }
-    const std::string length =
-        args_.draft_length ? std::to_string(*args_.draft_length) : text_of(chosen);
 
     session_.begin_text();
     const auto run_on = [&](auto& decoder, const auto& options, auto&& on_token) {

@@ -58,8 +58,12 @@ BAD_FLAGS = [
     (["--draft-length", "auto:draft=1,draft=1,expected=0,rows=1"], "each once"),
     (["--draft-length", "auto:draft=1,expected=0,rows=1/-2"], "--draft-length: -2 is less than 0"),
     (["--draft-length", "auto:draft=1,expected=0,rows=" + "1/" * 64 + "1"], "has too many rows"),
-    (["--draft-length", COSTS, "--method", "diffusion"], "auto:... has no meaning with --method diffusion"),
-    (["--draft-length", COSTS, "--device", "cuda"], "auto:... is of --device host"),
+    (["--draft-length", COSTS, "--method", "diffusion"], "--draft-length: only one number has a meaning with --method diffusion"),
+    (["--draft-length", COSTS, "--device", "cuda"], "--draft-length: --device cuda keeps to one number"),
+    (["--draft-length", "1,2", "--device", "cuda"], "--draft-length: --device cuda keeps to one number"),
+    (["--draft-length", "1,9"], "--draft-length: 9 is more than 8"),
+    (["--draft-length", "1,,2"], "--draft-length: '' is not a number"),
+    (["--draft-length", "1,"], "--draft-length: '' is not a number"),
     (["--device", "abacus"], "it takes host, cuda"),
     (["--device", "cuda", "--threads", "2"], "--threads has no meaning with --device cuda"),
     (["--device", "cuda", "--pattern", "a"], "--pattern asks the host in every step"),
@@ -322,6 +326,18 @@ class Output(unittest.TestCase):
         dear, _ = self.report("--draft-length", f"auto:draft=100,{rows}")
         self.assertGreater(cheap["average_draft_length"], 4 * dear["average_draft_length"])
         self.assertNotEqual(cheap["text"], dear["text"])
+
+    def test_levels_of_each_step(self):
+        same, _ = self.report("--draft-length", "3")
+        for levels in ("3,3", ",".join("3" * 30)):
+            report, _ = self.report("--draft-length", levels, "--batch", "2")
+            self.assertEqual(report["text"], same["text"])
+            self.assertEqual(report["draft_length"], levels)
+        none, _ = self.report("--draft-length", "0,0")
+        self.assertEqual(none["average_draft_length"], 0)
+        mixed, _ = self.report("--draft-length", "0,4,2,1,3,0,5,2")
+        self.assertEqual(mixed["text"], self.report("--draft-length", "0,4,2,1,3,0,5,2")[0]["text"])
+        self.assertEqual(len({text["text"] for text in (same, none, mixed)}), 3)
 
     def test_a_number_of_levels_is_told_too(self):
         report, printed = self.report("--draft-length", "3")

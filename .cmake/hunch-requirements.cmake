@@ -1,3 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+# Thrust comes with a CUDA toolkit, or as a package of its own. `result` is the folder to search for
+# its headers; empty if the compiler searches it unasked. To name that one again would move it: the
+# C++ headers reach those of C by looking behind themselves, and find nothing there any more.
+function(hunch_find_thrust result)
+  find_path(HUNCH_THRUST_INCLUDE_DIR thrust/sort.h
+    HINTS ENV CUDA_HOME ENV CUDA_PATH
+    PATHS /usr/local/cuda /usr/local/cuda-13.0 /usr/local/cuda-12.9
+    PATH_SUFFIXES include/cccl include
+    DOC "Where the headers of Thrust are")
+  if(NOT HUNCH_THRUST_INCLUDE_DIR)
+    message(FATAL_ERROR "hunch: the headers of Thrust were not found. Install them (Debian: "
+      "libthrust-dev) or set HUNCH_THRUST_INCLUDE_DIR.")
+  endif()
+  set(unasked)
+  foreach(folder IN LISTS HUNCH_THRUST_INCLUDE_DIR CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
+    file(REAL_PATH "${folder}" folder)
+    list(APPEND unasked "${folder}")
+  endforeach()
+  list(POP_FRONT unasked folder)
+  if(folder IN_LIST unasked)
+    set(${result} "" PARENT_SCOPE)
+  else()
+    set(${result} "${HUNCH_THRUST_INCLUDE_DIR}" PARENT_SCOPE)
+  endif()
+endfunction()
+
 # What a target that uses hunch needs from the machine at hand: C++20, threads, and Thrust for
 # set-up work. Decided where the library is used, so the installed package runs this again.
 function(hunch_add_requirements target)
@@ -8,19 +35,8 @@ function(hunch_add_requirements target)
     target_compile_options(${target} INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
   endif()
 
-  # Thrust comes with a CUDA toolkit, or as a package of its own; plain C++ files use its serial
-  # back end, so that they need no CUDA headers.
-  find_path(HUNCH_THRUST_INCLUDE_DIR thrust/sort.h
-    HINTS ENV CUDA_HOME ENV CUDA_PATH
-    PATHS /usr/local/cuda /usr/local/cuda-13.0 /usr/local/cuda-12.9
-    PATH_SUFFIXES include/cccl include
-    DOC "Where the headers of Thrust are")
-  if(NOT HUNCH_THRUST_INCLUDE_DIR)
-    message(FATAL_ERROR "hunch: the headers of Thrust were not found. Install them (Debian: "
-      "libthrust-dev) or set HUNCH_THRUST_INCLUDE_DIR.")
-  endif()
-  target_include_directories(${target} SYSTEM INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:${HUNCH_THRUST_INCLUDE_DIR}>)
+  hunch_find_thrust(thrust)
+  target_include_directories(${target} SYSTEM INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${thrust}>)
   target_compile_definitions(${target} INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:THRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_CPP>)
 endfunction()

@@ -4,13 +4,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include <command_line/files.hpp>
+#include <command_line/flags.hpp>
+#include <command_line/run.hpp>
 #include <generate/median.hpp>
 
 #include "json.hpp"
@@ -68,13 +69,7 @@ inline goal at_most(double value) { return {goal::sense::at_most, value}; }
 /// The rows of a suite, printed as they come and written as JSON at the end.
 class report {
  public:
-  /// Reads `--json FILE` from the command line.
-  report(int argc, char** argv) {
-    for (int i = 1; i + 1 < argc; ++i) {
-      if (std::string_view(argv[i]) == "--json") { file_ = argv[i + 1]; }
-    }
-    std::printf("%-64s %12s %-8s %-10s %s\n", "name", "value", "unit", "goal", "met");
-  }
+  report() { std::printf("%-64s %12s %-8s %-10s %s\n", "name", "value", "unit", "goal", "met"); }
 
   void add(const std::string& name, double value, const std::string& unit,
            std::optional<goal> wanted = std::nullopt) {
@@ -108,20 +103,13 @@ class report {
                     json_string(why) + "}");
   }
 
-  /// Writes the file, if one was asked for. Returns the exit code: 0 unless writing failed.
-  int finish() const {
-    if (file_.empty()) { return 0; }
-    std::ofstream out(file_);
-    out << "{\"rows\": [";
+  /// All rows so far.
+  std::string json() const {
+    std::string out = "{\"rows\": [";
     for (std::size_t i = 0; i < rows_.size(); ++i) {
-      out << (i == 0 ? "\n  " : ",\n  ") << rows_[i];
+      out += (i == 0 ? "\n  " : ",\n  ") + rows_[i];
     }
-    out << "\n]}\n";
-    if (!out.flush()) {
-      std::fprintf(stderr, "%s cannot be written\n", file_.c_str());
-      return 1;
-    }
-    return 0;
+    return out + "\n]}\n";
   }
 
  private:
@@ -136,8 +124,23 @@ class report {
                     "}");
   }
 
-  std::string file_;
   std::vector<std::string> rows_;  ///< as JSON
 };
+
+/// What `main` of a suite returns that measures by measure(report): 0 unless that throws, or the
+/// report could not be written. Reads `--json FILE` from the command line.
+template <class Measure>
+int run(const char* suite, int argc, char** argv, const Measure& measure) {
+  return command_line::run(suite, argc, argv, [&](const std::vector<std::string>& words) {
+    std::string file;
+    command_line::flags flags(suite, "a suite of benchmarks");
+    flags.add("--json", "FILE", "writes the rows as JSON too", file);
+    flags.parse(words);
+    if (!file.empty()) { command_line::check_writable("--json", file); }
+    report out;
+    measure(out);
+    if (!file.empty()) { command_line::write_file("--json", file, out.json()); }
+  });
+}
 
 }  // namespace bench

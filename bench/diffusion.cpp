@@ -276,7 +276,7 @@ class suite {
 }  // namespace bench::diffusion
 
 int main(int argc, char** argv) {
-  bench::report out(argc, argv);
-  bench::diffusion::suite(out, HUNCH_BENCH_MODELS).run();
-  return out.finish();
+  return bench::run("diffusion", argc, argv, [](bench::report& out) {
+    bench::diffusion::suite(out, HUNCH_BENCH_MODELS).run();
+  });
 }

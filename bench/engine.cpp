@@ -165,20 +165,20 @@ void measure_int4(bench::report& out, const std::filesystem::path& source, int t
 }  // namespace
 
 int main(int argc, char** argv) {
-  bench::report out(argc, argv);
-  const std::filesystem::path shipped = std::filesystem::path(HUNCH_BENCH_MODELS) / "target";
-  for (const int threads : {1, 2}) {
-    const engine::model_options options{.threads = threads};
-    {
-      engine::model m = engine::model::load(shipped, options);
-      measure(out, "shipped target", m, threads, {0.55, 1.8}, 41, bench::memory::warm);
+  return bench::run("engine", argc, argv, [](bench::report& out) {
+    const std::filesystem::path shipped = std::filesystem::path(HUNCH_BENCH_MODELS) / "target";
+    for (const int threads : {1, 2}) {
+      const engine::model_options options{.threads = threads};
+      {
+        engine::model m = engine::model::load(shipped, options);
+        measure(out, "shipped target", m, threads, {0.55, 1.8}, 41, bench::memory::warm);
+      }
+      measure_int4(out, shipped, threads);
+      {
+        engine::model m(large_shape(), random_weights(large_shape()), options);
+        measure(out, "512 MiB model", m, threads, {0.75, 1.3}, 9, bench::memory::as_left);
+      }
     }
-    measure_int4(out, shipped, threads);
-    {
-      engine::model m(large_shape(), random_weights(large_shape()), options);
-      measure(out, "512 MiB model", m, threads, {0.75, 1.3}, 9, bench::memory::as_left);
-    }
-  }
-  bench::measure_speculation(out, HUNCH_BENCH_MODELS);
-  return out.finish();
+    bench::measure_speculation(out, HUNCH_BENCH_MODELS);
+  });
 }

@@ -10,7 +10,8 @@
 #
 #   --out DIR        where the results go
 #   --packages DIR   what bench/device/fetch_packages.sh has unpacked there, for a machine without
-#                    nlohmann-json and sentencepiece; what needs them is skipped where they are not
+#                    CLI11, nlohmann-json and sentencepiece; what needs them is skipped where they
+#                    are not
 #   --commit NAME    of the sources, where they are no git checkout
 #   --time SECONDS   all that it may take, 520 unless told otherwise: a part that has not begun by
 #                    then is skipped
@@ -124,7 +125,7 @@ part_of() {
   if [ -f "$build/$program" ]; then
     part "$@"
   elif [ "$with_models" = no ] && [[ $program == *engine* || $program == *models* || $program == examples/* ]]; then
-    skip "$1" "needs nlohmann-json and sentencepiece"
+    skip "$1" "needs CLI11, nlohmann-json and sentencepiece"
   else
     skip "$1" "was not built"
   fi
@@ -161,8 +162,8 @@ sanitize() {
     (
       status=0
       for program in "${programs[@]}"; do
-        timeout -k 5 $((limit / ${#programs[@]})) "$sanitizer" --tool "$tool" --error-exitcode 99 \
-          --print-limit 20 "$program" --short || status=$?
+        HUNCH_TEST_SHORT=1 timeout -k 5 $((limit / ${#programs[@]})) "$sanitizer" --tool "$tool" \
+          --error-exitcode 99 --print-limit 20 "$program" || status=$?
       done >"$work/$tool.txt" 2>&1
       echo "$status $((SECONDS - began))" >"$work/$tool.status"
     ) &

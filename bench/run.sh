@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
 # bench/run.sh SUITE [--json FILE]
@@ -7,11 +7,12 @@
 # its table, and writes {"rows": [{"name", "value", "unit", "goal", "met"}]} to FILE if one is
 # named; "goal" and "met" are null for rows without a goal, "value" too for what was "not_run".
 # Exits 0 whenever the suite ran, met or not.
-set -eu
+set -euo pipefail
 
-here=$(cd "$(dirname "$0")" && pwd)
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
 . "$here/device/machine.sh"
+. "$root/examples/packages.sh"
 
 suites() {
   for file in "$here"/*.cpp; do basename "$file" .cpp; done
@@ -20,7 +21,7 @@ suites() {
 }
 
 suite=${1:-}
-if [ -z "$suite" ] || ! suites | grep -qx -e "$suite"; then
+if [ -z "$suite" ] || ! suites | grep -x -e "$suite" >/dev/null; then
   echo "usage: bench/run.sh SUITE [--json FILE]" >&2
   echo "suites:" $(suites) >&2
   exit 2
@@ -31,11 +32,7 @@ build="$root/build-bench"
 program="bench/hunch_bench_$suite"
 options=
 case "$suite" in
-  vocab)
-    # Where it cannot be installed, the row that needs it says so.
-    bash -c '. "$1" && need_packages "${BENCH_PACKAGES[@]}"' - "$root/examples/packages.sh" >&2 || true
-    ;;
-  device*)
+  device*) # on a machine that may have no network
     if ! nvcc=$(find_nvcc); then
       echo "bench/run.sh $suite: this suite needs nvcc, which is not here; if a toolkit is" \
         "installed, set CUDACXX to the path of its nvcc" >&2
@@ -52,6 +49,11 @@ case "$suite" in
     # The bodies alone need no engine, and so none of its packages.
     if [ "$suite" = device ]; then options="$options -DHUNCH_BUILD_EXAMPLES=OFF"; fi
     if [ "$suite" = device_models ]; then options="$options -DHUNCH_BUILD_EXAMPLES=ON"; fi
+    ;;
+  *)
+    need_packages "${BUILD_PACKAGES[@]}" $(thrust_package) >&2
+    # Where it cannot be installed, the row that needs it says so.
+    if [ "$suite" = vocab ]; then need_packages "${BENCH_PACKAGES[@]}" >&2 || true; fi
     ;;
 esac
 

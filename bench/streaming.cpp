@@ -271,7 +271,7 @@ class suite {
 }  // namespace bench::drafters
 
 int main(int argc, char** argv) {
-  bench::report out(argc, argv);
-  bench::drafters::suite(out, HUNCH_BENCH_MODELS).run();
-  return out.finish();
+  return bench::run("streaming", argc, argv, [](bench::report& out) {
+    bench::drafters::suite(out, HUNCH_BENCH_MODELS).run();
+  });
 }

@@ -358,9 +358,9 @@ void single_rows(bench::report& out) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  bench::report out(argc, argv);
-  single_rows(out);
-  chains(out);
-  trees(out);
-  return out.finish();
+  return bench::run("verify", argc, argv, [](bench::report& out) {
+    single_rows(out);
+    chains(out);
+    trees(out);
+  });
 }

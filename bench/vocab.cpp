@@ -7,8 +7,8 @@
 /// What it costs to draft over a part of the vocabulary.
 
 int main(int argc, char** argv) {
-  bench::report out(argc, argv);
-  bench::vocab::measure_quality(out, HUNCH_BENCH_MODELS);
-  bench::measure_vocab_speed(out);
-  return out.finish();
+  return bench::run("vocab", argc, argv, [](bench::report& out) {
+    bench::vocab::measure_quality(out, HUNCH_BENCH_MODELS);
+    bench::measure_vocab_speed(out);
+  });
 }

@@ -40,6 +40,6 @@ thrust_package() {
   echo libthrust-dev
 }
 
-BUILD_PACKAGES=(g++ cmake make pkg-config nlohmann-json3-dev libsentencepiece-dev)
+BUILD_PACKAGES=(g++ cmake make pkg-config libcli11-dev nlohmann-json3-dev libsentencepiece-dev)
 # Of benchmarks only: what others compute the same with.
 BENCH_PACKAGES=(libopenblas-dev)

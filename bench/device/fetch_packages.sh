@@ -3,15 +3,16 @@
 #
 # bench/device/fetch_packages.sh DIR
 #
-# Unpacks into DIR, without installing them, the Debian packages that the example engine needs: for
-# a machine with a GPU and without a network, where bench/gpu.sh --packages DIR finds them. Run it
-# on a machine with a network, of the same processor, and no newer than the other one.
+# Unpacks into DIR, without installing them, the Debian packages that the programs and the example
+# engine need: for a machine with a GPU and without a network, where bench/gpu.sh --packages DIR
+# finds them. Run it on a machine with a network, of the same processor, and no newer than the other
+# one.
 set -euo pipefail
 [ $# -eq 1 ] || { echo "usage: bench/device/fetch_packages.sh DIR" >&2; exit 2; }
 mkdir -p "$1"
 into=$(cd "$1" && pwd)
 
-packages=(nlohmann-json3-dev libsentencepiece-dev libsentencepiece0 pkgconf-bin libpkgconf3)
+packages=(libcli11-dev nlohmann-json3-dev libsentencepiece-dev libsentencepiece0 pkgconf-bin libpkgconf3)
 archives=$(mktemp -d)
 trap 'rm -rf "$archives"' EXIT
 cd "$archives"

@@ -2,14 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <exception>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include <cuda_runtime.h>
 
 #include <engine/config.hpp>
 #include <engine/device/cublaslt_multiply.cuh>
@@ -31,6 +27,7 @@
 
 #include "../common.hpp"
 #include "../prompts.hpp"
+#include "timing.hpp"
 
 /// \file
 /// Texts of the shipped models by loops that live on the device: the ways of repeating a step
@@ -231,24 +228,15 @@ void measure_speculation(report& out, const std::filesystem::path& folder,
 }  // namespace bench::device
 
 int main(int argc, char** argv) {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::fprintf(stderr, "this suite needs a CUDA device, and there is none\n");
-    return 1;
-  }
-  try {
+  return bench::run("device_models", argc, argv, [](bench::report& out) {
+    bench::device::need_device();
     const std::filesystem::path folder = HUNCH_BENCH_MODELS;
     const engine::tokenizer text(folder / "target");
     const auto prompts = bench::domain_prompts(text, folder / "heldout");
     std::size_t longest = 0;
     for (const auto& p : prompts) { longest = std::max(longest, p.size()); }
     const auto max_length = static_cast<std::int32_t>(longest) + bench::device::new_tokens;
-    bench::report out(argc, argv);
     bench::device::measure_loops(out, folder, prompts, max_length);
     bench::device::measure_speculation(out, folder, prompts, max_length);
-    return out.finish();
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 1;
-  }
+  });
 }

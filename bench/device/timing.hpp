@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <type_traits>
 #include <vector>
 
@@ -21,6 +22,14 @@ namespace bench::device {
 
 using hunch::executor::cuda;
 using hunch::executor::detail::check;
+
+/// \throws std::runtime_error where there is no device to measure.
+inline void need_device() {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    throw std::runtime_error("this suite needs a CUDA device, and there is none");
+  }
+}
 
 /// Something to be timed.
 struct candidate {

@@ -10,48 +10,37 @@
 #include <fstream>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include <command_line.hpp>
+#include <command_line/flags.hpp>
+#include <command_line/run.hpp>
 #include <hunch/tree/best_choices.hpp>
 
 namespace {
 
-constexpr const char* usage =
-    "best_tree --acceptance FILE [options]\n"
-    "  --acceptance FILE  JSON: {\"T=0\": [[p, ...], ...], \"T=1\": ...}, the probability that the "
-    "token of\n"
-    "                     a rank (inner) at a depth (outer) is right if the path to it is;\n"
-    "                     examples/models/evaluate_drafters.py writes one\n"
-    "  --temperature T    which of them: 0 or 1 (0)\n"
-    "  --nodes N          of the tree, without the root (8)\n";
-
-using command_line::usage_error;
+constexpr std::int32_t most_nodes = 1024;
 
 struct arguments {
   std::string acceptance;
-  std::string temperature = "T=0";
+  int temperature = 0;
   std::int32_t nodes = 8;
 };
 
-arguments parse(int argc, char** argv) {
+arguments parse(const std::vector<std::string>& words) {
   arguments out;
-  command_line::for_each_flag(argc, argv, [&](std::string_view flag, std::string_view value) {
-    if (flag == "--acceptance") {
-      out.acceptance = value;
-    } else if (flag == "--temperature") {
-      out.temperature = "T=" + std::string(value);
-    } else if (flag == "--nodes") {
-      out.nodes = command_line::number_at_least<std::int32_t>(flag, value, 1);
-    } else {
-      return false;
-    }
-    return true;
-  });
-  if (out.acceptance.empty()) { throw usage_error("--acceptance is missing"); }
+  command_line::flags flags("best_tree", "the fixed tree that brings most tokens per step");
+  flags.add("--acceptance", "FILE",
+            "JSON: {\"T=0\": [[p, ...], ...], \"T=1\": ...}, the probability that the token of a\n"
+            "rank (inner) at a depth (outer) is right if the path to it is;\n"
+            "examples/models/evaluate_drafters.py writes one",
+            out.acceptance);
+  flags.require("--acceptance");
+  flags.add_number("--temperature", "which of them: 0 or 1 (default 0)", out.temperature, 0, 1);
+  flags.add_number("--nodes", "of the tree, without the root (default 8)", out.nodes, 1,
+                   most_nodes);
+  flags.parse(words);
   return out;
 }
 
@@ -59,10 +48,9 @@ void run(const arguments& a) {
   std::ifstream in(a.acceptance);
   if (!in) { throw std::runtime_error(a.acceptance + ": cannot be read"); }
   const nlohmann::json all = nlohmann::json::parse(in);
-  if (!all.contains(a.temperature)) {
-    throw std::runtime_error(a.acceptance + ": has no \"" + a.temperature + "\"");
-  }
-  const auto table = all[a.temperature].get<std::vector<std::vector<double>>>();
+  const std::string key = "T=" + std::to_string(a.temperature);
+  if (!all.contains(key)) { throw std::runtime_error(a.acceptance + ": has no \"" + key + "\""); }
+  const auto table = all[key].get<std::vector<std::vector<double>>>();
   std::vector<hunch::tree::path> nodes;
   try {
     nodes = hunch::tree::best_choices(table, a.nodes);
@@ -77,5 +65,5 @@ void run(const arguments& a) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return command_line::exit_status("best_tree", usage, [&] { run(parse(argc, argv)); });
+  return command_line::run("best_tree", argc, argv, [](const auto& words) { run(parse(words)); });
 }

@@ -1,85 +1,305 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generate/arguments.hpp"
 
-#include <cmath>
-#include <fstream>
-#include <iterator>
+#include <algorithm>
 #include <set>
 #include <string_view>
+
+#include <command_line/files.hpp>
+
+#include "generate/presets.hpp"
 
 namespace generate {
 
 namespace {
 
+using command_line::flags;
+using command_line::named;
 using command_line::number;
-using command_line::number_at_least;
 
-float finite(const std::string& flag, std::string_view text) {
-  const float value = number<float>(flag, text);
-  if (!std::isfinite(value)) { throw usage_error(flag + " must be finite"); }
-  return value;
-}
+constexpr named<method_kind> methods[] = {{"speculative", method_kind::speculative},
+                                          {"diffusion", method_kind::diffusion},
+                                          {"stepwise", method_kind::stepwise}};
+constexpr named<device_kind> devices[] = {{"host", device_kind::host}, {"cuda", device_kind::cuda}};
+constexpr named<drafter_kind> drafters[] = {
+    {"model", drafter_kind::model},           {"eagle", drafter_kind::eagle},
+    {"medusa", drafter_kind::medusa},         {"streaming", drafter_kind::streaming},
+    {"early-exit", drafter_kind::early_exit}, {"int4", drafter_kind::int4},
+    {"lookup", drafter_kind::lookup},         {"none", drafter_kind::none}};
+constexpr named<tree_kind> trees[] = {{"chain", tree_kind::chain},
+                                      {"sampled", tree_kind::sampled},
+                                      {"dynamic", tree_kind::dynamic},
+                                      {"fixed", tree_kind::fixed}};
+constexpr named<selector_kind> selectors[] = {{"full", selector_kind::full},
+                                              {"frequency", selector_kind::frequency},
+                                              {"trimmed", selector_kind::trimmed},
+                                              {"clustered", selector_kind::clustered}};
+constexpr named<verifier_kind> verifiers[] = {{"rejection", verifier_kind::rejection},
+                                              {"block", verifier_kind::block},
+                                              {"coupled", verifier_kind::coupled},
+                                              {"point-mass", verifier_kind::point_mass},
+                                              {"greedy", verifier_kind::greedy}};
+constexpr named<color_mode> colors[] = {
+    {"auto", color_mode::automatic}, {"always", color_mode::always}, {"never", color_mode::never}};
 
-template <class Enum>
-Enum one_of(const std::string& flag, const std::string& text,
-            std::initializer_list<std::pair<const char*, Enum>> values) {
-  std::string known;
-  for (const auto& [name, value] : values) {
-    if (text == name) { return value; }
-    known += (known.empty() ? "" : ", ") + std::string(name);
-  }
-  throw usage_error(flag + ": '" + text + "' is unknown; it takes " + known);
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) { throw usage_error("--prompt-file: cannot read '" + path + "'"); }
-  return {std::istreambuf_iterator<char>(in), {}};
-}
+// Beyond these a run takes memory or hours that nobody meant to ask for.
+constexpr std::int32_t most_requests = 128;
+constexpr std::int32_t most_rounds = 1000;
+constexpr std::size_t most_prompt_bytes = std::size_t{1} << 20;
+// Where logits of any model stay finite.
+constexpr float most_temperature = 1e4f;
+constexpr float least_temperature = 1e-4f;
+constexpr float most_penalty = 1e4f;
 
 void choose_selector(arguments& a, const std::string& text) {
   const auto colon = text.find(':');
-  a.selector = one_of<selector_kind>("--selector", text.substr(0, colon),
-                                     {{"full", selector_kind::full},
-                                      {"frequency", selector_kind::frequency},
-                                      {"trimmed", selector_kind::trimmed},
-                                      {"clustered", selector_kind::clustered}});
+  a.selector = command_line::one_of<selector_kind>("--selector", text.substr(0, colon), selectors);
+  a.shortlist_rows = 0;
   if (colon == std::string::npos) { return; }
   if (a.selector != selector_kind::frequency && a.selector != selector_kind::trimmed) {
     throw usage_error("--selector: only frequency and trimmed take a number of rows");
   }
-  a.shortlist_rows = number_at_least<std::int32_t>("--selector", text.substr(colon + 1), 1);
+  a.shortlist_rows = number<std::int32_t>("--selector", text.substr(colon + 1), 1);
+}
+
+void choose_length(arguments& a, const std::string& text) {
+  a.draft_length.reset();
+  a.draft_lengths.clear();
+  a.length_costs.reset();
+  if (text == "auto") { return; }
+  if (text.find(',') != std::string::npos && !text.starts_with("auto:")) {
+    for (std::size_t from = 0; from <= text.size();) {
+      const std::size_t to = std::min(text.find(',', from), text.size());
+      a.draft_lengths.push_back(number<std::int32_t>("--draft-length", text.substr(from, to - from),
+                                                     0, max_draft_length));
+      from = to + 1;
+    }
+    return;
+  }
+  if (text.starts_with("auto:")) {
+    a.length_costs = costs_of("--draft-length", text);
+  } else {
+    a.draft_length = number<std::int32_t>("--draft-length", text, 1, max_draft_length);
+  }
+}
+
+/// Where a command line goes.
+struct destination {
+  arguments& a;
+  std::string& preset;
+  std::string& prompt_file;
+};
+
+flags flags_of(destination to) {
+  arguments& a = to.a;
+  flags out("generate", "text from a language model, plain and by speculative decoding");
+  out.section("Composition");
+  std::string list = "a composition that ships; flags beside it come before what it sets:";
+  for (const preset& p : presets()) { list += "\n  " + p.name + ": " + p.line; }
+  out.add("--preset", "NAME",
+          list + "\n(default " + presets().front().name +
+              ", unless --method, --model, --draft, --device,\n--drafter or --plain is given)",
+          to.preset);
+  out.add_choice<method_kind>(
+      "--method",
+      "speculative: an autoregressive target, and what drafts for it (default)\n"
+      "diffusion: a masked diffusion model that drafts for itself (SSD), or the head that\n"
+      "--draft names; on a terminal the canvas fills in as positions are written\n"
+      "stepwise: the same model, one token a pass",
+      a.method, methods);
+  out.add_choice<drafter_kind>(
+      "--drafter",
+      "model: a smaller model drafts (default beside --draft, --device)\n"
+      "eagle: a layer on the target's features (EAGLE)\n"
+      "medusa: heads that look several tokens ahead (Medusa)\n"
+      "streaming: the target drafts in the pass that verifies (Speculative Streaming),\n"
+      "with streams that --draft names or the recipe has trained\n"
+      "early-exit: the target's own first layers\n"
+      "int4: the target's own weights in four bits\n"
+      "lookup: what followed the end of the text where it occurred before\n"
+      "none: nothing is drafted",
+      a.drafter, drafters);
+  out.add_choice<tree_kind>("--tree",
+                            "chain: one token after the other (default)\n"
+                            "sampled: two chains, which begin with different draws\n"
+                            "dynamic: the nodes that the draft laws find most probable (EAGLE-2)\n"
+                            "fixed: always the same ranks (Medusa)",
+                            a.tree, trees);
+  out.add("--selector", "NAME",
+          "full: the draft head covers the whole vocabulary\n"
+          "frequency[:ROWS]: the ROWS most frequent tokens (FR-Spec; default where there is\n"
+          "no preset, a sixth of the vocabulary)\n"
+          "trimmed[:ROWS]: a head that has no other rows than these (VocabTrim)\n"
+          "clustered: the clusters that a router chooses (DynaSpec)",
+          [&a](const std::string& text) { choose_selector(a, text); });
+  out.add("--layout", "FILE",
+          "the order of the head's rows (default: by frequency, the shipped one if it is of\n"
+          "the target's vocabulary, else one that is made on the spot); of clustered: with\n"
+          "clusters, by make_layout (default: the shipped one)",
+          a.layout);
+  out.add("--router", "FILE", "of clustered: by train_router (default: the shipped one)", a.router);
+  out.add("--budget", "NAME",
+          "of clustered: fixed:K clusters, position-aware:K less with the depth,\n"
+          "mass:P[:K] up to the share P of the router's law, or rows:R[:K]; behind per-row:\n"
+          "the best per row, behind position-aware: less with the depth\n"
+          "(default per-row:rows:R, a sixth of the vocabulary)",
+          [&a](const std::string& text) { a.budget = parse_budget("--budget", text); });
+  out.add_choice<verifier_kind>(
+      "--verifier",
+      "rejection: speculative sampling (default)\n"
+      "block: the draft judged as a whole\n"
+      "coupled: the text of plain decoding with the same seed, bit for bit\n"
+      "point-mass: the target's draw, if it was drafted (default of lookup and of dynamic\n"
+      "and fixed trees, whose tokens are not drawn)\n"
+      "greedy: greedy match, with --temperature 0 only",
+      a.verifier, verifiers);
+  out.add("--plain", "plain decoding only", a.plain);
+  out.add("--draft-length", "N",
+          "levels drafted per step, 1 to 8, or auto: as many as pay, by measured costs and\n"
+          "acceptance (default); what it has measured is printed as auto:..., and given in\n"
+          "place of auto it repeats a text; or the levels of each step, 4,0,3,..., of which\n"
+          "the last stays\n"
+          "with --method diffusion 4, unless it is given",
+          [&a](const std::string& text) { choose_length(a, text); });
+  out.add("--block-length", "N",
+          "of a canvas: positions that are written before those behind them\n"
+          "(default: the model's); with diffusion and stepwise only",
+          [&a](const std::string& text) {
+            a.block_length = number<std::int32_t>("--block-length", text, 1);
+          });
+
+  out.section("Models (Hugging Face directories: config.json, *.safetensors, tokenizer.model)");
+  out.add("--model", "DIR",
+          "the target: its law is what the text keeps; or the masked diffusion model\n"
+          "(default: the shipped one)",
+          a.model);
+  out.add("--draft", "DIR",
+          "what drafts: a model of the same vocabulary, or a head of the target\n"
+          "(default: the shipped one of the drafter; of int4 the target)",
+          a.draft);
+  out.add_choice<device_kind>(
+      "--device",
+      "host: the processors (default)\n"
+      "cuda: a CUDA device, where the whole loop stays; with --drafter model and chains,\n"
+      "without --pattern and --selector clustered",
+      a.device, devices);
+
+  out.section("Text (not penalties, --batch and --pattern with diffusion and stepwise)");
+  out.add("--prompt", "TEXT", "what to continue", a.prompt);
+  out.add("--prompt-file", "FILE", "the same, from a file", to.prompt_file);
+  out.add_number("--batch", "continuations at a time, with the seeds S, S + 1, ... (default 1)",
+                 a.batch, 1, most_requests);
+  out.add_number("--max-new-tokens", "(default 192)", a.max_new_tokens, 1);
+  out.add("--ignore-end", "go on after the end-of-text token", a.ignore_end);
+  out.add_number("--temperature", "0 is greedy (default 1)", a.temperature, 0.0f, most_temperature);
+  out.add_number("--top-k", "keep the N most probable tokens; 0 is off (default)", a.top_k, 0);
+  out.add_number("--top-p",
+                 "keep the most probable tokens that hold this share; 1 is off (default)", a.top_p,
+                 0.0f, 1.0f);
+  out.add_number(
+      "--min-p",
+      "keep tokens of at least this part of the largest probability; 0 is off\n(default)", a.min_p,
+      0.0f, 1.0f);
+  const std::string occurred = " tokens that occurred";
+  out.add_number("--repetition-penalty", "divides the logits of" + occurred + " (default 1: off)",
+                 a.repetition_penalty, 1.0f / most_penalty, most_penalty);
+  out.add_number("--presence-penalty", "is subtracted from those of" + occurred + " (default 0)",
+                 a.presence_penalty, -most_penalty, most_penalty);
+  out.add_number("--frequency-penalty", "the same, as often as they did (default 0)",
+                 a.frequency_penalty, -most_penalty, most_penalty);
+  out.add("--pattern", "REGEX", "the text matches this regular expression as a whole", a.pattern);
+  out.add_number("--seed",
+                 "the same seed gives the same text, whatever the batch, for the same flags and\n"
+                 "draft length: what auto has measured is part of it, but for coupled and greedy\n"
+                 "texts (default 1)",
+                 a.seed);
+
+  out.section("Report");
+  out.add_number("--rounds", "plain and speculative runs, taken in turn (default 3)", a.rounds, 1,
+                 most_rounds);
+  out.add_number("--threads", "of --device host (default: half of the processors)", a.threads, 1,
+                 command_line::processors());
+  out.add("--json", "FILE", "writes the report as JSON too", a.json);
+  out.add_choice<color_mode>(
+      "--color", "auto, always or never; auto honours NO_COLOR and non-terminals", a.color, colors);
+  out.footer("Exit status: 0, or 1 for an error, or 2 for flags that do not fit.");
+  return out;
+}
+
+/// Flags beside which no preset is the default: they say themselves where to begin.
+constexpr const char* own_start[] = {"--method", "--model",   "--draft",
+                                     "--device", "--drafter", "--plain"};
+/// What a composition is made of, besides these.
+constexpr const char* policies[] = {"--tree",   "--selector", "--layout",
+                                    "--router", "--budget",   "--verifier"};
+
+template <std::size_t N>
+bool any_given(const std::set<std::string>& given, const char* const (&of)[N]) {
+  return std::any_of(std::begin(of), std::end(of),
+                     [&](const char* flag) { return given.count(flag) != 0; });
+}
+
+const preset& preset_of(const std::string& name) {
+  std::vector<named<const preset*>> known;
+  for (const preset& p : presets()) { known.emplace_back(p.name.c_str(), &p); }
+  return *command_line::one_of<const preset*>("--preset", name, known);
+}
+
+/// The directory of what drafts.
+std::string shipped_draft(const arguments& a) {
+  switch (a.drafter) {
+    case drafter_kind::eagle:
+      return HUNCH_MODELS "/eagle";
+    case drafter_kind::medusa:
+      return HUNCH_MODELS "/medusa";
+    case drafter_kind::early_exit:
+      return HUNCH_MODELS "/exit";
+    case drafter_kind::streaming:
+      return HUNCH_MODELS "/streams";
+    case drafter_kind::int4:
+      return a.model;
+    case drafter_kind::model:
+    case drafter_kind::lookup:
+    case drafter_kind::none:
+      break;
+  }
+  return HUNCH_MODELS "/draft";
 }
 
 /// What is not given, where that depends on what is.
 void fill_in(arguments& a, const std::set<std::string>& given) {
+  const bool own_draft = given.count("--draft") != 0;
+  a.tokenizer = HUNCH_MODELS "/target";
   if (a.method != method_kind::speculative) {
-    if (given.count("--model") == 0) { a.model = HUNCH_MODELS "/masked"; }
-    if (given.count("--draft") == 0) { a.draft.clear(); }
-  } else if (given.count("--draft") == 0) {
-    switch (a.drafter) {
-      case drafter_kind::eagle:
-        a.draft = HUNCH_MODELS "/eagle";
-        break;
-      case drafter_kind::medusa:
-        a.draft = HUNCH_MODELS "/medusa";
-        break;
-      case drafter_kind::early_exit:
-        a.draft = HUNCH_MODELS "/exit";
-        break;
-      case drafter_kind::streaming:
-        a.draft = HUNCH_MODELS "/streams";
-        break;
-      case drafter_kind::int4:
-        a.draft = a.model;
-        break;
-      default:
-        break;
+    if (a.model.empty()) { a.model = HUNCH_MODELS "/masked"; }
+    if (a.method == method_kind::stepwise && !own_draft) { a.draft.clear(); }
+    return;
+  }
+  if (a.model.empty()) { a.model = HUNCH_MODELS "/target"; }
+  if (!own_draft) { a.draft = shipped_draft(a); }
+  if (a.selector == selector_kind::clustered) {
+    if (a.layout.empty() != a.router.empty()) {
+      throw usage_error("--layout and --router of --selector clustered belong together: give both");
+    }
+    if (a.layout.empty()) {
+      a.layout = HUNCH_MODELS "/layout.safetensors";
+      a.router = HUNCH_MODELS "/router.safetensors";
     }
   }
   const bool has_law = a.drafter != drafter_kind::lookup && a.tree != tree_kind::dynamic &&
                        a.tree != tree_kind::fixed;
   if (given.count("--verifier") == 0 && !has_law) { a.verifier = verifier_kind::point_mass; }
+}
+
+/// Ranges that one bound on each side does not say.
+void check_ranges(const arguments& a) {
+  if (a.temperature > 0.0f && a.temperature < least_temperature) {
+    throw usage_error("--temperature: is 0, which is greedy, or at least 0.0001");
+  }
+  if (!(a.top_p > 0.0f)) { throw usage_error("--top-p is in (0, 1]"); }
+  if (a.prompt.size() > most_prompt_bytes) {
+    throw usage_error("--prompt: is longer than " + std::to_string(most_prompt_bytes) + " bytes");
+  }
 }
 
 /// Rules for trees and drafts that they are exact on.
@@ -112,6 +332,9 @@ void check_method(const arguments& a, const Refuse& refuse) {
                            "--presence-penalty", "--frequency-penalty", "--pattern"}) {
     refuse(flag, method);
   }
+  if (a.length_costs || !a.draft_lengths.empty()) {
+    throw usage_error(std::string("--draft-length: only one number has a meaning with ") + method);
+  }
   if (stepwise) {
     refuse("--draft", method);
     refuse("--draft-length", method);
@@ -129,7 +352,7 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
   if (given.count("--prompt") != 0 && given.count("--prompt-file") != 0) {
     throw usage_error("--prompt and --prompt-file exclude each other");
   }
-  if (a.plain || a.drafter == drafter_kind::none) {
+  if (a.decodes_plainly()) {
     const char* beside = a.plain ? "--plain" : "--drafter none";
     for (const char* flag : {"--draft", "--tree", "--selector", "--layout", "--router", "--budget",
                              "--draft-length"}) {
@@ -147,9 +370,6 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
   }
   if (a.selector == selector_kind::full) { refuse("--layout", "--selector full"); }
   if (a.selector == selector_kind::clustered) {
-    if (given.count("--layout") == 0 || given.count("--router") == 0) {
-      throw usage_error("--selector clustered needs --layout and --router");
-    }
     if (a.device == device_kind::cuda) {
       throw usage_error(
           "--selector clustered asks the host for every draft, which --device cuda does not wait "
@@ -174,16 +394,19 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
     }
   }
   if (!a.pattern.empty()) { refuse("--ignore-end", "--pattern"); }
-  if (!a.plain && a.drafter != drafter_kind::none) { check_verifier(a); }
+  if (!a.decodes_plainly()) { check_verifier(a); }
   if (a.device == device_kind::cuda) {
-    const bool known = a.plain || a.drafter == drafter_kind::none ||
-                       (a.drafter == drafter_kind::model && a.tree == tree_kind::chain);
+    const bool known =
+        a.decodes_plainly() || (a.drafter == drafter_kind::model && a.tree == tree_kind::chain);
     if (!known) {
       throw usage_error(
           "--device cuda drafts chains with a model of its own: use --drafter model and --tree "
           "chain, or --device host");
     }
     refuse("--threads", "--device cuda");
+    if (a.length_costs || !a.draft_lengths.empty()) {
+      throw usage_error("--draft-length: --device cuda keeps to one number, or auto");
+    }
     if (!a.pattern.empty()) {
       throw usage_error(
           "--pattern asks the host in every step, which --device cuda does not wait for: use "
@@ -193,229 +416,38 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
   if (given.count("--model") != 0 && given.count("--draft") == 0 && !a.plain &&
       a.method == method_kind::speculative && a.drafter == drafter_kind::model) {
     throw usage_error(
-        "--model without --draft: name a draft model of the same vocabulary, or use "
-        "--plain");
+        "--model without --draft: name a draft model of the same vocabulary, or use --drafter int4 "
+        "or --plain");
   }
 }
 
 }  // namespace
 
 arguments parse(const std::vector<std::string>& words) {
-  arguments a;
-  a.model = HUNCH_MODELS "/target";
-  a.tokenizer = HUNCH_MODELS "/target";
-  a.draft = HUNCH_MODELS "/draft";
-  a.prompt = "The purpose of this chapter is to explain how";
+  std::string name, prompt_file;
   std::set<std::string> given;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string& flag = words[i];
-    if (!given.insert(flag).second) { throw usage_error(flag + " is given twice"); }
-    if (flag == "--help" || flag == "-h") {
-      a.help = true;
-      continue;
-    }
-    if (flag == "--plain") {
-      a.plain = true;
-      continue;
-    }
-    if (flag == "--ignore-end") {
-      a.ignore_end = true;
-      continue;
-    }
-
-    const auto value = [&]() -> const std::string& {
-      if (i + 1 >= words.size()) { throw usage_error(flag + " needs a value"); }
-      return words[++i];
-    };
-    if (flag == "--method") {
-      a.method = one_of<method_kind>(flag, value(),
-                                     {{"speculative", method_kind::speculative},
-                                      {"diffusion", method_kind::diffusion},
-                                      {"stepwise", method_kind::stepwise}});
-    } else if (flag == "--block-length") {
-      a.block_length = number_at_least<std::int32_t>(flag, value(), 1);
-    } else if (flag == "--model") {
-      a.model = value();
-    } else if (flag == "--draft") {
-      a.draft = value();
-    } else if (flag == "--device") {
-      a.device = one_of<device_kind>(flag, value(),
-                                     {{"host", device_kind::host}, {"cuda", device_kind::cuda}});
-    } else if (flag == "--drafter") {
-      a.drafter = one_of<drafter_kind>(flag, value(),
-                                       {{"model", drafter_kind::model},
-                                        {"eagle", drafter_kind::eagle},
-                                        {"medusa", drafter_kind::medusa},
-                                        {"streaming", drafter_kind::streaming},
-                                        {"early-exit", drafter_kind::early_exit},
-                                        {"int4", drafter_kind::int4},
-                                        {"lookup", drafter_kind::lookup},
-                                        {"none", drafter_kind::none}});
-    } else if (flag == "--tree") {
-      a.tree = one_of<tree_kind>(flag, value(),
-                                 {{"chain", tree_kind::chain},
-                                  {"sampled", tree_kind::sampled},
-                                  {"dynamic", tree_kind::dynamic},
-                                  {"fixed", tree_kind::fixed}});
-    } else if (flag == "--selector") {
-      choose_selector(a, value());
-    } else if (flag == "--layout") {
-      a.layout = value();
-    } else if (flag == "--router") {
-      a.router = value();
-    } else if (flag == "--budget") {
-      a.budget = parse_budget(flag, value());
-    } else if (flag == "--verifier") {
-      a.verifier = one_of<verifier_kind>(flag, value(),
-                                         {{"rejection", verifier_kind::rejection},
-                                          {"block", verifier_kind::block},
-                                          {"coupled", verifier_kind::coupled},
-                                          {"point-mass", verifier_kind::point_mass},
-                                          {"greedy", verifier_kind::greedy}});
-    } else if (flag == "--draft-length") {
-      const std::string& text = value();
-      if (text != "auto") {
-        a.draft_length = number_at_least<std::int32_t>(flag, text, 1);
-        if (*a.draft_length > max_draft_length) {
-          throw usage_error(flag + ": at most " + std::to_string(max_draft_length));
-        }
-      }
-    } else if (flag == "--prompt") {
-      a.prompt = value();
-    } else if (flag == "--prompt-file") {
-      a.prompt = read_file(value());
-    } else if (flag == "--batch") {
-      a.batch = number_at_least<std::int32_t>(flag, value(), 1);
-    } else if (flag == "--max-new-tokens") {
-      a.max_new_tokens = number_at_least<std::int32_t>(flag, value(), 1);
-    } else if (flag == "--temperature") {
-      a.temperature = number_at_least<float>(flag, value(), 0.0f);
-      if (!std::isfinite(a.temperature)) { throw usage_error(flag + " must be finite"); }
-    } else if (flag == "--top-k") {
-      a.top_k = number_at_least<std::int32_t>(flag, value(), 0);
-    } else if (flag == "--top-p") {
-      a.top_p = number_at_least<float>(flag, value(), 0.0f);
-      if (!(a.top_p > 0.0f && a.top_p <= 1.0f)) { throw usage_error(flag + " is in (0, 1]"); }
-    } else if (flag == "--min-p") {
-      a.min_p = number_at_least<float>(flag, value(), 0.0f);
-      if (!(a.min_p <= 1.0f)) { throw usage_error(flag + " is in [0, 1]"); }
-    } else if (flag == "--repetition-penalty") {
-      a.repetition_penalty = finite(flag, value());
-      if (!(a.repetition_penalty > 0.0f)) { throw usage_error(flag + " must be above 0"); }
-    } else if (flag == "--presence-penalty") {
-      a.presence_penalty = finite(flag, value());
-    } else if (flag == "--frequency-penalty") {
-      a.frequency_penalty = finite(flag, value());
-    } else if (flag == "--pattern") {
-      a.pattern = value();
-    } else if (flag == "--seed") {
-      a.seed = number<std::uint64_t>(flag, value());
-    } else if (flag == "--rounds") {
-      a.rounds = number_at_least<std::int32_t>(flag, value(), 1);
-    } else if (flag == "--threads") {
-      a.threads = number_at_least<std::int32_t>(flag, value(), 1);
-    } else if (flag == "--json") {
-      a.json = value();
-    } else if (flag == "--color") {
-      a.color = one_of<color_mode>(flag, value(),
-                                   {{"auto", color_mode::automatic},
-                                    {"always", color_mode::always},
-                                    {"never", color_mode::never}});
-    } else {
-      throw usage_error("unknown flag '" + flag + "'; --help lists them");
-    }
+  {
+    arguments asked;
+    given = flags_of({asked, name, prompt_file}).parse(words);
   }
+  arguments a;
+  a.prompt = "The purpose of this chapter is to explain how";
+  const bool by_name = given.count("--preset") != 0;
+  if (by_name || !any_given(given, own_start)) {
+    const preset& from = by_name ? preset_of(name) : presets().front();
+    flags_of({a, name, prompt_file}).parse(from.flags);
+    a.preset = from.name;
+  }
+  flags_of({a, name, prompt_file}).parse(words);
+  if (any_given(given, own_start) || any_given(given, policies)) { a.preset.clear(); }
+  if (given.count("--prompt-file") != 0) {
+    a.prompt = command_line::read_file("--prompt-file", prompt_file, most_prompt_bytes);
+  }
+  check_ranges(a);
   fill_in(a, given);
   refuse_contradictions(a, given);
+  if (!a.json.empty()) { command_line::check_writable("--json", a.json); }
   return a;
-}
-
-std::string help_text() {
-  return R"(generate - text from a language model, plain and by speculative decoding
-
-Usage: generate [flags]
-
-Method
-  --method NAME         speculative: an autoregressive target, and what drafts for it (default)
-                        diffusion: a masked diffusion model that drafts for itself (SSD), or the
-                        head that --draft names; on a terminal the canvas fills in as positions
-                        are written
-                        stepwise: the same model, one token a pass
-  --block-length N      of a canvas: positions that are written before those behind them (default:
-                        the model's); with diffusion and stepwise only, to which of what follows
-                        --model, --draft-length (default 4), the text's flags but penalties,
-                        --batch and --pattern, and the report's apply
-
-Models (Hugging Face directories: config.json, *.safetensors, tokenizer.model)
-  --model DIR           the target model: its law is what the text keeps
-                        (default: the shipped target)
-  --draft DIR           what drafts: a model of the same vocabulary, or a head of the target
-                        (default: the shipped one of the drafter; of int4 the target)
-  --device NAME         host: the processors (default)
-                        cuda: a CUDA device, where the whole loop stays; with --drafter model and
-                        chains, without --pattern and --selector clustered
-
-Policies
-  --drafter NAME        model: a smaller model drafts (default)
-                        eagle: a layer on the target's features (EAGLE)
-                        medusa: heads that look several tokens ahead (Medusa)
-                        streaming: the target drafts in the pass that verifies (Speculative
-                        Streaming), with streams that --draft names or the recipe has trained
-                        early-exit: the target's own first layers
-                        int4: the target's own weights in four bits
-                        lookup: what followed the end of the text where it occurred before
-                        none: nothing is drafted
-  --tree NAME           chain: one token after the other (default)
-                        sampled: two chains, which begin with different draws
-                        dynamic: the nodes that the draft laws find most probable (EAGLE-2)
-                        fixed: always the same ranks (Medusa)
-  --selector NAME       full: the draft head covers the whole vocabulary
-                        frequency[:ROWS]: the ROWS most frequent tokens (FR-Spec; default, a
-                        sixth of the vocabulary)
-                        trimmed[:ROWS]: a head that has no other rows than these (VocabTrim)
-                        clustered: the clusters that a router chooses (DynaSpec)
-  --layout FILE         the order of the head's rows (default: by frequency, the shipped one if
-                        it is of the target's vocabulary, else one that is made on the spot); of
-                        clustered: with clusters, by make_layout
-  --router FILE         of clustered: by train_router
-  --budget NAME         of clustered: fixed:K clusters, position-aware:K less with the depth,
-                        mass:P[:K] up to the share P of the router's law, or rows:R[:K]; behind
-                        per-row: the best per row, behind position-aware: less with the depth
-                        (default per-row:rows:R, a sixth of the vocabulary)
-  --verifier NAME       rejection: speculative sampling (default)
-                        block: the draft judged as a whole
-                        coupled: the text of plain decoding with the same seed, bit for bit
-                        point-mass: the target's draw, if it was drafted (default of lookup and of
-                        dynamic and fixed trees, whose tokens are not drawn)
-                        greedy: greedy match, with --temperature 0 only
-  --draft-length N      levels drafted per step, 1 to 8, or auto: as many as pay, by measured costs
-                        and acceptance (default)
-  --plain               plain decoding only
-
-Text
-  --prompt TEXT         what to continue
-  --prompt-file FILE    the same, from a file
-  --batch N             N continuations at a time, with the seeds S, S + 1, ... (default 1)
-  --max-new-tokens N    (default 192)
-  --ignore-end          go on after the end-of-text token
-  --temperature T       0 is greedy (default 1)
-  --top-k K             keep the K most probable tokens; 0 is off (default)
-  --top-p P             keep the most probable tokens that hold the share P; 1 is off (default)
-  --min-p P             keep tokens of at least P times the largest probability; 0 is off (default)
-  --repetition-penalty R, --presence-penalty A, --frequency-penalty A
-                        for tokens that occurred (defaults 1, 0, 0: off)
-  --pattern REGEX       the text matches this regular expression as a whole
-  --seed S              the same seed gives the same text (default 1)
-
-Report
-  --rounds N            plain and speculative runs, taken in turn (default 3)
-  --threads N           of --device host (default: half of the processors)
-  --json FILE           writes the report as JSON too
-  --color WHEN          auto, always or never; auto honours NO_COLOR and non-terminals
-  --help                this text
-
-Exit status: 0, or 1 for an error, or 2 for flags that do not fit.
-)";
 }
 
 }  // namespace generate

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "command_line.hpp"
+#include <command_line/flags.hpp>
+
 #include "generate/cluster_budget.hpp"
+#include "generate/costs.hpp"
 
 namespace generate {
 
@@ -23,6 +25,7 @@ enum class color_mode { automatic, always, never };
 
 /// What the command line asks for.
 struct arguments {
+  std::string preset;  ///< whose composition this is; empty if it is one of the user's own
   method_kind method = method_kind::speculative;
   std::string model;  ///< Hugging Face directory of the target, or of the masked diffusion model
   std::string draft;  ///< of what drafts: a model, or heads of the target
@@ -36,6 +39,8 @@ struct arguments {
   std::optional<cluster_budget> budget;  ///< of selector clustered
   verifier_kind verifier = verifier_kind::rejection;
   std::optional<std::int32_t> draft_length;  ///< nothing: as long as it pays
+  std::vector<std::int32_t> draft_lengths;   ///< of each step, then the last; empty: not given
+  std::optional<costs> length_costs;         ///< by which that is decided; nothing: measured
   std::optional<std::int32_t> block_length;  ///< of canvases; nothing: the model's
   std::string tokenizer;  ///< directory of one, for a masked model that has none beside it
   std::string prompt;
@@ -56,15 +61,19 @@ struct arguments {
   std::int32_t threads = 0;  ///< 0: half of the processors
   std::string json;          ///< file for the report
   color_mode color = color_mode::automatic;
-  bool help = false;
+
+  /// Whether nothing is drafted.
+  bool decodes_plainly() const { return plain || drafter == drafter_kind::none; }
 };
 
 /// The longest chain that this program drafts; its other trees are less deep.
 inline constexpr std::int32_t max_draft_length = 8;
 
-/// \throws usage_error with a sentence that says what to change.
+/// \throws usage_error with a sentence that says what to change; command_line::help_wanted;
+/// std::runtime_error if there can be no report where it is asked for.
 arguments parse(const std::vector<std::string>& words);
 
-std::string help_text();
+/// What these flags compose, in words.
+std::string composition(const arguments& a);
 
 }  // namespace generate

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "command_line.hpp"
+#include <command_line/flags.hpp>
 
 namespace generate {
 
@@ -33,7 +33,6 @@ bool is_number(const std::string& word) {
 
 cluster_budget parse_budget(const std::string& flag, const std::string& text) {
   using command_line::number;
-  using command_line::number_at_least;
   using command_line::usage_error;
   const std::vector<std::string> words = split(text);
   cluster_budget out;
@@ -54,15 +53,13 @@ cluster_budget parse_budget(const std::string& flag, const std::string& text) {
     throw usage_error(flag + ": '" + text + "' has not the numbers that " + kind + " takes");
   }
   if (kind == "mass") {
-    out.share = number<float>(flag, words[i]);
-    if (!(out.share > 0.0f && out.share <= 1.0f)) {
+    out.share = number<float>(flag, words[i], 0.0f, 1.0f);
+    if (!(out.share > 0.0f)) {
       throw usage_error(flag + ": the share " + words[i] + " is not in (0, 1]");
     }
   }
-  if (kind == "rows") { out.rows = number_at_least<std::int32_t>(flag, words[i], 1); }
-  if (kind == "fixed" || numbers == 2) {
-    out.most = number_at_least<std::int32_t>(flag, words.back(), 1);
-  }
+  if (kind == "rows") { out.rows = number<std::int32_t>(flag, words[i], 1); }
+  if (kind == "fixed" || numbers == 2) { out.most = number<std::int32_t>(flag, words.back(), 1); }
   return out;
 }
 

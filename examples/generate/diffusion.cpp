@@ -6,12 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
+#include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <command_line/files.hpp>
 #include <engine/canvas_head.hpp>
 #include <engine/masked_model.hpp>
 #include <engine/tokenizer.hpp>
@@ -22,6 +23,7 @@
 #include "generate/measure.hpp"
 #include "generate/median.hpp"
 #include "generate/ranking.hpp"
+#include "generate/report.hpp"
 #include "generate/session.hpp"
 #include "generate/terminal.hpp"
 
@@ -72,9 +74,10 @@ class diffusion_program {
   void run() {
     const bool speculates = args_.method == method_kind::diffusion;
     const std::int32_t drafts = speculates ? args_.draft_length.value_or(default_drafts) : 0;
+    announce(args_);
     terminal_.legend();
-    std::printf("%s", args_.prompt.c_str());
-    std::fflush(stdout);
+    std::fwrite(args_.prompt.data(), 1, args_.prompt.size(), stdout);
+    command_line::flush_output();
     canvas_run shown;
     fill(drafts, shown, true);
     canvas_run stepwise, speculative;
@@ -146,6 +149,9 @@ class diffusion_program {
     nlohmann::ordered_json j;
     std::string answer;
     for (const token t : shown.answer) { answer += text_.bytes(t); }
+    j["preset"] =
+        args_.preset.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(args_.preset);
+    j["composition"] = composition(args_);
     j["text"] = answer;
     j["tokens"] = shown.answer.size();
     j["stepwise"] = {{"tokens_per_second", stepwise.rate()}, {"passes", stepwise.passes}};
@@ -154,6 +160,7 @@ class diffusion_program {
       std::printf("%-34s %12s %15.1f%%\n", "drafts accepted", "", 100.0 * speculative->accepted);
       std::printf("%-34s %12s %16s\n", "positions and tokens identical", "",
                   identical ? "yes" : "NO");
+      j["draft_length"] = std::to_string(args_.draft_length.value_or(default_drafts));
       j["diffusion"] = {{"tokens_per_second", speculative->rate()},
                         {"passes", speculative->passes},
                         {"canvases", speculative->canvases},
@@ -163,10 +170,7 @@ class diffusion_program {
     }
     std::printf("%-34s %11.1f%%\n", "repeated 4-grams", 100.0 * repeated);
     j["repetition_4gram"] = repeated;
-    if (args_.json.empty()) { return; }
-    std::ofstream out(args_.json);
-    out << j.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
-    if (!out) { throw std::runtime_error("--json: cannot write '" + args_.json + "'"); }
+    if (!args_.json.empty()) { write_json(j, args_.json); }
   }
 
   arguments args_;

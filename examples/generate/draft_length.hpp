@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include <hunch/length/cost.hpp>
 #include <hunch/length/fixed.hpp>
@@ -10,8 +13,24 @@
 
 namespace generate {
 
-/// How deep drafts are: as deep as the decoder says, or as deep as pays.
-using any_length = hunch::length::one_of<hunch::length::fixed, hunch::length::cost>;
+/// The lengths that steps of a sequence had before, one after the other; then the last of them.
+struct repeated {
+  static constexpr bool needs_entropy = false;
+  struct memory {
+    std::size_t step = 0;
+  };
+
+  std::span<const std::int32_t> lengths;  ///< one or more; a view
+
+  std::int32_t begin(memory& m, std::int32_t max_depth) const {
+    return std::clamp(lengths[std::min(m.step, lengths.size() - 1)], std::int32_t{0}, max_depth);
+  }
+  bool goes_on(memory&, const hunch::length_evidence&) const { return true; }
+  void observe(memory& m, std::int32_t, std::int32_t) const noexcept { ++m.step; }
+};
+
+/// How deep drafts are: as deep as the decoder says, or as deep as pays, or as they were.
+using any_length = hunch::length::one_of<hunch::length::fixed, hunch::length::cost, repeated>;
 
 /// That choice as a policy, to be made when a decoder exists and its costs have been measured.
 struct chosen_length {

@@ -4,10 +4,10 @@
 // says what was gained. The composition of policies is chosen at compile time; the flags choose
 // among a few.
 
-#include <cstdio>
-#include <exception>
 #include <string>
 #include <vector>
+
+#include <command_line/run.hpp>
 
 #include "generate/arguments.hpp"
 #include "generate/cuda.hpp"
@@ -26,31 +26,20 @@ void run_on_cuda(const arguments&) {
 
 namespace {
 
-int start(const std::vector<std::string>& words) {
-  try {
-    const arguments a = parse(words);
-    if (a.help) {
-      std::fputs(help_text().c_str(), stdout);
-      return 0;
-    }
-    if (a.method != method_kind::speculative) {
-      run_diffusion(a);
-    } else if (a.device == device_kind::cuda) {
-      run_on_cuda(a);
-    } else {
-      program(a).run();
-    }
-    return 0;
-  } catch (const usage_error& e) {
-    std::fprintf(stderr, "generate: %s\n", e.what());
-    return 2;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "generate: %s\n", e.what());
-    return 1;
+void start(const std::vector<std::string>& words) {
+  const arguments a = parse(words);
+  if (a.method != method_kind::speculative) {
+    run_diffusion(a);
+  } else if (a.device == device_kind::cuda) {
+    run_on_cuda(a);
+  } else {
+    program(a).run();
   }
 }
 
 }  // namespace
 }  // namespace generate
 
-int main(int argc, char** argv) { return generate::start({argv + 1, argv + argc}); }
+int main(int argc, char** argv) {
+  return command_line::run("generate", argc, argv, generate::start);
+}

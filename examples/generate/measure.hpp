@@ -16,6 +16,7 @@
 
 #include <hunch/hunch.hpp>
 
+#include "generate/costs.hpp"
 #include "generate/median.hpp"
 
 namespace generate {
@@ -107,21 +108,30 @@ std::vector<double> time_passes(Model& model, std::int32_t batch, std::int32_t l
   return medians;
 }
 
-/// What speculation costs with these models on this machine.
-struct costs {
-  std::vector<double> rows;  ///< r(n): a step that verifies n rows per sequence over one row's
-  double draft = 0.0;        ///< c: one drafted level over a step of one row
-  double alpha = 0.0;        ///< acceptance in the calibration run
-
-  /// The policy that drafts on while it pays. It refers to these costs.
-  hunch::length::cost policy() const { return {.draft = draft, .rows = rows, .expected = alpha}; }
-};
-
 /// The levels that all steps of a decoder have drafted.
 template <class Statistics>
 std::int64_t drafted_levels(const Statistics& stats) {
   return std::accumulate(std::begin(stats.proposed_at), std::end(stats.proposed_at),
                          std::int64_t{0});
+}
+
+/// Short runs for what their steps take: of 64 tokens a request, or as many as are asked for. A
+/// text ends where its grammar does, and others follow then.
+template <class Decoder, class OnStep>
+void run_briefly(Decoder& decoder, const std::vector<std::vector<hunch::token>>& prompts,
+                 hunch::generation_options options, std::int32_t batch, OnStep&& on_step) {
+  constexpr int most_runs = 8;
+  options.max_new_tokens = std::min(options.max_new_tokens, 64);
+  if (!options.grammar) {
+    options.stop_tokens.clear();
+    options.stop_strings.clear();
+  }
+  const std::int64_t wanted = std::int64_t{options.max_new_tokens} * batch;
+  std::int64_t written = 0;
+  for (int i = 0; i < most_runs && written < wanted; ++i) {
+    run_requests(decoder, prompts, options, batch, on_step, [&](auto&&...) { ++written; });
+    options.seed += static_cast<std::uint64_t>(batch);
+  }
 }
 
 /// Measures the costs by short runs of a plain and a speculative decoder over the same models.
@@ -130,37 +140,28 @@ std::int64_t drafted_levels(const Statistics& stats) {
 template <class Model, class Plain, class Speculative>
 costs calibrate(Model& target, Plain& plain, Speculative& speculative,
                 const std::vector<std::vector<hunch::token>>& prompts,
-                hunch::generation_options options, std::int32_t batch) {
-  const auto nothing = [](auto&&...) {};
-  options.max_new_tokens = std::min(options.max_new_tokens, 64);
-  options.stop_tokens.clear();
-  options.stop_strings.clear();
-
+                const hunch::generation_options& options, std::int32_t batch) {
   std::vector<double> verify_times;
-  run_requests(
-      plain, prompts, options, batch,
-      [&, before = plain.stats().verify_seconds](auto& decoder) mutable {
-        verify_times.push_back(decoder.stats().verify_seconds - before);
-        before = decoder.stats().verify_seconds;
-      },
-      nothing);
+  run_briefly(plain, prompts, options, batch,
+              [&, before = plain.stats().verify_seconds](auto& decoder) mutable {
+                verify_times.push_back(decoder.stats().verify_seconds - before);
+                before = decoder.stats().verify_seconds;
+              });
 
   const std::int32_t chosen = speculative.draft_length();
   speculative.draft_length(4);  // whatever was chosen before, 0 perhaps
   speculative.reset_stats();
   std::vector<double> level_times;
-  run_requests(
-      speculative, prompts, options, batch,
-      [&, before = speculative.stats()](auto& decoder) mutable {
-        const auto& now = decoder.stats();
-        const auto levels =
-            static_cast<double>(drafted_levels(now) - drafted_levels(before)) / batch;
-        if (levels > 0.0) {
-          level_times.push_back((now.draft_seconds - before.draft_seconds) / levels);
-        }
-        before = now;
-      },
-      nothing);
+  run_briefly(speculative, prompts, options, batch,
+              [&, before = speculative.stats()](auto& decoder) mutable {
+                const auto& now = decoder.stats();
+                const auto levels =
+                    static_cast<double>(drafted_levels(now) - drafted_levels(before)) / batch;
+                if (levels > 0.0) {
+                  level_times.push_back((now.draft_seconds - before.draft_seconds) / levels);
+                }
+                before = now;
+              });
   speculative.draft_length(chosen);
 
   costs out;

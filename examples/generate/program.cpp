@@ -26,7 +26,7 @@ arguments resolved(arguments a) {
 program::program(const arguments& a)
     : args_(resolved(a)),
       target_(engine::model::load(a.model, options())),
-      session_(a, target_.shape(), target_.context()) {
+      session_(args_, target_.shape(), target_.context()) {
   if (!a.pattern.empty()) {
     session_.request.grammar = grammar::regular_grammar(
         a.pattern, target_.vocab_size(),
@@ -63,6 +63,7 @@ void program::without_drafter() {
                          sampler,
                          verifier,
                          sizes()};
+    announce(args_);
     session_.begin_text();
     session_.report_plain(run_requests(
         plain, session_.prompts(), session_.request, args_.batch, [](auto&) {}, session_.stream()));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include <engine/model.hpp>
@@ -115,13 +116,25 @@ class program {
 
   template <class Plain, class Speculative>
   void report_both(Plain& plain, Speculative& speculative) {
+    announce(args_);
     length_ = hunch::length::fixed{};
     const costs cost =
         calibrate(target_, plain, speculative, session_.prompts(), session_.request, args_.batch);
+    // Through its text, so that what is printed is what was used.
+    const costs chosen =
+        args_.length_costs ? *args_.length_costs : costs_of("--draft-length", text_of(cost));
+    std::string length;
     if (args_.draft_length) {
       speculative.draft_length(*args_.draft_length);
+      length = std::to_string(*args_.draft_length);
+    } else if (!args_.draft_lengths.empty()) {
+      length_ = repeated{args_.draft_lengths};
+      for (const std::int32_t n : args_.draft_lengths) {
+        length += (length.empty() ? "" : ",") + std::to_string(n);
+      }
     } else {
-      length_ = cost.policy();
+      length_ = chosen.policy();
+      length = text_of(chosen);
     }
 
     session_.begin_text();
@@ -133,7 +146,8 @@ class program {
         compare([&](const auto& o, auto&& on_token) { return run_on(plain, o, on_token); },
                 [&](const auto& o, auto&& on_token) { return run_on(speculative, o, on_token); },
                 session_.request, args_.batch, args_.rounds, session_.stream());
-    session_.report_both(compared, speculative.stats(), predicted_gain(cost, speculative.stats()));
+    session_.report_both(compared, speculative.stats(), predicted_gain(cost, speculative.stats()),
+                         length);
     length_ = hunch::length::fixed{};  // the costs that it refers to end here
   }
 

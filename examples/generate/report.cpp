@@ -1,49 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generate/report.hpp"
 
+#include <cmath>
 #include <cstdio>
-#include <fstream>
-#include <stdexcept>
 
+#include <command_line/files.hpp>
 #include <nlohmann/json.hpp>
 
 namespace generate {
 
+namespace {
+
+std::string figure(const char* format, double value) {
+  if (!std::isfinite(value)) { return "-"; }
+  char out[32];
+  std::snprintf(out, sizeof out, format, value);
+  return out;
+}
+
+void row(const char* name, const std::string& plain, const std::string& speculative) {
+  std::printf("%-34s %12s %12s\n", name, plain.c_str(), speculative.c_str());
+}
+
+}  // namespace
+
+void announce(const arguments& a) {
+  std::printf("%s%s\n\n", a.preset.empty() ? "" : (a.preset + ": ").c_str(),
+              composition(a).c_str());
+  command_line::flush_output();
+}
+
 void print_table(const report& r) {
-  std::printf("\n%-34s %12s", "", "plain");
+  const std::string repeated = figure("%.1f%%", 100.0 * r.repetition_4gram);
+  std::printf("\n");
   if (!r.speculative) {
-    std::printf("\n%-34s %12.1f\n", "tokens per second", r.plain_rate);
-    std::printf("%-34s %11.1f%%\n", "repeated 4-grams", 100.0 * r.repetition_4gram);
+    row("", "plain", "");
+    row("tokens per second", figure("%.1f", r.plain_rate), "");
+    row("repeated 4-grams", repeated, "");
     return;
   }
   const report::speculative_part& s = *r.speculative;
-  std::printf(" %12s\n", "speculative");
-  std::printf("%-34s %12.1f %12.1f\n", "tokens per second", r.plain_rate, s.rate);
-  std::printf("%-34s %12s %11.2fx\n", "speed-up, measured", "", s.rate / r.plain_rate);
-  std::printf("%-34s %12s %11.2fx\n", "speed-up, predicted", "", s.predicted_speedup);
-  std::printf("%-34s %12.2f %12.2f\n", "mean acceptance length", 1.0, s.mean_acceptance_length);
-  std::printf("%-34s %12s %12.2f\n", "mean draft length", "", s.average_draft_length);
-  std::printf("%-34s %12s %11.1f%%\n", "draft tokens accepted", "",
-              100.0 * s.draft_acceptance_rate);
+  row("", "plain", "speculative");
+  row("tokens per second", figure("%.1f", r.plain_rate), figure("%.1f", s.rate));
+  row("speed-up, measured", "", figure("%.2fx", s.rate / r.plain_rate));
+  row("speed-up, predicted", "", figure("%.2fx", s.predicted_speedup));
+  row("mean acceptance length", "1.00", figure("%.2f", s.mean_acceptance_length));
+  row("mean draft length", "", figure("%.2f", s.average_draft_length));
+  row("draft tokens accepted", "", figure("%.1f%%", 100.0 * s.draft_acceptance_rate));
   std::printf("%-34s %12s ", "acceptance by position", "");
   for (const double a : s.acceptance_by_position) { std::printf(" %.2f", a); }
-  std::printf("\n%-34s %12s %12.0f\n", "shortlist rows", "", s.average_shortlist_rows);
-  std::printf("%-34s %12s %12lld\n", "target passes", "", static_cast<long long>(s.target_passes));
-  std::printf("%-34s %12s %11.1f%%\n", "repeated 4-grams", "", 100.0 * r.repetition_4gram);
-  std::printf("%-34s %12s %12s\n", "text identical to plain decoding", "",
-              !s.identical_to_plain   ? "law equal"
-              : *s.identical_to_plain ? "yes"
-                                      : "NO");
+  std::printf("\n");
+  row("shortlist rows", "", figure("%.0f", s.average_shortlist_rows));
+  row("target passes", "", std::to_string(s.target_passes));
+  row("repeated 4-grams", "", repeated);
+  row("text identical to plain decoding", "",
+      !s.identical_to_plain   ? "law equal"
+      : *s.identical_to_plain ? "yes"
+                              : "NO");
+  if (s.draft_length.starts_with("auto:")) {
+    std::printf("\ndraft lengths by costs; to have them again:\n--draft-length %s\n",
+                s.draft_length.c_str());
+  }
 }
 
 void write_json(const report& r, const std::string& path) {
   nlohmann::ordered_json j;
+  j["preset"] = r.preset.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(r.preset);
+  j["composition"] = r.composition;
   j["text"] = r.text;
   j["tokens"] = r.tokens;
   j["plain"]["tokens_per_second"] = r.plain_rate;
   if (r.speculative) {
     const report::speculative_part& s = *r.speculative;
     j["speculative"]["tokens_per_second"] = s.rate;
+    j["draft_length"] = s.draft_length;
     j["speedup"] = s.rate / r.plain_rate;
     j["predicted_speedup"] = s.predicted_speedup;
     j["mean_acceptance_length"] = s.mean_acceptance_length;
@@ -57,10 +87,14 @@ void write_json(const report& r, const std::string& path) {
   }
   j["repetition_4gram"] = r.repetition_4gram;
 
-  std::ofstream out(path);
+  write_json(j, path);
+}
+
+void write_json(const nlohmann::ordered_json& j, const std::string& path) {
   // Text may end inside a character when the length is reached.
-  out << j.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
-  if (!out) { throw std::runtime_error("--json: cannot write '" + path + "'"); }
+  command_line::write_file(
+      "--json", path,
+      j.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n');
 }
 
 }  // namespace generate

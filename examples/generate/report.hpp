@@ -6,15 +6,22 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
+#include "generate/arguments.hpp"
+
 namespace generate {
 
 /// What a run of the program measured.
 struct report {
+  std::string preset;       ///< empty if the composition is one of the user's own
+  std::string composition;  ///< in words
   std::string text;         ///< of the first request
   std::int64_t tokens = 0;  ///< in `text`
   double plain_rate = 0.0;  ///< tokens per second, all requests together
   struct speculative_part {
     double rate = 0.0;
+    std::string draft_length;  ///< as `--draft-length` takes it, to write the same text again
     double predicted_speedup = 0.0;
     double mean_acceptance_length = 0.0;
     double draft_acceptance_rate = 0.0;
@@ -28,9 +35,14 @@ struct report {
   double repetition_4gram = 0.0;
 };
 
+/// Prints what is composed. \throws std::runtime_error if the output cannot be written.
+void announce(const arguments& a);
+
+/// A rate of nothing is shown as a dash.
 void print_table(const report& r);
 
 /// \throws std::runtime_error naming the file if it cannot be written.
 void write_json(const report& r, const std::string& path);
+void write_json(const nlohmann::ordered_json& j, const std::string& path);
 
 }  // namespace generate

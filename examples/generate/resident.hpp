@@ -80,7 +80,8 @@ class resident_program {
   void run() {
     using namespace hunch;
     const arguments& a = session_.args();
-    if (a.plain || a.drafter == drafter_kind::none) {
+    if (a.decodes_plainly()) {
+      announce(a);
       return Platform::with_policies(a, [&](auto sampler, auto, auto of_plain) {
         auto plain = decoder_of(drafter::none{}, everything(), sampler, of_plain, 1);
         warm_up(plain);
@@ -97,6 +98,7 @@ class resident_program {
     session_.check_draft(draft.shape());
     const selector::frequency<> shortlist = session_.fixed_shortlist(draft.made_for());
     draft.set_head_layout(shortlist.layout());
+    announce(a);
     Platform::with_policies(a, [&](auto sampler, auto verifier, auto of_plain) {
       auto plain = decoder_of(drafter::none{}, everything(), sampler, of_plain, 1);
       const auto speculative = [&](std::int32_t length) {
@@ -125,7 +127,8 @@ class resident_program {
           session_.request, a.batch, a.rounds, session_.stream());
       const auto stats = decoder.stats();
       session_.report_both(both, stats,
-                           planner::walltime_gain(stats.acceptance_probability(), length, drafted));
+                           planner::walltime_gain(stats.acceptance_probability(), length, drafted),
+                           std::to_string(length));
     });
   }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <command_line/files.hpp>
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
 #include <engine/tokenizer.hpp>
@@ -49,8 +50,12 @@ inline hunch::generation_options request_of(const arguments& a, hunch::token end
 
 /// \throws usage_error if a prompt and what follows it do not fit a context.
 inline void check_length(std::size_t prompt, const arguments& a, std::int32_t context) {
+  if (prompt >= static_cast<std::size_t>(context)) {
+    throw usage_error("--prompt: its " + std::to_string(prompt) +
+                      " tokens leave no room in the context of " + std::to_string(context));
+  }
   if (static_cast<std::int64_t>(prompt) + a.max_new_tokens > context) {
-    throw usage_error("the prompt's " + std::to_string(prompt) + " tokens and " +
+    throw usage_error("--max-new-tokens: the prompt's " + std::to_string(prompt) + " tokens and " +
                       std::to_string(a.max_new_tokens) + " new ones exceed the context of " +
                       std::to_string(context));
   }
@@ -111,8 +116,8 @@ class session {
 
   void begin_text() {
     terminal_.legend();
-    std::printf("%s", args_.prompt.c_str());
-    std::fflush(stdout);
+    std::fwrite(args_.prompt.data(), 1, args_.prompt.size(), stdout);
+    command_line::flush_output();
   }
   /// Streams the text of the first request.
   auto stream() {
@@ -128,15 +133,17 @@ class session {
     finish(r);
   }
 
-  /// \param stats of the speculative decoder.
+  /// \param stats of the speculative decoder; draft_length: as `--draft-length` takes it.
   template <class Statistics>
-  void report_both(const comparison& both, const Statistics& stats, double predicted) {
+  void report_both(const comparison& both, const Statistics& stats, double predicted,
+                   const std::string& draft_length) {
     report r;
     take_text(r, both.first);
     r.plain_rate = both.plain_rate;
     report::speculative_part part;
     part.rate = both.rate;
     part.predicted_speedup = predicted;
+    part.draft_length = draft_length;
     part.mean_acceptance_length = stats.mean_acceptance_length();
     part.draft_acceptance_rate = stats.draft_acceptance_rate();
     part.average_shortlist_rows = stats.average_shortlist_rows();
@@ -162,7 +169,9 @@ class session {
     r.repetition_4gram = repeated_4grams(one.tokens[0]);
   }
 
-  void finish(const report& r) {
+  void finish(report& r) {
+    r.preset = args_.preset;
+    r.composition = composition(args_);
     terminal_.finish();
     print_table(r);
     if (!args_.json.empty()) { write_json(r, args_.json); }

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include <command_line/files.hpp>
+
 namespace generate {
 
 namespace {
@@ -67,7 +69,7 @@ void terminal::write(const std::string& bytes, hunch::origin from) {
   const std::string text = painted(held_.substr(0, whole), from);
   held_.erase(0, whole);
   std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  command_line::flush_output();
 }
 
 void terminal::finish() {
@@ -88,7 +90,7 @@ void terminal::preview(const std::string& bytes, hunch::origin from) {
   }
   text = painted(text, from);
   std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  command_line::flush_output();
 }
 
 void terminal::take_back() {

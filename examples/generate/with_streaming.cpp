@@ -7,7 +7,8 @@ namespace generate {
 
 void program::with_streaming() {
   engine::speculative_streams streams = engine::speculative_streams::load(args_.draft, target_);
-  const hunch::selector::any<> selector = chosen_selector(target_.made_for(), streams.context_width());
+  const hunch::selector::any<> selector =
+      chosen_selector(target_.made_for(), streams.context_width());
   streams.set_head_layout(selector.layout());
   // The shipped streams are four, and a tree is not deeper than there are streams.
   over_trees<hunch::tree::chain<4>>(selector, [&](auto tree) {

@@ -12,10 +12,11 @@
 #include <iterator>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include <command_line.hpp>
+#include <command_line/files.hpp>
+#include <command_line/flags.hpp>
+#include <command_line/run.hpp>
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
 #include <engine/tensor.hpp>
@@ -27,20 +28,6 @@
 
 namespace {
 
-constexpr const char* usage =
-    "make_layout --model DIR --out FILE [options]\n"
-    "  --model DIR        whose head is clustered: config.json and safetensors\n"
-    "  --out FILE         the layout\n"
-    "  --clusters M       (256)\n"
-    "  --frequency FILE   a layout in the order of the tokens' frequency\n"
-    "  --core N           its first N tokens are in every shortlist (0)\n"
-    "  --rare A:B         but ids A to B - 1 are left to the router, wherever they are ranked: "
-    "byte\n"
-    "                     pieces, say (none)\n"
-    "  --balance X        no cluster is larger than X times the mean; 0: as it comes (0)\n"
-    "  --iterations N     at most (20)\n"
-    "  --seed N           (0)\n";
-
 struct arguments {
   std::string model, out, frequency;
   std::int32_t core = 0;
@@ -51,37 +38,40 @@ struct arguments {
 using command_line::number;
 using command_line::usage_error;
 
-arguments parse(int argc, char** argv) {
+// Beyond these a run takes hours that nobody meant to ask for.
+constexpr std::int32_t most_clusters = 1 << 16;
+constexpr std::int32_t most_iterations = 10000;
+
+arguments parse(const std::vector<std::string>& words) {
   arguments out;
-  command_line::for_each_flag(argc, argv, [&](std::string_view flag, std::string_view value) {
-    if (flag == "--model") {
-      out.model = value;
-    } else if (flag == "--out") {
-      out.out = value;
-    } else if (flag == "--frequency") {
-      out.frequency = value;
-    } else if (flag == "--core") {
-      out.core = number<std::int32_t>(flag, value);
-    } else if (flag == "--rare") {
-      const auto colon = value.find(':');
-      if (colon == std::string_view::npos) { throw usage_error("--rare needs two ids, A:B"); }
-      out.rare_begin = number<std::int32_t>(flag, value.substr(0, colon));
-      out.rare_end = number<std::int32_t>(flag, value.substr(colon + 1));
-    } else if (flag == "--clusters") {
-      out.options.clusters = number<std::int32_t>(flag, value);
-    } else if (flag == "--balance") {
-      out.options.largest = number<double>(flag, value);
-    } else if (flag == "--iterations") {
-      out.options.iterations = number<std::int32_t>(flag, value);
-    } else if (flag == "--seed") {
-      out.options.seed = number<std::uint64_t>(flag, value);
-    } else {
-      return false;
-    }
-    return true;
-  });
-  if (out.model.empty() || out.out.empty()) { throw usage_error("--model and --out are needed"); }
+  command_line::flags flags("make_layout",
+                            "clusters of a model's head, and the layout that a clustered selector "
+                            "needs");
+  flags.add("--model", "DIR", "whose head is clustered: config.json and safetensors", out.model);
+  flags.require("--model");
+  flags.add("--out", "FILE", "the layout", out.out);
+  flags.require("--out");
+  flags.add_number("--clusters", "(default 256)", out.options.clusters, 1, most_clusters);
+  flags.add("--frequency", "FILE", "a layout in the order of the tokens' frequency", out.frequency);
+  flags.add_number("--core", "its first N tokens are in every shortlist (default 0)", out.core, 0);
+  flags.add("--rare", "A:B",
+            "but ids A to B - 1 are left to the router, wherever they are ranked: byte\n"
+            "pieces, say (default none)",
+            [&out](const std::string& text) {
+              const auto colon = text.find(':');
+              if (colon == std::string::npos) { throw usage_error("--rare needs two ids, A:B"); }
+              out.rare_begin = number<std::int32_t>("--rare", text.substr(0, colon), 0);
+              out.rare_end = number<std::int32_t>("--rare", text.substr(colon + 1), 0);
+            });
+  flags.add_number("--balance",
+                   "no cluster is larger than X times the mean; 0: as it comes (default)",
+                   out.options.largest, 0.0, 1e6);
+  flags.add_number("--iterations", "at most (default 20)", out.options.iterations, 1,
+                   most_iterations);
+  flags.add_number("--seed", "(default 0)", out.options.seed);
+  flags.parse(words);
   if (out.core > 0 && out.frequency.empty()) { throw usage_error("--core needs --frequency"); }
+  command_line::check_writable("--out", out.out);
   return out;
 }
 
@@ -144,5 +134,5 @@ void run(const arguments& args) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return command_line::exit_status("make_layout", usage, [&] { run(parse(argc, argv)); });
+  return command_line::run("make_layout", argc, argv, [](const auto& words) { run(parse(words)); });
 }

@@ -14,10 +14,11 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include <command_line.hpp>
+#include <command_line/files.hpp>
+#include <command_line/flags.hpp>
+#include <command_line/run.hpp>
 #include <engine/config.hpp>
 #include <engine/model.hpp>
 #include <engine/tokenizer.hpp>
@@ -42,27 +43,6 @@ namespace {
 
 using namespace train_router;
 
-constexpr const char* usage =
-    "train_router --model DIR (--eagle DIR | --draft DIR) --layout FILE --text FILE --out FILE\n"
-    "  --model DIR      the target, with its tokenizer\n"
-    "  --eagle DIR      its EAGLE head, or\n"
-    "  --draft DIR      a draft model of its own\n"
-    "  --layout FILE    clusters, of make_layout\n"
-    "  --text FILE      prompts are taken from it at even distances; or a folder of .txt files,\n"
-    "                   one for each domain\n"
-    "  --leave-out NAME a domain of the folder that is not trained on, but measured: what the\n"
-    "                   router's shortlists hold of the target's law, beside those of an oracle\n"
-    "  --budget NAME    of these shortlists, as generate takes it\n"
-    "  --out FILE       the router\n"
-    "  --prompts N      texts that are continued (64)\n"
-    "  --prompt N       tokens of a prompt (64)\n"
-    "  --tokens N       tokens that each is continued by (256)\n"
-    "  --temperature X  (1)\n"
-    "  --labels KIND    mass or top (mass)\n"
-    "  --width N        of the hidden layer (128)\n"
-    "  --epochs N       (6)\n"
-    "  --threads N      of the models (1)\n";
-
 constexpr std::int32_t draft_length = 5;
 
 struct arguments {
@@ -76,54 +56,57 @@ struct arguments {
   training_options training;
 };
 
-using command_line::number;
 using command_line::usage_error;
 
-arguments parse(int argc, char** argv) {
+// Beyond these a run takes memory or hours that nobody meant to ask for.
+constexpr std::int32_t most_prompts = 1 << 20;
+constexpr std::int32_t most_tokens = 1 << 20;
+constexpr std::int32_t most_width = 1 << 13;
+constexpr std::int32_t most_epochs = 1000;
+
+constexpr command_line::named<labels> label_names[] = {{"mass", labels::mass},
+                                                       {"top", labels::top}};
+
+arguments parse(const std::vector<std::string>& words) {
   arguments out;
-  command_line::for_each_flag(argc, argv, [&](std::string_view flag, std::string_view value) {
-    if (flag == "--model") {
-      out.model = value;
-    } else if (flag == "--eagle") {
-      out.eagle = value;
-    } else if (flag == "--draft") {
-      out.draft = value;
-    } else if (flag == "--layout") {
-      out.layout = value;
-    } else if (flag == "--text") {
-      out.text = value;
-    } else if (flag == "--leave-out") {
-      out.leave_out = value;
-    } else if (flag == "--budget") {
-      out.budget = generate::parse_budget("--budget", std::string(value));
-    } else if (flag == "--out") {
-      out.out = value;
-    } else if (flag == "--prompts") {
-      out.prompts = number<std::int32_t>(flag, value);
-    } else if (flag == "--prompt") {
-      out.prompt = number<std::int32_t>(flag, value);
-    } else if (flag == "--tokens") {
-      out.tokens = number<std::int32_t>(flag, value);
-    } else if (flag == "--threads") {
-      out.threads = number<std::int32_t>(flag, value);
-    } else if (flag == "--temperature") {
-      out.temperature = number<float>(flag, value);
-    } else if (flag == "--width") {
-      out.training.width = number<std::int32_t>(flag, value);
-    } else if (flag == "--epochs") {
-      out.training.epochs = number<std::int32_t>(flag, value);
-    } else if (flag == "--labels") {
-      if (value != "mass" && value != "top") { throw usage_error("--labels is mass or top"); }
-      out.training.kind = value == "mass" ? labels::mass : labels::top;
-    } else {
-      return false;
-    }
-    return true;
-  });
-  if (out.model.empty() || out.layout.empty() || out.text.empty() || out.out.empty() ||
-      out.eagle.empty() == out.draft.empty()) {
-    throw usage_error("--model, --layout, --text, --out and one drafter are needed");
+  command_line::flags flags("train_router",
+                            "the router of a clustered selector for a pair of models, from what "
+                            "they really draft");
+  flags.add("--model", "DIR", "the target, with its tokenizer", out.model);
+  flags.add("--eagle", "DIR", "its EAGLE head, or", out.eagle);
+  flags.add("--draft", "DIR", "a draft model of its own", out.draft);
+  flags.add("--layout", "FILE", "clusters, of make_layout", out.layout);
+  flags.add("--text", "FILE",
+            "prompts are taken from it at even distances; or a folder of .txt files, one for\n"
+            "each domain",
+            out.text);
+  flags.add("--leave-out", "NAME",
+            "a domain of the folder that is not trained on, but measured: what the router's\n"
+            "shortlists hold of the target's law, beside those of an oracle",
+            out.leave_out);
+  flags.add(
+      "--budget", "NAME", "of these shortlists, as generate takes it",
+      [&out](const std::string& text) { out.budget = generate::parse_budget("--budget", text); });
+  flags.add("--out", "FILE", "the router", out.out);
+  for (const char* needed : {"--model", "--layout", "--text", "--out"}) { flags.require(needed); }
+  flags.add_number("--prompts", "texts that are continued (default 64)", out.prompts, 1,
+                   most_prompts);
+  flags.add_number("--prompt", "tokens of a prompt (default 64)", out.prompt, 1, most_tokens);
+  flags.add_number("--tokens", "tokens that each is continued by (default 256)", out.tokens, 1,
+                   most_tokens);
+  flags.add_number("--temperature", "(default 1)", out.temperature, 0.0f, 1e4f);
+  flags.add_choice<labels>("--labels", "mass or top (default mass)", out.training.kind,
+                           label_names);
+  flags.add_number("--width", "of the hidden layer (default 128)", out.training.width, 1,
+                   most_width);
+  flags.add_number("--epochs", "(default 6)", out.training.epochs, 1, most_epochs);
+  flags.add_number("--threads", "of the models (default 1)", out.threads, 1,
+                   command_line::processors());
+  flags.parse(words);
+  if (out.eagle.empty() == out.draft.empty()) {
+    throw usage_error("one drafter is needed: --eagle or --draft");
   }
+  command_line::check_writable("--out", out.out);
   return out;
 }
 
@@ -272,5 +255,6 @@ void run(const arguments& args) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return command_line::exit_status("train_router", usage, [&] { run(parse(argc, argv)); });
+  return command_line::run("train_router", argc, argv,
+                           [](const auto& words) { run(parse(words)); });
 }

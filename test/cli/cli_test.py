@@ -12,35 +12,58 @@ import sys
 import unittest
 from pathlib import Path
 
-PROGRAM, RESIDENT, MAKE_LAYOUT, TRAIN_ROUTER, BEST_TREE = sys.argv[1:6]
-MODELS, WORK = Path(sys.argv[6]), Path(sys.argv[7]) / "cli"
-CLUSTERED = ["--selector", "clustered", "--layout", "x", "--router", "y"]
+PROGRAM, RESIDENT, MAKE_LAYOUT, TRAIN_ROUTER, BEST_TREE, SUITE = sys.argv[1:7]
+MODELS, WORK = Path(sys.argv[7]), Path(sys.argv[8]) / "cli"
+CLUSTERED = ["--drafter", "model", "--selector", "clustered", "--layout", "x", "--router", "y"]
+COSTS = "auto:draft=0.2,expected=0.6,rows=1/1.1/1.2"
 
 BAD_FLAGS = [
-    (["--bogus"], "unknown flag '--bogus'"),
-    (["words"], "unknown flag 'words'"),
-    (["--seed"], "--seed needs a value"),
+    (["--bogus"], "not expected: --bogus"),
+    (["words"], "not expected: words"),
+    (["--seed"], "--seed: 1 required N missing"),
     (["--seed", "x"], "--seed: 'x' is not a number"),
     (["--seed", "-1"], "--seed: '-1' is not a number"),
-    (["--seed", "1", "--seed", "2"], "--seed is given twice"),
+    (["--seed", "1", "--seed", "2"], "--seed: At Most 1 required but received 2"),
+    (["--plain", "--plain"], "--plain: At Most 1 required but received 2"),
+    (["--seed", "010x"], "--seed: '010x' is not a number"),
+    (["--preset", "best"], "it takes dynaspec, fr-spec, "),
+    (["--preset", ""], "--preset: '' is unknown"),
+    (["--prompt-file", ""], "--prompt-file: cannot read ''"),
+    (["--preset", "diffusion", "--tree", "chain"], "--tree has no meaning with --method diffusion"),
+    (["--preset", "medusa", "--device", "cuda"], "--device cuda drafts chains with a model of its own"),
     (["--max-new-tokens", "0"], "--max-new-tokens: 0 is less than 1"),
     (["--max-new-tokens", "99999999999"], "not a number that fits"),
     (["--max-new-tokens", "12x"], "not a number that fits"),
     (["--batch", "0"], "--batch: 0 is less than 1"),
+    (["--batch", "1000000000"], "--batch: 1000000000 is more than 128"),
     (["--temperature", "-1"], "--temperature: -1 is less than 0"),
     (["--temperature", "nan"], "--temperature: nan is less than 0"),
-    (["--temperature", "inf"], "--temperature must be finite"),
+    (["--temperature", "inf"], "--temperature: inf is more than 10000"),
+    (["--temperature", "1e-30"], "--temperature: is 0, which is greedy, or at least 0.0001"),
     (["--top-k", "-3"], "--top-k: -3 is less than 0"),
     (["--top-p", "0"], "--top-p is in (0, 1]"),
-    (["--top-p", "1.5"], "--top-p is in (0, 1]"),
-    (["--min-p", "1.5"], "--min-p is in [0, 1]"),
-    (["--repetition-penalty", "0"], "--repetition-penalty must be above 0"),
-    (["--presence-penalty", "nan"], "--presence-penalty must be finite"),
-    (["--frequency-penalty", "inf"], "--frequency-penalty must be finite"),
+    (["--top-p", "1.5"], "--top-p: 1.5 is more than 1"),
+    (["--min-p", "1.5"], "--min-p: 1.5 is more than 1"),
+    (["--repetition-penalty", "0"], "--repetition-penalty: 0 is less than 0.0001"),
+    (["--repetition-penalty", "1e38"], "--repetition-penalty: 1e38 is more than 10000"),
+    (["--presence-penalty", "nan"], "--presence-penalty: nan is less than -10000"),
+    (["--frequency-penalty", "inf"], "--frequency-penalty: inf is more than 10000"),
     (["--pattern", "a", "--ignore-end"], "--ignore-end has no meaning with --pattern"),
     (["--draft-length", "0"], "--draft-length: 0 is less than 1"),
-    (["--draft-length", "9"], "--draft-length: at most 8"),
+    (["--draft-length", "9"], "--draft-length: 9 is more than 8"),
     (["--draft-length", "some"], "not a number"),
+    (["--draft-length", "auto:"], "--draft-length: 'auto:' has a part that is not draft=C"),
+    (["--draft-length", "auto:draft=1,rows=1"], "lacks one of draft, expected and rows"),
+    (["--draft-length", "auto:draft=1,expected=2,rows=1"], "--draft-length: 2 is more than 1"),
+    (["--draft-length", "auto:draft=1,draft=1,expected=0,rows=1"], "each once"),
+    (["--draft-length", "auto:draft=1,expected=0,rows=1/-2"], "--draft-length: -2 is less than 0"),
+    (["--draft-length", "auto:draft=1,expected=0,rows=" + "1/" * 64 + "1"], "has too many rows"),
+    (["--draft-length", COSTS, "--method", "diffusion"], "--draft-length: only one number has a meaning with --method diffusion"),
+    (["--draft-length", COSTS, "--device", "cuda"], "--draft-length: --device cuda keeps to one number"),
+    (["--draft-length", "1,2", "--device", "cuda"], "--draft-length: --device cuda keeps to one number"),
+    (["--draft-length", "1,9"], "--draft-length: 9 is more than 8"),
+    (["--draft-length", "1,,2"], "--draft-length: '' is not a number"),
+    (["--draft-length", "1,"], "--draft-length: '' is not a number"),
     (["--device", "abacus"], "it takes host, cuda"),
     (["--device", "cuda", "--threads", "2"], "--threads has no meaning with --device cuda"),
     (["--device", "cuda", "--pattern", "a"], "--pattern asks the host in every step"),
@@ -50,18 +73,19 @@ BAD_FLAGS = [
     (["--selector", "frequency:0"], "0 is less than 1"),
     (["--selector", "frequency:99999999"], "99999999 rows are asked for"),
     (["--selector", "trimmed:99999999"], "99999999 rows are asked for"),
-    (["--selector", "clustered", "--layout", "x"], "--selector clustered needs --layout and --router"),
+    (["--selector", "clustered", "--layout", "x"], "--layout and --router of --selector clustered belong together"),
+    (["--router", "x"], "--layout and --router of --selector clustered belong together"),
     ([*CLUSTERED, "--device", "cuda"], "asks the host for every draft"),
-    (["--router", "x"], "--router has a meaning with --selector clustered only"),
-    (["--budget", "fixed:4"], "--budget has a meaning with --selector clustered only"),
+    (["--drafter", "eagle", "--router", "x"], "--router has a meaning with --selector clustered only"),
+    (["--selector", "full", "--budget", "fixed:4"], "--budget has a meaning with --selector clustered only"),
     ([*CLUSTERED, "--budget", "some:4"], "'some:4' is unknown; it takes fixed:K, position-aware:K,"),
     ([*CLUSTERED, "--budget", "per-row:4"], "is unknown"),
     ([*CLUSTERED, "--budget", "position-aware:"], "is unknown"),
     ([*CLUSTERED, "--budget", "fixed"], "has not the numbers that fixed takes"),
     ([*CLUSTERED, "--budget", "fixed:4:5"], "has not the numbers that fixed takes"),
     ([*CLUSTERED, "--budget", "fixed:0"], "0 is less than 1"),
-    ([*CLUSTERED, "--budget", "mass:1.5"], "the share 1.5 is not in (0, 1]"),
-    ([*CLUSTERED, "--budget", "mass:nan"], "the share nan is not in (0, 1]"),
+    ([*CLUSTERED, "--budget", "mass:1.5"], "--budget: 1.5 is more than 1"),
+    ([*CLUSTERED, "--budget", "mass:nan"], "--budget: nan is less than 0"),
     ([*CLUSTERED, "--budget", "rows:3200:x"], "'x' is not a number"),
     (["--verifier", "hope"], "it takes rejection, block, coupled, point-mass, greedy"),
     (["--verifier", "greedy"], "keeps only greedy text exact"),
@@ -78,7 +102,9 @@ BAD_FLAGS = [
     (["--device", "cuda", "--drafter", "medusa"], "--device cuda drafts chains with a model of its own"),
     (["--device", "cuda", "--tree", "sampled"], "--device cuda drafts chains with a model of its own"),
     (["--prompt", "a", "--prompt-file", "b"], "--prompt-file"),
-    (["--prompt-file", "/no/such/file"], "cannot read '/no/such/file'"),
+    (["--prompt-file", "/no/such/file"], "--prompt-file: cannot read '/no/such/file'"),
+    (["--prompt-file", "/"], "--prompt-file: '/' is a folder"),
+    (["--prompt-file", "/dev/zero"], "--prompt-file: '/dev/zero' is longer than 1048576 bytes"),
     (["--plain", "--draft-length", "3"], "--draft-length has no meaning with --plain"),
     (["--plain", "--selector", "full"], "--selector has no meaning with --plain"),
     (["--plain", "--drafter", "model"], "exclude each other"),
@@ -96,11 +122,20 @@ BAD_FLAGS = [
     (["--method", "stepwise", "--batch", "2"], "--batch has no meaning with --method stepwise"),
     (["--method", "diffusion", "--max-new-tokens", "100000"], "exceed the context of"),
     (["--threads", "0"], "--threads: 0 is less than 1"),
+    (["--threads", "1000000"], "--threads: 1000000 is more than"),
     (["--rounds", "0"], "--rounds: 0 is less than 1"),
-    (["--max-new-tokens", "100000"], "exceed the context of"),
+    (["--rounds", "1000000000"], "--rounds: 1000000000 is more than 1000"),
+    (["--max-new-tokens", "100000"], "--max-new-tokens: the prompt's 10 tokens and 100000 new ones exceed the context of"),
+    (["--prompt", "word " * 20000], "--prompt: its "),
 ]
 
 SHORT = ["--max-new-tokens", "24", "--rounds", "1", "--prompt", "The name of the file"]
+
+
+def short_without(*without):
+    """SHORT, but for flags that a command line has already."""
+    pairs = [SHORT[i:i + 2] for i in range(0, len(SHORT), 2)]
+    return [word for pair in pairs if pair[0] not in without for word in pair]
 
 
 def generate(*flags, program=PROGRAM, **environment):
@@ -145,6 +180,35 @@ class BadFlags(unittest.TestCase):
                 self.assertEqual(done.stdout, "")
                 self.assertEqual(done.stderr.count("\n"), 1)
 
+    def test_numbers_that_nobody_means(self):
+        """Every flag with a number takes an absurd one at once: it is refused by name, or changes what is done only."""
+        help_text = generate("--help").stdout
+        numbers = re.findall(r"^  (--[a-z-]+) [NX] ", help_text, re.MULTILINE)
+        for flag in ("--batch", "--rounds", "--threads", "--top-k", "--temperature", "--seed", "--block-length"):
+            self.assertIn(flag, numbers)
+        for flag in numbers:
+            for value in ("2147483647", "-2147483648", "1e308", "9" * 400):
+                with self.subTest(flag=flag, value=value):
+                    method = ["--method", "diffusion"] if flag == "--block-length" else []
+                    done = subprocess.run(["bash", "-c", 'ulimit -v 4000000; exec "$@"', "_", PROGRAM, *short_without(flag),
+                                           *method, flag, value], capture_output=True, text=True, timeout=20)
+                    if done.returncode != 0:
+                        self.assertEqual(done.returncode, 2, done.stderr)
+                        self.assertIn(flag, done.stderr)
+
+    def test_a_prompt_of_many_megabytes(self):
+        file = WORK / "prompt.txt"
+        file.write_text("a word " * 1500000)
+        done = generate("--prompt-file", str(file))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--prompt-file: ", done.stderr)
+
+    def test_values_that_look_like_something_else(self):
+        for prompt in ("{}", "[a,b]", "%%", "--plain", "-1", "a=b", ""):
+            with self.subTest(prompt=prompt):
+                report, printed = report_of("--plain", "--prompt", prompt, short=SHORT[:4])
+                self.assertIn("plain decoding\n\n" + prompt + report["text"][:10], printed)
+
 
 class BrokenModels(unittest.TestCase):
     def copy(self, name):
@@ -184,9 +248,6 @@ class BrokenModels(unittest.TestCase):
 
     def test_pattern_that_is_wrong(self):
         self.refused(["--pattern", "(a", *SHORT], "regular expression", "')' is missing")
-
-    def test_json_that_cannot_be_written(self):
-        self.refused([*SHORT, "--plain", "--json", "/no/such/folder/x.json"], "/no/such/folder")
 
 
 class Output(unittest.TestCase):
@@ -241,6 +302,50 @@ class Output(unittest.TestCase):
             self.assertTrue(whole or report["tokens"] == 24, report["text"])
             self.assertRegex(report["text"], "^ ?(in|on) ")
 
+    def test_patterns_that_end_at_once(self):
+        for pattern, flags in (("(yes|no)", []), ("a", ["--verifier", "block"]), ("(yes|no)", ["--preset", "medusa"]),
+                               ("(yes|no)", ["--plain"]), ("(yes|no)", ["--batch", "3", "--temperature", "0"])):
+            with self.subTest(pattern=pattern, flags=flags):
+                report, _ = self.report("--pattern", pattern, *flags)
+                self.assertRegex(report["text"], f"^{pattern}$")
+
+    def test_what_auto_has_measured_repeats_a_text(self):
+        for flags in ([], ["--preset", "lookup", "--prompt", "one two, one two, one two, one"], ["--batch", "3"],
+                      ["--tree", "dynamic"]):
+            with self.subTest(flags=flags):
+                short = ["--rounds", "1", "--max-new-tokens", "64"]
+                first, printed = report_of(*flags, short=short)
+                self.assertTrue(first["draft_length"].startswith("auto:"), first["draft_length"])
+                self.assertIn("--draft-length " + first["draft_length"], printed)
+                again, _ = report_of(*flags, "--draft-length", first["draft_length"], short=short)
+                self.assertEqual(again["draft_length"], first["draft_length"])
+                self.assertEqual(again["text"], first["text"])
+        # And it is the text's draft lengths that it stands for.
+        rows = "expected=0.6,rows=1/1.01/1.02"
+        cheap, _ = self.report("--draft-length", f"auto:draft=0.01,{rows}")
+        dear, _ = self.report("--draft-length", f"auto:draft=100,{rows}")
+        self.assertGreater(cheap["average_draft_length"], 4 * dear["average_draft_length"])
+        self.assertNotEqual(cheap["text"], dear["text"])
+
+    def test_levels_of_each_step(self):
+        same, _ = self.report("--draft-length", "3")
+        for levels in ("3,3", ",".join("3" * 30)):
+            report, _ = self.report("--draft-length", levels, "--batch", "2")
+            self.assertEqual(report["text"], same["text"])
+            self.assertEqual(report["draft_length"], levels)
+        none, _ = self.report("--draft-length", "0,0")
+        self.assertEqual(none["average_draft_length"], 0)
+        mixed, _ = self.report("--draft-length", "0,4,2,1,3,0,5,2")
+        self.assertEqual(mixed["text"], self.report("--draft-length", "0,4,2,1,3,0,5,2")[0]["text"])
+        self.assertEqual(len({text["text"] for text in (same, none, mixed)}), 3)
+
+    def test_a_number_of_levels_is_told_too(self):
+        report, printed = self.report("--draft-length", "3")
+        self.assertEqual(report["draft_length"], "3")
+        self.assertNotIn("--draft-length", printed)
+        report, _ = self.report("--device", "cuda", "--verifier", "coupled", program=RESIDENT)
+        self.assertRegex(report["draft_length"], "^[1-8]$")
+
     def test_fields(self):
         report, _ = self.report("--draft-length", "2", "--selector", "frequency:4000")
         for field in ("text", "tokens", "speedup", "predicted_speedup", "mean_acceptance_length",
@@ -261,7 +366,7 @@ class Output(unittest.TestCase):
     def test_loops_that_do_not_wait_for_the_host(self):
         for flags in (["--temperature", "0"], ["--temperature", "0.9", "--batch", "3"],
                       ["--selector", "full", "--draft-length", "2"], ["--selector", "trimmed:3000"]):
-            report, _ = self.report(*flags, "--verifier", "coupled", program=RESIDENT)
+            report, _ = self.report("--device", "cuda", *flags, "--verifier", "coupled", program=RESIDENT)
             self.assertIs(report["identical_to_plain"], True)
             self.assertGreater(report["mean_acceptance_length"], 1.0)
             self.assertEqual(report["tokens"], 24)
@@ -281,6 +386,128 @@ class Output(unittest.TestCase):
         self.assertIn("\033[", self.report("--color", "always")[1])
         self.assertNotIn("\033[", self.report("--color", "never")[1])
         self.assertNotIn("\033[", self.report()[1])  # not a terminal
+
+
+class Presets(unittest.TestCase):
+    """Each that `--help` lists is run: a preset without a test cannot exist."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.help = generate("--help").stdout
+        listed = re.search(r"--preset NAME.*?\n(( {26}\S.*\n)+)", cls.help).group(1)
+        cls.lines = dict(re.match(r"([a-z0-9-]+): (.+)", line.strip()).groups() for line in listed.splitlines())
+        refused = generate("--preset", "?").stderr
+        cls.names = refused.split("it takes ")[1].strip().split(", ")
+
+    def test_help_has_a_line_for_each(self):
+        self.assertEqual(list(self.lines), self.names)
+        self.assertGreaterEqual(set(self.names), {
+            "dynaspec", "fr-spec", "eagle", "medusa", "streaming", "early-exit", "lookup", "plain", "diffusion"})
+
+    def test_each_writes_its_text(self):
+        said = {}
+        for name in self.names:
+            with self.subTest(preset=name):
+                report, printed = report_of("--preset", name, "--ignore-end")
+                self.assertEqual(report["preset"], name)
+                self.assertEqual(report["tokens"], 24)
+                self.assertIn(f"{name}: {report['composition']}\n", printed)
+                said[report["composition"]] = name
+                if name not in ("plain", "diffusion", "canvas-head"):
+                    greedy, _ = report_of("--preset", name, "--ignore-end", "--temperature", "0")
+                    self.assertIs(greedy["identical_to_plain"], True)
+                    self.assertLessEqual({"speedup", "predicted_speedup", "mean_acceptance_length",
+                                          "identical_to_plain", "repetition_4gram"}, set(report))
+        self.assertEqual(sorted(said.values()), sorted(self.names))  # no two are the same
+
+    def test_the_first_is_that_of_no_flags(self):
+        report, printed = report_of()
+        self.assertEqual(report["preset"], self.names[0])
+        self.assertIn(f"default {self.names[0]}", self.help)
+        for flags in (["--drafter", "model"], ["--verifier", "coupled"], ["--preset", "eagle", "--tree", "dynamic"]):
+            report, printed = report_of(*flags)
+            self.assertIsNone(report["preset"])
+            self.assertTrue(printed.startswith(report["composition"]), printed)
+
+    def test_flags_come_before_what_it_sets(self):
+        for preset, flags, said in (
+                ("dynaspec", ["--selector", "full"], "four bits draft chains from the whole vocabulary"),
+                ("dynaspec", ["--drafter", "eagle"], "an EAGLE head drafts chains from clusters"),
+                ("dynaspec", ["--selector", "frequency:2000"], "from the most frequent tokens"),
+                ("medusa", ["--tree", "chain"], "Medusa heads draft chains"),
+                ("eagle-2", ["--drafter", "lookup"], "what followed the end of the text"),
+                ("plain", ["--drafter", "early-exit"], "first layers draft chains"),
+                ("eagle", ["--plain"], "plain decoding"),
+                ("canvas-head", ["--method", "stepwise"], "one token a pass"),
+                ("canvas-head", ["--method", "speculative"], "a smaller model drafts"),
+                ("dynaspec", ["--method", "diffusion"], "which drafts for itself")):
+            with self.subTest(preset=preset, flags=flags):
+                self.assertIn(said, report_of("--preset", preset, *flags)[0]["composition"])
+
+
+class OutputThatCannotBeWritten(unittest.TestCase):
+    """What can be seen before the run is: then nothing has been printed."""
+
+    SOURCES = ["--model", str(MODELS / "target"), "--draft", str(MODELS / "draft"), "--layout", "x", "--text", "x"]
+    WRITERS = [([PROGRAM, *SHORT], "--json"), ([RESIDENT, "--device", "cuda", *SHORT], "--json"),
+               ([PROGRAM, "--method", "diffusion", *SHORT], "--json"), ([SUITE], "--json"),
+               ([MAKE_LAYOUT, "--model", str(MODELS / "draft"), "--clusters", "4", "--iterations", "1"], "--out"),
+               ([TRAIN_ROUTER, *SOURCES], "--out")]
+
+    @staticmethod
+    def run_into(command, **streams):
+        return subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60, **streams)
+
+    def test_a_place_where_no_file_can_be(self):
+        for command, flag in self.WRITERS:
+            for place in ("/no/such/folder/file", str(WORK)):
+                with self.subTest(command=command, place=place):
+                    done = self.run_into([*command, flag, place], stdout=subprocess.PIPE)
+                    self.assertEqual(done.returncode, 1)
+                    self.assertIn(f"{flag}: cannot write '{place}'", done.stderr)
+                    self.assertEqual(done.stdout, "")
+
+    def test_a_full_disk(self):
+        for command, flag in self.WRITERS[:-1]:
+            with self.subTest(command=command):
+                done = self.run_into([*command, flag, "/dev/full"], stdout=subprocess.PIPE)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("/dev/full", done.stderr)
+
+    def test_output_that_goes_nowhere(self):
+        file = WORK / "acceptance.json"
+        file.write_text(json.dumps({"T=0": [[0.6]]}))
+        for command in ([PROGRAM, *SHORT], [PROGRAM, "--plain", *SHORT], [PROGRAM, "--preset", "diffusion", *SHORT],
+                        [PROGRAM, "--help"], [BEST_TREE, "--acceptance", str(file), "--nodes", "1"], [SUITE],
+                        [*self.WRITERS[4][0], "--out", str(WORK / "written")]):
+            with self.subTest(command=command):
+                with open("/dev/full", "w") as full:
+                    done = self.run_into(command, stdout=full)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("the output cannot be written", done.stderr)
+                reader, writer = os.pipe()
+                os.close(reader)
+                with os.fdopen(writer, "w") as closed:
+                    self.assertNotEqual(self.run_into(command, stdout=closed).returncode, 0)
+
+    def test_a_file_that_is_there_stays_until_it_is_written(self):
+        file = WORK / "kept.json"
+        file.write_text("kept")
+        done = self.run_into([PROGRAM, "--plain", "--model", "/no/such/model", "--json", str(file)])
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(file.read_text(), "kept")
+        file.unlink()
+        self.run_into([PROGRAM, "--plain", "--model", "/no/such/model", "--json", str(file)])
+        self.assertFalse(file.exists())
+
+    def test_a_suite_writes_its_rows(self):
+        file = WORK / "rows.json"
+        done = self.run_into([SUITE, "--json", str(file)], stdout=subprocess.PIPE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(file.read_text())["rows"],
+                         [{"name": "a row", "value": 1, "unit": "x", "goal": 1, "met": True},
+                          {"name": "another", "value": None, "unit": "", "goal": None, "met": None, "not_run": "why"}])
+        self.assertEqual(self.run_into([SUITE, "--jsn", "x"]).returncode, 2)
 
 
 class Clusters(unittest.TestCase):
@@ -345,7 +572,9 @@ class Clusters(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done.stderr)
 
     def flags(self, kind="--draft"):
-        return ["--selector", "clustered", "--layout", str(self.layouts[kind]), "--router", str(self.routers[kind])]
+        drafter = ["--drafter", "model"] if kind == "--draft" else []
+        return [*drafter, "--selector", "clustered", "--layout", str(self.layouts[kind]),
+                "--router", str(self.routers[kind])]
 
     def test_budgets(self):
         rows = {}
@@ -374,8 +603,8 @@ class Clusters(unittest.TestCase):
         for selector in ([], ["--selector", "full"], self.flags("--eagle")):
             report, _ = report_of("--draft", str(self.eagle), "--temperature", "0", "--draft-length", "3", *selector)
             self.assertIs(report["identical_to_plain"], True)
-        done = generate("--draft", str(self.eagle), *SHORT, program=RESIDENT)
-        self.assertEqual(done.returncode, 1)
+        done = generate("--device", "cuda", "--draft", str(self.eagle), *SHORT, program=RESIDENT)
+        self.assertEqual(done.returncode, 2)
         self.assertIn("is an EAGLE head", done.stderr)
 
     def test_what_does_not_fit_is_refused(self):
@@ -383,10 +612,11 @@ class Clusters(unittest.TestCase):
         layout, router = str(self.layouts["--draft"]), str(self.routers["--draft"])
         for flags, message in (
                 (["--draft", str(self.eagle), *self.flags()], "was made for another head"),
-                (["--selector", "clustered", "--layout", shipped, "--router", router],
+                (["--drafter", "model", "--selector", "clustered", "--layout", shipped, "--router", router],
                  "was trained for another layout"),
-                (["--selector", "clustered", "--layout", layout, "--router", shipped], "first"),
-                (["--layout", router], "is not a layout")):
+                (["--drafter", "model", "--selector", "clustered", "--layout", layout, "--router", shipped],
+                 "first"),
+                (["--drafter", "model", "--layout", router], "is not a layout")):
             done = generate(*flags, *SHORT)
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn(message, done.stderr)
@@ -427,7 +657,8 @@ class Drafters(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn(printed, done.stdout)
         for flags, code in ((["--nodes", "0"], 2), ([], 2), (["--acceptance", "/no/such/file"], 1),
-                            (["--acceptance", str(file), "--temperature", "2"], 1),
+                            (["--acceptance", str(file), "--temperature", "2"], 2),
+                            (["--acceptance", str(file), "--nodes", "1000000000"], 2),
                             (["--acceptance", str(file), "--nodes", "100"], 1)):
             done = subprocess.run([BEST_TREE, *flags], capture_output=True, text=True)
             self.assertEqual(done.returncode, code, done.stderr)
@@ -491,7 +722,7 @@ class Diffusion(unittest.TestCase):
         self.assertIn("\u2591", shown)
         drafts = re.compile("\033D\033D\033\\[2A\0337.*?\0338\033\\[J", re.DOTALL)
         self.assertGreater(len(drafts.findall(shown)), 3)
-        self.assertEqual(drafts.sub("", shown).split("\n\n")[0], piped.split("\n\n")[0])
+        self.assertEqual(drafts.sub("", shown).split("\n\n")[:2], piped.split("\n\n")[:2])
 
 
 if __name__ == "__main__":

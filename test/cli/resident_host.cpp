@@ -4,9 +4,7 @@
 // run anywhere. One rule is enough, the one whose text is that of plain decoding at every
 // temperature.
 
-#include <cstdio>
-#include <exception>
-
+#include <command_line/run.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
@@ -32,11 +30,7 @@ struct host_platform {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    generate::resident_program<host_platform>(generate::parse({argv + 1, argv + argc}), {}).run();
-    return 0;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 1;
-  }
+  return command_line::run("resident_host", argc, argv, [](const auto& words) {
+    generate::resident_program<host_platform>(generate::parse(words), {}).run();
+  });
 }

@@ -3,11 +3,12 @@
 // On a GPU: the logits of the head are right, by tensor cores and of float weights, no logit
 // depends on what is computed beside it, and digests have the bits of the host's. (The logits have
 // not the bits of the host: a device rounds a product and a sum once.) Without a GPU nothing is
-// run, and the program says so. With --short there are few heads, for tools that watch each access
-// to memory.
+// run, and the program says so. With HUNCH_TEST_SHORT=1 there are few heads, for tools that watch
+// each access to memory.
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -110,8 +111,8 @@ void check_epilogue(std::int32_t size) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const bool brief = argc > 1 && std::string(argv[1]) == "--short";
+int main() {
+  const bool brief = std::getenv("HUNCH_TEST_SHORT") != nullptr;
   int devices = 0;
   has_device = cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
   for (const std::int32_t rows : {40, 300, 20000}) {

@@ -3,11 +3,12 @@
 // On a GPU: the whole loop writes the texts that it writes on the host, bit for bit, for every
 // verifier, stage and way of repeating steps, also while its batch shrinks and beside another loop;
 // the adapters give what they give on the host. Without a GPU nothing is run, and the program says
-// so. With --short only so much is run as makes every body run once, for tools that watch each
-// access to memory.
+// so. With HUNCH_TEST_SHORT=1 only so much is run as makes every body run once, for tools that
+// watch each access to memory.
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -227,8 +228,8 @@ void same_facts() {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  brief = argc > 1 && std::string(argv[1]) == "--short";
+int main() {
+  brief = std::getenv("HUNCH_TEST_SHORT") != nullptr;
   int devices = 0;
   has_device = cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
   same_texts("rejection", plain{}, verifier::rejection{}, run_kind::sampled);

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -50,8 +50,8 @@ void run(std::int32_t ranks) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  if (argc > 1 && std::strcmp(argv[1], "--planted") == 0) {
+int main() {
+  if (std::getenv("HUNCH_PLANTED_RACE") != nullptr) {
     run<forgetful>(4);
   } else {
     run<hunch::team::simulated>(4);

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <command_line/files.hpp>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include <command_line/flags.hpp>
+
+namespace command_line {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::runtime_error cannot_write(const std::string& flag, const std::string& path) {
+  return std::runtime_error(flag + ": cannot write '" + path + "': " + std::strerror(errno));
+}
+
+}  // namespace
+
+void check_writable(const std::string& flag, const std::string& path) {
+  const fs::file_status status = fs::status(path);
+  // To open a pipe and to close it again means something to its reader.
+  if (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status)) { return; }
+  errno = 0;
+  if (!std::ofstream(path, std::ios::app)) { throw cannot_write(flag, path); }
+  if (!fs::exists(status)) { fs::remove(path); }
+}
+
+void write_file(const std::string& flag, const std::string& path, const std::string& text) {
+  errno = 0;
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) { throw cannot_write(flag, path); }
+}
+
+std::string read_file(const std::string& flag, const std::string& path, std::size_t most) {
+  if (fs::is_directory(path)) { throw usage_error(flag + ": '" + path + "' is a folder"); }
+  std::ifstream in(path, std::ios::binary);
+  std::string text(most + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (in.bad() || (in.fail() && !in.eof())) {
+    throw usage_error(flag + ": cannot read '" + path + "'");
+  }
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  if (text.size() > most) {
+    throw usage_error(flag + ": '" + path + "' is longer than " + std::to_string(most) + " bytes");
+  }
+  return text;
+}
+
+void flush_output() {
+  errno = 0;
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    // Nothing says why a write failed that came before this one.
+    throw std::runtime_error(std::string("the output cannot be written") +
+                             (errno != 0 ? std::string(": ") + std::strerror(errno) : ""));
+  }
+}
+
+}  // namespace command_line

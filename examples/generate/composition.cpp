@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iterator>
+#include <string>
+
+#include "generate/arguments.hpp"
+
+namespace generate {
+
+namespace {
+
+using command_line::named;
+
+constexpr named<drafter_kind> drafters[] = {
+    {"plain decoding", drafter_kind::none},
+    {"a smaller model drafts", drafter_kind::model},
+    {"an EAGLE head drafts", drafter_kind::eagle},
+    {"Medusa heads draft", drafter_kind::medusa},
+    {"the target's own streams draft", drafter_kind::streaming},
+    {"the target's first layers draft", drafter_kind::early_exit},
+    {"the target's weights in four bits draft", drafter_kind::int4},
+    {"what followed the end of the text before is the draft", drafter_kind::lookup}};
+constexpr named<tree_kind> trees[] = {{"chains", tree_kind::chain},
+                                      {"pairs of chains", tree_kind::sampled},
+                                      {"dynamic trees (EAGLE-2)", tree_kind::dynamic},
+                                      {"a fixed tree", tree_kind::fixed}};
+constexpr named<selector_kind> selectors[] = {
+    {"the whole vocabulary", selector_kind::full},
+    {"the most frequent tokens (FR-Spec)", selector_kind::frequency},
+    {"a trimmed head (VocabTrim)", selector_kind::trimmed},
+    {"clusters that a router chooses (DynaSpec)", selector_kind::clustered}};
+constexpr named<verifier_kind> verifiers[] = {{"speculative sampling", verifier_kind::rejection},
+                                              {"block verification", verifier_kind::block},
+                                              {"coupled draws", verifier_kind::coupled},
+                                              {"the target's own draws", verifier_kind::point_mass},
+                                              {"greedy match", verifier_kind::greedy}};
+
+template <class T, std::size_t N>
+std::string words_of(const named<T> (&all)[N], T value) {
+  return std::find_if(std::begin(all), std::end(all),
+                      [&](const auto& of) { return of.second == value; })
+      ->first;
+}
+
+}  // namespace
+
+std::string composition(const arguments& a) {
+  if (a.method != method_kind::speculative) {
+    const std::string model = "a masked diffusion model, ";
+    if (a.method == method_kind::stepwise) { return model + "one token a pass"; }
+    return model + (a.draft.empty() ? "which drafts for itself" : "and a head that drafts for it");
+  }
+  const drafter_kind drafter = a.decodes_plainly() ? drafter_kind::none : a.drafter;
+  std::string out = words_of(drafters, drafter);
+  if (drafter == drafter_kind::none) { return out; }
+  if (drafter != drafter_kind::lookup) {
+    out += ' ' + words_of(trees, a.tree) + " from " + words_of(selectors, a.selector);
+  }
+  return out + ", verified by " + words_of(verifiers, a.verifier);
+}
+
+}  // namespace generate

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <hunch/length/cost.hpp>
+
+namespace generate {
+
+/// What speculation costs with a pair of models on a machine: all that the length of drafts depends
+/// on, besides the text.
+struct costs {
+  std::vector<double> rows;  ///< r(n): a step that verifies n rows per sequence over one row's
+  double draft = 0.0;        ///< c: one drafted level over a step of one row
+  double alpha = 0.0;        ///< acceptance in the calibration run
+
+  /// The policy that drafts on while it pays. It refers to these costs.
+  hunch::length::cost policy() const { return {.draft = draft, .rows = rows, .expected = alpha}; }
+};
+
+/// As text that a command line takes: `auto:draft=C,expected=A,rows=R1/R2/...`, four digits each.
+std::string text_of(const costs& c);
+
+/// Reads that. \throws command_line::usage_error naming the flag.
+costs costs_of(std::string_view flag, std::string_view text);
+
+}  // namespace generate

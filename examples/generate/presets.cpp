@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "generate/presets.hpp"
+
+namespace generate {
+
+std::span<const preset> presets() {
+  // What is measured to be fastest with the shipped models.
+  const std::string rows = "per-row:rows:2400";
+  static const std::vector<preset> all{
+      {"dynaspec",
+       "a copy of the target in four bits, clusters that a router chooses (DynaSpec)",
+       {"--drafter", "int4", "--selector", "clustered", "--budget", rows}},
+      {"fr-spec",
+       "the same copy, the most frequent tokens (FR-Spec)",
+       {"--drafter", "int4", "--selector", "frequency"}},
+      {"vocab-trim",
+       "the same copy, a head of the most frequent tokens (VocabTrim)",
+       {"--drafter", "int4", "--selector", "trimmed"}},
+      {"draft-model",
+       "a smaller model drafts from the most frequent tokens",
+       {"--drafter", "model", "--selector", "frequency"}},
+      {"eagle",
+       "a layer on the target's features drafts from routed clusters (EAGLE)",
+       {"--drafter", "eagle", "--selector", "clustered", "--budget", rows}},
+      {"eagle-2",
+       "the same, trees of its most probable tokens (EAGLE-2)",
+       {"--drafter", "eagle", "--selector", "clustered", "--budget", rows, "--tree", "dynamic"}},
+      {"medusa",
+       "heads that look several tokens ahead draft a fixed tree (Medusa)",
+       {"--drafter", "medusa", "--tree", "fixed"}},
+      {"streaming",
+       "the target drafts in the pass that verifies (Speculative Streaming)",
+       {"--drafter", "streaming"}},
+      {"early-exit",
+       "the target's first layers draft from routed clusters (LayerSkip)",
+       {"--drafter", "early-exit", "--selector", "clustered", "--budget", rows}},
+      {"lookup", "what followed the end of the text before is the draft", {"--drafter", "lookup"}},
+      {"plain", "plain decoding", {"--drafter", "none"}},
+      {"diffusion",
+       "a masked diffusion model that drafts for itself (SSD)",
+       {"--method", "diffusion"}},
+      {"canvas-head",
+       "a masked diffusion model, and a head that drafts for it",
+       {"--method", "diffusion", "--draft", HUNCH_MODELS "/canvas_head"}},
+  };
+  return all;
+}
+
+}  // namespace generate

@@ -6,12 +6,15 @@
 #include <hunch/length/cost.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
+#include <hunch/length/meter.hpp>
 #include <hunch/length/one_of.hpp>
 
 namespace generate {
 
-/// How deep drafts are: as deep as the decoder says, or as deep as pays.
-using any_length = hunch::length::one_of<hunch::length::fixed, hunch::length::cost>;
+/// How deep drafts are: as deep as the decoder says, or as deep as pays, by given costs or by those
+/// that a meter learns.
+using any_length =
+    hunch::length::one_of<hunch::length::fixed, hunch::length::cost, hunch::length::metered>;
 
 /// That choice as a policy, to be made when a decoder exists and its costs have been measured.
 struct chosen_length {

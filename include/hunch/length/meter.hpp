@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 
 #include <hunch/length/cost.hpp>
 #include <hunch/length/length.hpp>
@@ -47,7 +46,7 @@ class meter {
     double share = 0.01;        ///< of the time, for tries
     double credit = 1.25;       ///< plain steps that each account begins with
     double most = 16.0;         ///< plain steps in an account
-    std::int32_t refresh = 64;  ///< steps that may draft before a plain one is timed again
+    std::int32_t refresh = 96;  ///< steps that may draft before a plain one is timed again
     double expected = 0.7;      ///< acceptance before anything is known
   };
 
@@ -106,20 +105,18 @@ class meter {
     if (s.sequences < 1 || s.prompt_rows > 0) { return; }
     batch& b = of(s.sequences);
     if (s.draft_length == 0) {
-      // The first one finds the caches as the drafter has left them.
-      if (!std::exchange(drafted_, false)) {
-        if (far(b, s.sequences)) { b.plain = {}; }
-        b.plain.add(s.seconds());
-        b.size = s.sequences;
-        b.since_plain = 0;
-      }
+      time_plain(b, s);
       return;
     }
-    drafted_ = drafted_ || s.levels > 0;
+    if (s.levels > 0) { unsettled_ = settling; }
     ++b.since_plain;
     const double one = b.plain.typical();
     if (one <= 0.0 || s.levels == 0 || reads) { return; }
     const double mean = 1.0 + static_cast<double>(s.drafted) / s.sequences;
+    if (b.level.count >= few) {
+      const double share = s.seconds() / one / expected_cost(b, mean, s.deepest);
+      b.odd = alike(share) ? 0 : b.odd + 1;
+    }
     const auto n = static_cast<std::size_t>(std::min(mean + 0.5, static_cast<double>(most_rows)));
     b.deepest = std::max(b.deepest, s.deepest);
     // No more than twice what passes of the target would take in its place.
@@ -152,6 +149,7 @@ class meter {
   static constexpr double known = 8.0;    ///< tests that the expected acceptance counts for
   static constexpr std::int32_t few = 3;  ///< measurements that one that was disturbed can be among
   static constexpr std::int32_t most_rows = 64;  ///< of a sequence; further ones are like the last
+  static constexpr std::int32_t settling = 2;    ///< plain steps behind one that drafted
   static constexpr std::int32_t in_turn = 8;     ///< tries, before a policy is asked for more
   static constexpr std::int32_t between_tries = 16;  ///< steps, while drafting pays
   // Steps that draft, until a price is dropped that was not measured again: few measurements, and
@@ -206,6 +204,7 @@ class meter {
     double saved = 0.0;  ///< for tries
     std::int32_t since_plain = 0;
     std::int32_t since_try = 0;
+    std::int32_t odd = 0;   ///< steps in turn that took another time than is expected of them
     std::int32_t idle = 0;  ///< steps in turn that might have drafted and did not
     std::int32_t won = 0;   ///< tries in turn that gained
   };
@@ -246,7 +245,27 @@ class meter {
     return 10 * std::abs(running - b.size) > running;
   }
   bool wants_plain(const batch& b, std::int32_t running) const {
-    return b.plain.count < 3 || b.since_plain >= options_.refresh || far(b, running);
+    return b.plain.count < few || b.since_plain >= options_.refresh || b.odd >= few ||
+           far(b, running);
+  }
+  /// Whether two times, of which this is the ratio, are of one machine in one state.
+  static bool alike(double ratio) { return ratio > 0.8 && ratio < 1.25; }
+
+  /// The first steps behind one that drafted find the caches as the drafter has left them. Where
+  /// the machine has become slower or faster, what was timed before says nothing any more.
+  void time_plain(batch& b, const step_summary& s) {
+    if (unsettled_ > 0) {
+      --unsettled_;
+      return;
+    }
+    const double before = b.plain.median();
+    if (far(b, s.sequences) || (b.plain.count >= few && !alike(s.seconds() / before))) {
+      b.plain = {};
+    }
+    b.plain.add(s.seconds());
+    b.size = s.sequences;
+    b.since_plain = 0;
+    b.odd = 0;
   }
 
   /// r(1), r(2), ... as far as it was measured. More rows never cost less: where a measurement says
@@ -352,7 +371,7 @@ class meter {
   std::int32_t was_ = 0;    ///< sequences that went on behind the last step
   std::int64_t steps_ = 0;  ///< that drafted
   bool tries_ = false;
-  bool drafted_ = false;  ///< since the last plain step
+  std::int32_t unsettled_ = 0;  ///< plain steps that are not timed
   std::array<double, most_rows> curve_{};
 };
 

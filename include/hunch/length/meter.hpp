@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -26,8 +27,10 @@ namespace hunch::length {
 ///
 /// **An account.** Plain decoding emits a token per sequence and unit. What a step that may draft
 /// brings beyond that is booked to the account of its batch size, so long as it holds no more than
-/// `most`; what it loses is drawn from it. Where the account is empty nothing is drafted. So a
-/// decoder never loses more than `credit` plain steps, and what tries cost.
+/// chance may draw from it, `most` over the root of the batch; what it loses is drawn from it. A
+/// step that drafts has to bring a `margin` more than it costs: it leaves caches that slow the next
+/// plain steps down, those that are timed among them. Where the account is empty nothing is
+/// drafted. So a decoder never loses more than `credit` plain steps, and what tries cost.
 ///
 /// **Tries.** Where nothing is drafted nothing is learnt. So `share` of the time is put aside, and
 /// as soon as it covers what a try is expected to cost, a step drafts: all sequences at once, since
@@ -45,7 +48,8 @@ class meter {
   struct options {
     double share = 0.01;        ///< of the time, for tries
     double credit = 1.25;       ///< plain steps that each account begins with
-    double most = 16.0;         ///< plain steps in an account
+    double most = 16.0;         ///< plain steps in an account, over the root of the batch
+    double margin = 0.05;       ///< by which drafting has to be faster
     std::int32_t refresh = 96;  ///< steps that may draft before a plain one is timed again
     double expected = 0.7;      ///< acceptance before anything is known
   };
@@ -343,18 +347,23 @@ class meter {
   void book(batch& b, const step_summary& s, double cost) {
     double gain = static_cast<double>(s.emitted) / s.sequences - cost;
     b.since_try = tries_ ? 0 : b.since_try + 1;
-    b.won = tries_ && gain > 0.0 ? b.won + 1 : 0;
     if (s.levels > 0) {
       b.idle = 0;
+      gain -= options_.margin * cost;
     } else {
       // What is not drafted costs next to nothing, as a rule: not what one clock reading says.
       ++b.idle;
       b.idles.add(cost);
       if (gain > -0.5) { gain = std::min(1.0 - b.idles.median(), 0.0); }
-      if (gain > -0.05) { return; }
+      if (gain > -0.05) { gain = 0.0; }
     }
-    double& from = tries_ && gain < 0.0 ? b.saved : b.account;
-    from = std::clamp(from + gain, &from == &b.saved ? -options_.most : 0.0, options_.most);
+    b.won = tries_ && gain > 0.0 ? b.won + 1 : 0;
+    if (tries_ && gain < 0.0) {
+      b.saved = std::max(b.saved + gain, -options_.most);
+    } else {
+      const double most = std::max(options_.most / std::sqrt(s.sequences), options_.credit);
+      b.account = std::clamp(b.account + gain, 0.0, most);
+    }
   }
 
   static constexpr std::int32_t max_batches = 16;

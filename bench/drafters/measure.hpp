@@ -124,8 +124,8 @@ generate::costs costs_over(Decoder& speculative, const std::vector<std::vector<t
                            const generation_options& request) {
   std::vector<generate::costs> all;
   for (const std::vector<token>& prompt : prompts) {
-    all.push_back(generate::calibrate(speculative, std::vector<std::vector<token>>{prompt},
-                                      request, 1));
+    all.push_back(
+        generate::calibrate(speculative, std::vector<std::vector<token>>{prompt}, request, 1));
   }
   const auto middle = [&](const auto& value) {
     std::vector<double> values;

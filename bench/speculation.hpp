@@ -2,11 +2,19 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include <engine/early_exit.hpp>
+#include <engine/medusa.hpp>
 #include <engine/model.hpp>
+#include <engine/streams.hpp>
 #include <engine/tokenizer.hpp>
 #include <generate/draft_length.hpp>
 #include <generate/measure.hpp>
@@ -16,90 +24,210 @@
 #include "prompts.hpp"
 
 /// \file
-/// Plain and speculative decoding with the shipped models: one request at a time, and batches.
+/// Plain and speculative decoding with the shipped models, drafts as deep as a meter lets them be:
+/// every composition that ships, one request at a time and batches. Where drafting does not pay it
+/// must switch itself off.
 
 namespace bench {
 
-/// The speed-up with the planner's draft length at T = 0 and T = 1, for batches of 1 to 32.
-inline void measure_speculation(report& out, const std::filesystem::path& models) {
-  using namespace hunch;
-  constexpr std::int32_t largest = 32;
-  constexpr std::int32_t new_tokens = 96;
-  constexpr std::int32_t longest_draft = 8;
+/// The composition and the threads that HUNCH_BENCH_PART names, such as "eagle,2", are then all
+/// that the suite measures; nullptr: everything.
+inline const char* part_of_speculation() { return std::getenv("HUNCH_BENCH_PART"); }
 
-  engine::model_options options;
-  options.threads = generate::default_threads();
-  options.max_batch = largest;
-  engine::model target = engine::model::load(models / "target", options);
-  engine::model draft = engine::model::load(models / "draft", options);
-  const engine::tokenizer text(models / "target");
-  const auto prompts = domain_prompts(text, models / "heldout");
+/// The models that compositions are made of, with as many threads each.
+class speculation {
+ public:
+  speculation(report& out, const std::filesystem::path& models, int threads)
+      : out_(out),
+        models_(models),
+        threads_(threads),
+        target_(engine::model::load(models / "target", options())),
+        text_(models / "target"),
+        vocab_(target_.vocab_size()),
+        prompts_(domain_prompts(text_, models / "heldout")),
+        frequent_(hunch::load_layout(models / "frequency.safetensors", target_.made_for())),
+        clusters_(hunch::load_layout(models / "layout.safetensors", target_.made_for())),
+        router_(hunch::router::weights::load(models / "router.safetensors", clusters_,
+                                             target_.made_for(), models / "layout.safetensors")) {}
 
-  const std::int32_t vocab = target.vocab_size();
-  selector::frequency frequent{load_layout(models / "frequency.safetensors", target.made_for()),
-                               vocab / 6};
-  draft.set_head_layout(frequent.layout());
+  void run() {
+    using namespace hunch;
+    const verifier::rejection tests;
+    const verifier::point_mass draws;
+    {
+      engine::model_options four_bits = options();
+      four_bits.kind = engine::arithmetic::int4;
+      engine::model copy = engine::model::load(models_ / "target", four_bits);
+      over(copy, "dynaspec", routed(), tests, chain{});
+      over(copy, "fr-spec", frequent(), tests, chain{});
+    }
+    {
+      engine::model draft = engine::model::load(models_ / "draft", options());
+      over(draft, "draft-model", frequent(), tests, chain{});
+    }
+    {
+      engine::eagle_model eagle =
+          engine::eagle_model::load(models_ / "eagle", models_ / "target", target_, options());
+      over(eagle, "eagle", routed(), tests, chain{});
+      over(eagle, "eagle-2", routed(), draws, tree::dynamic<4, 4, 10>{});
+    }
+    {
+      engine::early_exit exit = engine::early_exit::load(models_ / "exit", target_);
+      over(exit, "early-exit", routed(), tests, chain{});
+    }
+    {
+      engine::medusa_heads medusa = engine::medusa_heads::load(models_ / "medusa", target_);
+      medusa.set_head_layout(frequent().layout());
+      static constexpr tree::choices few{{0}, {1}, {0, 0}, {2}, {0, 1}, {1, 0}, {0, 0, 0}};
+      of("medusa", draws, [&](generate::chosen_length l) {
+        return decoder{target_,    drafter::heads{medusa, tree::fixed<few>{}, l},
+                       frequent(), law(),
+                       draws,      sizes()};
+      });
+    }
+    of("lookup", draws, [&](generate::chosen_length l) {
+      return decoder{target_,
+                     drafter::lookup<longest, 4, generate::chosen_length>{1, l},
+                     selector::any<>(selector::full{vocab_}),
+                     law(),
+                     draws,
+                     sizes()};
+    });
+    // Last: from here on the target has streams.
+    engine::speculative_streams streams =
+        engine::speculative_streams::load(models_ / "streams", target_);
+    streams.set_head_layout(frequent().layout());
+    of("streaming", tests, [&](generate::chosen_length l) {
+      return decoder{target_,    drafter::streaming{streams, tree::chain<4>{}, l},
+                     frequent(), law(),
+                     tests,      sizes()};
+    });
+  }
 
-  const sampler::pipeline law{sampler::temperature{}};
-  decoder_options sizes;
-  sizes.max_batch = largest;
-  decoder plain{target, drafter::none{}, selector::full{vocab}, law, verifier::rejection{}, sizes};
-  generate::any_length length_of_drafts;
-  const generate::chosen_length chosen{&length_of_drafts};
-  decoder speculative{target,
-                      drafter::autoregressive{draft, tree::chain<longest_draft>{}, chosen},
-                      frequent,
-                      law,
-                      verifier::rejection{},
-                      sizes};
+ private:
+  static constexpr std::int32_t largest = 32;
+  static constexpr std::int32_t longest = 8;
+  using chain = hunch::tree::chain<longest>;
+  using law = hunch::sampler::pipeline<hunch::sampler::temperature>;
 
-  const auto nothing = [](auto&&...) {};
-  for (const float temperature : {0.0f, 1.0f}) {
-    generation_options request;
-    request.max_new_tokens = new_tokens;
-    request.temperature = temperature;
-    request.seed = 1;
-    for (std::int32_t batch = 1; batch <= largest; batch *= 2) {
-      // A batch of one takes the prompts in turn, so that every row speaks for all domains.
-      const auto each = batch == 1 ? prompts.size() : std::size_t{1};
-      double fast = 0.0, slow = 0.0, predicted = 0.0, length = 0.0, repeated = 0.0;
-      bool identical = true;
-      for (std::size_t i = 0; i < each; ++i) {
-        const auto asked = batch == 1 ? std::vector<std::vector<token>>{prompts[i]} : prompts;
-        length_of_drafts = {};
-        const generate::costs cost =
-            generate::calibrate(target, plain, speculative, asked, request, batch);
-        length_of_drafts = cost.policy();
-        const generate::comparison both = generate::compare(
-            [&](const auto& o, auto&& on_token) {
-              return generate::run_requests(plain, asked, o, batch, nothing, on_token);
-            },
-            [&](const auto& o, auto&& on_token) {
-              return generate::run_requests(speculative, asked, o, batch, nothing, on_token);
-            },
-            request, batch, batch <= 4 ? 3 : 1, nothing);
-        fast += 1.0 / both.rate;
-        slow += 1.0 / both.plain_rate;
-        predicted += generate::predicted_gain(cost, speculative.stats());
-        length += speculative.stats().mean_acceptance_length();
-        repeated += generate::repeated_4grams(both.first.tokens[0]);
-        identical = identical && both.identical;
-      }
-      const auto n = static_cast<double>(each);
-      const std::string name = "speculation, T = " + std::to_string(static_cast<int>(temperature)) +
-                               ", batch " + std::to_string(batch) + ", ";
-      out.add(name + "plain", n / slow, "tok/s");
-      out.add(name + "speculative", n / fast, "tok/s");
-      out.add(name + "speed-up", slow / fast, "x",
-              batch == 1 ? std::optional(at_least(1.3)) : std::nullopt);
-      out.add(name + "speed-up predicted", predicted / n, "x");
-      out.add(name + "mean acceptance length", length / n, "tokens");
-      out.add(name + "repeated 4-grams", repeated / n, "");
-      if (temperature == 0.0f) {
-        out.add(name + "text identical to plain", identical ? 1.0 : 0.0, "", at_least(1.0));
+  engine::model_options options() const {
+    engine::model_options o;
+    o.threads = threads_;
+    o.max_batch = largest;
+    o.keep_features = true;  // an EAGLE head reads them
+    return o;
+  }
+  static hunch::decoder_options sizes() {
+    hunch::decoder_options o;
+    o.max_batch = largest;
+    return o;
+  }
+  hunch::selector::any<> frequent() const {
+    return hunch::selector::any<>(hunch::selector::frequency{frequent_, vocab_ / 20});
+  }
+  hunch::selector::any<> routed() const {
+    using namespace hunch;
+    return selector::any<>(
+        selector::clustered{clusters_, router_.view(),
+                            budget::per_row<budget::rows>{{clusters_.clusters(), vocab_ / 32}}});
+  }
+
+  template <class Model, class V, class Tree>
+  void over(Model& model, const std::string& name, const hunch::selector::any<>& list, V rule,
+            Tree tree) {
+    model.set_head_layout(list.layout());
+    of(name, rule, [&](generate::chosen_length l) {
+      return hunch::decoder{target_,
+                            hunch::drafter::autoregressive{model, tree, l},
+                            hunch::selector::any<>(list),
+                            law{},
+                            V(rule),
+                            sizes()};
+    });
+  }
+
+  /// The rows of one composition. \param make(length) makes its decoder.
+  template <class V, class Make>
+  void of(const std::string& name, V rule, const Make& make) {
+    const char* const part = part_of_speculation();
+    if (part != nullptr && part != name + "," + std::to_string(threads_)) { return; }
+    generate::any_length length;
+    auto speculative = make(generate::chosen_length{&length});
+    hunch::decoder plain{
+        target_, hunch::drafter::none{}, hunch::selector::full{vocab_}, law{}, V(rule), sizes()};
+    for (const int t : {0, 1}) {
+      // One meter, as a server has it: what it learns of one batch must not spoil another.
+      hunch::length::meter meter(decltype(speculative)::max_nodes - 1);
+      for (std::int32_t batch = 1; batch <= largest; batch *= 2) {
+        measure(name, plain, speculative, length, meter, batch, t);
       }
     }
   }
+
+  template <class Plain, class Speculative>
+  void measure(const std::string& name, Plain& plain, Speculative& speculative,
+               generate::any_length& length, hunch::length::meter& meter, std::int32_t batch,
+               int t) {
+    // Every batch takes the prompts in turn, so that each row speaks for all domains.
+    const auto nothing = [](auto&&...) {};
+    const int rounds = batch == 1 ? 2 * static_cast<int>(prompts_.size()) : 9;
+    hunch::generation_options request;
+    request.max_new_tokens = batch < 4 ? 96 : batch < 16 ? 40 : 16;
+    request.temperature = static_cast<float>(t);
+    request.seed = 1;
+    length = hunch::length::fixed{};
+    const generate::costs cost = generate::calibrate(meter, speculative, prompts_, request, batch);
+    length = hunch::length::metered{&meter};
+    generate::settle(meter, speculative, prompts_, request, batch);
+    std::vector<double> ratios;
+    bool identical = true;
+    for (int round = 0; round < rounds; ++round) {
+      auto asked = prompts_;
+      std::rotate(asked.begin(), asked.begin() + round % std::ssize(asked), asked.end());
+      const auto run_plain = [&] {
+        return generate::run_requests(plain, asked, request, batch, nothing, nothing);
+      };
+      const auto run_fast = [&] {
+        return generate::run_metered(meter, speculative, asked, request, batch, nothing);
+      };
+      const bool first = round % 2 == 0;  // by turns, so that neither always follows the other
+      generate::run slow = first ? run_plain() : generate::run{};
+      const generate::run fast = run_fast();
+      if (!first) { slow = run_plain(); }
+      ratios.push_back(static_cast<double>(fast.timed) / fast.time * slow.time /
+                       static_cast<double>(slow.timed));
+      identical = identical && fast.tokens == slow.tokens;
+      request.seed += static_cast<std::uint64_t>(batch);
+    }
+    length = hunch::length::fixed{};
+    const std::string row =
+        name + ", " + std::to_string(threads_) + (threads_ == 1 ? " thread" : " threads") +
+        ", T = " + std::to_string(t) + ", batch " + std::to_string(batch) + ": ";
+    const auto stats = speculative.stats();
+    out_.add(row + "speed-up", median(ratios), "x", at_least(0.97));
+    out_.record(row + "speed-up predicted", generate::predicted_gain(cost, stats), "x");
+    out_.record(
+        row + "mean draft length",
+        static_cast<double>(generate::drafted_levels(stats)) / static_cast<double>(stats.steps),
+        "tokens");
+    if (t == 0 && !identical) { out_.add(row + "text identical to plain", 0.0, "", at_least(1.0)); }
+  }
+
+  report& out_;
+  std::filesystem::path models_;
+  int threads_;
+  engine::model target_;
+  engine::tokenizer text_;
+  std::int32_t vocab_;
+  std::vector<std::vector<hunch::token>> prompts_;
+  hunch::vocab_layout frequent_;
+  hunch::vocab_layout clusters_;
+  hunch::router::weights router_;
+};
+
+/// All compositions, with one thread and with two.
+inline void measure_speculation(report& out, const std::filesystem::path& models) {
+  for (const int threads : {1, 2}) { speculation(out, models, threads).run(); }
 }
 
 }  // namespace bench

@@ -119,14 +119,13 @@ std::vector<double> length_along_text(const setting& where, V rule, float temper
 
 /// What a drafter costs on this machine: medians over the prompts, so that what disturbs one
 /// measurement does not decide how deep drafts are.
-template <class Plain, class Decoder>
-generate::costs costs_over(const setting& where, Plain& plain, Decoder& speculative,
-                           const std::vector<std::vector<token>>& prompts,
+template <class Decoder>
+generate::costs costs_over(Decoder& speculative, const std::vector<std::vector<token>>& prompts,
                            const generation_options& request) {
   std::vector<generate::costs> all;
   for (const std::vector<token>& prompt : prompts) {
-    all.push_back(generate::calibrate(where.target, plain, speculative,
-                                      std::vector<std::vector<token>>{prompt}, request, 1));
+    all.push_back(
+        generate::calibrate(speculative, std::vector<std::vector<token>>{prompt}, request, 1));
   }
   const auto middle = [&](const auto& value) {
     std::vector<double> values;
@@ -165,7 +164,7 @@ speeds measure_speed(const setting& where, Decoder& speculative, generate::any_l
   request.max_new_tokens = 96;
   request.temperature = temperature;
   speeds all;
-  const generate::costs cost = costs_over(where, plain, speculative, prompts, request);
+  const generate::costs cost = costs_over(speculative, prompts, request);
   for (const std::vector<token>& prompt : prompts) {
     const std::vector<std::vector<token>> asked{prompt};
     speculative.reset_stats();
@@ -272,7 +271,7 @@ list_speeds compare_lists(report& out, const setting& where, const std::string& 
     for (std::size_t i = 0; i < lists.size(); ++i) {
       prepare(lists[i].list);
       choice = {};
-      costs.push_back(costs_over(where, plain, *decoders[i], where.prompts, request));
+      costs.push_back(costs_over(*decoders[i], where.prompts, request));
     }
     for (const std::vector<token>& prompt : where.prompts) {
       const std::vector<std::vector<token>> asked{prompt};
@@ -327,7 +326,7 @@ void compare_lengths(report& out, const setting& where, const std::string& name,
     std::array<double, lengths> accepted{}, steps{};
     double least = 2.0;
     choice = {};
-    const generate::costs cost = costs_over(where, plain, decoder, where.prompts, request);
+    const generate::costs cost = costs_over(decoder, where.prompts, request);
     for (std::size_t d = 0; d < where.prompts.size(); ++d) {
       const std::vector<std::vector<token>> asked{where.prompts[d]};
       std::array<double, lengths> time{}, tokens{};

@@ -399,11 +399,10 @@ candidate candidate_of(const setting& where, std::string name, S selector) {
   const auto nothing = [](auto&&...) {};
   candidate out;
   out.name = std::move(name);
-  out.calibrate = [=, target = where.target](const auto& prompts, const auto& request) {
-    decoder plain{*target, drafter::none{}, selector::full{target->vocab_size()}, text_sampler{},
-                  verifier::rejection{}};
+  out.calibrate = [=](const auto& prompts, const auto& request) {
     own->length = {};
-    own->cost = generate::calibrate(*target, plain, *speculative, prompts, request, 1);
+    speculative->draft_length(longest_draft);
+    own->cost = generate::calibrate(*speculative, prompts, request, 1);
     speculative->reset_stats();
   };
   out.run = [=](const std::vector<token>& prompt, const generation_options& request) {

@@ -65,19 +65,9 @@ void choose_selector(arguments& a, const std::string& text) {
 void choose_length(arguments& a, const std::string& text) {
   a.draft_length.reset();
   a.draft_lengths.clear();
-  a.length_costs.reset();
   if (text == "auto") { return; }
-  if (text.find(',') != std::string::npos && !text.starts_with("auto:")) {
-    for (std::size_t from = 0; from <= text.size();) {
-      const std::size_t to = std::min(text.find(',', from), text.size());
-      a.draft_lengths.push_back(number<std::int32_t>("--draft-length", text.substr(from, to - from),
-                                                     0, max_draft_length));
-      from = to + 1;
-    }
-    return;
-  }
-  if (text.starts_with("auto:")) {
-    a.length_costs = costs_of("--draft-length", text);
+  if (text.find_first_of(",/") != std::string::npos) {
+    a.draft_lengths = draft_lengths_of("--draft-length", text, max_draft_length);
   } else {
     a.draft_length = number<std::int32_t>("--draft-length", text, 1, max_draft_length);
   }
@@ -155,10 +145,10 @@ flags flags_of(destination to) {
       a.verifier, verifiers);
   out.add("--plain", "plain decoding only", a.plain);
   out.add("--draft-length", "N",
-          "levels drafted per step, 1 to 8, or auto: as many as pay, by measured costs and\n"
-          "acceptance (default); what it has measured is printed as auto:..., and given in\n"
-          "place of auto it repeats a text; or the levels of each step, 4,0,3,..., of which\n"
-          "the last stays\n"
+          "levels drafted per step, 1 to 8, or auto: as many as pay, by measured times and\n"
+          "acceptance (default); or the levels of each step, 4,0,3,..., of which the last\n"
+          "stays, with a / between the continuations of a batch: what auto chose is told so,\n"
+          "and given in its place it repeats a text\n"
           "with --method diffusion 4, unless it is given",
           [&a](const std::string& text) { choose_length(a, text); });
   out.add("--block-length", "N",
@@ -332,7 +322,7 @@ void check_method(const arguments& a, const Refuse& refuse) {
                            "--presence-penalty", "--frequency-penalty", "--pattern"}) {
     refuse(flag, method);
   }
-  if (a.length_costs || !a.draft_lengths.empty()) {
+  if (!a.draft_lengths.empty()) {
     throw usage_error(std::string("--draft-length: only one number has a meaning with ") + method);
   }
   if (stepwise) {
@@ -404,7 +394,7 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
           "chain, or --device host");
     }
     refuse("--threads", "--device cuda");
-    if (a.length_costs || !a.draft_lengths.empty()) {
+    if (!a.draft_lengths.empty()) {
       throw usage_error("--draft-length: --device cuda keeps to one number, or auto");
     }
     if (!a.pattern.empty()) {

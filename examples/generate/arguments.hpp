@@ -9,7 +9,7 @@
 #include <command_line/flags.hpp>
 
 #include "generate/cluster_budget.hpp"
-#include "generate/costs.hpp"
+#include "generate/draft_length.hpp"
 
 namespace generate {
 
@@ -39,8 +39,7 @@ struct arguments {
   std::optional<cluster_budget> budget;  ///< of selector clustered
   verifier_kind verifier = verifier_kind::rejection;
   std::optional<std::int32_t> draft_length;  ///< nothing: as long as it pays
-  std::vector<std::int32_t> draft_lengths;   ///< of each step, then the last; empty: not given
-  std::optional<costs> length_costs;         ///< by which that is decided; nothing: measured
+  generate::draft_lengths draft_lengths;     ///< to repeat; empty: not given
   std::optional<std::int32_t> block_length;  ///< of canvases; nothing: the model's
   std::string tokenizer;  ///< directory of one, for a masked model that has none beside it
   std::string prompt;

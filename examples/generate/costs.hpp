@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include <hunch/length/cost.hpp>
@@ -19,11 +17,5 @@ struct costs {
   /// The policy that drafts on while it pays. It refers to these costs.
   hunch::length::cost policy() const { return {.draft = draft, .rows = rows, .expected = alpha}; }
 };
-
-/// As text that a command line takes: `auto:draft=C,expected=A,rows=R1/R2/...`, four digits each.
-std::string text_of(const costs& c);
-
-/// Reads that. \throws command_line::usage_error naming the flag.
-costs costs_of(std::string_view flag, std::string_view text);
 
 }  // namespace generate

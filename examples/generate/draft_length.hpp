@@ -1,36 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <hunch/length/cost.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
+#include <hunch/length/meter.hpp>
 #include <hunch/length/one_of.hpp>
 
 namespace generate {
 
-/// The lengths that steps of a sequence had before, one after the other; then the last of them.
-struct repeated {
-  static constexpr bool needs_entropy = false;
-  struct memory {
-    std::size_t step = 0;
-  };
+/// Levels that were drafted: per request, of each step that emitted.
+using draft_lengths = std::vector<std::vector<std::int32_t>>;
 
-  std::span<const std::int32_t> lengths;  ///< one or more; a view
+/// As text that a command line takes: `4,0,3/2,2`.
+std::string text_of(const draft_lengths& lengths);
 
-  std::int32_t begin(memory& m, std::int32_t max_depth) const {
-    return std::clamp(lengths[std::min(m.step, lengths.size() - 1)], std::int32_t{0}, max_depth);
-  }
-  bool goes_on(memory&, const hunch::length_evidence&) const { return true; }
-  void observe(memory& m, std::int32_t, std::int32_t) const noexcept { ++m.step; }
-};
+/// Reads that: numbers up to `most`. \throws command_line::usage_error naming the flag.
+draft_lengths draft_lengths_of(std::string_view flag, std::string_view text, std::int32_t most);
 
-/// How deep drafts are: as deep as the decoder says, or as deep as pays, or as they were.
-using any_length = hunch::length::one_of<hunch::length::fixed, hunch::length::cost, repeated>;
+/// How deep drafts are: as deep as the decoder says, or as deep as pays, by given costs or by those
+/// that a meter learns.
+using any_length =
+    hunch::length::one_of<hunch::length::fixed, hunch::length::cost, hunch::length::metered>;
 
 /// That choice as a policy, to be made when a decoder exists and its costs have been measured.
 struct chosen_length {

@@ -32,6 +32,7 @@ inline int default_threads() {
 /// The tokens of every request of one run, and how fast they came.
 struct run {
   std::vector<std::vector<hunch::token>> tokens;  ///< per request
+  generate::draft_lengths draft_lengths;          ///< that steps have had
   double time = 0.0;       ///< seconds from the end of the first step that emitted
   std::int64_t timed = 0;  ///< tokens emitted in that time
 };
@@ -40,13 +41,15 @@ struct run {
 /// seed options.seed + i. `on_step(decoder)` is called after each step, `on_token(request, token,
 /// origin)` for each token. Reading the prompts is not timed: it is the same work with and without
 /// speculation.
+/// \param repeated Lengths that drafts are to have, of request i % their number; empty: any.
 /// \throws std::runtime_error if a request ends with an error.
 template <class Decoder, class OnStep, class OnToken>
 run run_requests(Decoder& decoder, const std::vector<std::vector<hunch::token>>& prompts,
                  hunch::generation_options options, std::int32_t batch, OnStep&& on_step,
-                 OnToken&& on_token) {
+                 OnToken&& on_token, const draft_lengths& repeated = {}) {
   run out;
   out.tokens.resize(static_cast<std::size_t>(batch));
+  out.draft_lengths.resize(out.tokens.size());
   hunch::request_id first = 0;
   for (std::size_t i = 0; i < out.tokens.size(); ++i) {
     const hunch::request_id id = decoder.add(prompts[i % prompts.size()], options);
@@ -57,6 +60,11 @@ run run_requests(Decoder& decoder, const std::vector<std::vector<hunch::token>>&
   auto start = std::chrono::steady_clock::now();
   while (decoder.running() > 0) {
     std::int64_t emitted = 0;
+    for (std::size_t i = 0; !repeated.empty() && i < out.tokens.size(); ++i) {
+      const std::vector<std::int32_t>& lengths = repeated[i % repeated.size()];
+      const std::size_t step = std::min(out.draft_lengths[i].size(), lengths.size() - 1);
+      decoder.draft_length(first + static_cast<hunch::request_id>(i), lengths[step]);
+    }
     for (const hunch::emission& e : decoder.step()) {
       if (e.finish == hunch::finish_reason::error) {
         throw std::runtime_error(std::string("a request failed: ") + to_string(e.status));
@@ -66,6 +74,7 @@ run run_requests(Decoder& decoder, const std::vector<std::vector<hunch::token>>&
         out.tokens[request].push_back(e.tokens[i]);
         on_token(request, e.tokens[i], e.origins[i]);
       }
+      out.draft_lengths[request].push_back(e.drafted);
       emitted += static_cast<std::int64_t>(e.tokens.size());
     }
     if (started) {
@@ -80,34 +89,6 @@ run run_requests(Decoder& decoder, const std::vector<std::vector<hunch::token>>&
   return out;
 }
 
-/// Seconds of a target pass over `n` rows in each of `batch` sequences, for n = 1 .. longest; the
-/// median of interleaved repeats. Nothing is committed, so the model is as before.
-template <class Model>
-std::vector<double> time_passes(Model& model, std::int32_t batch, std::int32_t longest,
-                                std::int32_t repeats = 7) {
-  hunch::executor::host host;
-  hunch::staged_rows<hunch::executor::host> rows(host, batch * longest);
-  std::vector<std::vector<double>> times(static_cast<std::size_t>(longest));
-  for (std::int32_t repeat = 0; repeat <= repeats; ++repeat) {
-    for (std::int32_t n = 1; n <= longest; ++n) {
-      rows.clear();
-      for (std::int32_t sequence = 0; sequence < batch; ++sequence) {
-        for (std::int32_t i = 0; i < n; ++i) {
-          rows.push(sequence, i, i == 0 ? hunch::end_of_cache : i - 1, i, hunch::token{1 + i},
-                    true);
-        }
-      }
-      const auto start = std::chrono::steady_clock::now();
-      model.evaluate(rows.view());
-      const double time = seconds(std::chrono::steady_clock::now() - start).count();
-      if (repeat > 0) { times[static_cast<std::size_t>(n - 1)].push_back(time); }  // first: warm-up
-    }
-  }
-  std::vector<double> medians;
-  for (const std::vector<double>& t : times) { medians.push_back(median(t)); }
-  return medians;
-}
-
 /// The levels that all steps of a decoder have drafted.
 template <class Statistics>
 std::int64_t drafted_levels(const Statistics& stats) {
@@ -117,9 +98,9 @@ std::int64_t drafted_levels(const Statistics& stats) {
 
 /// Short runs for what their steps take: of 64 tokens a request, or as many as are asked for. A
 /// text ends where its grammar does, and others follow then.
-template <class Decoder, class OnStep>
-void run_briefly(Decoder& decoder, const std::vector<std::vector<hunch::token>>& prompts,
-                 hunch::generation_options options, std::int32_t batch, OnStep&& on_step) {
+/// \param run_all(options, on_token) is a run of `batch` requests.
+template <class Run>
+void run_briefly(hunch::generation_options options, std::int32_t batch, Run&& run_all) {
   constexpr int most_runs = 8;
   options.max_new_tokens = std::min(options.max_new_tokens, 64);
   if (!options.grammar) {
@@ -129,55 +110,81 @@ void run_briefly(Decoder& decoder, const std::vector<std::vector<hunch::token>>&
   const std::int64_t wanted = std::int64_t{options.max_new_tokens} * batch;
   std::int64_t written = 0;
   for (int i = 0; i < most_runs && written < wanted; ++i) {
-    run_requests(decoder, prompts, options, batch, on_step, [&](auto&&...) { ++written; });
+    run_all(options, [&](auto&&...) { ++written; });
     options.seed += static_cast<std::uint64_t>(batch);
   }
 }
 
-/// Measures the costs by short runs of a plain and a speculative decoder over the same models.
-/// These are the runs that warm the machine up, too. Medians over steps, since a machine that is
-/// busy with something else delays a few steps by a lot.
-template <class Model, class Plain, class Speculative>
-costs calibrate(Model& target, Plain& plain, Speculative& speculative,
+/// Measures the costs by short runs of a decoder, whose length policy drafts as deep as it may:
+/// steps without a draft, and with drafts of 1, 2, 4, ... levels, in turn. Whole steps, so that all
+/// that a step is spent on is in them; medians, since a machine that is busy with something else
+/// delays a few steps by a lot. This warms the machine up, too.
+/// \param meter of this decoder, which learns the same.
+template <class Speculative>
+costs calibrate(hunch::length::meter& meter, Speculative& speculative,
                 const std::vector<std::vector<hunch::token>>& prompts,
                 const hunch::generation_options& options, std::int32_t batch) {
-  std::vector<double> verify_times;
-  run_briefly(plain, prompts, options, batch,
-              [&, before = plain.stats().verify_seconds](auto& decoder) mutable {
-                verify_times.push_back(decoder.stats().verify_seconds - before);
-                before = decoder.stats().verify_seconds;
-              });
+  // The first two steps behind one that drafted do not count as plain ones, and a drafter whose
+  // streams were not asked for drafts nothing in the next step.
+  std::vector<std::int32_t> lengths{0, 0, 0, 0, 1};
+  for (std::int32_t n = 1; n < 2 * (Speculative::max_nodes - 1); n *= 2) { lengths.push_back(n); }
 
   const std::int32_t chosen = speculative.draft_length();
-  speculative.draft_length(4);  // whatever was chosen before, 0 perhaps
-  speculative.reset_stats();
-  std::vector<double> level_times;
-  run_briefly(speculative, prompts, options, batch,
-              [&, before = speculative.stats()](auto& decoder) mutable {
-                const auto& now = decoder.stats();
-                const auto levels =
-                    static_cast<double>(drafted_levels(now) - drafted_levels(before)) / batch;
-                if (levels > 0.0) {
-                  level_times.push_back((now.draft_seconds - before.draft_seconds) / levels);
-                }
-                before = now;
-              });
+  speculative.draft_length(1);  // the drafter reads the prompts, too
+  std::size_t at = 0;
+  const auto on_step = [&](auto& decoder) {
+    meter.learn(decoder.last_step());
+    decoder.draft_length(lengths[at++ % lengths.size()]);
+  };
+  run_briefly(options, batch, [&](const auto& o, auto&& on_token) {
+    run_requests(speculative, prompts, o, batch, on_step, on_token);
+  });
   speculative.draft_length(chosen);
+  speculative.reset_stats();
 
   costs out;
-  out.alpha = speculative.stats().acceptance_probability();
-  const double law = median(verify_times);
-  const std::vector<double> passes = time_passes(target, batch, Speculative::max_nodes);
-  const double one = passes[0] + law;
-  for (std::size_t i = 0; i < passes.size(); ++i) {
-    // More rows never cost less: where a measurement says so, it was disturbed.
-    const double cost = (passes[i] + law * static_cast<double>(i + 1)) / one;
-    out.rows.push_back(i == 0 ? cost : std::max(cost, out.rows.back()));
+  const hunch::length::cost prices = meter.prices(batch);
+  for (std::int32_t n = 1; n <= Speculative::max_nodes; ++n) {
+    out.rows.push_back(hunch::planner::row_cost(prices.rows, n));
   }
-  out.draft = median(level_times) / one;
-  plain.reset_stats();
-  speculative.reset_stats();
+  out.draft = prices.draft;
+  out.alpha = prices.expected;
   return out;
+}
+
+/// The same for a decoder without a meter.
+template <class Speculative>
+costs calibrate(Speculative& speculative, const std::vector<std::vector<hunch::token>>& prompts,
+                const hunch::generation_options& options, std::int32_t batch) {
+  hunch::length::meter meter(Speculative::max_nodes - 1);
+  return calibrate(meter, speculative, prompts, options, batch);
+}
+
+/// As `run_requests`; a meter chooses the draft length of every step.
+template <class Speculative, class OnToken>
+run run_metered(hunch::length::meter& meter, Speculative& speculative,
+                const std::vector<std::vector<hunch::token>>& prompts,
+                const hunch::generation_options& options, std::int32_t batch, OnToken&& on_token) {
+  speculative.draft_length(meter.next(batch));
+  return run_requests(
+      speculative, prompts, options, batch,
+      [&](auto& decoder) {
+        meter.observe(decoder.last_step());
+        decoder.draft_length(meter.next(decoder.running()));
+      },
+      on_token);
+}
+
+/// Short runs that are not timed, in which a meter that has learnt what drafting costs finds out
+/// whether it pays.
+template <class Speculative>
+void settle(hunch::length::meter& meter, Speculative& speculative,
+            const std::vector<std::vector<hunch::token>>& prompts,
+            const hunch::generation_options& options, std::int32_t batch) {
+  run_briefly(options, batch, [&](const auto& o, auto&& on_token) {
+    run_metered(meter, speculative, prompts, o, batch, on_token);
+  });
+  speculative.reset_stats();
 }
 
 /// The gain that the costs predict for what a decoder did: tokens per step over the cost of a step

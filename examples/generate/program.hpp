@@ -118,23 +118,14 @@ class program {
   void report_both(Plain& plain, Speculative& speculative) {
     announce(args_);
     length_ = hunch::length::fixed{};
+    hunch::length::meter meter(Speculative::max_nodes - 1);
     const costs cost =
-        calibrate(target_, plain, speculative, session_.prompts(), session_.request, args_.batch);
-    // Through its text, so that what is printed is what was used.
-    const costs chosen =
-        args_.length_costs ? *args_.length_costs : costs_of("--draft-length", text_of(cost));
-    std::string length;
-    if (args_.draft_length) {
-      speculative.draft_length(*args_.draft_length);
-      length = std::to_string(*args_.draft_length);
-    } else if (!args_.draft_lengths.empty()) {
-      length_ = repeated{args_.draft_lengths};
-      for (const std::int32_t n : args_.draft_lengths) {
-        length += (length.empty() ? "" : ",") + std::to_string(n);
-      }
-    } else {
-      length_ = chosen.policy();
-      length = text_of(chosen);
+        calibrate(meter, speculative, session_.prompts(), session_.request, args_.batch);
+    const bool metered = !args_.draft_length && args_.draft_lengths.empty();
+    if (args_.draft_length) { speculative.draft_length(*args_.draft_length); }
+    if (metered) {
+      length_ = hunch::length::metered{&meter};
+      settle(meter, speculative, session_.prompts(), session_.request, args_.batch);
     }
 
     session_.begin_text();
@@ -142,13 +133,20 @@ class program {
       return run_requests(
           decoder, session_.prompts(), options, args_.batch, [](auto&) {}, on_token);
     };
-    const comparison compared =
-        compare([&](const auto& o, auto&& on_token) { return run_on(plain, o, on_token); },
-                [&](const auto& o, auto&& on_token) { return run_on(speculative, o, on_token); },
-                session_.request, args_.batch, args_.rounds, session_.stream());
+    const comparison compared = compare(
+        [&](const auto& o, auto&& on_token) { return run_on(plain, o, on_token); },
+        [&](const auto& o, auto&& on_token) {
+          return metered
+                     ? run_metered(meter, speculative, session_.prompts(), o, args_.batch, on_token)
+                     : run_requests(
+                           speculative, session_.prompts(), o, args_.batch, [](auto&) {}, on_token,
+                           args_.draft_lengths);
+        },
+        session_.request, args_.batch, args_.rounds, session_.stream());
     session_.report_both(compared, speculative.stats(), predicted_gain(cost, speculative.stats()),
-                         length);
-    length_ = hunch::length::fixed{};  // the costs that it refers to end here
+                         args_.draft_length ? std::to_string(*args_.draft_length)
+                                            : text_of(compared.first.draft_lengths));
+    length_ = hunch::length::fixed{};  // the meter that it refers to ends here
   }
 
   arguments args_;

@@ -57,8 +57,8 @@ void print_table(const report& r) {
       !s.identical_to_plain   ? "law equal"
       : *s.identical_to_plain ? "yes"
                               : "NO");
-  if (s.draft_length.starts_with("auto:")) {
-    std::printf("\ndraft lengths by costs; to have them again:\n--draft-length %s\n",
+  if (s.draft_length.find(',') != std::string::npos) {
+    std::printf("\nlevels drafted in each step; to have them again:\n--draft-length %s\n",
                 s.draft_length.c_str());
   }
 }

@@ -162,16 +162,18 @@ class decoder {
                      child_draw<Random, verifier_type::shares_noise>{random_}, executor_);
     const double draft_seconds = watch.lap();
     place_rows(size);
-    auto evaluation = target_.evaluate(rows_.view(streams_of<drafter_type>()));
+    auto evaluation = target_.evaluate(rows_.view(streams()));
     const double target_seconds = watch.lap();
     verify(size, evaluation);
     for (std::int32_t k = 0; k < size; ++k) { trim(k); }
     report(size);
-    const double verify_seconds = watch.lap();
     commit(size, evaluation);
+    summary_.draft_seconds = draft_seconds;
+    summary_.target_seconds = target_seconds;
+    summary_.verify_seconds = watch.lap();
     statistics_.draft_seconds += draft_seconds;
     statistics_.target_seconds += target_seconds;
-    statistics_.verify_seconds += verify_seconds;
+    statistics_.verify_seconds += summary_.verify_seconds;
     return emissions_;
   }
 
@@ -190,8 +192,20 @@ class decoder {
   }
   std::int32_t draft_length() const { return draft_length_; }
 
+  /// The same for one request, whatever is allowed to others. With `emission::drafted` of an
+  /// earlier run, step by step, and `length::fixed`, its text is repeated, whatever chose these
+  /// lengths. False if it is not running.
+  bool draft_length(request_id id, std::int32_t length) {
+    const std::int32_t index = slots_.find(id);
+    if (index < 0) { return false; }
+    slots_[static_cast<std::size_t>(index)].draft_length = std::max(length, std::int32_t{0});
+    return true;
+  }
+
   const statistics<max_nodes>& stats() const { return statistics_; }
   void reset_stats() { statistics_ = {}; }
+  /// Of the last step that was completed.
+  const step_summary& last_step() const { return summary_; }
 
  private:
   /// What the current step does with one sequence.
@@ -243,6 +257,9 @@ class decoder {
   std::size_t report_stride() const {
     return static_cast<std::size_t>(std::int64_t{options_.max_log_probabilities} + 1);
   }
+  /// Those of the next pass: nobody reads them while nothing is drafted.
+  std::int32_t streams() const { return draft_length_ > 0 ? streams_of<drafter_type>() : 0; }
+
   drafter_setup setup() {
     drafter_setup s{
         options_.max_batch,          options_.chunk,      vocab_size_, &selector_.layout(),
@@ -264,11 +281,12 @@ class decoder {
       plan.slot = static_cast<std::int32_t>(i);
       plan.prefix = std::min(unread, options_.chunk);
       plan.decodes = plan.prefix == unread;
-      const std::int32_t depth = plan.decodes ? std::min(draft_length_, r.remaining - 1) : 0;
+      const std::int32_t allowed = std::min(draft_length_, r.draft_length);
+      const std::int32_t depth = plan.decodes ? std::min(allowed, r.remaining - 1) : 0;
       plan_[static_cast<std::size_t>(size)] = plan;
       draft_context& context = contexts_[static_cast<std::size_t>(size)];
-      context = {plan.slot,    r.tokens.data(), r.length(),      depth,   r.seed,
-                 r.parameters, r.census.view(), r.grammar.get(), r.cached};
+      context = {plan.slot,    r.tokens.data(), r.length(),      depth,    r.seed,
+                 r.parameters, r.census.view(), r.grammar.get(), r.cached, allowed == 0};
       drafts_.plant(size, context);
       ++size;
     }
@@ -416,8 +434,11 @@ class decoder {
   template <class Evaluation>
   void commit(std::int32_t size, Evaluation& evaluation) noexcept {
     kept_.clear();
+    summary_ = {};
+    summary_.draft_length = draft_length_;
     for (std::int32_t k = 0; k < size; ++k) {
       const planned& plan = plan_[static_cast<std::size_t>(k)];
+      summary_.prompt_rows += plan.prefix;
       draft_outcome& outcome = outcomes_[static_cast<std::size_t>(k)];
       outcome = {
           plan.slot, plan.first_row, plan.prefix, nullptr, 0, plan.finish != finish_reason::none};
@@ -436,7 +457,7 @@ class decoder {
         kept_.keep(plan.slot, plan.prefix + outcome.path[i]);
       }
     }
-    drafter_.observe(draft_state_, draft_outcomes{size, outcomes_.data()}, evaluation);
+    drafter_.observe(draft_state_, draft_outcomes{size, outcomes_.data(), streams()}, evaluation);
     target_.commit(kept_.view());
     for (std::int32_t k = 0; k < size; ++k) { advance(k); }
     ++statistics_.target_passes;
@@ -451,11 +472,21 @@ class decoder {
     const std::span<const token> tokens{tokens_.data() + node_index(k, 0), count};
     r.append(tokens, sampler_type::needs_counts);
     r.cached += plan.prefix + plan.emitted;
+    std::int32_t levels = 0;
     if (plan.verdict >= 0) {
       std::swap(r.tail, r.staged_tail);
       const draft_tree<real> tree = drafts_.tree(k);
-      statistics_.count(tree, drafter_type::uses_selector ? tree.lists : nullptr,
-                        verdicts_.data()[plan.verdict], plan.emitted);
+      const verdict& v = verdicts_.data()[plan.verdict];
+      levels = statistics_.count(tree, drafter_type::uses_selector ? tree.lists : nullptr, v,
+                                 plan.emitted);
+      ++summary_.sequences;
+      summary_.finished += plan.finish != finish_reason::none ? 1 : 0;
+      summary_.deepest = std::max(summary_.deepest, levels);
+      summary_.levels += levels;
+      summary_.tested += std::min(levels, v.accepted + 1);
+      summary_.accepted += v.accepted;
+      summary_.drafted += tree.count - 1;
+      summary_.emitted += plan.emitted;
     }
     if (!plan.decodes && plan.finish == finish_reason::none) { return; }
     const bool reported = r.log_probabilities >= 0 && plan.emitted > 0;
@@ -467,7 +498,8 @@ class decoder {
          plan.status,
          plan.finish == finish_reason::stop_string ? r.tail.excess : 0,
          {reported ? report_of(plan, r, 0) : nullptr,
-          reported ? count * static_cast<std::size_t>(1 + r.log_probabilities) : 0}});
+          reported ? count * static_cast<std::size_t>(1 + r.log_probabilities) : 0},
+         levels});
     if (plan.finish != finish_reason::none) { slots_.release(plan.slot); }
   }
 
@@ -500,6 +532,7 @@ class decoder {
   std::vector<origin> origins_;
   std::vector<emission> emissions_;
   statistics<max_nodes> statistics_;
+  step_summary summary_;
   std::int32_t draft_length_ = 0;
 };
 

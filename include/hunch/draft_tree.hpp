@@ -69,6 +69,7 @@ struct draft_context {
   token_counts counts;              ///< of the committed tokens, if the sampler asks for them
   grammar_walk* grammar = nullptr;  ///< that the text follows; nullptr: none
   std::int32_t cached = 0;          ///< tokens that the target has read
+  bool idle = false;  ///< no step drafts until further notice: a drafter need not keep up
 };
 
 /// Sizes of the storage of a `draft_batch`.

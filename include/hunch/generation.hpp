@@ -66,6 +66,7 @@ struct emission {
   /// ones, under the law that the token was drawn from (after penalties, masks, temperature and
   /// cuts). Empty where it did not ask.
   std::span<const token_log_probability> log_probabilities;
+  std::int32_t drafted = 0;  ///< levels of the draft of this step; see `decoder::draft_length`
 };
 
 /// A text that was written to its end.

@@ -45,6 +45,7 @@
 #include <hunch/length/entropy.hpp>
 #include <hunch/length/ewma.hpp>
 #include <hunch/length/fixed.hpp>
+#include <hunch/length/meter.hpp>
 #include <hunch/length/one_of.hpp>
 #include <hunch/length/slots.hpp>
 #include <hunch/planner.hpp>

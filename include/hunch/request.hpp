@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -89,6 +90,7 @@ struct running_request {
   std::vector<token> tokens;  ///< committed: prompt and emitted
   std::int32_t cached = 0;    ///< tokens in the target's cache
   std::int32_t remaining = 0;
+  std::int32_t draft_length = std::numeric_limits<std::int32_t>::max();  ///< levels, at most
   std::uint64_t seed = 0;
   std::vector<logit_bias> bias;
   sampling_parameters parameters;

@@ -29,6 +29,26 @@ class stopwatch {
 
 }  // namespace detail
 
+/// What one step of a decoder did, and how long all of it took. "Levels" are those of the drafts of
+/// all sequences together.
+struct step_summary {
+  std::int32_t draft_length = 0;  ///< levels that the decoder allowed
+  std::int32_t sequences = 0;     ///< that were verified
+  std::int32_t finished = 0;      ///< of these, that ended
+  std::int32_t deepest = 0;       ///< levels of the longest draft
+  std::int64_t levels = 0;        ///< that were drafted
+  std::int64_t tested = 0;        ///< of these, behind accepted ones only
+  std::int64_t accepted = 0;
+  std::int64_t drafted = 0;  ///< nodes, roots excluded
+  std::int64_t emitted = 0;
+  std::int64_t prompt_rows = 0;  ///< that the target read besides
+  double draft_seconds = 0.0;
+  double target_seconds = 0.0;
+  double verify_seconds = 0.0;  ///< and the commit
+
+  double seconds() const { return draft_seconds + target_seconds + verify_seconds; }
+};
+
 /// Counters of a decoder, by the field's usual names. "Step" is one verification of one sequence;
 /// steps that only read a piece of a prompt are not counted.
 /// \tparam MaxNodes capacity of the drafter's trees.
@@ -45,15 +65,15 @@ struct statistics {
   std::int64_t empty_residuals = 0;  ///< rejections whose residual was zero: drawn from p
   double draft_seconds = 0.0;
   double target_seconds = 0.0;
-  double verify_seconds = 0.0;
+  double verify_seconds = 0.0;              ///< and commits, so that the three are all of a step
   std::int64_t proposed_at[MaxNodes] = {};  ///< steps that drafted depth i + 1
   std::int64_t accepted_at[MaxNodes] = {};  ///< steps that accepted depth i + 1
   std::int64_t histogram[MaxNodes] = {};    ///< steps by accepted nodes
 
-  /// Counts one verification of one sequence.
+  /// Counts one verification of one sequence. Returns the levels of its draft.
   /// \param lists shortlists of the nodes that were drafted from, or nullptr.
-  HUNCH_HOST_DEVICE void count(const drafted_tokens& tree, const shortlist* lists, const verdict& v,
-                               std::int32_t emitted_tokens) {
+  HUNCH_HOST_DEVICE std::int32_t count(const drafted_tokens& tree, const shortlist* lists,
+                                       const verdict& v, std::int32_t emitted_tokens) {
     std::int32_t deepest = 0;
     for (std::int32_t node = 1; node < tree.count; ++node) {
       const std::int32_t depth = tree.depth(node);
@@ -66,6 +86,7 @@ struct statistics {
     }
     empty_residuals += v.empty_residual ? 1 : 0;
     count(tree.count - 1, deepest, v.accepted, emitted_tokens);
+    return deepest;
   }
 
   /// Counts a verification of `nodes` drafts in `levels` levels.

@@ -12,6 +12,7 @@
 #include <hunch/decoder.hpp>
 #include <hunch/drafter/lookup.hpp>
 #include <hunch/drafter/none.hpp>
+#include <hunch/length/cost.hpp>
 #include <hunch/sampler/greedy.hpp>
 #include <hunch/selector/full.hpp>
 #include <hunch/verifier/greedy.hpp>
@@ -194,14 +195,15 @@ struct one_more {
   static constexpr bool needs_entropy = false;
   struct memory {
     std::int32_t wanted = 1;
-    std::int32_t told = 0;
+    std::int32_t told = -1;
     bool operator==(const memory&) const = default;
   };
   std::int32_t begin(memory& m, std::int32_t max_depth) const {
-    m.told = 0;
+    m.told = -1;
     return std::min(m.wanted, max_depth);
   }
   bool goes_on(memory& m, const length_evidence& e) const {
+    CHECK(e.ahead);  // the first token, too, is known before it is drafted
     CHECK(e.depth == ++m.told);
     CHECK(e.rows == e.depth + 1);
     CHECK(e.probability == 1.0);  // a text of one token repeats its whole tail
@@ -223,6 +225,66 @@ TEST_CASE("a policy decides how long a draft is, and learns what became of it") 
   for (std::int32_t step = 1; step <= 7; ++step) {
     CHECK(std::ssize(d.step().front().tokens) == step + 1);  // one level more in each step
   }
+}
+
+/// Writes a given text, whatever was drafted: what counts is how fast.
+struct scripted_target {
+  std::vector<token> script;
+  std::vector<std::int32_t> positions;
+  std::vector<float> row = std::vector<float>(1000, 0.0f);
+
+  struct evaluation {
+    scripted_target* of;
+    hunch::status status(std::int32_t) const { return status::ok; }
+    row_view<float> logits(std::int32_t i) const {
+      const auto at = static_cast<std::size_t>(of->positions[static_cast<std::size_t>(i)]);
+      float* const out = of->rows_of[static_cast<std::size_t>(i)].data();
+      out[of->script[at + 1]] = 1.0f;
+      return {out, 1000};
+    }
+  };
+  std::int32_t vocab_size() const { return 1000; }
+  evaluation evaluate(const rows& r) {
+    positions.assign(r.position, r.position + r.size);
+    rows_of.assign(static_cast<std::size_t>(r.size), row);
+    return {this};
+  }
+  void commit(const kept_rows&) noexcept {}
+
+  std::vector<std::vector<float>> rows_of;
+};
+
+TEST_CASE("drafts that have failed for long are tried again where a whole tail is found") {
+  // Texts of few tokens have matches that mean nothing; then one of period 17 begins.
+  constexpr std::int32_t before = 600;
+  constexpr std::int32_t period = 17;
+  constexpr std::int32_t length = 1000;
+  dice random{5};
+  scripted_target target;
+  for (std::int32_t i = 0; i < length + 10; ++i) {
+    const bool repeats = i >= before + period;
+    target.script.push_back(repeats      ? target.script[static_cast<std::size_t>(i - period)]
+                            : i < before ? random.below(60)
+                                         : 900 + i - before);
+  }
+  const std::vector<double> rows{1.0, 1.3, 1.6, 1.9, 2.2, 2.5, 2.8, 3.1, 3.4};
+  decoder d{target, drafter::lookup<8, 4, length::cost>{.policy = {.rows = rows}},
+            selector::full{1000}, sampler::greedy{}, verifier::greedy{}};
+  generation_options asked;
+  asked.max_new_tokens = length - 1;
+  d.add(text{target.script[0]}, asked);
+  std::int32_t written = 1;
+  std::int32_t drafted = 0;
+  std::int32_t late_steps = 0;
+  while (d.running() > 0) {
+    const emission& e = d.step().front();
+    written += static_cast<std::int32_t>(e.tokens.size());
+    if (written < before) { drafted += e.drafted; }
+    const std::int32_t repeated = written - before - period;
+    if (repeated > 6 && repeated <= 96) { ++late_steps; }
+  }
+  CHECK(drafted < before / 5);     // what fails is not drafted
+  CHECK(late_steps < 90 / 9 + 4);  // at once, not after a few tries
 }
 
 TEST_CASE("a shortest tail that is none, or longer than the longest, is refused") {

@@ -9,10 +9,12 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/drafter/streaming.hpp>
 #include <hunch/kernel/verify_rows.hpp>
 #include "../exact/exact.hpp"
 #include "../exact/selectors.hpp"
 #include "../support/poisoned_host.hpp"
+#include "../support/toy_streams.hpp"
 
 namespace hunch::test {
 namespace {
@@ -125,6 +127,95 @@ TEST_CASE("a chain cut to n drafts is the chain of n drafts; cut to none it is p
   const auto expected = alone(plain, requests);
   CHECK(chain(tree::chain<4>{}, 0) == expected);
   CHECK(chain(tree::chain<2>{}, 0) == expected);
+}
+
+TEST_CASE("a text is written again by the lengths of its drafts, whatever chose them") {
+  const std::vector<request> requests = sampled_requests(5);
+  toy_target<float> target{target_world};
+  toy_draft<float> draft{draft_world};
+  decoder d{target,
+            drafter::autoregressive{draft, tree::chain<4>{}},
+            selector::full{vocab},
+            full_sampler{},
+            verifier::rejection{},
+            options_of(5)};
+  // In a batch, by the clock, as it were: other lengths in every step.
+  dice clock{65};
+  std::vector<text> texts(requests.size());
+  std::vector<std::vector<std::int32_t>> lengths(requests.size());
+  std::vector<request_id> ids;
+  for (const request& r : requests) { ids.push_back(d.add(r.prompt, r.options)); }
+  while (d.running() > 0) {
+    d.draft_length(clock.below(5));
+    for (const request_id id : ids) { d.draft_length(id, clock.below(5)); }
+    for (const emission& e : d.step()) {
+      const auto at = static_cast<std::size_t>(std::ranges::find(ids, e.id) - ids.begin());
+      texts[at].insert(texts[at].end(), e.tokens.begin(), e.tokens.end());
+      lengths[at].push_back(e.drafted);
+    }
+  }
+  CHECK_FALSE(d.draft_length(ids[0], 1));  // it runs no more
+  d.draft_length(99);
+  const auto again = [&](std::size_t at, std::int32_t more) {
+    text written;
+    const request_id id = d.add(requests[at].prompt, requests[at].options);
+    for (std::size_t step = 0; d.running() > 0; ++step) {
+      d.draft_length(id, step < lengths[at].size() ? lengths[at][step] + more : 0);
+      const emission& e = d.step().front();
+      if (more == 0) { CHECK(e.drafted == lengths[at][step]); }
+      written.insert(written.end(), e.tokens.begin(), e.tokens.end());
+    }
+    return written;
+  };
+  std::size_t other = 0;
+  for (std::size_t at = 0; at < requests.size(); ++at) {
+    CHECK(again(at, 0) == texts[at]);
+    other += again(at, 1) != texts[at] ? 1 : 0;
+  }
+  CHECK(other > 0);  // with other lengths it is another text
+}
+
+TEST_CASE("while nothing is drafted a drafter has nothing to do, and later it drafts as before") {
+  const toy_world world{vocab, 61, flavour::sharp};
+  const text prompt{1, 2, 3, 4, 5, 6, 7, 8, 9};
+  failure_plan calls;
+  toy_draft<float> draft{world};
+  draft.failures = &calls;
+  toy_stream_target<float> target{world};
+  toy_stream_head<float> head{world, 3, vocab_layout::identity(vocab)};
+  const auto run = [&](auto drafter, const auto& check_idle) {
+    // A drafter that kept up would read some of these chunks.
+    decoder d{target,
+              std::move(drafter),
+              selector::full{vocab},
+              sampler::greedy{},
+              verifier::greedy{},
+              options_of(1, 8)};
+    d.draft_length(0);
+    text written;
+    d.add(prompt, ask(40, 0.0f));
+    while (d.running() > 0) {
+      if (written.size() < 20) {
+        check_idle();
+        CHECK(d.last_step().draft_length == 0);
+        CHECK(d.last_step().levels == 0);
+      } else {
+        d.draft_length(3);
+      }
+      for (const emission& e : d.step()) {
+        written.insert(written.end(), e.tokens.begin(), e.tokens.end());
+      }
+    }
+    CHECK(d.stats().drafted > 10);
+    CHECK(d.last_step().draft_length == 3);
+    return written;
+  };
+  const text expected =
+      run(drafter::autoregressive{draft, tree::chain<3>{}}, [&] { CHECK(calls.calls == 0); });
+  CHECK(calls.calls > 0);
+  CHECK(run(drafter::streaming{head, tree::chain<3>{}}, [&] { CHECK(target.asked() == 0); }) ==
+        expected);
+  CHECK(target.asked() == 3);
 }
 
 TEST_CASE("plain sampling does not depend on how the prompt is cut") {

@@ -29,8 +29,8 @@ namespace hunch::drafter {
 /// drafted before (penalties, grammars) is taken for the first node of a depth (of a dynamic tree
 /// the most valuable one) and applied to all; drawn children have it each for its own path.
 ///
-/// \tparam States says which states: `name` of the drafter, `each` of a node, and
-///         `of(evaluation, row, j)`, the j-th of a row of the pass.
+/// \tparam States says which states: `name` of the drafter, `each` of a node, the `streams` of the
+///         pass that they are, and `of(evaluation, row, j)`, the j-th of a row of the pass.
 template <class States, class Heads, class Tree, LengthPolicy Policy>
 class ahead {
   template <class Real, class Executor>
@@ -96,6 +96,10 @@ class ahead {
   template <class State, class E>
   void observe(State& s, const draft_outcomes& outcomes, E& evaluation) noexcept {
     s.trees.observe(policy_, outcomes);
+    if (outcomes.streams < States::streams) {
+      for (std::int32_t k = 0; k < outcomes.size; ++k) { s.kept.release(outcomes.of[k].slot); }
+      return;
+    }
     s.kept.observe(
         outcomes, [&](std::int32_t row, std::int32_t j) { return States::of(evaluation, row, j); });
   }

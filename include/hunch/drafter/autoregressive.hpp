@@ -160,7 +160,9 @@ class autoregressive {
   }
 
   /// The committed tokens that the model has not read, at most a chunk of them. A sequence drafts
-  /// if they end with the root; without drafting, only whole chunks are worth a pass.
+  /// if they end with the root; without drafting, only whole chunks are worth a pass, and only if
+  /// a draft is to be expected: of a prompt that the target has not read to its end either, or
+  /// where the policy wants one. What nobody drafts from is never read.
   template <class State>
   void stage_committed(State& s, std::int32_t size, const draft_context* contexts) const {
     s.rows.clear();
@@ -176,9 +178,11 @@ class autoregressive {
       const std::int32_t known =
           rereads_accepted<Model> ? std::min(c.length, c.cached + 1) : c.length;
       const std::int32_t unread = known - slot.cached;
-      const bool drafts =
-          c.max_depth > 0 && known == c.length && unread <= s.chunk && s.trees.opens(policy_, k, c);
-      const bool reads = drafts || (unread >= s.chunk && !shares_target_cache<Model>);
+      const bool wants = c.max_depth > 0 && known == c.length && s.trees.opens(policy_, k, c);
+      const bool drafts = wants && unread <= s.chunk;
+      const bool in_pieces = !c.idle && c.cached + 1 < c.length;
+      const bool reads =
+          drafts || ((wants || in_pieces) && unread >= s.chunk && !shares_target_cache<Model>);
       staged.read = reads ? std::min(unread, s.chunk) : 0;
       for (std::int32_t i = 0; i < staged.read; ++i) {
         s.rows.push(c.slot, i, i == 0 ? end_of_cache : i - 1, slot.cached + i,

@@ -39,6 +39,7 @@ struct draft_outcome {
 struct draft_outcomes {
   std::int32_t size = 0;
   const draft_outcome* of = nullptr;
+  std::int32_t streams = 0;  ///< beside every node of the target's pass: none while nothing drafts
 };
 
 /// Proposes a draft tree for every sequence of a step.
@@ -47,8 +48,9 @@ struct draft_outcomes {
 ///    about; `D::is_chain`, whether trees have width one; `D::uses_selector`, whether it has a
 ///    head over a shortlist; `D::needs_hidden`, whether it reads the target's hidden states. If it
 ///    has `D::law_rows`, so many rows of draft logits of a tree are there at the same time. If it
-///    has `D::streams`, it reads so many streams of every node of the target's pass. If it
-///    `needs_hidden` or has streams, `d.hidden_size()` is the size of the states that it reads.
+///    has `D::streams`, it reads so many streams of every node of the target's pass, if they are
+///    there: see `draft_outcomes`. If it `needs_hidden` or has streams, `d.hidden_size()` is the
+///    size of the states that it reads.
 /// 2. `D::state<Real, Executor>`, constructed from (executor, setup), is its memory. The decoder
 ///    owns it; a drafter itself is only its parameters and its model.
 /// 3. `d.check(setup)` throws `std::invalid_argument` naming the two things that do not fit.

@@ -15,6 +15,7 @@ namespace hunch::drafter {
 struct last_hidden_state {
   static constexpr const char* name = "hunch::drafter::heads";
   static constexpr std::int32_t each = 1;
+  static constexpr std::int32_t streams = 0;
 
   template <class E>
   static auto of(E& evaluation, std::int32_t row, std::int32_t) {

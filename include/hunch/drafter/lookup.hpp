@@ -27,7 +27,7 @@ namespace hunch::drafter {
 /// searched there, on the calling thread, at most once per step.
 ///
 /// What is not drawn has no probability; a length policy is told the share of `Longest` that the
-/// tail has that occurs, and learns what that is worth.
+/// tail has that occurs, before each token, the first one too, and learns what that is worth.
 ///
 /// \tparam Length tokens of a draft at most.
 /// \tparam Longest tokens of the tail that is looked for at most.
@@ -81,14 +81,17 @@ struct lookup {
     executor::host{}.launch(size, kernel::find_match<Longest>{s.tasks.data()});
     for (std::int32_t k = 0; k < size; ++k) {
       const std::int32_t matched = s.matched[static_cast<std::size_t>(k)];
-      const double sure = static_cast<double>(matched) / Longest;
-      length_evidence evidence{0, sure};
-      for (bool more = matched > 0; more;) {
+      if (matched == 0) { continue; }
+      length_evidence evidence;
+      evidence.probability = static_cast<double>(matched) / Longest;
+      evidence.ahead = true;
+      for (bool more = true; more;) {
         const std::int32_t parent = s.lengths.levels(k);
+        evidence.reach *= evidence.probability;
+        evidence.rows = parent + 1;
+        if (!s.lengths.goes_on(policy, k, evidence)) { break; }
         drafts.grow(k, contexts[k], parent + 1, parent);
-        evidence.reach *= sure;
-        evidence.rows = parent + 2;
-        more = s.lengths.drew(k) && s.lengths.goes_on(policy, k, evidence);
+        more = s.lengths.drew(k);
       }
     }
   }

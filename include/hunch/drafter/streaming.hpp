@@ -16,6 +16,7 @@ template <std::int32_t Streams>
 struct stream_states {
   static constexpr const char* name = "hunch::drafter::streaming";
   static constexpr std::int32_t each = Streams;
+  static constexpr std::int32_t streams = Streams;
 
   template <class E>
   static auto of(E& evaluation, std::int32_t row, std::int32_t j) {
@@ -28,7 +29,8 @@ struct stream_states {
 /// (Speculative Streaming: Bhendawade et al. 2024, arXiv:2402.11131)
 ///
 /// Stream j drafts depth j + 1; the heads are applied to the streams of one node of each sequence,
-/// over the selector's shortlist.
+/// over the selector's shortlist. A step whose pass had no streams, because nothing was to be
+/// drafted, is followed by one that drafts nothing.
 ///
 /// Lossless with every lossless verifier, against the model whose logits the pass returns: the
 /// target as it was, if its streams leave its rows alone.

@@ -22,7 +22,8 @@ namespace hunch::length {
 /// was tested at that depth, and rate = max over lengths n of E[tokens] / (r(1 + n w) + n c) under
 /// these means, for w rows per level, 1 in a chain, and at most as many as the tree keeps. A token
 /// survives as often as those did that were about as probable. Where not even one level pays
-/// nothing is drafted, but for a try now and then.
+/// nothing is drafted, but for a try now and then. Where the probability of the next token is known
+/// before it is drafted, it takes the place of a_1, a_2, ..., and of what is best on the mean.
 ///
 /// In a batch r counts the rows of one sequence, and all are taken to draft alike.
 ///
@@ -63,6 +64,7 @@ struct cost {
     double most = unlimited;  ///< rows, however many levels there are
     // Of this step, written by `begin` and `goes_on`:
     std::int32_t limit = 0;
+    bool foresees = false;   ///< probabilities are known ahead
     std::int32_t known = 0;  ///< levels whose bins are noted
     double step_width = 1.0;
     double step_most = unlimited;
@@ -76,7 +78,9 @@ struct cost {
   double expected = 0.7;              ///< acceptance of a sequence of which nothing is known
   double trust = 8.0;                 ///< and how many tests that is worth, above 0
   double decay = 0.98;                ///< weight of the past at each test, in [0, 1)
-  std::int32_t retry = 16;            ///< steps without a draft before one is tried, at most
+  std::int32_t retry = 16;            ///< steps without a draft before one is tried, at most; 0:
+                                      ///< none is
+  std::int32_t at_least = 0;          ///< levels that are drafted whether they pay or not: a try
   bool calibrated = true;             ///< whether probabilities of drawn tokens are looked at
 
   std::int32_t begin(memory& m, std::int32_t max_depth) const {
@@ -89,8 +93,8 @@ struct cost {
     m.step_width = m.width;
     m.step_most = m.most;
     m.known = 0;
-    if (best == 0) {
-      m.limit = m.idle >= m.wait ? 1 : 0;
+    if (best == 0 && !(m.foresees && calibrated)) {
+      m.limit = std::min(std::max(at_least, tries(m) ? 1 : 0), max_depth);
     } else {
       m.limit = calibrated ? max_depth : best;
     }
@@ -99,19 +103,21 @@ struct cost {
 
   bool goes_on(memory& m, const length_evidence& e) const {
     const auto now = static_cast<double>(e.rows);
-    m.step_width = (now - 1.0) / static_cast<double>(e.depth);
+    if (e.depth > 0) { m.step_width = (now - 1.0) / static_cast<double>(e.depth); }
     m.step_most = static_cast<double>(e.max_rows);
     if (!calibrated) { return true; }
     const double probability = std::clamp(e.probability, 0.0, 1.0);
     const std::int32_t of = std::min(static_cast<std::int32_t>(probability * bins), bins - 1);
-    m.survival *= survival_of(m, m.like[of], probability, e.drawn);
-    if (e.depth <= noted && m.known == e.depth - 1) {
-      m.bin[m.known++] = static_cast<std::int8_t>(of);
-    }
-    double chance = m.survival;
+    const double survival = survival_of(m, m.like[of], probability, e.drawn);
+    const std::int32_t told = e.ahead ? e.depth : e.depth - 1;  // the level whose probability it is
+    if (told < noted && m.known == told) { m.bin[m.known++] = static_cast<std::int8_t>(of); }
+    double chance = e.ahead ? m.survival : m.survival * survival;
+    m.survival *= survival;
+    m.foresees = e.ahead;
+    if (e.depth < at_least || (e.depth == 0 && tries(m))) { return true; }
     double tokens = 0.0;
     for (std::int32_t more = 1; e.depth + more <= m.limit; ++more) {
-      chance *= acceptance_at(m, e.depth + more - 1);
+      chance *= e.ahead ? survival : acceptance_at(m, e.depth + more - 1);
       tokens += chance;
       const double then = std::min(now + more * m.step_width, m.step_most);
       const double price =
@@ -126,7 +132,7 @@ struct cost {
     if (drafted > 0) {
       m.width = m.step_width;
       m.most = m.step_most;
-      m.wait = accepted > 0 ? 1 : std::min(2 * m.wait, retry);
+      m.wait = accepted > 0 ? 1 : std::clamp(2 * m.wait, std::int32_t{1}, std::max(retry, 1));
     }
     const auto weight = static_cast<float>(decay);
     for (std::int32_t level = 0; level < drafted && level <= accepted; ++level) {
@@ -140,6 +146,9 @@ struct cost {
   }
 
  private:
+  /// Whether it is time for a draft again.
+  bool tries(const memory& m) const { return retry > 0 && m.idle >= m.wait; }
+
   /// Tests that the mean over all levels counts for at one depth, and at first a probability in its
   /// bin.
   static constexpr double shrinkage = 8.0;

@@ -14,7 +14,7 @@ namespace hunch {
 /// Where tokens are drawn from point masses, at temperature 0, "the law" is that of the same logits
 /// at temperature 1: a point mass says nothing (see `kernel::telling_law`).
 struct length_evidence {
-  std::int32_t depth = 0;    ///< levels drafted so far in this step, 1 or more
+  std::int32_t depth = 0;    ///< levels drafted so far in this step; 1 or more unless `ahead`
   double probability = 1.0;  ///< of the newest token under the law that it was drawn from; in a
                              ///< tree, of the most probable one of the newest nodes
   double reach = 1.0;        ///< the product of these probabilities along the path to it
@@ -24,6 +24,8 @@ struct length_evidence {
   std::int32_t max_rows = std::numeric_limits<std::int32_t>::max();  ///< however deep it drafts
   bool drawn = false;  ///< by chance, so that a good drafter's improbable tokens are as good as its
                        ///< probable ones; else chosen as the most probable
+  bool ahead = false;  ///< the probability is that of the token that would be drafted next, which
+                       ///< is known where drafts are copied: then even before the first level
 };
 
 /// Decides, level by level, how deep a draft is. A policy holds parameters only; what it learns of
@@ -32,9 +34,9 @@ struct length_evidence {
 /// 1. `L::memory` is trivially copyable; a new sequence begins with a default-constructed one.
 /// 2. `l.begin(memory, max_depth)`, for max_depth >= 1, opens a step: draft at most so many levels
 ///    in it, in [0, max_depth].
-/// 3. `l.goes_on(memory, evidence)` is asked after each drawn level, if another one may be drawn:
-///    whether it is. `L::needs_entropy` says whether it looks at the entropy, which costs a pass
-///    over the row.
+/// 3. `l.goes_on(memory, evidence)` is asked after each drawn level, if another one may be drawn,
+///    and before the first one where the evidence is of what comes: whether it is.
+///    `L::needs_entropy` says whether it looks at the entropy, which costs a pass over the row.
 /// 4. `l.observe(memory, drafted, accepted)` closes the step: of `drafted` levels, `accepted` were
 ///    accepted. Only here does a policy learn; it does not throw. A step that is not observed is
 ///    repeated with `begin`.

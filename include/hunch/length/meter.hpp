@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <hunch/length/cost.hpp>
+#include <hunch/length/length.hpp>
+#include <hunch/planner.hpp>
+#include <hunch/statistics.hpp>
+
+namespace hunch::length {
+
+/// Learns from the steps of a decoder what drafting costs and brings, and lets it draft as long as
+/// that is faster than plain decoding: `next` before a step is the draft length to set, `observe`
+/// takes `decoder::last_step` after it. The policy of the drafter is `metered`, or any other.
+///
+/// **Prices.** All of a step is priced, whatever it is spent on. With the seconds of a plain step
+/// of the same batch for a unit, r(n) is what steps with n rows per sequence took outside of
+/// drafting, and c what drafting took per level, in steps in which most sequences drafted most
+/// levels: they share the passes of a drafter. Medians of recent steps.
+///
+/// **An account.** Plain decoding emits a token per sequence and unit. What a step that may draft
+/// brings beyond that is booked to the account of its batch size, so long as it holds no more than
+/// chance may draw from it, `most` over the root of the batch; what it loses is drawn from it. A
+/// step that drafts has to bring a `margin` more than it costs: it leaves caches that slow the next
+/// plain steps down, those that are timed among them. Where the account is empty nothing is
+/// drafted. So a decoder never loses more than `credit` plain steps, and what tries cost.
+///
+/// **Tries.** Where nothing is drafted nothing is learnt. So `share` of the time is put aside, and
+/// as soon as it covers what a try is expected to cost, a step drafts: all sequences at once, since
+/// the models' passes are shared. A try that loses little comes back soon, one that loses much
+/// late; one that gains is repeated at once, and opens the account again. What a drafter would have
+/// to read first, because it has not kept up, belongs to its price.
+///
+/// Steps in which prompts are read are left out. Batches of up to 1, 2, 4, 8, ... requests are told
+/// apart. A step counts for at most a few times of what is expected of it, so that one that was
+/// disturbed does not decide. What is decided for a step depends on earlier steps alone: any law
+/// stays as it is. But it depends on the clock: see `decoder::draft_length` for how a text is
+/// repeated.
+class meter {
+ public:
+  struct options {
+    double share = 0.01;        ///< of the time, for tries
+    double credit = 1.25;       ///< plain steps that each account begins with
+    double most = 16.0;         ///< plain steps in an account, over the root of the batch
+    double margin = 0.05;       ///< by which drafting has to be faster
+    std::int32_t refresh = 96;  ///< steps that may draft before a plain one is timed again
+    double expected = 0.7;      ///< acceptance before anything is known
+  };
+
+  /// \param max_depth levels that the drafter can draft.
+  explicit meter(std::int32_t max_depth) : meter(max_depth, options{}) {}
+  meter(std::int32_t max_depth, const options& o) : options_(o), max_depth_(max_depth) {
+    for (batch& b : batches_) {
+      b.account = o.credit;
+      b.saved = 0.5 * o.credit;
+    }
+    accepted_ = {known, known * o.expected};
+  }
+
+  /// Neither copied nor moved: policies refer to it.
+  meter(const meter&) = delete;
+  meter& operator=(const meter&) = delete;
+
+  /// Levels that the next step may draft, for `running` requests: 0 is plain decoding.
+  std::int32_t next(std::int32_t running) {
+    const batch& b = of(running);
+    tries_ = false;
+    if (max_depth_ < 1 || wants_plain(b, running)) { return 0; }
+    const std::int32_t reach = std::clamp(2 * b.deepest, std::int32_t{1}, max_depth_);
+    const bool rests = b.account <= 0.0 || b.idle > 0 || (b.won > 0 && b.won < in_turn);
+    tries_ = b.saved >= price_of_try(b) && (rests || b.since_try >= between_tries);
+    if (!tries_ && b.account <= 0.0) { return 0; }
+    policy_ = prices(running);
+    policy_.at_least = tries_ ? 1 : 0;
+    return running > 1 ? std::min(reach, common_length(reach)) : reach;
+  }
+
+  /// Takes note of a step whose draft length `next` has chosen.
+  void observe(const step_summary& s) {
+    learn(s);
+    if (s.sequences < 1 || s.prompt_rows > 0) { return; }
+    batch& b = of(s.sequences);
+    const double one = b.plain.typical();
+    if (one <= 0.0) { return; }
+    const double cost = std::min(s.seconds() / one, most_believed(b, s));
+    b.saved = std::min(b.saved + options_.share * cost, options_.most);
+    if (s.draft_length > 0) { book(b, s, cost); }
+  }
+
+  /// Learns prices and acceptance from a step, whatever chose its draft length; books nothing.
+  void learn(const step_summary& s) {
+    if (s.sequences < was_) { missed_ *= static_cast<double>(s.sequences) / was_; }
+    was_ = s.sequences - s.finished;
+    accepted_.add(s.tested, s.accepted);
+    width_.add(s.levels, s.drafted);
+    const bool reads = s.prompt_rows > 0 || missed_ > 1.5 * s.sequences;
+    const double rows = missed_ + static_cast<double>(s.prompt_rows);
+    if (s.levels > 0 && reads) { reading_.add(s.draft_seconds, s.deepest, rows); }
+    late_ = s.levels > 0 ? rows / s.sequences : 0.0;
+    missed_ = s.levels > 0 ? 0.0 : rows + static_cast<double>(s.emitted);
+    if (s.finished > 0) { missed_ *= static_cast<double>(was_) / s.sequences; }
+    if (s.sequences < 1 || s.prompt_rows > 0) { return; }
+    batch& b = of(s.sequences);
+    if (s.draft_length == 0) {
+      time_plain(b, s);
+      return;
+    }
+    if (s.levels > 0) { unsettled_ = settling; }
+    ++b.since_plain;
+    const double one = b.plain.typical();
+    if (one <= 0.0 || s.levels == 0 || reads) { return; }
+    const double mean = 1.0 + static_cast<double>(s.drafted) / s.sequences;
+    if (b.level.count >= few) {
+      const double share = s.seconds() / one / expected_cost(b, mean, s.deepest);
+      b.odd = alike(share) ? 0 : b.odd + 1;
+    }
+    const auto n = static_cast<std::size_t>(std::min(mean + 0.5, static_cast<double>(most_rows)));
+    b.deepest = std::max(b.deepest, s.deepest);
+    // No more than twice what passes of the target would take in its place.
+    if (2 * s.levels >= std::int64_t{s.sequences} * s.deepest) {
+      b.level.add(std::min(s.draft_seconds / s.deepest / one, 2.0));
+    }
+    if (n > 1) {
+      b.rows[n].add(std::min((s.target_seconds + s.verify_seconds) / one, mean));
+      b.seen[n] = steps_;
+    }
+    ++steps_;
+  }
+
+  /// What drafts as deep as pays in the step that `next` was called for. It refers to this object.
+  const cost& policy() const { return policy_; }
+
+  /// The same by the prices of so many requests, valid until the next call of anything.
+  cost prices(std::int32_t running) {
+    const batch& b = of(running);
+    return {.draft = b.level.median(), .rows = curve(b), .expected = acceptance(), .retry = 0};
+  }
+
+  /// Of a drafted token, given that those before it were accepted; more recent ones count for more.
+  double acceptance() const { return accepted_.passed / accepted_.tested; }
+
+  /// Plain steps that drafting with so many requests may lose before it stops.
+  double account(std::int32_t running) const { return of(running).account; }
+
+ private:
+  static constexpr double known = 8.0;    ///< tests that the expected acceptance counts for
+  static constexpr std::int32_t few = 3;  ///< measurements that one that was disturbed can be among
+  static constexpr std::int32_t most_rows = 64;  ///< of a sequence; further ones are like the last
+  static constexpr std::int32_t settling = 2;    ///< plain steps behind one that drafted
+  static constexpr std::int32_t in_turn = 8;     ///< tries, before a policy is asked for more
+  static constexpr std::int32_t between_tries = 16;  ///< steps, while drafting pays
+  // Steps that draft, until a price is dropped that was not measured again: few measurements, and
+  // more.
+  static constexpr std::int64_t soon_stale = 64;
+  static constexpr std::int64_t stale = 2000;
+
+  /// The last few of some times.
+  template <std::size_t Size>
+  struct recent {
+    std::array<float, Size> values{};
+    std::int32_t count = 0;
+
+    void add(double value) {
+      values[static_cast<std::size_t>(count) % Size] = static_cast<float>(value);
+      count = count + 1 == static_cast<std::int32_t>(2 * Size) ? static_cast<std::int32_t>(Size)
+                                                               : count + 1;
+    }
+    std::size_t size() const { return std::min(static_cast<std::size_t>(count), Size); }
+    /// The lower one of two, 0 of nothing.
+    double median() const {
+      if (count == 0) { return 0.0; }
+      std::array<float, Size> sorted = values;
+      const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>((size() - 1) / 2);
+      std::nth_element(sorted.begin(), middle,
+                       sorted.begin() + static_cast<std::ptrdiff_t>(size()));
+      return *middle;
+    }
+    /// The mean, of which nothing counts for more than twice the median: what a sum of many is
+    /// made of, but for what happens once. Of a few the median.
+    double typical() const {
+      if (size() < Size / 2) { return median(); }
+      const double most = 2.0 * median();
+      double sum = 0.0;
+      for (std::size_t i = 0; i < size(); ++i) {
+        sum += std::min(static_cast<double>(values[i]), most);
+      }
+      return sum / static_cast<double>(size());
+    }
+  };
+
+  /// What is known of batches of about one size.
+  struct batch {
+    recent<15> plain;  ///< seconds
+    recent<9> level;   ///< c
+    recent<9> idles;   ///< steps that might have drafted and did not, over plain ones
+    std::array<recent<9>, most_rows + 1> rows;       ///< r(n)
+    std::array<std::int64_t, most_rows + 1> seen{};  ///< when
+    std::int32_t size = 0;                           ///< requests of the last plain step
+    std::int32_t deepest = 0;
+    double account = 0.0;
+    double saved = 0.0;  ///< for tries
+    std::int32_t since_plain = 0;
+    std::int32_t since_try = 0;
+    std::int32_t odd = 0;   ///< steps in turn that took another time than is expected of them
+    std::int32_t idle = 0;  ///< steps in turn that might have drafted and did not
+    std::int32_t won = 0;   ///< tries in turn that gained
+  };
+
+  /// A count of tests and of what passed, recent ones for more.
+  struct tally {
+    double tested = 0.0;
+    double passed = 0.0;
+
+    void add(std::int64_t more_tested, std::int64_t more_passed) {
+      if (more_tested == 0) { return; }
+      tested = 0.99 * tested + static_cast<double>(more_tested);
+      passed = 0.99 * passed + static_cast<double>(more_passed);
+    }
+  };
+
+  /// Steps in which the drafter read what it had missed, recent ones for more.
+  struct readings {
+    double seconds = 0.0;
+    double levels = 0.0;
+    double rows = 0.0;
+
+    void add(double more_seconds, double more_levels, double more_rows) {
+      seconds = 0.5 * seconds + more_seconds;
+      levels = 0.5 * levels + more_levels;
+      rows = 0.5 * rows + more_rows;
+    }
+  };
+
+  batch& of(std::int32_t running) { return batches_[index(running)]; }
+  const batch& of(std::int32_t running) const { return batches_[index(running)]; }
+  static std::size_t index(std::int32_t running) {
+    const auto width = std::bit_width(static_cast<std::uint32_t>(std::max(running, 1) - 1));
+    return std::min(static_cast<std::size_t>(width), std::size_t{max_batches - 1});
+  }
+  /// Whether a plain step of so many requests takes another time than the last ones did.
+  static bool far(const batch& b, std::int32_t running) {
+    return 10 * std::abs(running - b.size) > running;
+  }
+  bool wants_plain(const batch& b, std::int32_t running) const {
+    return b.plain.count < few || b.since_plain >= options_.refresh || b.odd >= few ||
+           far(b, running);
+  }
+  /// Whether two times, of which this is the ratio, are of one machine in one state.
+  static bool alike(double ratio) { return ratio > 0.8 && ratio < 1.25; }
+
+  /// The first steps behind one that drafted find the caches as the drafter has left them. Where
+  /// the machine has become slower or faster, what was timed before says nothing any more.
+  void time_plain(batch& b, const step_summary& s) {
+    if (unsettled_ > 0) {
+      --unsettled_;
+      return;
+    }
+    const double before = b.plain.median();
+    if (far(b, s.sequences) || (b.plain.count >= few && !alike(s.seconds() / before))) {
+      b.plain = {};
+    }
+    b.plain.add(s.seconds());
+    b.size = s.sequences;
+    b.since_plain = 0;
+    b.odd = 0;
+  }
+
+  /// r(1), r(2), ... as far as it was measured. More rows never cost less: where a measurement says
+  /// so, it was disturbed. What two rows cost more than one may be the price of drafting at all:
+  /// until more are measured, further ones are taken to be free.
+  std::span<const double> curve(const batch& b) {
+    curve_[0] = 1.0;
+    std::size_t last = 0;
+    for (std::size_t n = 2; n <= most_rows; ++n) {
+      if (steps_ - b.seen[n] > (b.rows[n].count < few ? soon_stale : stale)) { continue; }
+      if (b.rows[n].count == 0) { continue; }
+      const double from = curve_[last];
+      const double rise = std::max(b.rows[n].median() - from, 0.0);
+      for (std::size_t i = last + 1; i < n; ++i) {
+        curve_[i] = from + rise * static_cast<double>(i - last) / static_cast<double>(n - 1 - last);
+      }
+      last = n - 1;
+      curve_[last] = from + rise;
+    }
+    if (last == 1) {
+      curve_[last + 1] = curve_[last];
+      ++last;
+    }
+    return {curve_.data(), last + 1};
+  }
+
+  /// What a step is expected to take, over a plain one, if drafting has been measured.
+  double expected_cost(const batch& b, double rows, double levels) {
+    return planner::row_cost(curve(b), rows) + levels * b.level.median();
+  }
+
+  /// What it is let count for. A row costs no more than a pass of its own, and drafting a level not
+  /// more than a pass of the target.
+  double most_believed(const batch& b, const step_summary& s) {
+    const double levels = s.deepest;
+    const double rows = 1.0 + static_cast<double>(s.drafted) / s.sequences;
+    const double bound = b.level.count < few ? rows + levels : 3.0 * expected_cost(b, rows, levels);
+    return bound + late_ + 1.0;
+  }
+
+  /// Rows of a level.
+  double mean_width() const { return width_.tested > 0.0 ? width_.passed / width_.tested : 1.0; }
+
+  /// The length that is best if all drafts have it: in a batch, what one sequence drafts deeper
+  /// than the others it drafts alone, at the price of all.
+  std::int32_t common_length(std::int32_t reach) const {
+    std::int32_t best = 1;
+    double best_rate = 0.0;
+    double tokens = 1.0;
+    double chance = 1.0;
+    for (std::int32_t n = 1; n <= reach; ++n) {
+      chance *= acceptance();
+      tokens += chance;
+      const double rate =
+          tokens / (planner::row_cost(policy_.rows, 1.0 + n * mean_width()) + n * policy_.draft);
+      if (rate > best_rate) {
+        best = n;
+        best_rate = rate;
+      }
+    }
+    return best;
+  }
+
+  double price_of_try(const batch& b) {
+    double price = std::max(expected_cost(b, 1.0 + mean_width(), 1.0) - 1.0, 0.02);
+    if (b.level.count < few) { price = std::min(price, 0.5); }
+    if (reading_.rows > 0.0) {
+      const double one = b.plain.typical();
+      const double seconds = reading_.seconds - reading_.levels * b.level.median() * one;
+      price += std::max(seconds, 0.0) / reading_.rows * missed_ / one;
+    }
+    return price;
+  }
+
+  void book(batch& b, const step_summary& s, double cost) {
+    double gain = static_cast<double>(s.emitted) / s.sequences - cost;
+    b.since_try = tries_ ? 0 : b.since_try + 1;
+    if (s.levels > 0) {
+      b.idle = 0;
+      gain -= options_.margin * cost;
+    } else {
+      // What is not drafted costs next to nothing, as a rule: not what one clock reading says.
+      ++b.idle;
+      b.idles.add(cost);
+      if (gain > -0.5) { gain = std::min(1.0 - b.idles.median(), 0.0); }
+      if (gain > -0.05) { gain = 0.0; }
+    }
+    b.won = tries_ && gain > 0.0 ? b.won + 1 : 0;
+    if (tries_ && gain < 0.0) {
+      b.saved = std::max(b.saved + gain, -options_.most);
+    } else {
+      const double most = std::max(options_.most / std::sqrt(s.sequences), options_.credit);
+      b.account = std::clamp(b.account + gain, 0.0, most);
+    }
+  }
+
+  static constexpr std::int32_t max_batches = 16;
+
+  options options_;
+  std::int32_t max_depth_;
+  std::array<batch, max_batches> batches_{};
+  cost policy_;
+  tally accepted_;
+  tally width_;  ///< levels, and nodes in them
+  readings reading_;
+  double missed_ = 0.0;     ///< rows of the target since the last draft
+  double late_ = 0.0;       ///< of a sequence, which the last step's drafter may have had to read
+  std::int32_t was_ = 0;    ///< sequences that went on behind the last step
+  std::int64_t steps_ = 0;  ///< that drafted
+  bool tries_ = false;
+  std::int32_t unsettled_ = 0;  ///< plain steps that are not timed
+  std::array<double, most_rows> curve_{};
+};
+
+/// As deep as pays, by the prices of a meter, which outlives the drafter.
+struct metered {
+  static constexpr bool needs_entropy = cost::needs_entropy;
+  using memory = cost::memory;
+
+  const meter* by;
+
+  std::int32_t begin(memory& m, std::int32_t max_depth) const {
+    return by->policy().begin(m, max_depth);
+  }
+  bool goes_on(memory& m, const length_evidence& e) const { return by->policy().goes_on(m, e); }
+  void observe(memory& m, std::int32_t drafted, std::int32_t accepted) const noexcept {
+    by->policy().observe(m, drafted, accepted);
+  }
+};
+
+static_assert(LengthPolicy<metered>);
+
+}  // namespace hunch::length

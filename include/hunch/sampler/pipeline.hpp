@@ -65,9 +65,9 @@ constexpr bool stage_needs_allowed() {
 }
 
 template <class Stage>
-constexpr bool asks_for_mass() {
-  return requires { requires Stage::asks_for_mass; };
-}
+inline constexpr bool asks_for_mass = requires {
+  requires Stage::asks_for_mass;
+};
 
 /// Whether no stage that edits logits comes after one that works on the law.
 template <class... Stages>
@@ -173,7 +173,7 @@ struct pipeline : private Stages... {
         ++scaling;
       } else {
         restricts = true;
-        sums = detail::asks_for_mass<Stage>();
+        sums = detail::asks_for_mass<Stage>;
       }
     }
   }

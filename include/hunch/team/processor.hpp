@@ -55,7 +55,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto run_loop(On on, const Loop& loop, const F&..
 #define HUNCH_COMPILED_AS_LOOP
 #endif
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDACC__) && HUNCH_INSTRUCTIONS >= 2
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDA_ARCH__) && HUNCH_INSTRUCTIONS >= 2
 #define HUNCH_HAS_AVX2 1
 #define HUNCH_HAS_AVX512 (HUNCH_INSTRUCTIONS >= 3)
 #else
@@ -122,7 +122,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto on_processor(const Loop& loop, const F&... f
   }
 #endif
 #endif
-#if defined(__CUDACC__)
+#if defined(__CUDA_ARCH__)
   return detail::run_loop(instructions<0>{}, loop, f...);
 #else
   return detail::with_flags(loop, f...);

@@ -24,186 +24,162 @@ struct cut {
   std::int32_t ties;
 };
 
-/// What is measured of each element that a law keeps: 1, for a number of elements.
-struct element_count {
-  template <class L>
-  HUNCH_HOST_DEVICE static HUNCH_INLINE auto term(const L& l, typename L::real x, std::int64_t i) {
-    using real = typename L::real;
-    return l.keeps(x, i) ? real(1) : real(0);
-  }
-  template <class Real>
-  HUNCH_HOST_DEVICE static HUNCH_INLINE double of(const law<Real>&, Real) {
-    return 1.0;
-  }
-};
+// The tests of elements have no branches (& and not &&), so that their loops vectorise.
 
-/// What is measured of each element that a law keeps: its weight.
-struct element_weight {
-  template <class L>
-  HUNCH_HOST_DEVICE static HUNCH_INLINE auto term(const L& l, typename L::real x, std::int64_t i) {
-    return l.weight_of(x, i);
-  }
-  template <class Real>
-  HUNCH_HOST_DEVICE static HUNCH_INLINE double of(const law<Real>& l, Real x) {
-    return static_cast<double>(exp2_product(x - l.maximum, l.scale));
-  }
-};
+/// 1 for the elements of a law that are kept and at least `least`, else 0.
+template <class Real>
+struct counted_at_least {
+  law<Real> l;
+  Real least;
 
-/// The measure of the elements that are at least `least`, 0 of the others. A `team::Vectorised`
-/// function; without branches, so that its loops vectorise.
-template <class Measure, class L>
-struct measured_at_least {
-  using real = typename L::real;
-
-  L l;
-  real least;
-
-  HUNCH_HOST_DEVICE HUNCH_INLINE real of(real x, std::int64_t i) const {
-    const real m = Measure::term(l, x, i);
-    return x >= least ? m : real(0);
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t of(Real x, std::int64_t i) const {
+    return int(l.keeps(x, i)) & int(x >= least);
   }
-  HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t i) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t operator()(std::int64_t i) const {
     return of(l.logits.data[i], i);
   }
   HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return l.is_aligned(); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<real> four(std::int64_t i) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<std::int32_t> four(std::int64_t i) const {
     const auto x = team::load_four(l.logits.data + i);
     return {{of(x[0], i), of(x[1], i + 1), of(x[2], i + 2), of(x[3], i + 3)}};
   }
 };
 
-/// use(l), or use(`whole_law` of it) where nothing restricts it: the test of what is kept is half
-/// of a loop that does little. On a device, which waits for memory, it costs nothing.
-template <class Real, class Use>
-HUNCH_HOST_DEVICE HUNCH_INLINE auto with_whole(const law<Real>& l, const Use& use) {
-#if !defined(__CUDA_ARCH__)
-  if (whole_law<Real>::fits(l)) { return use(whole_law<Real>{l}); }
-#endif
-  return use(l);
-}
+/// The weights of these elements.
+template <class Real>
+struct weight_at_least {
+  law<Real> l;
+  Real least;
 
-/// The measure of what lies at or above `least`. Reads the row once.
-template <class Measure, Team T, class Real>
-HUNCH_HOST_DEVICE double measure_at_least(T& team, const law<Real>& l, Real least) {
-  return with_whole(l, [&]<class L>(const L& of) {
-    return team.sum(l.size(), measured_at_least<Measure, L>{of, least});
-  });
-}
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real of(Real x, std::int64_t i) const {
+    const Real w = l.weight_of(x, i);
+    return x >= least ? w : Real(0);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real operator()(std::int64_t i) const {
+    return of(l.logits.data[i], i);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return l.is_aligned(); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<Real> four(std::int64_t i) const {
+    const auto x = team::load_four(l.logits.data + i);
+    return {{of(x[0], i), of(x[1], i + 1), of(x[2], i + 2), of(x[3], i + 3)}};
+  }
+};
+
+/// The same of a law that nothing restricts.
+template <class Real>
+struct whole_weight_at_least {
+  whole_law<Real> l;
+  Real least;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real operator()(std::int64_t i) const {
+    const Real w = l.weight(i);
+    return l.logits.data[i] >= least ? w : Real(0);
+  }
+};
+
+/// What is measured of each element: 1, for a number of elements.
+struct element_count {
+  template <class Real>
+  HUNCH_HOST_DEVICE static HUNCH_INLINE double of(const law<Real>&, Real) {
+    return 1.0;
+  }
+  template <Team T, class Real>
+  HUNCH_HOST_DEVICE static double at_least(T& team, const law<Real>& l, Real least) {
+#if !defined(__CUDA_ARCH__)
+    if (whole_law<Real>::fits(l)) {  // the test of what is kept is half of the loop
+      const Real* const x = l.logits.data;
+      return static_cast<double>(team.reduce(
+          l.size(), std::int32_t(0), [=](std::int64_t i) { return int(x[i] >= least); },
+          [](std::int32_t a, std::int32_t b) { return a + b; }));
+    }
+#endif
+    return static_cast<double>(team.reduce(l.size(), std::int32_t(0),
+                                           counted_at_least<Real>{l, least},
+                                           [](std::int32_t a, std::int32_t b) { return a + b; }));
+  }
+};
+
+/// What is measured of each element: its weight.
+struct element_weight {
+  template <class Real>
+  HUNCH_HOST_DEVICE static HUNCH_INLINE double of(const law<Real>& l, Real x) {
+    return static_cast<double>(exp2_product(x - l.maximum, l.scale));
+  }
+  template <Team T, class Real>
+  HUNCH_HOST_DEVICE static double at_least(T& team, const law<Real>& l, Real least) {
+#if !defined(__CUDA_ARCH__)
+    if (whole_law<Real>::fits(l)) {
+      return team.sum(l.size(), whole_weight_at_least<Real>{whole_law<Real>{l}, least});
+    }
+#endif
+    return team.sum(l.size(), weight_at_least<Real>{l, least});
+  }
+};
 
 namespace detail {
 
-/// The cut lies in [low, high): `at_low` >= what is wanted lies at or above `low`, `at_high` < it
-/// at or above `high`.
+/// The cut lies in [low, high): enough lies at or above `low`, not enough at or above `high`.
 template <class Real>
 struct bracket {
   Real low;
   Real high;
   double at_low;
   double at_high;
-};
 
-/// Terms of a sample of a row: of every `stride` rows of lanes one. A `team::Strided` function.
-template <class Terms>
-struct sampled_terms {
-  Terms terms;
-  std::int64_t stride;
-
-  HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t at(std::int64_t i) const {
-    return i / team::lane_count * team::lane_count * stride + i % team::lane_count;
-  }
-  HUNCH_HOST_DEVICE HUNCH_INLINE auto operator()(std::int64_t i) const { return terms(at(i)); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE auto lanes_at(std::int64_t base) const {
-    return [of = terms, first = at(base)](std::int64_t l) HUNCH_INLINED { return of(first + l); };
+  HUNCH_HOST_DEVICE void tighten(Real at, double measure, double wanted) {
+    if (measure >= wanted) {
+      low = at;
+      at_low = measure;
+    } else {
+      high = at;
+      at_high = measure;
+    }
   }
 };
 
-/// Elements of a sample of a row: few, to find the place, or enough to tell it to within a list.
-inline constexpr std::int64_t coarse_sample = 2048;
-inline constexpr std::int64_t fine_sample = 16384;
+/// The log-odds of a measure's share of the whole: nearly linear in the logit for rows of many
+/// kinds, and so what is interpolated.
+HUNCH_HOST_DEVICE inline double log_odds(double measure, double total) {
+  const double least = 1e-9 * total;
+  const double rest = total - measure;
+  return log_of((measure > least ? measure : least) / (rest > least ? rest : least));
+}
 
-/// Says from samples of a row where its cut may be.
+/// Narrows [-inf, above the maximum) until at most about `list_capacity` elements can be in it.
 template <class Measure, Team T, class Real>
-struct cut_estimate {
-  T& team;
-  const law<Real>& l;
-  double wanted;
-
-  /// What a sample of about `elements` lets expect at or above `least`.
-  template <class Of = Measure>
-  HUNCH_HOST_DEVICE double sampled(std::int64_t elements, Real least) const {
-    return with_whole(l, [&]<class L>(const L& of) {
-      using terms = sampled_terms<measured_at_least<Of, L>>;
-      const std::int64_t stride = l.size() / elements < 1 ? 1 : l.size() / elements;
-      const std::int64_t rows = l.size() / (team::lane_count * stride);
-      return static_cast<double>(stride) *
-             team.sum(rows * team::lane_count, terms{{of, least}, stride});
-    });
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE bracket<Real> narrow(T& team, const law<Real>& l,
+                                                              double wanted, double total) {
+  constexpr Real lowest = -infinity<Real>;
+  using keys = order<Real>;
+  bracket<Real> b{lowest, keys::value(keys::of(l.maximum) + 1), total, 0.0};
+  if (l.size() <= team::list_capacity) { return b; }
+  const auto probe = [&](Real at) { b.tighten(at, Measure::at_least(team, l, at), wanted); };
+  // Somewhere within some powers of two of the maximum, for nearly every law.
+  for (int octaves = 8; b.low == lowest && octaves <= 128; octaves *= 2) {
+    probe(l.maximum - static_cast<Real>(octaves) / l.scale);
   }
-
-  /// Everything within some powers of two of the maximum, if that is likely to be enough and yet
-  /// few elements: so it is in nearly every law of a language model.
-  HUNCH_HOST_DEVICE bool near_maximum(bracket<Real>& b) const {
-    if (l.size() <= team::list_capacity) { return true; }
-    Real least = b.high;
-    for (int octaves = 4; octaves <= 64; octaves *= 2) {
-      const Real wider = l.maximum - static_cast<Real>(octaves) / l.scale;
-      if (sampled<element_count>(coarse_sample, wider) > 0.5 * team::list_capacity) { break; }
-      least = wider;
+  if (b.low == lowest) { return b; }
+  // About where the measure is what is wanted, and a little to either side of it: an end of the
+  // bracket that stays where it is would make interpolation crawl.
+  for (int round = 0; round < 8; ++round) {
+    const double between = b.at_low - b.at_high;
+    if (between <= team::list_capacity * Measure::of(l, b.low)) { break; }  // no more elements
+    const double low = log_odds(b.at_low, total);
+    const double share = (low - log_odds(wanted, total)) / (low - log_odds(b.at_high, total));
+    const Real width = b.high - b.low;
+    const Real middle = b.low + static_cast<Real>(share) * width;
+    const double elements = between / Measure::of(l, middle);  // about so many
+    const double aside = 0.25 * team::list_capacity / elements;
+    const Real step = static_cast<Real>(aside < 0.125 ? aside : 0.125) * width;
+    if (!(step > Real(0))) { break; }
+    for (int side = -1; side <= 1; side += 2) {
+      const Real at = side < 0 ? middle - step : middle + step;
+      if (at > b.low && at < b.high) { probe(at); }
     }
-    if (least == b.high) { return false; }
-    // By what is below: of the few above, none may be in the sample.
-    const double below = sampled(coarse_sample, -infinity<Real>) - sampled(coarse_sample, least);
-    if (below > 2.0 * (b.at_low - wanted)) { return false; }
-    b.low = least;
-    return true;
+    if (b.high - b.low > width / 2) { probe(b.low + (b.high - b.low) / 2); }
   }
-
-  /// Sets [low, high) to about half a list of elements around the cut.
-  HUNCH_HOST_DEVICE void around_cut(const bracket<Real>& b, Real& low, Real& high) const {
-    low = b.low;
-    high = b.high;
-    // From the end that is nearer: the few elements at the other may be in no sample.
-    const double below = b.at_low - wanted;
-    const double above = wanted - b.at_high;
-    const auto sought = [&](double at_low, double at_high) {
-      return below < above ? at_low - below : at_high + above;
-    };
-    double at_low = sampled(coarse_sample, low);
-    double at_high = sampled(coarse_sample, high);
-    const double coarse = sought(at_low, at_high);
-    const auto elements = [&] { return (at_low - at_high) / Measure::of(l, low); };
-    constexpr double few = 0.4 * team::list_capacity;
-    const Real least = l.maximum - Real(127) / l.scale;  // where weights end
-    low = low < least ? least : low;
-    while (elements() > 4.0 * few) {
-      const Real at = low + (high - low) / 2;
-      if (!(at > low && at < high)) { return; }
-      const double found = sampled(coarse_sample, at);
-      if (found >= coarse) {
-        low = at;
-        at_low = found;
-      } else {
-        high = at;
-        at_high = found;
-      }
-    }
-    // In so little the sums are nearly a line.
-    const double fine = sought(sampled(fine_sample, b.low), sampled(fine_sample, b.high));
-    at_low = sampled(fine_sample, low);
-    at_high = sampled(fine_sample, high);
-    const double share = (at_low - fine) / (at_low - at_high);
-    const double aside = few / elements();
-    const Real width = high - low;
-    const auto left = static_cast<Real>(share - aside);
-    const auto right = static_cast<Real>(share + aside);
-    if (!(left > Real(-8) && right < Real(9))) { return; }
-    const Real from = low;
-    low = from + product(left, width);
-    high = from + product(right, width);
-    low = low > b.low ? low : b.low;
-    high = high < b.high ? high : b.high;
-  }
-};
+  return b;
+}
 
 /// The largest key k in [low, high) with enough(k), where enough(low).
 template <class Key, class Enough>
@@ -220,87 +196,6 @@ HUNCH_HOST_DEVICE Key largest_key(Key low, Key high, Enough&& enough) {
   return low;
 }
 
-/// The largest of the `count` keys in the team's list such that what lies at or above it measures
-/// enough: measure(key) is that of one element, and the bracket is where the keys lie. The cut's
-/// `ties` are 0 where all of them are not enough. Sums are of integers, so that neither the order
-/// of the list matters nor which keys are tried.
-template <Team T, class Real, class Measure>
-HUNCH_HOST_DEVICE cut<Real> cut_of_list(T& team, std::int32_t count, const bracket<Real>& b,
-                                        double wanted, const Measure& measure) {
-  using keys = order<Real>;
-  using key = typename keys::key;
-  constexpr double unit = 0x1.0p51;
-  const std::int64_t* const list = team.scratch().list;
-  const auto units = [=](std::int64_t k) {
-    return static_cast<std::int64_t>(measure(static_cast<key>(k)) * unit);
-  };
-  const auto sum = [&](key least) {
-    return team.reduce(
-        count, std::int64_t(0),
-        [=](std::int64_t i) { return list[i] >= least ? units(list[i]) : std::int64_t(0); },
-        [](std::int64_t x, std::int64_t y) { return x + y; });
-  };
-  const auto measured = [&](std::int64_t of) { return b.at_high + static_cast<double>(of) / unit; };
-  const auto enough = [&](std::int64_t of) { return measured(of) >= wanted; };
-  const key smallest = static_cast<key>(team.reduce(
-      count, std::int64_t(keys::of(b.high)), [=](std::int64_t i) { return list[i]; },
-      [](std::int64_t x, std::int64_t y) { return x < y ? x : y; }));
-  key low = smallest;
-  key high = keys::of(b.high);
-  std::int64_t at_low = count == 0 ? 0 : sum(low);
-  std::int64_t at_high = 0;
-  if (!enough(at_low)) { return {keys::value(low), b.at_high, 0}; }
-  // Sums between close keys are nearly a line. To either side of where it says, in turn, so that
-  // both ends come near.
-  constexpr double few = 16.0;
-  for (double elements = count; elements > few;) {
-    const auto between = static_cast<double>(at_low - at_high);
-    const double share = (measured(at_low) - wanted) * unit / between;
-    const double aside = 1.0 / std::sqrt(elements);
-    const double left = share > aside && share < 1.0 - aside ? share - aside : 0.5;
-    const double right = share > aside && share < 1.0 - aside ? share + aside : 0.5;
-    const auto width = static_cast<double>(static_cast<std::int64_t>(high) - low);
-    const key first = low + static_cast<key>(left * width);
-    const key second = low + static_cast<key>(right * width);
-    if (first <= low || second >= high) { break; }
-    const std::int64_t at_first = sum(first);
-    if (!enough(at_first)) {
-      high = first;
-      at_high = at_first;
-    } else {
-      low = first;
-      at_low = at_first;
-      if (second > first) {
-        const std::int64_t at_second = sum(second);
-        if (!enough(at_second)) {
-          high = second;
-          at_high = at_second;
-        } else {
-          low = second;
-          at_low = at_second;
-        }
-      }
-    }
-    elements = elements * static_cast<double>(at_low - at_high) / between;
-  }
-  // From above, key by key.
-  for (;;) {
-    const auto next = static_cast<key>(team.reduce(
-        count, std::int64_t(smallest),
-        [=](std::int64_t i) { return list[i] < high ? list[i] : std::int64_t(smallest); },
-        [](std::int64_t x, std::int64_t y) { return x > y ? x : y; }));
-    const std::int32_t ties = team.reduce(
-        count, std::int32_t(0), [=](std::int64_t i) { return list[i] == next ? 1 : 0; },
-        [](std::int32_t x, std::int32_t y) { return x + y; });
-    const std::int64_t at_next = at_high + ties * units(next);
-    if (enough(at_next) || next <= smallest) {
-      return {keys::value(next), measured(at_high), ties};
-    }
-    high = next;
-    at_high = at_next;
-  }
-}
-
 }  // namespace detail
 
 /// Where to cut `l` so that what it keeps measures at least `wanted` > 0 of `total`, its measure
@@ -310,68 +205,59 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE cut<Real> find_cut(T& team, const law<R
                                                             double wanted, double total) {
   using keys = order<Real>;
   using key = typename keys::key;
+  const detail::bracket<Real> b = detail::narrow<Measure>(team, l, wanted, total);
   constexpr Real lowest = -infinity<Real>;
-  const detail::cut_estimate<Measure, T, Real> estimate{team, l, wanted};
-  const auto measure = [=](key k) { return Measure::of(l, keys::value(k)); };
-  detail::bracket<Real> b{lowest, keys::value(keys::of(l.maximum) + 1), total, 0.0};
-  constexpr int attempts = 8;
-  for (int attempt = 0; attempt < attempts; ++attempt) {
-    // A part of the bracket that is likely to hold the cut and goes into a list.
-    detail::bracket<Real> part = b;
-    if (attempt > 0 || !estimate.near_maximum(part)) {
-      estimate.around_cut(b, part.low, part.high);
-    }
-    if (part.high < b.high) {
-      part.at_high = measure_at_least<Measure>(team, l, part.high);
-      if (part.at_high >= wanted) {
-        b.low = part.high;
-        b.at_low = part.at_high;
-        continue;
-      }
-      b.high = part.high;
-      b.at_high = part.at_high;
-    }
-    const auto between = [=](std::int64_t i) {
-      const Real x = l.logits.data[i];
-      return (int(x >= part.low) & int(x < part.high) & int(x > lowest)) != 0;
-    };
-    const auto inside = [=](std::int64_t i) { return (int(l.keeps(i)) & int(between(i))) != 0; };
-    const auto key_of = [=](std::int64_t i) { return keys::of(l.logits.data[i]); };
+  const auto between = [=](std::int64_t i) {
+    const Real x = l.logits[i];
+    return (int(x >= b.low) & int(x < b.high) & int(x > lowest)) != 0;
+  };
+  const auto inside = [=](std::int64_t i) { return (int(l.keeps(i)) & int(between(i))) != 0; };
+  const auto key_of = [=](std::int64_t i) { return keys::of(l.logits[i]); };
 #if !defined(__CUDA_ARCH__)
-    const bool whole = whole_law<Real>::fits(l);
+  const bool whole = whole_law<Real>::fits(l);
 #else
-    constexpr bool whole = false;
+  constexpr bool whole = false;
 #endif
-    const std::int32_t count = whole ? team.compact(l.size(), between, key_of, team::list_capacity)
-                                     : team.compact(l.size(), inside, key_of, team::list_capacity);
-    if (count <= team::list_capacity) {
-      const cut<Real> c = detail::cut_of_list(team, count, part, wanted, measure);
-      // What rounding left out of a list that holds everything is not found anywhere else.
-      if (c.ties > 0 || part.low == b.low) { return c; }
-      b.high = part.low;
-      b.at_high = measure_at_least<Measure>(team, l, part.low);
-      if (b.at_high >= wanted) { break; }
-    } else if (part.low > b.low) {
-      const double at_low = measure_at_least<Measure>(team, l, part.low);
-      if (at_low >= wanted) {
-        b.low = part.low;
-        b.at_low = at_low;
-      } else {
-        b.high = part.low;
-        b.at_high = at_low;
-      }
-    } else if (part.high == b.high) {
-      break;  // thousands of equal logits
-    }
+  const std::int64_t* const list = team.scratch().list;
+  const std::int32_t count = whole ? team.compact(l.size(), between, key_of, team::list_capacity)
+                                   : team.compact(l.size(), inside, key_of, team::list_capacity);
+  const key low = keys::of(b.low);
+  const key high = keys::of(b.high);
+  if (count <= team::list_capacity) {
+    // Sums in integers, so that the order of the list does not matter.
+    constexpr double unit = 0x1.0p51;
+    const auto measure = [=](std::int32_t i) {
+      return static_cast<std::int64_t>(Measure::of(l, keys::value(static_cast<key>(list[i]))) *
+                                       unit);
+    };
+    const auto sum = [&](key least) {
+      return b.at_high + static_cast<double>(team.reduce(
+                             count, std::int64_t(0),
+                             [=](std::int64_t i) {
+                               return list[i] >= least ? measure(static_cast<std::int32_t>(i))
+                                                       : std::int64_t(0);
+                             },
+                             [](std::int64_t x, std::int64_t y) { return x + y; })) /
+                             unit;
+    };
+    // The smallest element is the last resort where rounding leaves nothing enough.
+    const key smallest = static_cast<key>(team.reduce(
+        count, std::int64_t(high), [=](std::int64_t i) { return list[i]; },
+        [](std::int64_t x, std::int64_t y) { return x < y ? x : y; }));
+    const key found = detail::largest_key(smallest < high ? smallest : low, high,
+                                          [&](key k) { return sum(k) >= wanted; });
+    const std::int32_t ties = team.reduce(
+        count, std::int32_t(0), [=](std::int64_t i) { return list[i] == found ? 1 : 0; },
+        [](std::int32_t x, std::int32_t y) { return x + y; });
+    return {keys::value(found), sum(found + 1), ties};
   }
-  const key found = detail::largest_key(keys::of(b.low), keys::of(b.high), [&](key k) {
-    return measure_at_least<Measure>(team, l, keys::value(k)) >= wanted;
-  });
+  const key found = detail::largest_key(
+      low, high, [&](key k) { return Measure::at_least(team, l, keys::value(k)) >= wanted; });
   const Real value = keys::value(found);
-  const Real above = keys::value(found + 1);
-  const auto ties = static_cast<std::int32_t>(measure_at_least<element_count>(team, l, value) -
-                                              measure_at_least<element_count>(team, l, above));
-  return {value, measure_at_least<Measure>(team, l, above), ties};
+  const auto ties =
+      static_cast<std::int32_t>(element_count::at_least(team, l, value) -
+                                element_count::at_least(team, l, keys::value(found + 1)));
+  return {value, Measure::at_least(team, l, keys::value(found + 1)), ties};
 }
 
 }  // namespace hunch::kernel

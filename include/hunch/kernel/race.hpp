@@ -100,7 +100,9 @@ HUNCH_HOST_DEVICE token race(T& team, const law<Real>& l, const Tokens& tokens,
                              const race_noise<Words>& noise) {
   const auto better = [](const racer& a, const racer& b) { return ahead(a, b); };
   const token favourite = tokens.token_at(argmax(team, l));
-  // When the tiles start is looked up twice.
+  // When the tiles start is looked up twice: on a host in a list. (A device has no registers for
+  // it.)
+#if !defined(__CUDA_ARCH__)
   const bool listed = tokens.tiles() <= team::list_capacity;
   if (listed) {
     team.fill(tokens.tiles(), [=](std::int64_t tile) {
@@ -112,6 +114,11 @@ HUNCH_HOST_DEVICE token race(T& team, const law<Real>& l, const Tokens& tokens,
     return listed ? bit_cast<double>(list[tile])
                   : noise.start_time(static_cast<std::int32_t>(tile));
   };
+#else
+  const auto start_time = [=](std::int64_t tile) {
+    return noise.start_time(static_cast<std::int32_t>(tile));
+  };
+#endif
   // Somebody has to be beaten: the first of each tile (good where the law is flat) and the most
   // probable token (good where it is not).
   const racer first = team.reduce(

@@ -124,7 +124,9 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> law_of_terms(T& team, row_vie
   result.scale = scale;
   result.norm = static_cast<Real>(1.0 / all.sum);
   team.last_sum() = result.sum_of_weights();
+#if !defined(__CUDA_ARCH__)
   team.last_sum().has_tops = true;
+#endif
   return result;
 }
 
@@ -155,6 +157,7 @@ template <class Real, Team T>
 HUNCH_HOST_DEVICE std::int32_t argmax(T& team, const law<Real>& l) {
   std::int64_t begin = 0;
   std::int64_t end = l.size();
+#if !defined(__CUDA_ARCH__)  // a device has no registers for it
   const team::summed& last = team.last_sum();
   if (last.has_tops && last == l.sum_of_weights()) {
     const auto top = static_cast<std::int64_t>(order<Real>::of(l.maximum));
@@ -165,6 +168,7 @@ HUNCH_HOST_DEVICE std::int32_t argmax(T& team, const law<Real>& l) {
     begin = g * group;
     end = begin + group < end ? begin + group : end;
   }
+#endif
   const std::int32_t found = team.reduce(
       end - begin, ids_equal_to<Real>::none, ids_equal_to<Real>{l.logits.data + begin, l.maximum},
       [](std::int32_t a, std::int32_t b) { return a < b ? a : b; });
@@ -207,24 +211,11 @@ HUNCH_HOST_DEVICE void cut_at(T& team, law<Real>& l, Real value, std::int32_t ke
   l.last_kept = low;
 }
 
-/// The sum of the kept weights. Reads the row once, unless the team remembers them.
-template <class Real, Team T>
-HUNCH_HOST_DEVICE double sum_of_weights(T& team, const law<Real>& l) {
-  if (team.last_sum() == l.sum_of_weights()) {
-    double total = 0.0;
-    for (std::int32_t g = 0; g < team::groups_of(l.size()); ++g) {
-      total += team.scratch().groups[g];
-    }
-    return total;
-  }
-  return with_whole(l, [&](const auto& of) { return team.sum(l.size(), weights_of{of}); });
-}
-
 /// Keeps the k most probable elements (all, if fewer are kept); k >= 1.
 template <class Real, Team T>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_k(T& team, law<Real>& l, std::int32_t k) {
   constexpr Real lowest = -largest<Real>;
-  const double total = measure_at_least<element_count>(team, l, lowest);
+  const double total = element_count::at_least(team, l, lowest);
   if (total <= static_cast<double>(k)) { return; }
   const cut<Real> c = find_cut<element_count>(team, l, static_cast<double>(k), total);
   cut_at(team, l, c.value, k - static_cast<std::int32_t>(c.above), c.ties);
@@ -234,7 +225,8 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_k(T& team, law<Real>& l, 
 /// that is kept so far; 0 < p < 1. (Holtzman et al. 2020, arXiv:1904.09751)
 template <class Real, Team T>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_p(T& team, law<Real>& l, Real p) {
-  const double total = sum_of_weights(team, l);
+  constexpr Real lowest = -largest<Real>;
+  const double total = element_weight::at_least(team, l, lowest);
   const double wanted = static_cast<double>(p) * total;
   const cut<Real> c = find_cut<element_weight>(team, l, wanted, total);
   const double each = element_weight::of(l, c.value);

@@ -17,9 +17,6 @@ namespace hunch {
 /// 3. `Stage::take(parameters)` is whether the stage's own fields are in range, and resets them to
 ///    their defaults: what is left away from its default after all stages is unsupported.
 ///
-/// A stage that asks how much weight there is says so by `static constexpr bool asks_for_mass =
-/// true`: where it is the first that restricts, the law comes to it summed.
-///
 /// Not required: to normalise; the pipeline does that once, after the last stage.
 template <class S>
 concept LawStage = std::copyable<S> &&
@@ -63,11 +60,6 @@ constexpr bool stage_needs_allowed() {
   if constexpr (LogitStage<Stage>) { return Stage::needs_allowed; }
   return false;
 }
-
-template <class Stage>
-inline constexpr bool asks_for_mass = requires {
-  requires Stage::asks_for_mass;
-};
 
 /// Whether no stage that edits logits comes after one that works on the law.
 template <class... Stages>
@@ -116,24 +108,15 @@ struct pipeline : private Stages... {
         (LogitStage<Stages> || ...) && (history.allowed != nullptr || parameters.bias_count > 0);
     const row_view<const Real> logits{row.data, row.size};
     const status nothing_left = excludes ? status::empty_support : status::invalid_logits;
-    // Stages that only scale, up to the first that restricts: if that asks how much there is, the
-    // law is summed in the pass that makes it.
-    law<Real> l;
-    l.scale = kernel::scale_at_one<Real>;
-    int scaling = 0;
-    bool restricts = false;
-    bool sums = true;
-    (lead<Stages>(team, l, parameters, scaling, restricts, sums), ...);
-    if (sums) {
-      l = kernel::unrestricted(team, logits, l.scale, nothing_left);
-    } else {
-      const Real scale = l.scale;
-      l = kernel::whole_row(team, logits, nothing_left);
-      l.scale = scale;
+    if ((only_scales<Stages>(parameters) && ...)) {
+      law<Real> l;
+      l.scale = kernel::scale_at_one<Real>;
+      (apply<Stages>(team, l, parameters), ...);
+      return kernel::unrestricted(team, logits, l.scale, nothing_left);
     }
-    if (restricts && l.status == status::ok) {
-      l.norm = Real(0);
-      (apply<Stages>(team, l, parameters, scaling), ...);
+    law<Real> l = kernel::whole_row(team, logits, nothing_left);
+    if (l.status == status::ok) {
+      (apply<Stages>(team, l, parameters), ...);
       if (!is_complete(l)) { kernel::normalise(team, l); }
     }
     return l;
@@ -152,6 +135,11 @@ struct pipeline : private Stages... {
   HUNCH_HOST_DEVICE static bool is_complete(const law<Real>& l) {
     return l.norm > Real(0);
   }
+  template <class Stage>
+  HUNCH_HOST_DEVICE static bool only_scales(const sampling_parameters& parameters) {
+    if constexpr (LawStage<Stage>) { return Stage::only_scales(parameters); }
+    return true;  // an edit is made before
+  }
   template <class Stage, class T, class Real>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void edit(T& team, row_view<Real> row,
                                                      const sampling_parameters& parameters,
@@ -160,32 +148,10 @@ struct pipeline : private Stages... {
       static_cast<const Stage&>(*this).edit(team, row, parameters, history);
     }
   }
-  /// One of the leading stages: scales, or is the first that restricts.
-  template <class Stage, class T, class Real>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void lead(T& team, law<Real>& l,
-                                                     const sampling_parameters& parameters,
-                                                     int& scaling, bool& restricts,
-                                                     bool& sums) const {
-    if constexpr (LawStage<Stage>) {
-      if (restricts) { return; }
-      if (Stage::only_scales(parameters)) {
-        static_cast<const Stage&> (*this)(team, l, parameters);
-        ++scaling;
-      } else {
-        restricts = true;
-        sums = detail::asks_for_mass<Stage>;
-      }
-    }
-  }
-  /// One of the stages behind the first `left` ones.
   template <class Stage, class T, class Real>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void apply(T& team, law<Real>& l,
-                                                      const sampling_parameters& parameters,
-                                                      int& left) const {
-    if constexpr (LawStage<Stage>) {
-      if (left-- > 0) { return; }
-      static_cast<const Stage&> (*this)(team, l, parameters);
-    }
+                                                      const sampling_parameters& parameters) const {
+    if constexpr (LawStage<Stage>) { static_cast<const Stage&> (*this)(team, l, parameters); }
   }
 };
 

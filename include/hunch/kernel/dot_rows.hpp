@@ -383,9 +383,10 @@ HUNCH_INLINE void multiply_row(const Weight* w, std::int64_t width,
   }
   ahead.give_back(place);
   if (k < width) {
-    with_rest<1>(w, width, hidden, k, [&](const Weight* rest, const auto& rest_of_hidden) {
-      add_line<On>(rest, rest_of_hidden, 0, reinterpret_cast<line_address>(rest), sums);
-    });
+    with_rest<1>(
+        w, width, hidden, k, [&](const Weight* rest, const auto& rest_of_hidden) HUNCH_INLINED {
+          add_line<On>(rest, rest_of_hidden, 0, reinterpret_cast<line_address>(rest), sums);
+        });
   }
   HUNCH_REGISTERS
   for (std::int32_t s = 0; s < States; ++s) { lanes_of_line(sums[s], lanes[s][to]); }
@@ -405,9 +406,10 @@ HUNCH_INLINE void multiply_rows(const Weight* w, std::int64_t width,
   }
   ahead.give_back(place);
   if (k < width) {
-    with_rest<Rows>(w, width, hidden, k, [&](const Weight* rest, const auto& rest_of_hidden) {
-      add_lines<On>(rest, step, rest_of_hidden, 0, reinterpret_cast<line_address>(rest), sums);
-    });
+    with_rest<Rows>(
+        w, width, hidden, k, [&](const Weight* rest, const auto& rest_of_hidden) HUNCH_INLINED {
+          add_lines<On>(rest, step, rest_of_hidden, 0, reinterpret_cast<line_address>(rest), sums);
+        });
   }
   HUNCH_REGISTERS
   for (std::int32_t s = 0; s < States; ++s) {

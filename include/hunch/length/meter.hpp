@@ -245,12 +245,12 @@ class meter {
     return std::min(static_cast<std::size_t>(width), std::size_t{max_batches - 1});
   }
   /// Whether a plain step of so many requests takes another time than the last ones did.
-  static bool far(const batch& b, std::int32_t running) {
+  static bool is_far(const batch& b, std::int32_t running) {
     return 10 * std::abs(running - b.size) > running;
   }
   bool wants_plain(const batch& b, std::int32_t running) const {
     return b.plain.count < few || b.since_plain >= options_.refresh || b.odd >= few ||
-           far(b, running);
+           is_far(b, running);
   }
   /// Whether two times, of which this is the ratio, are of one machine in one state.
   static bool alike(double ratio) { return ratio > 0.8 && ratio < 1.25; }
@@ -263,7 +263,7 @@ class meter {
       return;
     }
     const double before = b.plain.median();
-    if (far(b, s.sequences) || (b.plain.count >= few && !alike(s.seconds() / before))) {
+    if (is_far(b, s.sequences) || (b.plain.count >= few && !alike(s.seconds() / before))) {
       b.plain = {};
     }
     b.plain.add(s.seconds());

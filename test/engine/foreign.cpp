@@ -240,13 +240,14 @@ TEST_CASE("no shipped head drafts for a foreign target of the same sizes") {
         {"exit", [&] { engine::early_exit::load(models / "exit", target); }},
         {"streams", [&] { engine::speculative_streams::load(models / "streams", target); }}};
   };
-  for (const auto& [name, load] : loads(own)) {
-    CAPTURE(name);
-    CHECK(complaint_of(load).empty());
+  for (const auto& load : loads(own)) {
+    CAPTURE(load.first);
+    CHECK(complaint_of(load.second).empty());
   }
-  for (const auto& [name, load] : loads(foreign)) {
+  for (const auto& load : loads(foreign)) {
+    const char* const name = load.first;
     CAPTURE(name);
-    CHECK(names(complaint_of(load),
+    CHECK(names(complaint_of(load.second),
                 {(models / name / "config.json").string(), target_key, foreign.origin(),
                  hunch::fingerprint_text(own.head_fingerprint()),
                  hunch::fingerprint_text(foreign.head_fingerprint())}));

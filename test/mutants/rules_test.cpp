@@ -132,7 +132,7 @@ TEST_CASE("block verification that is wrong") {
 template <error_defect Defect, class V>
 double error_gap() {
   double largest = 0.0;
-  for (const std::uint64_t bad : {1, 2, 3, 4}) {
+  for (const std::uint64_t bad : {1u, 2u, 3u, 4u}) {
     const exact_case c{
         {3, 45, flavour::smooth, 0, nullptr, bad}, {3, 46, flavour::smooth}, {{{1, 2}, ask(4)}}};
     const law_of_texts law =

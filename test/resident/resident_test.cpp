@@ -499,7 +499,7 @@ TEST_CASE("the exact law") {
   };
   const auto gap = [&](auto verifier, std::uint64_t draft_salt) {
     double largest = 0.0;
-    for (const std::uint64_t bad : {0, 1, 2, 3}) {  // rows without a law, but for the first
+    for (const std::uint64_t bad : {0u, 1u, 2u, 3u}) {  // rows without a law, but for the first
       const std::uint64_t bad_draft = bad % 2 == 1 ? 10 + bad : 0;
       largest = std::max(largest, gap_of(verifier, {3, 31, flavour::smooth, 0, nullptr, bad},
                                          {3, draft_salt, flavour::sharp, 0, nullptr, bad_draft}));

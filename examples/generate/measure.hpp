@@ -17,6 +17,7 @@
 #include <hunch/hunch.hpp>
 
 #include "generate/costs.hpp"
+#include "generate/draft_length.hpp"
 #include "generate/median.hpp"
 
 namespace generate {

@@ -26,6 +26,7 @@ const names in_no_row{
     "drafter::growth",           // what drafters with trees share
     "drafter::kept_states",      // likewise
     "drafter::level_lists",      // likewise
+    "length::meter",             // prices; the policy that asks for them decides as cost does
     "length::slots",             // what drafters keep for a policy
     "selector::oracle",          // a router
     "selector::router_weights",  // a file

@@ -83,7 +83,7 @@ struct measure_directions {
       double sum = 0.0;
       for (std::int32_t k = 0; k < of.head.width; ++k) {
         const auto x = static_cast<double>(to_float(w[k]));
-        sum += x * x;
+        sum = std::fma(x, x, sum);
       }
       of.inverse_norm[row] = sum > 0.0 ? static_cast<float>(1.0 / std::sqrt(sum)) : 0.0f;
       gap[row] = 1.0f;
@@ -224,7 +224,7 @@ struct assign_rows {
               for (std::int32_t r = 0; r < gemv_rows; ++r) {
                 // The last rows of a head are read more than once, and not written.
                 const std::int32_t row = first + (r < rows ? r : 0);
-                dot[r] += to_float(of.head.row(row)[k]) * x;
+                dot[r] = std::fma(to_float(of.head.row(row)[k]), x, dot[r]);
               }
             }
             HUNCH_UNROLLED

@@ -28,7 +28,7 @@ struct directions {
   float* inverse_norm;  ///< [rows] 0 for a row without a direction
 
   HUNCH_HOST_DEVICE float at(std::int32_t row, std::int64_t k) const {
-    return to_float(head.row(row)[k]) * inverse_norm[row];
+    return product(to_float(head.row(row)[k]), inverse_norm[row]);
   }
 };
 
@@ -280,7 +280,7 @@ struct move_centre {
       centre[k] = sum;
     });
     const double squares = team.sum(to.width, [=](std::int64_t k) {
-      return static_cast<double>(centre[k]) * static_cast<double>(centre[k]);
+      return product(static_cast<double>(centre[k]), static_cast<double>(centre[k]));
     });
     const float factor = squares > 0.0 ? static_cast<float>(1.0 / std::sqrt(squares)) : 0.0f;
     team.for_each(to.width, [=, *this](std::int64_t k) { to.put(index, k, centre[k] * factor); });

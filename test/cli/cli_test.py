@@ -345,7 +345,8 @@ class Output(unittest.TestCase):
 
     def test_a_trimmed_head_has_no_other_rows(self):
         for verifier in ("rejection", "block", "coupled", "greedy"):
-            report, _ = self.report("--temperature", "0", "--selector", "trimmed:3000", "--verifier", verifier)
+            report, _ = self.report("--temperature", "0", "--selector", "trimmed:3000", "--verifier", verifier,
+                                    "--draft-length", "3")
             self.assertIs(report["identical_to_plain"], True)
             self.assertEqual(report["average_shortlist_rows"], 3000)
 
@@ -672,7 +673,8 @@ class Diffusion(unittest.TestCase):
                     self.assertIs(report["diffusion"]["identical_to_stepwise"], True)
                     self.assertEqual(report["text"], plain["text"])
                     self.assertEqual(report["tokens"], 24)
-                    self.assertLess(report["diffusion"]["passes"], 24)
+                    # Where drafts do not pay, none are made.
+                    self.assertLess(report["diffusion"]["passes"], 25 if drafts == "auto" else 24)
                     self.assertIn(report["text"].strip()[:20], printed)
 
     def test_drafts_by_a_head(self):

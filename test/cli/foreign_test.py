@@ -95,7 +95,7 @@ class Foreign(unittest.TestCase):
         self.refused(["--drafter", "model", *clustered], LAYOUT, MODELS / "draft", "another head")
         self.refused(["--model", self.target, "--drafter", "int4", *clustered], LAYOUT, self.target, "another")
         # The same head, read in four bits.
-        report, _ = report_of("--drafter", "int4", *map(str, clustered), short=SHORT)
+        report, _ = report_of("--drafter", "int4", *map(str, clustered), "--draft-length", "3", short=SHORT)
         self.assertGreater(report["mean_acceptance_length"], 1.0)
 
     def test_routers_of_another_layout(self):

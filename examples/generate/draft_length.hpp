@@ -9,7 +9,7 @@
 #include <hunch/length/cost.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
-#include <hunch/length/meter.hpp>
+#include <hunch/length/metered.hpp>
 #include <hunch/length/one_of.hpp>
 
 namespace generate {

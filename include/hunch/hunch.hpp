@@ -46,6 +46,7 @@
 #include <hunch/length/ewma.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/meter.hpp>
+#include <hunch/length/metered.hpp>
 #include <hunch/length/one_of.hpp>
 #include <hunch/length/slots.hpp>
 #include <hunch/planner.hpp>

@@ -16,6 +16,7 @@
 #include <hunch/length/cost.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/meter.hpp>
+#include <hunch/length/metered.hpp>
 #include "../support/hash.hpp"
 
 namespace hunch::test {

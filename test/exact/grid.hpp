@@ -14,6 +14,8 @@
 #include <hunch/length/entropy.hpp>
 #include <hunch/length/ewma.hpp>
 #include <hunch/length/fixed.hpp>
+#include <hunch/length/meter.hpp>
+#include <hunch/length/metered.hpp>
 #include <hunch/length/one_of.hpp>
 #include <hunch/selector/any.hpp>
 #include <hunch/tree/dynamic.hpp>
@@ -154,6 +156,24 @@ inline constexpr auto by_pruned_streams = [](auto tree, auto policy) {
   };
 };
 
+/// A meter that has seen three plain steps and three that drafted, and would draft now.
+inline const length::meter& read_meter() {
+  static length::meter meter(2);
+  static const bool read = [] {
+    step_summary s{.sequences = 1, .emitted = 1, .target_seconds = 1.0};
+    for (int i = 0; i < 3; ++i) { meter.observe(s); }
+    s.draft_length = s.deepest = 1;
+    s.levels = s.tested = s.drafted = s.accepted = 1;
+    s.emitted = 2;
+    s.draft_seconds = 0.3;
+    s.target_seconds = 1.1;
+    for (int i = 0; i < 3; ++i) { meter.observe(s); }
+    return meter.next(1) == 2;
+  }();
+  REQUIRE(read);
+  return meter;
+}
+
 /// Calls use(policy) with every length policy.
 template <class Use>
 void for_each_length_policy(const Use& use) {
@@ -165,6 +185,7 @@ void for_each_length_policy(const Use& use) {
   use(length::ewma{2, 0.5});
   use(learning);
   use(length::one_of<length::fixed, length::cost>{learning});
+  use(length::metered{&read_meter()});
 }
 
 }  // namespace hunch::test

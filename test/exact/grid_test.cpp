@@ -26,7 +26,7 @@ const names in_no_row{
     "drafter::growth",           // what drafters with trees share
     "drafter::kept_states",      // likewise
     "drafter::level_lists",      // likewise
-    "length::meter",             // prices; the policy that asks for them decides as cost does
+    "length::meter",             // prices, for length::metered
     "length::slots",             // what drafters keep for a policy
     "selector::oracle",          // a router
     "selector::router_weights",  // a file
@@ -96,7 +96,7 @@ TEST_CASE("every length policy and every shape is there with every drafter that 
     }
     return count;
   };
-  CHECK(pairs("length", "LengthPolicy Policy = length::fixed") >= 4 * 6);
+  CHECK(pairs("length", "LengthPolicy Policy = length::fixed") >= 4 * 7);
   CHECK(pairs("tree", "class Tree,") >= 3 * 4);
   // Negative control: what is looked up has no shape.
   CHECK_FALSE(any_row_has({"drafter::lookup", "tree::sampled"}));

@@ -153,7 +153,7 @@ class meter {
   static constexpr double known = 8.0;    ///< tests that the expected acceptance counts for
   static constexpr std::int32_t few = 3;  ///< measurements that one that was disturbed can be among
   static constexpr std::int32_t most_rows = 64;  ///< of a sequence; further ones are like the last
-  static constexpr std::int32_t settling = 2;    ///< plain steps behind one that drafted
+  static constexpr std::int32_t settling = 4;    ///< plain steps behind one that drafted
   static constexpr std::int32_t in_turn = 8;     ///< tries, before a policy is asked for more
   static constexpr std::int32_t between_tries = 16;  ///< steps, while drafting pays
   // Steps that draft, until a price is dropped that was not measured again: few measurements, and
@@ -383,23 +383,5 @@ class meter {
   std::int32_t unsettled_ = 0;  ///< plain steps that are not timed
   std::array<double, most_rows> curve_{};
 };
-
-/// As deep as pays, by the prices of a meter, which outlives the drafter.
-struct metered {
-  static constexpr bool needs_entropy = cost::needs_entropy;
-  using memory = cost::memory;
-
-  const meter* by;
-
-  std::int32_t begin(memory& m, std::int32_t max_depth) const {
-    return by->policy().begin(m, max_depth);
-  }
-  bool goes_on(memory& m, const length_evidence& e) const { return by->policy().goes_on(m, e); }
-  void observe(memory& m, std::int32_t drafted, std::int32_t accepted) const noexcept {
-    by->policy().observe(m, drafted, accepted);
-  }
-};
-
-static_assert(LengthPolicy<metered>);
 
 }  // namespace hunch::length

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <hunch/length/cost.hpp>
+#include <hunch/length/length.hpp>
+#include <hunch/length/meter.hpp>
+
+namespace hunch::length {
+
+/// As deep as pays, by the prices of a `meter`, which outlives the drafter: as `cost`, whose prices
+/// a clock names while the decoder runs.
+struct metered {
+  static constexpr bool needs_entropy = cost::needs_entropy;
+  using memory = cost::memory;
+
+  const meter* by;
+
+  std::int32_t begin(memory& m, std::int32_t max_depth) const {
+    return by->policy().begin(m, max_depth);
+  }
+  bool goes_on(memory& m, const length_evidence& e) const { return by->policy().goes_on(m, e); }
+  void observe(memory& m, std::int32_t drafted, std::int32_t accepted) const noexcept {
+    by->policy().observe(m, drafted, accepted);
+  }
+};
+
+static_assert(LengthPolicy<metered>);
+
+}  // namespace hunch::length

@@ -89,28 +89,58 @@ class eagle_logits {
   std::vector<float> row_;
 };
 
-/// Those of one of the Medusa heads on the target's hidden states.
+/// Heads, or streams, of the shipped drafters.
+constexpr std::int32_t drafted = 4;
+
+/// Rows over the whole vocabulary that are computed together: a head's weights are read once.
+class several_rows {
+ public:
+  several_rows(std::int32_t rows, std::int32_t vocab)
+      : range_{0, vocab},
+        lists_(static_cast<std::size_t>(rows), {&range_, 1, vocab, nullptr, nullptr, vocab}),
+        values_(static_cast<std::size_t>(rows) * static_cast<std::size_t>(vocab)) {
+    for (std::int32_t r = 0; r < rows; ++r) {
+      index_.push_back(r);
+      views_.push_back({values_.data() + std::ptrdiff_t{r} * vocab, vocab});
+    }
+  }
+  several_rows(const several_rows&) = delete;
+  several_rows& operator=(const several_rows&) = delete;
+
+  hunch::head_rows<float> rows() const {
+    return {static_cast<std::int32_t>(index_.size()), index_.data(), lists_.data(), views_.data()};
+  }
+  /// use(i, row) for each of them in turn.
+  template <class Use>
+  void give(std::int32_t i, Use&& use) const {
+    for (const auto& view : views_) { use(i, view); }
+  }
+
+ private:
+  hunch::row_range range_;
+  std::vector<std::int32_t> index_;
+  std::vector<hunch::shortlist> lists_;
+  std::vector<float> values_;
+  std::vector<hunch::row_view<float>> views_;
+};
+
+/// Those of the Medusa heads on the target's hidden states, in the order of the heads.
 class medusa_logits {
  public:
-  medusa_logits(int head, engine::arithmetic kind)
+  explicit medusa_logits(engine::arithmetic kind)
       : target_(engine::model::load(folder() / "target", {.kind = kind})),
         medusa_(engine::medusa_heads::load(folder() / "medusa", target_)),
-        head_(head),
-        row_(static_cast<std::size_t>(target_.vocab_size())) {}
+        out_(drafted, target_.vocab_size()) {}
 
   template <class Use>
   void operator()(const hunch::rows& rows, Use&& use) {
     const auto known = target_.forward(rows);
-    const std::int32_t vocab = target_.vocab_size();
-    const hunch::row_range range{0, vocab};
-    const hunch::shortlist list{&range, 1, vocab, nullptr, nullptr, vocab};
-    const hunch::row_view<float> out{row_.data(), vocab};
     for (std::int32_t i = 0; i < rows.size; ++i) {
       const float* const hidden = known.hidden(i).data;
       const hunch::token root = 0;  // heads do not read it
       const auto states = medusa_.forward({1, &hidden, &root});
-      medusa_.head(states, {1, &head_, &list, &out});
-      use(i, out);
+      medusa_.head(states, out_.rows());
+      out_.give(i, use);
     }
   }
 
@@ -119,8 +149,7 @@ class medusa_logits {
 
   engine::model target_;
   engine::medusa_heads medusa_;
-  std::int32_t head_;
-  std::vector<float> row_;
+  several_rows out_;
 };
 
 /// Those of the exit behind the target's first layers.
@@ -154,36 +183,30 @@ class exit_logits {
   std::vector<float> row_;
 };
 
-/// Those of one of the speculative streams beside the target's rows.
+/// Those of the speculative streams beside the target's rows, in the order of the streams.
 class stream_logits {
  public:
-  stream_logits(int stream, engine::arithmetic kind)
+  explicit stream_logits(engine::arithmetic kind)
       : target_(engine::model::load(folder() / "target", {.kind = kind})),
         streams_(engine::speculative_streams::load(folder() / "streams", target_)),
-        stream_(stream),
-        row_(static_cast<std::size_t>(target_.vocab_size())) {}
+        out_(drafted, target_.vocab_size()) {}
 
   template <class Use>
   void operator()(hunch::rows rows, Use&& use) {
-    rows.streams = stream_ + 1;
+    rows.streams = drafted;
     const auto result = target_.evaluate(rows);
-    const std::int32_t vocab = target_.vocab_size();
-    const hunch::row_range range{0, vocab};
-    const hunch::shortlist list{&range, 1, vocab, nullptr, nullptr, vocab};
-    const hunch::row_view<float> out{row_.data(), vocab};
     std::vector<float> beside;
     for (std::int32_t i = 0; i < rows.size; ++i) {
       beside.clear();
-      for (std::int32_t j = 0; j <= stream_; ++j) {
+      for (std::int32_t j = 0; j < drafted; ++j) {
         const auto state = result.stream(i, j);
         beside.insert(beside.end(), state.data, state.data + state.size);
       }
       const float* const states = beside.data();
       // The root is the next token of the window; behind the last one comes the first.
-      const auto drafted =
-          streams_.forward({1, &states, rows.tokens + (i + 1) % rows.size, stream_ + 1});
-      streams_.head(drafted, {1, &stream_, &list, &out});
-      use(i, out);
+      const auto known = streams_.forward({1, &states, rows.tokens + (i + 1) % rows.size, drafted});
+      streams_.head(known, out_.rows());
+      out_.give(i, use);
     }
   }
 
@@ -192,45 +215,79 @@ class stream_logits {
 
   engine::model target_;
   engine::speculative_streams streams_;
-  std::int32_t stream_;
-  std::vector<float> row_;
+  several_rows out_;
 };
 
+/// What the golden file says of a model's rows, under the names that its tensors begin with.
+class expected_rows {
+ public:
+  expected_rows(const golden_file& golden, const std::string& name)
+      : sampled_(golden.values<std::int32_t>("sampled_ids")),
+        best_(golden.values<std::int32_t>(name + ".argmax")),
+        best_logit_(golden.values<float>(name + ".argmax_logit")),
+        normaliser_(golden.values<float>(name + ".logsumexp")),
+        logits_(golden.values<float>(name + ".logits")) {}
+
+  void compare(std::size_t at, hunch::row_view<float> row) {
+    for (std::size_t j = 0; j < sampled_.size(); ++j) {
+      note(static_cast<double>(row[sampled_[j]]), logits_[at * sampled_.size() + j]);
+    }
+    note(static_cast<double>(row[best_[at]]), best_logit_[at]);
+    note(log_sum_exp(row), normaliser_[at]);
+    const auto top = std::max_element(row.data, row.data + row.size) - row.data;
+    same_best_ += top == best_[at] ? 1 : 0;
+    ++rows_;
+  }
+  void check(double tolerance, double agreement) const {
+    CHECK(rows_ == best_.size());
+    CHECK(worst_ <= tolerance);
+    CHECK(static_cast<double>(same_best_) >= agreement * static_cast<double>(rows_));
+  }
+
+ private:
+  void note(double got, float expected) {
+    const double difference = std::fabs(got - static_cast<double>(expected));
+    worst_ = std::isnan(difference) ? 1e9 : std::max(worst_, difference);
+  }
+
+  std::vector<std::int32_t> sampled_, best_;
+  std::vector<float> best_logit_, normaliser_, logits_;
+  double worst_ = 0;
+  std::size_t same_best_ = 0;
+  std::size_t rows_ = 0;
+};
+
+/// \param names of what `logits_of` gives for each row, in this order.
 template <class Logits>
-void compare(const golden_file& golden, const std::string& name, Logits logits_of, double tolerance,
-             double agreement) {
+void compare(const golden_file& golden, const std::vector<std::string>& names, Logits logits_of,
+             double tolerance, double agreement) {
   const auto shape = golden.shape("ids");
   const std::size_t windows = shape.at(0);
   const std::size_t positions = shape.at(1);
   const auto ids = golden.values<std::int32_t>("ids");
-  const auto sampled = golden.values<std::int32_t>("sampled_ids");
-  const auto best = golden.values<std::int32_t>(name + ".argmax");
-  const auto best_logit = golden.values<float>(name + ".argmax_logit");
-  const auto normaliser = golden.values<float>(name + ".logsumexp");
-  const auto logits = golden.values<float>(name + ".logits");
-  double worst = 0;
-  std::size_t same_best = 0;
+  std::vector<expected_rows> expected;
+  for (const std::string& name : names) { expected.emplace_back(golden, name); }
+  std::size_t given = 0;
   for (std::size_t w = 0; w < windows; ++w) {
     const auto begin = ids.begin() + static_cast<std::ptrdiff_t>(w * positions);
     engine::row_batch rows;
     rows.add_chain(0, 0, {begin, begin + static_cast<std::ptrdiff_t>(positions)});
     logits_of(rows.view(), [&](std::int32_t i, hunch::row_view<float> row) {
       const std::size_t at = w * positions + static_cast<std::size_t>(i);
-      const auto note = [&](double got, float expected) {
-        const double difference = std::fabs(got - static_cast<double>(expected));
-        worst = std::isnan(difference) ? 1e9 : std::max(worst, difference);
-      };
-      for (std::size_t j = 0; j < sampled.size(); ++j) {
-        note(static_cast<double>(row[sampled[j]]), logits[at * sampled.size() + j]);
-      }
-      note(static_cast<double>(row[best[at]]), best_logit[at]);
-      note(log_sum_exp(row), normaliser[at]);
-      const auto top = std::max_element(row.data, row.data + row.size) - row.data;
-      same_best += top == best[at] ? 1 : 0;
+      expected[given++ % expected.size()].compare(at, row);
     });
   }
-  CHECK(worst <= tolerance);
-  CHECK(static_cast<double>(same_best) >= agreement * static_cast<double>(windows * positions));
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    CAPTURE(names[k]);
+    expected[k].check(tolerance, agreement);
+  }
+}
+
+/// The names of what several heads give.
+std::vector<std::string> numbered(const std::string& name) {
+  std::vector<std::string> names;
+  for (std::int32_t i = 0; i < drafted; ++i) { names.push_back(name + "." + std::to_string(i)); }
+  return names;
 }
 
 }  // namespace
@@ -242,39 +299,33 @@ TEST_CASE("the shipped models compute what transformers computes") {
   const golden_file golden(file);
   for (const std::string name : {"target", "draft"}) {
     CAPTURE(name);
-    compare(golden, name, model_logits(name, engine::arithmetic::f32), 1e-3, 1.0);
-    compare(golden, name, model_logits(name, engine::preferred_bf16()), 0.3, 0.97);
+    compare(golden, {name}, model_logits(name, engine::arithmetic::f32), 1e-3, 1.0);
+    compare(golden, {name}, model_logits(name, engine::preferred_bf16()), 0.3, 0.97);
   }
 }
 
 TEST_CASE("the shipped EAGLE head computes what it was trained as") {
   const golden_file golden(std::filesystem::path(HUNCH_TEST_MODELS) / "golden.safetensors");
-  compare(golden, "eagle", eagle_logits(engine::arithmetic::f32), 1e-3, 1.0);
-  compare(golden, "eagle", eagle_logits(engine::preferred_bf16()), 0.4, 0.95);
+  compare(golden, {"eagle"}, eagle_logits(engine::arithmetic::f32), 1e-3, 1.0);
+  compare(golden, {"eagle"}, eagle_logits(engine::preferred_bf16()), 0.4, 0.95);
 }
 
 TEST_CASE("the shipped Medusa heads compute what they were trained as") {
   const golden_file golden(std::filesystem::path(HUNCH_TEST_MODELS) / "golden.safetensors");
-  for (int head = 0; head < 4; ++head) {
-    CAPTURE(head);
-    const std::string name = "medusa." + std::to_string(head);
-    compare(golden, name, medusa_logits(head, engine::arithmetic::f32), 1e-3, 1.0);
-    compare(golden, name, medusa_logits(head, engine::preferred_bf16()), 0.4, 0.95);
-  }
+  const auto names = numbered("medusa");
+  compare(golden, names, medusa_logits(engine::arithmetic::f32), 1e-3, 1.0);
+  compare(golden, names, medusa_logits(engine::preferred_bf16()), 0.4, 0.95);
 }
 
 TEST_CASE("the shipped exit computes what it was trained as") {
   const golden_file golden(std::filesystem::path(HUNCH_TEST_MODELS) / "golden.safetensors");
-  compare(golden, "exit", exit_logits(engine::arithmetic::f32), 1e-3, 1.0);
-  compare(golden, "exit", exit_logits(engine::preferred_bf16()), 0.4, 0.95);
+  compare(golden, {"exit"}, exit_logits(engine::arithmetic::f32), 1e-3, 1.0);
+  compare(golden, {"exit"}, exit_logits(engine::preferred_bf16()), 0.4, 0.95);
 }
 
 TEST_CASE("the shipped streams compute what they were trained as") {
   const golden_file golden(std::filesystem::path(HUNCH_TEST_MODELS) / "golden.safetensors");
-  for (int stream = 0; stream < 4; ++stream) {
-    CAPTURE(stream);
-    const std::string name = "streams." + std::to_string(stream);
-    compare(golden, name, stream_logits(stream, engine::arithmetic::f32), 1e-3, 1.0);
-    compare(golden, name, stream_logits(stream, engine::preferred_bf16()), 0.4, 0.95);
-  }
+  const auto names = numbered("streams");
+  compare(golden, names, stream_logits(engine::arithmetic::f32), 1e-3, 1.0);
+  compare(golden, names, stream_logits(engine::preferred_bf16()), 0.4, 0.95);
 }

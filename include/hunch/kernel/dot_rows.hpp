@@ -33,6 +33,41 @@ inline constexpr std::int32_t elements_per_lane = 4 / static_cast<std::int32_t>(
 template <class Weight>
 inline constexpr std::int32_t step_elements = gemv_lanes* elements_per_lane<Weight>;
 
+/// The sums of a lane, adjacent ones first.
+template <std::int32_t Each>
+HUNCH_HOST_DEVICE HUNCH_INLINE float add_parts(const float* parts) {
+  if constexpr (Each == 1) {
+    return parts[0];
+  } else {
+    return add_parts<Each / 2>(parts) + add_parts<Each / 2>(parts + Each / 2);
+  }
+}
+
+/// The dot product of one head row with one hidden state, in this order of additions.
+template <class Weight>
+HUNCH_HOST_DEVICE HUNCH_INLINE float dot_one(const Weight* w, std::int64_t width,
+                                             const float* hidden) {
+  // A sum by a number known to the compiler, so that sums are registers everywhere.
+  constexpr std::int32_t each = elements_per_lane<Weight>;
+  constexpr std::int32_t step = step_elements<Weight>;
+  float sums[step] = {};
+  std::int64_t k = 0;
+  for (; k + step <= width; k += step) {
+    for (std::int32_t i = 0; i < step; ++i) {
+      sums[i] = std::fma(to_float(w[k + i]), hidden[k + i], sums[i]);
+    }
+  }
+  for (std::int32_t i = 0; i < step; ++i) {
+    if (k + i < width) { sums[i] = std::fma(to_float(w[k + i]), hidden[k + i], sums[i]); }
+  }
+  float lane[gemv_lanes];
+  for (std::int32_t l = 0; l < gemv_lanes; ++l) { lane[l] = add_parts<each>(sums + l * each); }
+  for (std::int32_t half = gemv_lanes / 2; half > 0; half /= 2) {
+    for (std::int32_t l = 0; l < half; ++l) { lane[l] += lane[l + half]; }
+  }
+  return lane[0];
+}
+
 #if defined(__GNUC__) && !defined(__CUDA_ARCH__)
 
 // Vector types of the compiler, not of a processor: on a narrower machine they are split. Plain
@@ -70,23 +105,22 @@ HUNCH_INLINE void load_soon(line_address at) {
   __builtin_prefetch(reinterpret_cast<const void*>(at), 0, 3);
 }
 
-/// sum += a * b, rounded once. Compilers have no function for vectors of theirs, but fuse the sum
-/// where the processor can; elsewhere each lane is by itself.
+/// Whether the processor has an instruction for a * b + c that rounds once.
 template <class On>
+inline constexpr bool has_fused =
+#if defined(__FP_FAST_FMAF)
+    true;
+#else
+    On::avx2;
+#endif
+
+/// sum += a * b, rounded once, by a processor that has it: compilers have no function for vectors
+/// of theirs, but fuse the sum.
 HUNCH_INLINE void multiply_add(const lane_floats& a, const lane_floats& b, lane_floats& sum) {
 #if defined(__clang__)
 #pragma clang fp contract(on)
 #endif
-#if defined(__FP_FAST_FMAF)
-  constexpr bool fused = true;
-#else
-  constexpr bool fused = On::avx2;
-#endif
-  if constexpr (fused) {
-    sum += a * b;
-  } else {
-    for (std::int32_t l = 0; l < gemv_lanes; ++l) { sum[l] = std::fma(a[l], b[l], sum[l]); }
-  }
+  sum += a * b;
 }
 
 /// Halves, and bytes with their sign, as words. GCC makes of a vector of bytes one instruction for
@@ -245,7 +279,7 @@ HUNCH_INLINE void add_line(const Weight* w, const float* const (&hidden)[States]
     HUNCH_REGISTERS
     for (std::int32_t s = 0; s < States; ++s) {
       load_vector(hidden[s] + at, h);
-      multiply_add<On>(values, h, sums[s][i]);
+      multiply_add(values, h, sums[s][i]);
     }
   }
 }
@@ -268,9 +302,7 @@ HUNCH_INLINE void add_lines(const Weight* w, std::int64_t width,
     HUNCH_REGISTERS
     for (std::int32_t i = 0; i < each; ++i) {
       HUNCH_REGISTERS
-      for (std::int32_t s = 0; s < States; ++s) {
-        multiply_add<On>(values[i], h[s][i], sums[s][r][i]);
-      }
+      for (std::int32_t s = 0; s < States; ++s) { multiply_add(values[i], h[s][i], sums[s][r][i]); }
     }
   }
 }
@@ -455,8 +487,15 @@ HUNCH_INLINE void dot_rows(const Weight* w, std::int64_t width, std::int32_t row
       of[s] = hidden[s];
       to[s] = sums[s];
     }
-    const float* const(&states)[States] = of;
-    dot_rows_on<On, Together>(w, width, rows, states, ahead, to);
+    if constexpr (has_fused<On>) {
+      const float* const(&states)[States] = of;
+      dot_rows_on<On, Together>(w, width, rows, states, ahead, to);
+    } else {
+      // Each product is a call of a function; vectors would only make the compiler work.
+      for (std::int32_t s = 0; s < States; ++s) {
+        for (std::int32_t r = 0; r < rows; ++r) { to[s][r] = dot_one(w + r * width, width, of[s]); }
+      }
+    }
   });
 }
 
@@ -473,41 +512,6 @@ HUNCH_HOST_DEVICE void dot_rows(const Weight*, std::int64_t, std::int32_t,
 inline constexpr bool has_vectors = false;
 
 #endif
-
-/// The sums of a lane, adjacent ones first: what `add_adjacent` does.
-template <std::int32_t Each>
-HUNCH_HOST_DEVICE HUNCH_INLINE float add_parts(const float* parts) {
-  if constexpr (Each == 1) {
-    return parts[0];
-  } else {
-    return add_parts<Each / 2>(parts) + add_parts<Each / 2>(parts + Each / 2);
-  }
-}
-
-/// The dot product of one head row with one hidden state, in the same order of additions.
-template <class Weight>
-HUNCH_HOST_DEVICE HUNCH_INLINE float dot_one(const Weight* w, std::int64_t width,
-                                             const float* hidden) {
-  // A sum by a number known to the compiler, so that sums are registers everywhere.
-  constexpr std::int32_t each = elements_per_lane<Weight>;
-  constexpr std::int32_t step = step_elements<Weight>;
-  float sums[step] = {};
-  std::int64_t k = 0;
-  for (; k + step <= width; k += step) {
-    for (std::int32_t i = 0; i < step; ++i) {
-      sums[i] = std::fma(to_float(w[k + i]), hidden[k + i], sums[i]);
-    }
-  }
-  for (std::int32_t i = 0; i < step; ++i) {
-    if (k + i < width) { sums[i] = std::fma(to_float(w[k + i]), hidden[k + i], sums[i]); }
-  }
-  float lane[gemv_lanes];
-  for (std::int32_t l = 0; l < gemv_lanes; ++l) { lane[l] = add_parts<each>(sums + l * each); }
-  for (std::int32_t half = gemv_lanes / 2; half > 0; half /= 2) {
-    for (std::int32_t l = 0; l < half; ++l) { lane[l] += lane[l + half]; }
-  }
-  return lane[0];
-}
 
 /// Lane `l` of that product.
 template <class Weight>

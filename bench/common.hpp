@@ -31,14 +31,21 @@ using timings = std::vector<std::vector<double>>;
 /// last-level cache may keep only what has been asked for twice.
 enum class memory { as_left, warm };
 
+/// Who begins a round. `same`: always the first. `rotating`: another one each time, so that none
+/// always finds what the same other has left: for candidates that hardly differ.
+enum class turns { same, rotating };
+
 /// Times the candidates in turn, `rounds` times, after one round that is not counted. Taking turns
 /// lets a noisy neighbour hit all of them alike, so that ratios within a round are what to report.
 inline timings interleave(int rounds, memory state,
-                          const std::vector<std::function<void()>>& candidates) {
+                          const std::vector<std::function<void()>>& candidates,
+                          turns order = turns::same) {
   const int untimed = state == memory::warm ? 4 : 0;
   timings out(candidates.size());
   for (int round = -1; round < rounds; ++round) {
-    for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const std::size_t first = order == turns::same ? 0 : static_cast<std::size_t>(round + 1);
+    for (std::size_t turn = 0; turn < candidates.size(); ++turn) {
+      const std::size_t i = (first + turn) % candidates.size();
       for (int run = 0; run < untimed; ++run) { candidates[i](); }
       const auto start = std::chrono::steady_clock::now();
       candidates[i]();

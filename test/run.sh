@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Set-up, build and all tests. With --full, then: a second compiler with warnings as errors,
-# sanitizers, fuzzing, soak runs and the torch operators. With --long only these, behind a run
-# without.
+# sanitizers, fuzzing, soak runs, NEON in an emulator and the torch operators. With --long only
+# these, behind a run without.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
@@ -46,7 +46,10 @@ if [ "$short" = yes ]; then
 fi
 if [ "$long" = no ]; then exit 0; fi
 
+neon=no
+if [ "$(uname -m)" = x86_64 ]; then neon=yes; fi
 need_packages clang libclang-rt-14-dev
+if [ "$neon" = yes ]; then need_packages g++-aarch64-linux-gnu qemu-user; fi
 echo "== clang, warnings as errors"
 # Teams of threads and their race check were run above; they do not depend on the compiler.
 build_and_test clang -LE full -E '^(package|race|team)'
@@ -60,7 +63,7 @@ cmake --build --preset sanitize -j "$jobs" --target hunch_test_engine \
   test_faults test_input test_state test_units -- --no-print-directory
 ctest --preset sanitize -j "$jobs" -LE full -R "^($(IFS='|'; echo "${sanitized[*]}"))$"
 echo "== long runs"
-cmake --preset strict >/dev/null
+cmake --preset strict -DHUNCH_DEMAND_NEON="$neon" >/dev/null
 cmake --build --preset strict -j "$jobs" --target all test_full -- --no-print-directory
 ctest --preset strict -j "$jobs" -L full
 echo "== torch operators"

@@ -14,8 +14,9 @@
 /// such, and additions have one order (see canonical.hpp).
 ///
 /// A build whose flags name such a processor has only what is above them; on other architectures
-/// there is nothing to choose. `HUNCH_INSTRUCTIONS` fixes the choice: 0, what the flags say; 2,
-/// AVX2 at most; 3, AVX-512 at most, which is the default.
+/// there is nothing to choose, and loops are vectorised with what the flags say: on aarch64 NEON.
+/// `HUNCH_INSTRUCTIONS` fixes the choice: 0, what the flags say; 2, AVX2 at most; 3, AVX-512 at
+/// most, which is the default.
 
 #if !defined(HUNCH_INSTRUCTIONS)
 #define HUNCH_INSTRUCTIONS 3

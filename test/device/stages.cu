@@ -18,7 +18,7 @@ struct measure {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t) const {
-    const double found = Measure::at_least(team, l, least);
+    const double found = kernel::measure_at_least<Measure>(team, l, least);
     if (team.rank() == 0) { *to = found; }
   }
 };

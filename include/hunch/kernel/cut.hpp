@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 
 #include <hunch/kernel/arithmetic.hpp>
 #include <hunch/law.hpp>
+#include <hunch/team/serial.hpp>
 #include <hunch/team/team.hpp>
 
 /// \file
@@ -16,7 +18,8 @@
 namespace hunch::kernel {
 
 /// The largest cut that keeps enough: logits above `value` measure `above`, less than what is
-/// wanted, and with the `ties` logits equal to it they measure enough.
+/// wanted, and with the `ties` logits equal to it they measure enough; 0 where rounding leaves
+/// nothing that does.
 template <class Real>
 struct cut {
   Real value;
@@ -24,162 +27,203 @@ struct cut {
   std::int32_t ties;
 };
 
-// The tests of elements have no branches (& and not &&), so that their loops vectorise.
-
-/// 1 for the elements of a law that are kept and at least `least`, else 0.
-template <class Real>
-struct counted_at_least {
-  law<Real> l;
-  Real least;
-
-  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t of(Real x, std::int64_t i) const {
-    return int(l.keeps(x, i)) & int(x >= least);
-  }
-  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t operator()(std::int64_t i) const {
-    return of(l.logits.data[i], i);
-  }
-  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return l.is_aligned(); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<std::int32_t> four(std::int64_t i) const {
-    const auto x = team::load_four(l.logits.data + i);
-    return {{of(x[0], i), of(x[1], i + 1), of(x[2], i + 2), of(x[3], i + 3)}};
-  }
-};
-
-/// The weights of these elements.
-template <class Real>
-struct weight_at_least {
-  law<Real> l;
-  Real least;
-
-  HUNCH_HOST_DEVICE HUNCH_INLINE Real of(Real x, std::int64_t i) const {
-    const Real w = l.weight_of(x, i);
-    return x >= least ? w : Real(0);
-  }
-  HUNCH_HOST_DEVICE HUNCH_INLINE Real operator()(std::int64_t i) const {
-    return of(l.logits.data[i], i);
-  }
-  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return l.is_aligned(); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<Real> four(std::int64_t i) const {
-    const auto x = team::load_four(l.logits.data + i);
-    return {{of(x[0], i), of(x[1], i + 1), of(x[2], i + 2), of(x[3], i + 3)}};
-  }
-};
-
-/// The same of a law that nothing restricts.
-template <class Real>
-struct whole_weight_at_least {
-  whole_law<Real> l;
-  Real least;
-
-  HUNCH_HOST_DEVICE HUNCH_INLINE Real operator()(std::int64_t i) const {
-    const Real w = l.weight(i);
-    return l.logits.data[i] >= least ? w : Real(0);
-  }
-};
-
-/// What is measured of each element: 1, for a number of elements.
+/// What is measured of each element that a law keeps: 1, for a number of elements.
 struct element_count {
+  template <class L>
+  HUNCH_HOST_DEVICE static HUNCH_INLINE auto term(const L& l, typename L::real x, std::int64_t i) {
+    using real = typename L::real;
+    return l.keeps(x, i) ? real(1) : real(0);
+  }
   template <class Real>
   HUNCH_HOST_DEVICE static HUNCH_INLINE double of(const law<Real>&, Real) {
     return 1.0;
   }
-  template <Team T, class Real>
-  HUNCH_HOST_DEVICE static double at_least(T& team, const law<Real>& l, Real least) {
-#if !defined(__CUDA_ARCH__)
-    if (whole_law<Real>::fits(l)) {  // the test of what is kept is half of the loop
-      const Real* const x = l.logits.data;
-      return static_cast<double>(team.reduce(
-          l.size(), std::int32_t(0), [=](std::int64_t i) { return int(x[i] >= least); },
-          [](std::int32_t a, std::int32_t b) { return a + b; }));
-    }
-#endif
-    return static_cast<double>(team.reduce(l.size(), std::int32_t(0),
-                                           counted_at_least<Real>{l, least},
-                                           [](std::int32_t a, std::int32_t b) { return a + b; }));
-  }
 };
 
-/// What is measured of each element: its weight.
+/// What is measured of each element that a law keeps: its weight.
 struct element_weight {
+  template <class L>
+  HUNCH_HOST_DEVICE static HUNCH_INLINE auto term(const L& l, typename L::real x, std::int64_t i) {
+    return l.weight_of(x, i);
+  }
   template <class Real>
   HUNCH_HOST_DEVICE static HUNCH_INLINE double of(const law<Real>& l, Real x) {
     return static_cast<double>(exp2_product(x - l.maximum, l.scale));
   }
-  template <Team T, class Real>
-  HUNCH_HOST_DEVICE static double at_least(T& team, const law<Real>& l, Real least) {
-#if !defined(__CUDA_ARCH__)
-    if (whole_law<Real>::fits(l)) {
-      return team.sum(l.size(), whole_weight_at_least<Real>{whole_law<Real>{l}, least});
-    }
-#endif
-    return team.sum(l.size(), weight_at_least<Real>{l, least});
+};
+
+/// The measure of the elements that are at least `least`, 0 of the others. A `team::Vectorised`
+/// function; without branches, so that its loops vectorise.
+template <class Measure, class L>
+struct measured_at_least {
+  using real = typename L::real;
+
+  L l;
+  real least;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE real of(real x, std::int64_t i) const {
+    const real m = Measure::term(l, x, i);
+    return x >= least ? m : real(0);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t i) const {
+    return of(l.logits.data[i], i);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return l.is_aligned(); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<real> four(std::int64_t i) const {
+    const auto x = team::load_four(l.logits.data + i);
+    return {{of(x[0], i), of(x[1], i + 1), of(x[2], i + 2), of(x[3], i + 3)}};
   }
 };
 
+/// use(l), or use(`whole_law` of it) where nothing restricts it: the test of what is kept is half
+/// of a loop that does little. On a device, which waits for memory, it costs nothing.
+template <class Real, class Use>
+HUNCH_HOST_DEVICE HUNCH_INLINE auto with_whole(const law<Real>& l, const Use& use) {
+#if !defined(__CUDA_ARCH__)
+  if (whole_law<Real>::fits(l)) { return use(whole_law<Real>{l}); }
+#endif
+  return use(l);
+}
+
+/// The measure of what lies at or above `least`. Reads the row once.
+template <class Measure, Team T, class Real>
+HUNCH_HOST_DEVICE double measure_at_least(T& team, const law<Real>& l, Real least) {
+  return with_whole(l, [&]<class L>(const L& of) {
+    return team.sum(l.size(), measured_at_least<Measure, L>{of, least});
+  });
+}
+
 namespace detail {
 
-/// The cut lies in [low, high): enough lies at or above `low`, not enough at or above `high`.
+/// The cut lies in [low, high): at or above `low` lies what is wanted and `spare` more, at or above
+/// `high` less than what is wanted, `at_high`.
 template <class Real>
 struct bracket {
   Real low;
   Real high;
-  double at_low;
+  float spare;
   double at_high;
+};
 
-  HUNCH_HOST_DEVICE void tighten(Real at, double measure, double wanted) {
-    if (measure >= wanted) {
-      low = at;
-      at_low = measure;
-    } else {
-      high = at;
-      at_high = measure;
-    }
+/// Terms of a sample of a row: of every `stride` rows of lanes one. A `team::Strided` function.
+template <class Terms>
+struct sampled_terms {
+  Terms terms;
+  std::int64_t stride;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t at(std::int64_t i) const {
+    return i / team::lane_count * team::lane_count * stride + i % team::lane_count;
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE auto operator()(std::int64_t i) const { return terms(at(i)); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE auto lanes_at(std::int64_t base) const {
+    return [of = terms, first = at(base)](std::int64_t l) HUNCH_INLINED { return of(first + l); };
   }
 };
 
-/// The log-odds of a measure's share of the whole: nearly linear in the logit for rows of many
-/// kinds, and so what is interpolated.
-HUNCH_HOST_DEVICE inline double log_odds(double measure, double total) {
-  const double least = 1e-9 * total;
-  const double rest = total - measure;
-  return log_of((measure > least ? measure : least) / (rest > least ? rest : least));
-}
+/// Elements of a sample of a row: few, to find the place, or enough to tell it to within a list.
+inline constexpr std::int32_t coarse_sample = 2048;
+inline constexpr std::int32_t fine_sample = 16384;
 
-/// Narrows [-inf, above the maximum) until at most about `list_capacity` elements can be in it.
+/// Says from samples of a row where its cut may be. What samples say is no better than a float, and
+/// on a device registers are few.
 template <class Measure, Team T, class Real>
-HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE bracket<Real> narrow(T& team, const law<Real>& l,
-                                                              double wanted, double total) {
-  constexpr Real lowest = -infinity<Real>;
-  using keys = order<Real>;
-  bracket<Real> b{lowest, keys::value(keys::of(l.maximum) + 1), total, 0.0};
-  if (l.size() <= team::list_capacity) { return b; }
-  const auto probe = [&](Real at) { b.tighten(at, Measure::at_least(team, l, at), wanted); };
-  // Somewhere within some powers of two of the maximum, for nearly every law.
-  for (int octaves = 8; b.low == lowest && octaves <= 128; octaves *= 2) {
-    probe(l.maximum - static_cast<Real>(octaves) / l.scale);
+struct cut_estimate {
+  T& team;
+  const law<Real>& l;
+  double wanted;
+
+  /// What a sample of about `elements` lets expect at or above `least`.
+  template <class Of = Measure>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE float sampled(std::int32_t elements, Real least) const {
+    return with_whole(l, [&]<class L>(const L& of) {
+      using terms = sampled_terms<measured_at_least<Of, L>>;
+      const std::int32_t stride = l.logits.size < elements ? 1 : l.logits.size / elements;
+      const std::int32_t rows = l.logits.size / (team::lane_count * stride);
+      return static_cast<float>(
+          static_cast<double>(stride) *
+          team.sum(std::int64_t{rows} * team::lane_count, terms{{of, least}, stride}));
+    });
   }
-  if (b.low == lowest) { return b; }
-  // About where the measure is what is wanted, and a little to either side of it: an end of the
-  // bracket that stays where it is would make interpolation crawl.
-  for (int round = 0; round < 8; ++round) {
-    const double between = b.at_low - b.at_high;
-    if (between <= team::list_capacity * Measure::of(l, b.low)) { break; }  // no more elements
-    const double low = log_odds(b.at_low, total);
-    const double share = (low - log_odds(wanted, total)) / (low - log_odds(b.at_high, total));
-    const Real width = b.high - b.low;
-    const Real middle = b.low + static_cast<Real>(share) * width;
-    const double elements = between / Measure::of(l, middle);  // about so many
-    const double aside = 0.25 * team::list_capacity / elements;
-    const Real step = static_cast<Real>(aside < 0.125 ? aside : 0.125) * width;
-    if (!(step > Real(0))) { break; }
-    for (int side = -1; side <= 1; side += 2) {
-      const Real at = side < 0 ? middle - step : middle + step;
-      if (at > b.low && at < b.high) { probe(at); }
+
+  /// Everything within some powers of two of the maximum, if that is likely to be enough and yet
+  /// few elements: so it is in nearly every law of a language model.
+  HUNCH_HOST_DEVICE bool near_maximum(const bracket<Real>& b, Real& low) const {
+    low = b.low;
+    if (l.size() <= team::list_capacity) { return true; }
+    Real least = b.high;
+    HUNCH_ROLLED
+    for (int octaves = 4; octaves <= 64; octaves *= 2) {
+      const Real wider = l.maximum - static_cast<Real>(octaves) / l.scale;
+      if (sampled<element_count>(coarse_sample, wider) > 0.5f * team::list_capacity) { break; }
+      least = wider;
     }
-    if (b.high - b.low > width / 2) { probe(b.low + (b.high - b.low) / 2); }
+    if (least == b.high) { return false; }
+    // By what is below: of the few above, none may be in the sample.
+    float below = 0.0f;
+    HUNCH_ROLLED
+    for (int end = 0; end < 2; ++end) {
+      below = sampled(coarse_sample, end == 0 ? least : -infinity<Real>) - below;
+    }
+    if (below > 2.0f * b.spare) { return false; }
+    low = least;
+    return true;
   }
-  return b;
-}
+
+  /// Sets [low, high) to about half a list of elements around the cut. A small sample tells the
+  /// place; then a larger one tells it to within a list, in so little that sums are nearly a line.
+  HUNCH_HOST_DEVICE void around_cut(const bracket<Real>& b, Real& low, Real& high) const {
+    constexpr float few = 0.4f * team::list_capacity;
+    const Real end = l.maximum - Real(127) / l.scale;  // of weights
+    low = b.low < end ? end : b.low;
+    high = b.high;
+    // From the end that is nearer: the few elements at the other may be in no sample.
+    const bool from_low = b.spare < static_cast<float>(wanted - b.at_high);
+    float sought = 0.0f;
+    float at_low = 0.0f;
+    float at_high = 0.0f;
+    std::int32_t elements = coarse_sample;
+    int step = 0;
+    HUNCH_ROLLED
+    for (;;) {
+      Real at = step == 1 ? low : high;
+      if (step == 0) { at = from_low ? b.low : b.high; }
+      if (step > 2) {
+        at = low + (high - low) / 2;
+        if (!(at > low && at < high)) { return; }
+      }
+      const float found = sampled(elements, at);
+      if (step == 0) {
+        sought = from_low ? found - b.spare : found + static_cast<float>(wanted - b.at_high);
+      } else if (step == 1 || (step > 2 && found >= sought)) {
+        low = at;
+        at_low = found;
+      } else {
+        high = at;
+        at_high = found;
+      }
+      if (++step <= 2) { continue; }
+      const float between = (at_low - at_high) / static_cast<float>(Measure::of(l, low));
+      if (elements == coarse_sample) {
+        if (between <= 4.0f * few) {
+          elements = fine_sample;
+          step = 0;
+        }
+        continue;
+      }
+      const float share = (at_low - sought) / (at_low - at_high);
+      const float left = share - few / between;
+      const float right = share + few / between;
+      if (!(left > -8.0f && right < 9.0f)) { return; }
+      const Real from = low;
+      const Real width = high - low;
+      low = from + product(static_cast<Real>(left), width);
+      high = from + product(static_cast<Real>(right), width);
+      low = low > b.low ? low : b.low;
+      high = high < b.high ? high : b.high;
+      return;
+    }
+  }
+};
 
 /// The largest key k in [low, high) with enough(k), where enough(low).
 template <class Key, class Enough>
@@ -196,6 +240,105 @@ HUNCH_HOST_DEVICE Key largest_key(Key low, Key high, Enough&& enough) {
   return low;
 }
 
+/// The largest of the `count` keys in the team's list such that what lies at or above it measures
+/// enough: measure(key) is that of one element, and the keys are at least `least` and inside of the
+/// bracket. The cut's `ties` are 0 where all of them are not enough. Sums are of integers, so that
+/// neither the order of the list matters nor which keys are tried.
+template <Team T, class Real, class Measure>
+HUNCH_HOST_DEVICE cut<Real> cut_of_list(T& team, std::int32_t count, Real least,
+                                        const bracket<Real>& b, double wanted,
+                                        const Measure& measure) {
+  using keys = order<Real>;
+  using key = typename keys::key;
+  constexpr double unit = 0x1.0p51;
+  const std::int64_t* const list = team.scratch().list;
+  const auto units = [=](std::int64_t k) {
+    return static_cast<std::int64_t>(measure(static_cast<key>(k)) * unit);
+  };
+  const auto sum = [&](key least) {
+    return team.reduce(
+        count, std::int64_t(0),
+        [=](std::int64_t i) { return list[i] >= least ? units(list[i]) : std::int64_t(0); },
+        [](std::int64_t x, std::int64_t y) { return x + y; });
+  };
+  const auto measured = [&](std::int64_t of) { return b.at_high + static_cast<double>(of) / unit; };
+  const auto enough = [&](std::int64_t of) { return measured(of) >= wanted; };
+  const auto ties_of = [=, &team](key k) {
+    return team.reduce(
+        count, std::int32_t(0), [=](std::int64_t i) { return list[i] == k ? 1 : 0; },
+        [](std::int32_t x, std::int32_t y) { return x + y; });
+  };
+  if constexpr (!std::same_as<T, team::serial>) {
+    // Many threads need no more time for a sum than for a key, and few registers this way.
+    const key found =
+        largest_key(keys::of(least), keys::of(b.high), [&](key k) { return enough(sum(k)); });
+    const std::int64_t above = sum(found + 1);
+    const std::int32_t ties = ties_of(found);
+    return {keys::value(found), measured(above), enough(above + ties * units(found)) ? ties : 0};
+  }
+  const key smallest = static_cast<key>(team.reduce(
+      count, std::int64_t(keys::of(b.high)), [=](std::int64_t i) { return list[i]; },
+      [](std::int64_t x, std::int64_t y) { return x < y ? x : y; }));
+  key low = smallest;
+  key high = keys::of(b.high);
+  std::int64_t at_low = count == 0 ? 0 : sum(low);
+  std::int64_t at_high = 0;
+  if (!enough(at_low)) { return {keys::value(low), b.at_high, 0}; }
+  // Sums between close keys are nearly a line. To either side of where it says, in turn, so that
+  // both ends come near.
+  constexpr double few = 16.0;
+  for (double elements = count; elements > few;) {
+    const auto between = static_cast<double>(at_low - at_high);
+    const double share = (measured(at_low) - wanted) * unit / between;
+    const double aside = 1.0 / std::sqrt(elements);
+    const double left = share > aside && share < 1.0 - aside ? share - aside : 0.5;
+    const double right = share > aside && share < 1.0 - aside ? share + aside : 0.5;
+    const double width = static_cast<double>(high) - static_cast<double>(low);
+    const bool wide = width >= 0x1.0p62;  // of doubles, whose keys may be further apart than a key
+    const key middle = (low & high) + ((low ^ high) >> 1);
+    const auto key_at = [=](double part) {
+      return wide ? middle
+                  : static_cast<key>(std::int64_t{low} + static_cast<std::int64_t>(part * width));
+    };
+    const key first = key_at(left);
+    const key second = key_at(right);
+    if (first <= low || second >= high) { break; }
+    const std::int64_t at_first = sum(first);
+    if (!enough(at_first)) {
+      high = first;
+      at_high = at_first;
+    } else {
+      low = first;
+      at_low = at_first;
+      if (second > first) {
+        const std::int64_t at_second = sum(second);
+        if (!enough(at_second)) {
+          high = second;
+          at_high = at_second;
+        } else {
+          low = second;
+          at_low = at_second;
+        }
+      }
+    }
+    elements = elements * static_cast<double>(at_low - at_high) / between;
+  }
+  // From above, key by key.
+  for (;;) {
+    const auto next = static_cast<key>(team.reduce(
+        count, std::int64_t(smallest),
+        [=](std::int64_t i) { return list[i] < high ? list[i] : std::int64_t(smallest); },
+        [](std::int64_t x, std::int64_t y) { return x > y ? x : y; }));
+    const std::int32_t ties = ties_of(next);
+    const std::int64_t at_next = at_high + ties * units(next);
+    if (enough(at_next) || next <= smallest) {
+      return {keys::value(next), measured(at_high), ties};
+    }
+    high = next;
+    at_high = at_next;
+  }
+}
+
 }  // namespace detail
 
 /// Where to cut `l` so that what it keeps measures at least `wanted` > 0 of `total`, its measure
@@ -205,59 +348,64 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE cut<Real> find_cut(T& team, const law<R
                                                             double wanted, double total) {
   using keys = order<Real>;
   using key = typename keys::key;
-  const detail::bracket<Real> b = detail::narrow<Measure>(team, l, wanted, total);
   constexpr Real lowest = -infinity<Real>;
-  const auto between = [=](std::int64_t i) {
-    const Real x = l.logits[i];
-    return (int(x >= b.low) & int(x < b.high) & int(x > lowest)) != 0;
-  };
-  const auto inside = [=](std::int64_t i) { return (int(l.keeps(i)) & int(between(i))) != 0; };
-  const auto key_of = [=](std::int64_t i) { return keys::of(l.logits[i]); };
+  const detail::cut_estimate<Measure, T, Real> estimate{team, l, wanted};
+  const auto measure = [=](key k) { return Measure::of(l, keys::value(k)); };
+  detail::bracket<Real> b{lowest, keys::value(keys::of(l.maximum) + 1),
+                          static_cast<float>(total - wanted), 0.0};
+  constexpr int attempts = 8;
+  HUNCH_ROLLED
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    // A part of the bracket that is likely to hold the cut and goes into a list.
+    Real low, high = b.high;
+    if (attempt > 0 || !estimate.near_maximum(b, low)) { estimate.around_cut(b, low, high); }
+    if (high < b.high) {
+      const double above = measure_at_least<Measure>(team, l, high);
+      if (above >= wanted) {
+        b.low = high;
+        b.spare = static_cast<float>(above - wanted);
+        continue;
+      }
+      b.high = high;
+      b.at_high = above;
+    }
+    const auto between = [=](std::int64_t i) {
+      const Real x = l.logits.data[i];
+      return (int(x >= low) & int(x < high) & int(x > lowest)) != 0;
+    };
+    const auto inside = [=](std::int64_t i) { return (int(l.keeps(i)) & int(between(i))) != 0; };
+    const auto key_of = [=](std::int64_t i) { return keys::of(l.logits.data[i]); };
 #if !defined(__CUDA_ARCH__)
-  const bool whole = whole_law<Real>::fits(l);
+    const bool whole = whole_law<Real>::fits(l);
 #else
-  constexpr bool whole = false;
+    constexpr bool whole = false;
 #endif
-  const std::int64_t* const list = team.scratch().list;
-  const std::int32_t count = whole ? team.compact(l.size(), between, key_of, team::list_capacity)
-                                   : team.compact(l.size(), inside, key_of, team::list_capacity);
-  const key low = keys::of(b.low);
-  const key high = keys::of(b.high);
-  if (count <= team::list_capacity) {
-    // Sums in integers, so that the order of the list does not matter.
-    constexpr double unit = 0x1.0p51;
-    const auto measure = [=](std::int32_t i) {
-      return static_cast<std::int64_t>(Measure::of(l, keys::value(static_cast<key>(list[i]))) *
-                                       unit);
-    };
-    const auto sum = [&](key least) {
-      return b.at_high + static_cast<double>(team.reduce(
-                             count, std::int64_t(0),
-                             [=](std::int64_t i) {
-                               return list[i] >= least ? measure(static_cast<std::int32_t>(i))
-                                                       : std::int64_t(0);
-                             },
-                             [](std::int64_t x, std::int64_t y) { return x + y; })) /
-                             unit;
-    };
-    // The smallest element is the last resort where rounding leaves nothing enough.
-    const key smallest = static_cast<key>(team.reduce(
-        count, std::int64_t(high), [=](std::int64_t i) { return list[i]; },
-        [](std::int64_t x, std::int64_t y) { return x < y ? x : y; }));
-    const key found = detail::largest_key(smallest < high ? smallest : low, high,
-                                          [&](key k) { return sum(k) >= wanted; });
-    const std::int32_t ties = team.reduce(
-        count, std::int32_t(0), [=](std::int64_t i) { return list[i] == found ? 1 : 0; },
-        [](std::int32_t x, std::int32_t y) { return x + y; });
-    return {keys::value(found), sum(found + 1), ties};
+    const std::int32_t count = whole ? team.compact(l.size(), between, key_of, team::list_capacity)
+                                     : team.compact(l.size(), inside, key_of, team::list_capacity);
+    if (count <= team::list_capacity) {
+      const cut<Real> c = detail::cut_of_list(team, count, low, b, wanted, measure);
+      // What rounding left out of a list that holds everything is not found anywhere else.
+      if (c.ties > 0 || low == b.low) { return c; }
+    } else if (low == b.low) {
+      break;  // thousands of equal logits
+    }
+    const double found = measure_at_least<Measure>(team, l, low);
+    if (found >= wanted) {
+      b.low = low;
+      b.spare = static_cast<float>(found - wanted);
+    } else {
+      b.high = low;
+      b.at_high = found;
+    }
   }
-  const key found = detail::largest_key(
-      low, high, [&](key k) { return Measure::at_least(team, l, keys::value(k)) >= wanted; });
+  const key found = detail::largest_key(keys::of(b.low), keys::of(b.high), [&](key k) {
+    return measure_at_least<Measure>(team, l, keys::value(k)) >= wanted;
+  });
   const Real value = keys::value(found);
-  const auto ties =
-      static_cast<std::int32_t>(element_count::at_least(team, l, value) -
-                                element_count::at_least(team, l, keys::value(found + 1)));
-  return {value, Measure::at_least(team, l, keys::value(found + 1)), ties};
+  const Real above = keys::value(found + 1);
+  const auto ties = static_cast<std::int32_t>(measure_at_least<element_count>(team, l, value) -
+                                              measure_at_least<element_count>(team, l, above));
+  return {value, measure_at_least<Measure>(team, l, above), ties};
 }
 
 }  // namespace hunch::kernel

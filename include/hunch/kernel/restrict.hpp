@@ -211,13 +211,27 @@ HUNCH_HOST_DEVICE void cut_at(T& team, law<Real>& l, Real value, std::int32_t ke
   l.last_kept = low;
 }
 
+/// The sum of the kept weights. Reads the row once, unless the team remembers them.
+template <class Real, Team T>
+HUNCH_HOST_DEVICE double sum_of_weights(T& team, const law<Real>& l) {
+  if (team.last_sum() == l.sum_of_weights()) {
+    double total = 0.0;
+    for (std::int32_t g = 0; g < team::groups_of(l.size()); ++g) {
+      total += team.scratch().groups[g];
+    }
+    return total;
+  }
+  return with_whole(l, [&](const auto& of) { return team.sum(l.size(), weights_of{of}); });
+}
+
 /// Keeps the k most probable elements (all, if fewer are kept); k >= 1.
 template <class Real, Team T>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_k(T& team, law<Real>& l, std::int32_t k) {
   constexpr Real lowest = -largest<Real>;
-  const double total = element_count::at_least(team, l, lowest);
+  const double total = measure_at_least<element_count>(team, l, lowest);
   if (total <= static_cast<double>(k)) { return; }
   const cut<Real> c = find_cut<element_count>(team, l, static_cast<double>(k), total);
+  if (c.ties == 0) { return; }
   cut_at(team, l, c.value, k - static_cast<std::int32_t>(c.above), c.ties);
 }
 
@@ -225,10 +239,10 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_k(T& team, law<Real>& l, 
 /// that is kept so far; 0 < p < 1. (Holtzman et al. 2020, arXiv:1904.09751)
 template <class Real, Team T>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_p(T& team, law<Real>& l, Real p) {
-  constexpr Real lowest = -largest<Real>;
-  const double total = element_weight::at_least(team, l, lowest);
+  const double total = sum_of_weights(team, l);
   const double wanted = static_cast<double>(p) * total;
   const cut<Real> c = find_cut<element_weight>(team, l, wanted, total);
+  if (c.ties == 0) { return; }
   const double each = element_weight::of(l, c.value);
   const auto ties = static_cast<double>(c.ties);
   double needed = each > 0.0 ? std::ceil((wanted - c.above) / each) : ties;

@@ -17,6 +17,9 @@ namespace hunch {
 /// 3. `Stage::take(parameters)` is whether the stage's own fields are in range, and resets them to
 ///    their defaults: what is left away from its default after all stages is unsupported.
 ///
+/// A stage that asks how much weight there is says so by `static constexpr bool asks_for_mass =
+/// true`: where it is the first that restricts, the law comes to it summed.
+///
 /// Not required: to normalise; the pipeline does that once, after the last stage.
 template <class S>
 concept LawStage = std::copyable<S> &&
@@ -60,6 +63,11 @@ constexpr bool stage_needs_allowed() {
   if constexpr (LogitStage<Stage>) { return Stage::needs_allowed; }
   return false;
 }
+
+template <class Stage>
+inline constexpr bool asks_for_mass = requires {
+  requires Stage::asks_for_mass;
+};
 
 /// Whether no stage that edits logits comes after one that works on the law.
 template <class... Stages>
@@ -114,7 +122,17 @@ struct pipeline : private Stages... {
       (apply<Stages>(team, l, parameters), ...);
       return kernel::unrestricted(team, logits, l.scale, nothing_left);
     }
-    law<Real> l = kernel::whole_row(team, logits, nothing_left);
+    law<Real> l;
+    if (sums_first(parameters)) {
+      l.scale = kernel::scale_at_one<Real>;
+      bool leads = true;
+      (lead<Stages>(team, l, parameters, leads), ...);
+      l = kernel::unrestricted(team, logits, l.scale, nothing_left);
+      l.scale = kernel::scale_at_one<Real>;
+      l.norm = Real(0);
+    } else {
+      l = kernel::whole_row(team, logits, nothing_left);
+    }
     if (l.status == status::ok) {
       (apply<Stages>(team, l, parameters), ...);
       if (!is_complete(l)) { kernel::normalise(team, l); }
@@ -147,6 +165,28 @@ struct pipeline : private Stages... {
     if constexpr (LogitStage<Stage>) {
       static_cast<const Stage&>(*this).edit(team, row, parameters, history);
     }
+  }
+  /// Whether the first stage that restricts asks how much weight there is: then the law is summed
+  /// in the pass that makes it.
+  HUNCH_HOST_DEVICE static bool sums_first(const sampling_parameters& parameters) {
+    bool leads = true;
+    bool sums = false;
+    const auto look = [&]<class Stage>(std::type_identity<Stage>) {
+      if (leads && !only_scales<Stage>(parameters)) {
+        leads = false;
+        sums = detail::asks_for_mass<Stage>;
+      }
+    };
+    (look(std::type_identity<Stages>{}), ...);
+    return sums;
+  }
+  /// Scales, up to the first stage that restricts.
+  template <class Stage, class T, class Real>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void lead(T& team, law<Real>& l,
+                                                     const sampling_parameters& parameters,
+                                                     bool& leads) const {
+    leads = leads && only_scales<Stage>(parameters);
+    if (leads) { apply<Stage>(team, l, parameters); }
   }
   template <class Stage, class T, class Real>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void apply(T& team, law<Real>& l,

@@ -9,6 +9,8 @@ namespace hunch::sampler {
 /// Nucleus sampling: the smallest set of most probable tokens that holds at least the share p of
 /// the mass that earlier stages left. p = 1 is off. (Holtzman et al. 2020, arXiv:1904.09751)
 struct top_p {
+  static constexpr bool asks_for_mass = true;
+
   template <Team T, class Real>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, law<Real>& l,
                                                            const sampling_parameters& p) const {

@@ -141,6 +141,13 @@ concept Fetched = requires(const F& f, std::int64_t i) {
   f.fetch_behind(i);
 };
 
+/// A function whose elements lie in memory one row of lanes at a time: f.lanes_at(base) is a
+/// function g with g(l) = f(base + l) for all lanes l, so that loops over lanes vectorise.
+template <class F>
+concept Strided = requires(const F& f, std::int64_t i) {
+  f.lanes_at(i)(i);
+};
+
 /// Calls use(lane, f(i)) for i in [begin, end), at most one tile, by a single thread.
 template <class F, class Use>
 HUNCH_HOST_DEVICE HUNCH_INLINE void tile_terms(std::int64_t begin, std::int64_t end, const F& f,
@@ -155,7 +162,12 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void tile_terms(std::int64_t begin, std::int64_t 
   } else {
     for (; base + lane_count <= end; base += lane_count) {
       if constexpr (Fetched<F>) { f.fetch_behind(base); }
-      for (std::int32_t l = 0; l < lane_count; ++l) { use(l, f(base + l)); }
+      if constexpr (Strided<F>) {
+        const auto at = f.lanes_at(base);
+        for (std::int32_t l = 0; l < lane_count; ++l) { use(l, at(l)); }
+      } else {
+        for (std::int32_t l = 0; l < lane_count; ++l) { use(l, f(base + l)); }
+      }
     }
     const auto rest = static_cast<std::int32_t>(end - base);
     for (std::int32_t l = 0; l < rest; ++l) { use(l, f(base + l)); }

@@ -211,8 +211,15 @@ struct cut_estimate {
         continue;
       }
       const float share = (at_low - sought) / (at_low - at_high);
-      const float left = share - few / between;
-      const float right = share + few / between;
+      // What lies below weighs less by element, and so its sum in the sample is known to within
+      // the root of this.
+      const auto weight = static_cast<float>(Measure::of(l, low));
+      const float known =
+          3.0f * std::sqrt(b.spare * static_cast<float>(l.logits.size / fine_sample) / weight) +
+          64.0f;
+      const float aside = (from_low && known < few ? known : few) / between;
+      const float left = share - aside;
+      const float right = share + aside;
       if (!(left > -8.0f && right < 9.0f)) { return; }
       const Real from = low;
       const Real width = high - low;
@@ -255,15 +262,18 @@ HUNCH_HOST_DEVICE cut<Real> cut_of_list(T& team, std::int32_t count, Real least,
   const auto units = [=](std::int64_t k) {
     return static_cast<std::int64_t>(measure(static_cast<key>(k)) * unit);
   };
-  const auto sum = [&](key least) {
+  const auto sum = [&](key from) {
     return team.reduce(
         count, std::int64_t(0),
-        [=](std::int64_t i) { return list[i] >= least ? units(list[i]) : std::int64_t(0); },
+        [=](std::int64_t i) {
+          const std::int64_t u = units(list[i]);  // of all, so that the loop vectorises
+          return list[i] >= from ? u : std::int64_t(0);
+        },
         [](std::int64_t x, std::int64_t y) { return x + y; });
   };
   const auto measured = [&](std::int64_t of) { return b.at_high + static_cast<double>(of) / unit; };
   const auto enough = [&](std::int64_t of) { return measured(of) >= wanted; };
-  const auto ties_of = [=, &team](key k) {
+  const auto ties_of = [&](key k) {
     return team.reduce(
         count, std::int32_t(0), [=](std::int64_t i) { return list[i] == k ? 1 : 0; },
         [](std::int32_t x, std::int32_t y) { return x + y; });
@@ -276,23 +286,21 @@ HUNCH_HOST_DEVICE cut<Real> cut_of_list(T& team, std::int32_t count, Real least,
     const std::int32_t ties = ties_of(found);
     return {keys::value(found), measured(above), enough(above + ties * units(found)) ? ties : 0};
   }
-  const key smallest = static_cast<key>(team.reduce(
-      count, std::int64_t(keys::of(b.high)), [=](std::int64_t i) { return list[i]; },
-      [](std::int64_t x, std::int64_t y) { return x < y ? x : y; }));
-  key low = smallest;
+  // One thread keeps in the list what may be the cut, and asks for few sums: between close keys
+  // they are nearly a line. To either side of where it says, in turn, so that both ends come near.
   key high = keys::of(b.high);
+  key low = static_cast<key>(team.reduce(
+      count, std::int64_t(high), [=](std::int64_t i) { return list[i]; },
+      [](std::int64_t x, std::int64_t y) { return x < y ? x : y; }));
   std::int64_t at_low = count == 0 ? 0 : sum(low);
   std::int64_t at_high = 0;
   if (!enough(at_low)) { return {keys::value(low), b.at_high, 0}; }
-  // Sums between close keys are nearly a line. To either side of where it says, in turn, so that
-  // both ends come near.
-  constexpr double few = 16.0;
-  for (double elements = count; elements > few;) {
-    const auto between = static_cast<double>(at_low - at_high);
-    const double share = (measured(at_low) - wanted) * unit / between;
-    const double aside = 1.0 / std::sqrt(elements);
-    const double left = share > aside && share < 1.0 - aside ? share - aside : 0.5;
-    const double right = share > aside && share < 1.0 - aside ? share + aside : 0.5;
+  constexpr std::int32_t few = 16;
+  constexpr int rounds = 16;
+  for (int round = 0; round < rounds && count > few; ++round) {
+    const double share = (measured(at_low) - wanted) * unit / static_cast<double>(at_low - at_high);
+    const double aside = 1.0 / std::sqrt(static_cast<double>(count));
+    const bool between = share > aside && share < 1.0 - aside;
     const double width = static_cast<double>(high) - static_cast<double>(low);
     const bool wide = width >= 0x1.0p62;  // of doubles, whose keys may be further apart than a key
     const key middle = (low & high) + ((low ^ high) >> 1);
@@ -300,40 +308,34 @@ HUNCH_HOST_DEVICE cut<Real> cut_of_list(T& team, std::int32_t count, Real least,
       return wide ? middle
                   : static_cast<key>(std::int64_t{low} + static_cast<std::int64_t>(part * width));
     };
-    const key first = key_at(left);
-    const key second = key_at(right);
-    if (first <= low || second >= high) { break; }
-    const std::int64_t at_first = sum(first);
-    if (!enough(at_first)) {
-      high = first;
-      at_high = at_first;
-    } else {
-      low = first;
-      at_low = at_first;
-      if (second > first) {
-        const std::int64_t at_second = sum(second);
-        if (!enough(at_second)) {
-          high = second;
-          at_high = at_second;
-        } else {
-          low = second;
-          at_low = at_second;
-        }
+    const key probes[] = {key_at(between ? share - aside : 0.5),
+                          key_at(between ? share + aside : 0.5)};
+    if (probes[0] <= low || probes[1] >= high) { break; }
+    const std::int64_t above = at_high;
+    for (const key at : probes) {
+      if (at <= low || at >= high) { continue; }
+      const std::int64_t found = above + sum(at);
+      if (enough(found)) {
+        low = at;
+        at_low = found;
+      } else {
+        high = at;
+        at_high = found;
       }
     }
-    elements = elements * static_cast<double>(at_low - at_high) / between;
+    count = team.compact(
+        count, [=](std::int64_t i) { return (int(list[i] >= low) & int(list[i] < high)) != 0; },
+        [=](std::int64_t i) { return list[i]; }, team::list_capacity);
   }
   // From above, key by key.
   for (;;) {
     const auto next = static_cast<key>(team.reduce(
-        count, std::int64_t(smallest),
-        [=](std::int64_t i) { return list[i] < high ? list[i] : std::int64_t(smallest); },
+        count, std::int64_t(low),
+        [=](std::int64_t i) { return list[i] < high ? list[i] : std::int64_t(low); },
         [](std::int64_t x, std::int64_t y) { return x > y ? x : y; }));
     const std::int32_t ties = ties_of(next);
     const std::int64_t at_next = at_high + ties * units(next);
-    if (enough(at_next) || next <= smallest) {
-      return {keys::value(next), measured(at_high), ties};
-    }
+    if (enough(at_next) || next <= low) { return {keys::value(next), measured(at_high), ties}; }
     high = next;
     at_high = at_next;
   }
@@ -369,12 +371,12 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE cut<Real> find_cut(T& team, const law<R
       b.high = high;
       b.at_high = above;
     }
-    const auto between = [=](std::int64_t i) {
-      const Real x = l.logits.data[i];
+    const auto between = [logits = l.logits.data, low, high](std::int64_t i) {
+      const Real x = logits[i];
       return (int(x >= low) & int(x < high) & int(x > lowest)) != 0;
     };
     const auto inside = [=](std::int64_t i) { return (int(l.keeps(i)) & int(between(i))) != 0; };
-    const auto key_of = [=](std::int64_t i) { return keys::of(l.logits.data[i]); };
+    const auto key_of = [logits = l.logits.data](std::int64_t i) { return keys::of(logits[i]); };
 #if !defined(__CUDA_ARCH__)
     const bool whole = whole_law<Real>::fits(l);
 #else

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include <hunch/kernel/bits.hpp>
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/processor.hpp>
 #include <hunch/team/team.hpp>
@@ -69,8 +70,7 @@ class serial {
             const std::int64_t end = base + gate_elements < n ? base + gate_elements : n;
             visit_where(
                 base, end, [&](std::int64_t i) HUNCH_INLINED { return keep(i, value); },
-                [&](std::int64_t i) HUNCH_INLINED { result = op(result, f(i)); },
-                [](std::int64_t, const std::uint8_t*) HUNCH_INLINED { return false; });
+                [&](std::int64_t i) HUNCH_INLINED { result = op(result, f(i)); });
           }
           return result;
         },
@@ -170,15 +170,7 @@ class serial {
             if (count < capacity) { list[count] = static_cast<std::int64_t>(f(i)); }
             ++count;
           };
-          visit_where(0, n, keep, put, [&](std::int64_t first, const std::uint8_t* kept) {
-            if (count + kept_together > capacity) { return false; }
-            // Written whether kept or not: which are is nothing that a processor foresees.
-            for (std::int64_t l = 0; l < kept_together; ++l) {
-              list[count] = static_cast<std::int64_t>(f(first + l));
-              count += kept[l];
-            }
-            return true;
-          });
+          visit_where(0, n, keep, put);
           return count;
         },
         keep, f);
@@ -193,16 +185,12 @@ class serial {
   HUNCH_HOST_DEVICE summed& last_sum() { return last_sum_; }
 
  private:
-  /// Neighbours of which it is asked at once whether one of them is kept.
-  static constexpr std::int64_t kept_together = 8;
-
   /// visit(i) for the i in [begin, end) with keep(i), in order: first the question about many at
-  /// once, in a loop that vectorises. visit_some(first, kept) does the same for `kept_together`
-  /// neighbours, kept[l] being 0 or 1, or returns false to have them visited one by one.
-  template <class Keep, class Visit, class VisitSome>
+  /// once, in a loop that vectorises, then those that are kept by the bits of a word: where they
+  /// end is all that a processor cannot foresee.
+  template <class Keep, class Visit>
   HUNCH_HOST_DEVICE static HUNCH_INLINE void visit_where(std::int64_t begin, std::int64_t end,
-                                                         const Keep& keep, const Visit& visit,
-                                                         const VisitSome& visit_some) {
+                                                         const Keep& keep, const Visit& visit) {
     constexpr std::int64_t block = 64;
     std::int64_t first = begin;
     for (; first + block <= end; first += block) {
@@ -210,17 +198,16 @@ class serial {
       for (std::int64_t l = 0; l < block; ++l) {
         kept[l] = static_cast<std::uint8_t>(keep(first + l));
       }
-      std::uint64_t words[block / kept_together];
+      // Of eight bytes, 0 or 1 each, the bits in one byte, the uppermost of a product.
+      std::uint64_t words[block / 8];
+      std::uint8_t packed[block / 8];
       __builtin_memcpy(words, kept, sizeof kept);
-      std::uint64_t any = 0;
-      for (const std::uint64_t word : words) { any |= word; }
-      if (any == 0) { continue; }
-      for (std::int64_t l = 0; l < block; l += kept_together) {
-        if (words[l / kept_together] == 0 || visit_some(first + l, kept + l)) { continue; }
-        for (std::int64_t j = l; j < l + kept_together; ++j) {
-          if (kept[j] != 0) { visit(first + j); }
-        }
+      for (std::int64_t w = 0; w < block / 8; ++w) {
+        packed[w] = static_cast<std::uint8_t>(words[w] * 0x0102040810204080u >> 56);
       }
+      std::uint64_t bits;
+      __builtin_memcpy(&bits, packed, sizeof bits);
+      for (; bits != 0; bits &= bits - 1) { visit(first + kernel::lowest_of(bits)); }
     }
     for (; first < end; ++first) {
       if (keep(first)) { visit(first); }

@@ -37,7 +37,7 @@ class ranked_element {
 struct row_digest {
   float scale = 0.0f;  ///< log2(e) / temperature, of the weights
   team::soft_total<std::int32_t>* tiles =
-      nullptr;                   ///< [tiles_of(size)] largest key, sum of weights
+      nullptr;                   ///< [tiles_of(size)] largest key, sum of weights in its frame
   std::int32_t count = 0;        ///< best elements of each tile, <= most_children
   std::int64_t* best = nullptr;  ///< [tiles_of(size), count] `ranked_element`s, the best first
 };

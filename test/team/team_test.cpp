@@ -319,6 +319,115 @@ TEST_CASE("laws and draws of rows whose groups are several tiles") {
   }
 }
 
+/// Rows of several tiles with weights in different frames: one thread guesses the frame of a tile
+/// from the tile before, and must not believe a wrong one.
+std::vector<std::vector<float>> rows_in_frames(std::int32_t n) {
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  constexpr float largest = std::numeric_limits<float>::max();
+  std::vector<std::vector<float>> rows;
+  dice random{17};
+  const auto add = [&](auto&& value) {
+    auto& row = rows.emplace_back();
+    for (std::int32_t i = 0; i < n; ++i) { row.push_back(value(i / 4096, i)); }
+  };
+  const auto unit = [&] { return static_cast<float>(random.unit()); };
+  // About the border between two frames, and about that to where elements count for nothing.
+  for (const float middle : {44.4f, -44.4f, 133.1f, 0.0f}) {
+    add([&](std::int32_t, std::int32_t) { return middle + 0.4f * (unit() - 0.5f); });
+    add([&](std::int32_t tile, std::int32_t) {
+      return middle + (tile % 2 == 0 ? 3.0f : -3.0f) + 2.0f * unit();
+    });
+    add([&](std::int32_t, std::int32_t) { return middle - 85.0f * unit(); });
+  }
+  for (const float step : {40.0f, -40.0f, 87.0f, -87.0f, 88.0f, -300.0f, 1e4f, -1e6f, 5e36f}) {
+    add([&](std::int32_t tile, std::int32_t) { return static_cast<float>(tile) * step + unit(); });
+  }
+  // Beyond where the exponent of a weight can be told from its logit alone.
+  for (const float start : {1453500.0f, 1e7f, -1e7f, -3e9f, 1e30f}) {
+    add([&](std::int32_t, std::int32_t) { return start; });
+    add([&](std::int32_t, std::int32_t) { return start + static_cast<float>(random.below(300)); });
+    add([&](std::int32_t tile, std::int32_t) { return tile % 2 == 0 ? start : unit(); });
+  }
+  add([&](std::int32_t tile, std::int32_t) { return tile == 1 ? -inf : unit(); });
+  add([&](std::int32_t tile, std::int32_t) { return tile == 0 ? -inf : -0.0f; });
+  add([&](std::int32_t, std::int32_t i) { return i % 3 == 0 ? -inf : -50.0f * unit(); });
+  add([&](std::int32_t, std::int32_t i) { return i % 3 == 0 ? -largest : 9.0f * unit(); });
+  add([&](std::int32_t, std::int32_t i) { return i == n / 2 ? 5.0f : -inf; });
+  add([&](std::int32_t, std::int32_t i) { return i == n / 2 ? largest : -largest; });
+  return rows;
+}
+
+/// The law of a row, and draws from the sums that the team remembers of it.
+template <Team T>
+bits law_and_draws(T& team, const std::vector<float>& row, float temperature) {
+  bits out;
+  sampling_parameters with;
+  with.temperature = temperature;
+  const law<float> p = sampler::pipeline<sampler::temperature>{}(
+      team, row_view<float>{const_cast<float*>(row.data()), static_cast<std::int32_t>(row.size())},
+      with, {});
+  note(out, p);
+  if (p.status != status::ok) { return out; }
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    const std::uint64_t word = seed == 3 ? ~std::uint64_t(0) : mix(seed);
+    const std::int64_t drawn = kernel::draw(team, p.size(), weights_of<law<float>>{p}, word);
+    out.push_back(static_cast<std::uint64_t>(drawn));
+    out.push_back(drawn >= 0 && p.weight(drawn) > 0.0f ? 1 : 0);
+  }
+  return out;
+}
+
+TEST_CASE("laws of rows whose tiles differ in their frames") {
+  for (const std::int32_t n : {5 * 4096 + 700, 66 * 4096}) {
+    const auto rows = rows_in_frames(n);
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      for (const float temperature : {1.0f, 0.3f, 1e-30f, 3e37f, 3.4e38f}) {
+        if (n > 30000 && temperature < 1.0f) { continue; }
+        CAPTURE(n);
+        CAPTURE(r);
+        CAPTURE(temperature);
+        const std::vector<float>& row = rows[r];
+        team::serial serial;
+        const bits expected = law_and_draws(serial, row, temperature);
+        sampling_parameters with;
+        with.temperature = temperature;
+        const law<float> p = sampler::pipeline<sampler::temperature>{}(
+            serial, row_view<float>{const_cast<float*>(row.data()), n}, with, {});
+        REQUIRE(p.status == status::ok);
+        CHECK(p.maximum == *std::ranges::max_element(row));
+        double sum = 0.0;
+        for (std::int32_t i = 0; i < n; ++i) { sum += static_cast<double>(p.weight(i)); }
+        CHECK(std::abs(static_cast<double>(p.norm) * sum - 1.0) < 5e-7);
+        for (std::size_t i = 7; i < expected.size(); i += 2) { CHECK(expected[i] == 1); }
+        for (const team_shape& shape : rule_shapes) {
+          std::vector<bits> seen(shape.size());
+          shape.launch(1, [&](team::simulated& team, std::int32_t) {
+            seen[static_cast<std::size_t>(team.rank())] = law_and_draws(team, row, temperature);
+          });
+          CHECK(std::ranges::all_of(seen, [&](const bits& b) { return b == expected; }));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("what is no number is found in every tile, whatever its bits") {
+  const std::int32_t n = 3 * 4096 + 100;
+  const sampler::pipeline<sampler::temperature> sampler;
+  for (const std::uint32_t value : {0x7f800000u, 0x7fc00000u, 0xffc00000u, 0x7fc00001u, 0xffc00155u,
+                                    0x7f800001u, 0xff800001u, 0x7fffffffu, 0xffffffffu}) {
+    for (const float rest : {1.0f, -std::numeric_limits<float>::infinity()}) {
+      for (const std::size_t at : {0, 4095, 4096, 8191, 12287, 12288, n - 1}) {
+        std::vector<float> row(static_cast<std::size_t>(n), rest);
+        row[at] = std::bit_cast<float>(value);
+        team::serial team;
+        CHECK(sampler(team, row_view<float>{row.data(), n}, {}, {}).status ==
+              status::invalid_logits);
+      }
+    }
+  }
+}
+
 TEST_CASE("what was summed last is forgotten at the next sum, and is asked for by its row") {
   const std::int32_t n = 5000;
   std::vector<float> first = row_of(n, row_kind::smooth, 1);

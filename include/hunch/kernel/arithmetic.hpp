@@ -34,24 +34,37 @@ HUNCH_HOST_DEVICE HUNCH_INLINE Real product(Real a, Real b) {
   return std::fma(a, b, Real(-0.0));
 }
 
-/// 2^x for x <= 0, and exactly 0 below 2^-126: relative error below 2e-7.
-///
-/// Adding 1.5 * 2^23 leaves the nearest integer in the low bits of the sum, which shifted by 23
-/// is its exponent. No conversion and no branch, so that host loops vectorise; the argument is
-/// given as a product d * s so that its rounding does not depend on contraction either.
+/// Added to a number of less than 2^22, it leaves the nearest integer in the low bits of the sum,
+/// which shifted by 23 is an exponent. No conversion, so that host loops vectorise.
+inline constexpr float round_shift = 12582912.0f;
+
+/// Times * 2^x for x in [-0.5, 0.5]: relative error below 2e-7.
+template <int Times = 1>
+HUNCH_HOST_DEVICE HUNCH_INLINE float exp2_series(float x) {
+  constexpr auto times = static_cast<float>(Times);
+  float y = times * 1.3264727e-3f;
+  y = std::fma(y, x, times * 9.671513e-3f);
+  y = std::fma(y, x, times * 5.5507336e-2f);
+  y = std::fma(y, x, times * 2.4022242e-1f);
+  y = std::fma(y, x, times * 6.93147e-1f);
+  return std::fma(y, x, times);
+}
+
+/// 2^x for x below 127, and exactly 0 below 2^Least: relative error below 2e-7. No branch, so that
+/// host loops vectorise; the argument is given as a product d * s so that its rounding does not
+/// depend on contraction either.
+template <int Least = -126>
 HUNCH_HOST_DEVICE HUNCH_INLINE float exp2_product(float d, float s) {
-  constexpr float magic = 12582912.0f;
-  const float shifted = std::fma(d, s, magic);
-  const float whole = shifted - magic;
-  const float x = std::fma(d, s, -whole);  // in [-0.5, 0.5]
-  float y = 1.3264727e-3f;
-  y = std::fma(y, x, 9.671513e-3f);
-  y = std::fma(y, x, 5.5507336e-2f);
-  y = std::fma(y, x, 2.4022242e-1f);
-  y = std::fma(y, x, 6.93147e-1f);
-  y = std::fma(y, x, 1.0f);
+  const float shifted = std::fma(d, s, round_shift);
+  const float whole = shifted - round_shift;
+  const float y = exp2_series(std::fma(d, s, -whole));
   const std::uint32_t bits = bit_cast<std::uint32_t>(y) + (bit_cast<std::uint32_t>(shifted) << 23);
-  return whole >= -126.0f ? bit_cast<float>(bits) : 0.0f;
+  return whole >= static_cast<float>(Least) ? bit_cast<float>(bits) : 0.0f;
+}
+
+/// Whether it is more than 0.
+HUNCH_HOST_DEVICE HUNCH_INLINE bool exp2_is_positive(float d, float s) {
+  return std::fma(d, s, round_shift) - round_shift >= -126.0f;
 }
 
 /// 2^(d * s) in double, for tests that compare laws to 1e-12.

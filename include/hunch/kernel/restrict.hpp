@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <cstdint>
+#include <limits>
 
 #include <hunch/kernel/cut.hpp>
+#include <hunch/kernel/weight_frame.hpp>
 #include <hunch/law.hpp>
 #include <hunch/team/team.hpp>
 
@@ -94,11 +97,21 @@ struct row_terms {
   HUNCH_HOST_DEVICE HUNCH_INLINE key_type magnitude(Real x) const {
     return bit_cast<key_type>(x) & std::numeric_limits<key_type>::max();
   }
-  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(Real x, key_type top) const {
-    return exp2_product(x - keys::value(top), scale);
+  HUNCH_HOST_DEVICE HUNCH_INLINE weight_frame<Real> frame(key_type top) const {
+    return weight_frame<Real>::of(keys::value(top), scale);
   }
-  HUNCH_HOST_DEVICE HUNCH_INLINE Real rescale(key_type from, key_type to) const {
-    return exp2_product(keys::value(from) - keys::value(to), scale);
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(Real x, const weight_frame<Real>& frame) const {
+    return frame.weight(x, scale);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE double inverse(key_type top) const {
+    return frame(top).inverse(keys::value(top), scale);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE double rescale(key_type from, key_type to) const {
+    return weight_frame<Real>::rescale(keys::value(from), keys::value(to), scale);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE quick_weights
+  quick(const weight_frame<float>& frame) const requires std::same_as<Real, float> {
+    return {frame, scale};
   }
 };
 
@@ -122,7 +135,9 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> law_of_terms(T& team, row_vie
   }
   result.maximum = keys::value(all.top);
   result.scale = scale;
-  result.norm = static_cast<Real>(1.0 / all.sum);
+  // Not a quotient of both, for which a device needs more registers.
+  const auto top_weight = static_cast<double>(terms.weight(result.maximum, terms.frame(all.top)));
+  result.norm = static_cast<Real>(product(top_weight, 1.0 / all.sum));
   team.last_sum() = result.sum_of_weights();
 #if !defined(__CUDA_ARCH__)
   team.last_sum().has_tops = true;
@@ -133,7 +148,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> law_of_terms(T& team, row_vie
 }  // namespace detail
 
 /// `whole_row` and `normalise` in one, for a law that nothing restricts. Reads the row once from
-/// memory: each tile of it is summed, relative to its own maximum, while it is near.
+/// memory: the maximum of a tile and its sum, in a frame, are found together.
 template <class Real, Team T>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> unrestricted(T& team, row_view<const Real> row,
                                                                 Real scale, status nothing_left) {

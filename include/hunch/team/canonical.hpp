@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include <hunch/config.hpp>
 #include <hunch/team/four.hpp>
@@ -72,12 +73,18 @@ struct summed {
   }
 };
 
-/// The sum of the lanes of a tile, by halves.
+/// The lanes of a tile, combined by halves: in lane[0] at the end. The halves are constants, so
+/// that hosts do it in registers.
+template <std::int32_t Half, class Real, class Op>
+HUNCH_HOST_DEVICE HUNCH_INLINE void fold_by_halves(Real* lane, const Op& op) {
+  for (std::int32_t l = 0; l < Half; ++l) { lane[l] = op(lane[l], lane[l + Half]); }
+  if constexpr (Half > 1) { fold_by_halves<Half / 2>(lane, op); }
+}
+
+/// The sum of the lanes of a tile.
 template <class Real>
 HUNCH_HOST_DEVICE HUNCH_INLINE Real fold_lanes(Real (&lane)[lane_count]) {
-  for (std::int32_t half = lane_count / 2; half > 0; half /= 2) {
-    for (std::int32_t l = 0; l < half; ++l) { lane[l] += lane[l + half]; }
-  }
+  fold_by_halves<lane_count / 2>(lane, [](Real a, Real b) HUNCH_INLINED { return a + b; });
   return lane[0];
 }
 
@@ -275,30 +282,32 @@ HUNCH_HOST_DEVICE HUNCH_INLINE two_sums group_sum_both(std::int64_t n, std::int3
   return sum;
 }
 
-/// The largest key of some elements, and the sum of their weights relative to it.
+/// The largest key of some elements, and the sum of their weights in its frame (see `SoftTerms`).
 template <class Key>
 struct soft_total {
   Key top;
   double sum;
 
-  /// Adds the total of the tile behind: whichever is lower is scaled to the higher top.
+  /// Adds the total of the tile behind: whichever is lower is scaled to the frame of the higher.
   template <class Terms>
   HUNCH_HOST_DEVICE void add(Key other_top, double other_sum, const Terms& terms) {
     if (other_top > top) {
-      sum = std::fma(sum, static_cast<double>(terms.rescale(top, other_top)), other_sum);
+      sum = std::fma(sum, terms.rescale(top, other_top), other_sum);
       top = other_top;
     } else {
-      sum = std::fma(other_sum, static_cast<double>(terms.rescale(other_top, top)), sum);
+      sum = std::fma(other_sum, terms.rescale(other_top, top), sum);
     }
   }
 };
 
-/// What `soft_sum` is made of: elements with keys in their order, weights relative to a top, and
-/// the factor from one top to a higher one.
+/// What `soft_sum` is made of: elements with keys in their order, and weights. What these are
+/// relative to, so that sums of them are finite, is a frame, which depends on the largest key.
 ///
 /// 1. `t.elements` points to elements of type `T::element`; `t.key(x)` is the key of one,
 ///    `t.value(key)` an element with that key, `t.lowest` the key of elements without weight.
-/// 2. `t.weight(x, top)` is a weight; `t.rescale(from, to)` the factor for from <= to.
+/// 2. `t.frame(top)` is the frame of a largest key, `t.weight(x, frame)` a weight;
+///    `t.rescale(from, to)` the factor from one key's frame to that of a higher one, and
+///    `t.inverse(top)` that from a key's own frame to where its weight is 1.
 /// 3. `t.magnitude(x)` > `t.infinite` tells elements that are no numbers, which `<` knows nothing
 ///    of; their key is `t.not_a_number`.
 template <class T>
@@ -306,11 +315,23 @@ concept SoftTerms = requires(const T& t, const typename T::element* x, decltype(
   { t.elements } -> std::convertible_to<const typename T::element*>;
   { t.key(*x) } -> std::same_as<decltype(T::lowest)>;
   { t.value(top) } -> std::same_as<typename T::element>;
-  t.weight(*x, top);
-  t.rescale(top, top);
+  t.weight(*x, t.frame(top));
+  { t.rescale(top, top) } -> std::same_as<double>;
+  { t.inverse(top) } -> std::same_as<double>;
   { t.magnitude(*x) } -> std::same_as<decltype(T::lowest)>;
   { t.infinite } -> std::convertible_to<decltype(T::lowest)>;
   { t.not_a_number } -> std::convertible_to<decltype(T::lowest)>;
+};
+
+/// Such terms with a way to add weights, t.quick(frame).add_to(sum, x), that is faster than
+/// t.weight(x, frame), for all elements whose largest has that frame, if t.quick(frame).exist();
+/// the sum is no number if one of the elements is none.
+template <class Terms>
+concept QuickTerms = requires(const Terms& t, decltype(Terms::lowest) top,
+                              typename Terms::element x) {
+  { t.frame(top) == t.frame(top) } -> std::same_as<bool>;
+  { t.quick(t.frame(top)).exist() } -> std::same_as<bool>;
+  { t.quick(t.frame(top)).add_to(x, x) } -> std::same_as<typename Terms::element>;
 };
 
 /// Such terms whose totals are known tile by tile.
@@ -323,21 +344,26 @@ concept Totalled = requires(const Terms& terms) {
   terms.tiles;
 };
 
-/// The weights of the elements of such terms, relative to `top`. A `Vectorised` function.
+/// The frames of such terms.
+template <class Terms>
+using frame_of =
+    decltype(std::declval<const Terms&>().frame(std::declval<decltype(Terms::lowest)>()));
+
+/// The weights of the elements of such terms. A `Vectorised` function.
 template <class Terms>
 struct soft_weights {
   const Terms& terms;
-  decltype(Terms::lowest) top;
+  frame_of<Terms> frame;
 
   HUNCH_HOST_DEVICE HUNCH_INLINE auto operator()(std::int64_t i) const {
-    return terms.weight(terms.elements[i], top);
+    return terms.weight(terms.elements[i], frame);
   }
   HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return loads_fours(terms.elements); }
   HUNCH_HOST_DEVICE HUNCH_INLINE auto four(std::int64_t i) const {
     const auto x = load_four(terms.elements + i);
-    return team::four<decltype(terms.weight(x[0], top))>{
-        {terms.weight(x[0], top), terms.weight(x[1], top), terms.weight(x[2], top),
-         terms.weight(x[3], top)}};
+    return team::four<decltype(terms.weight(x[0], frame))>{
+        {terms.weight(x[0], frame), terms.weight(x[1], frame), terms.weight(x[2], frame),
+         terms.weight(x[3], frame)}};
   }
 };
 
@@ -346,7 +372,7 @@ template <class Key, class Terms>
 HUNCH_HOST_DEVICE HUNCH_INLINE double soft_tile(std::int64_t begin, std::int64_t end, Key top,
                                                 const Terms& terms) {
   if (top <= terms.lowest) { return 0.0; }
-  return static_cast<double>(tile_sum(begin, end, soft_weights<Terms>{terms, top}));
+  return static_cast<double>(tile_sum(begin, end, soft_weights<Terms>{terms, terms.frame(top)}));
 }
 
 /// The largest key of elements that come in lanes, by a single thread. Of each lane the largest
@@ -399,40 +425,45 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto top_of(std::int64_t begin, std::int64_t end,
   return largest.of_all(terms);
 }
 
-/// `soft_tile` of the full tile at `begin` and the largest key of the full tile behind it, in one
-/// loop: the next tile comes from memory while this one is computed.
-template <class Key, class Terms>
-HUNCH_HOST_DEVICE HUNCH_INLINE double soft_tile_and_next_top(std::int64_t begin, Key top,
-                                                             Key& next_top, const Terms& terms) {
-  using real = decltype(terms.weight(*terms.elements, top));
-  using largest_type = largest_in_lanes<Terms>;
-  real lane[lane_count] = {};
-  largest_type largest(terms);
+/// The total of the full tile at `begin`, read once, if its frame is `frame`, which the caller has
+/// guessed; returns whether it is. The bits are those of `soft_tile`.
+template <QuickTerms Terms>
+HUNCH_HOST_DEVICE HUNCH_INLINE bool quick_tile(std::int64_t begin, const frame_of<Terms>& frame,
+                                               const Terms& terms,
+                                               soft_total<decltype(Terms::lowest)>& total) {
+  using element = std::remove_const_t<typename Terms::element>;
+  constexpr std::int32_t tops = lane_count / 2;
+  const auto quick = terms.quick(frame);
+  if (!quick.exist()) { return false; }
+  element lane[lane_count] = {};
+  element top[tops];
+  for (std::int32_t l = 0; l < tops; ++l) { top[l] = terms.value(terms.lowest); }
   for (std::int64_t base = begin; base < begin + tile_elements; base += lane_count) {
-    fetch(terms.elements + base + tile_elements, lane_count);
-    for (std::int32_t l = 0; l < lane_count; ++l) {
-      lane[l] += terms.weight(terms.elements[base + l], top);
-    }
-    const auto* const behind = terms.elements + base + tile_elements;
-    for (std::int32_t half = 0; half < lane_count; half += largest_type::lanes) {
-      for (std::int32_t l = 0; l < largest_type::lanes; ++l) {
-        largest.add(l, behind[half + l], terms);
+    fetch(terms.elements + base, lane_count);
+    for (std::int32_t first = 0; first < lane_count; first += tops) {
+      for (std::int32_t l = 0; l < tops; ++l) {
+        const element x = terms.elements[base + first + l];
+        lane[first + l] = quick.add_to(lane[first + l], x);
+        top[l] = x > top[l] ? x : top[l];
       }
     }
   }
-  next_top = largest.of_all(terms);
-  return static_cast<double>(fold_lanes(lane));
+  fold_by_halves<tops / 2>(top, [](element a, element b) HUNCH_INLINED { return a > b ? a : b; });
+  const element sum = fold_lanes(lane);
+  total = {terms.key(top[0]), static_cast<double>(sum)};
+  if (terms.magnitude(sum) > terms.infinite) { return false; }
+  return total.top <= terms.lowest || terms.frame(total.top) == frame;
 }
 
-/// The sum of group g in `scratch` relative to `top` instead of its own.
+/// The sum of group g in `scratch` in the frame of `top`, the largest of all, instead of its own.
 template <class Key, class Terms>
 HUNCH_HOST_DEVICE HUNCH_INLINE double scaled_group(std::int32_t g, const shared_scratch& scratch,
                                                    Key top, const Terms& terms) {
-  const auto factor = static_cast<double>(terms.rescale(static_cast<Key>(scratch.tops[g]), top));
+  const double factor = terms.rescale(static_cast<Key>(scratch.tops[g]), top);
   return std::fma(scratch.groups[g], factor, -0.0);  // rounded before it is added to anything
 }
 
-/// The total of the groups in `scratch`, in order, relative to the largest top.
+/// The total of the groups in `scratch`, in order.
 template <class Key, class Terms>
 HUNCH_HOST_DEVICE soft_total<Key> fold_groups(std::int32_t groups, const shared_scratch& scratch,
                                               const Terms& terms) {
@@ -441,6 +472,7 @@ HUNCH_HOST_DEVICE soft_total<Key> fold_groups(std::int32_t groups, const shared_
     const auto top = static_cast<Key>(scratch.tops[g]);
     all.top = top > all.top ? top : all.top;
   }
+  HUNCH_ROLLED
   for (std::int32_t g = 0; g < groups; ++g) { all.sum += scaled_group(g, scratch, all.top, terms); }
   return all;
 }

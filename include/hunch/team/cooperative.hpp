@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include <hunch/team/canonical.hpp>
@@ -140,10 +141,10 @@ class cooperative {
           group.add(tile.top, tile.sum, terms);
         } else {
           const key top = machine_.top(begin, end, terms);
-          const double sum =
-              top <= terms.lowest
-                  ? 0.0
-                  : static_cast<double>(machine_.tile(begin, end, soft_weights<Terms>{terms, top}));
+          const double sum = top <= terms.lowest
+                                 ? 0.0
+                                 : static_cast<double>(machine_.tile(
+                                       begin, end, soft_weights<Terms>{terms, terms.frame(top)}));
           group.add(top, sum, terms);  // the sum is that of the worker's first thread
         }
       });
@@ -157,8 +158,10 @@ class cooperative {
     shared_scratch& own = machine_.scratch();
     const auto all = fold_groups<key>(groups, own, terms);
     machine_.sync_part();
+    const double inverse = terms.inverse(all.top);
+    HUNCH_ROLLED
     for (std::int32_t g = machine_.thread(); g < groups; g += machine_.threads()) {
-      own.groups[g] = scaled_group(g, own, all.top, terms);
+      own.groups[g] = std::fma(scaled_group(g, own, all.top, terms), inverse, -0.0);
     }
     machine_.sync_part();
     return all;

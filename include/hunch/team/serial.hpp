@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <utility>
 
@@ -110,20 +111,23 @@ class serial {
 
   template <class Terms>
   HUNCH_HOST_DEVICE HUNCH_INLINE auto soft_sum(std::int64_t n, const Terms& terms) {
-    using key = decltype(terms.lowest);
     last_sum_ = {};
-    if constexpr (Totalled<Terms>) {
-      add_totals(n, terms);
-    } else {
-      on_processor(
-          [n, s = &scratch_](const Terms& terms) HUNCH_INLINED { add_tiles(n, terms, *s); }, terms);
-    }
-    const std::int32_t groups = groups_of(n);
-    const auto all = fold_groups<key>(groups, scratch_, terms);
-    for (std::int32_t g = 0; g < groups; ++g) {
-      scratch_.groups[g] = scaled_group(g, scratch_, all.top, terms);
-    }
-    return all;
+    return on_processor(
+        [n, s = &scratch_](const Terms& terms) HUNCH_INLINED {
+          if constexpr (Totalled<Terms>) {
+            add_totals(n, terms, *s);
+          } else {
+            add_tiles(n, terms, *s);
+          }
+          const std::int32_t groups = groups_of(n);
+          const auto all = fold_groups<decltype(terms.lowest)>(groups, *s, terms);
+          const double inverse = terms.inverse(all.top);
+          for (std::int32_t g = 0; g < groups; ++g) {
+            s->groups[g] = std::fma(scaled_group(g, *s, all.top, terms), inverse, -0.0);
+          }
+          return all;
+        },
+        terms);
   }
 
   template <class F>
@@ -214,39 +218,44 @@ class serial {
     }
   }
 
-  /// The groups of `soft_sum` from the elements.
+  /// The groups of `soft_sum` from the elements. The frame of a tile is guessed to be that of the
+  /// tile before: it seldom changes, and a tile that has another is read again.
   template <class Terms>
   HUNCH_HOST_DEVICE static HUNCH_INLINE void add_tiles(std::int64_t n, const Terms& terms,
                                                        shared_scratch& scratch) {
     using key = decltype(terms.lowest);
-    const std::int32_t per_group = tiles_per_group(n);
-    const auto end_of = [n](std::int64_t t) HUNCH_INLINED {
-      return (t + 1) * tile_elements < n ? (t + 1) * tile_elements : n;
-    };
-    key top = top_of(0, end_of(0), terms);
+    auto frame = terms.frame(terms.key(0));
     for (std::int32_t g = 0; g < groups_of(n); ++g) {
       soft_total<key> group{terms.lowest, 0.0};
-      for (std::int32_t t = g * per_group; t < (g + 1) * per_group && t < tiles_of(n); ++t) {
-        const std::int64_t begin = t * tile_elements;
-        key next = terms.lowest;
-        double sum = 0.0;
-        if (begin + 2 * tile_elements <= n && top > terms.lowest) {
-          sum = soft_tile_and_next_top(begin, top, next, terms);
-        } else {
-          sum = soft_tile(begin, end_of(t), top, terms);
-          if (t + 1 < tiles_of(n)) { next = top_of(end_of(t), end_of(t + 1), terms); }
+      tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) HUNCH_INLINED {
+        soft_total<key> tile;
+        if (!is_quick_tile(begin, end, frame, terms, tile)) {
+          tile.top = top_of(begin, end, terms);
+          tile.sum = soft_tile(begin, end, tile.top, terms);
+          frame = terms.frame(tile.top);
         }
-        group.add(top, sum, terms);
-        top = next;
-      }
+        group.add(tile.top, tile.sum, terms);
+      });
       scratch.tops[g] = group.top;
       scratch.groups[g] = group.sum;
     }
   }
 
+  /// Whether [begin, end) is a full tile that has this frame; then `tile` is its total.
+  template <class Terms>
+  HUNCH_HOST_DEVICE static HUNCH_INLINE bool is_quick_tile(
+      std::int64_t begin, std::int64_t end, const frame_of<Terms>& frame, const Terms& terms,
+      soft_total<decltype(Terms::lowest)>& tile) {
+    if constexpr (QuickTerms<Terms>) {
+      return begin + tile_elements == end && quick_tile(begin, frame, terms, tile);
+    }
+    return false;
+  }
+
   /// The groups of `soft_sum` from the totals of its tiles.
   template <class Terms>
-  HUNCH_HOST_DEVICE HUNCH_INLINE void add_totals(std::int64_t n, const Terms& terms) {
+  HUNCH_HOST_DEVICE static HUNCH_INLINE void add_totals(std::int64_t n, const Terms& terms,
+                                                        shared_scratch& scratch) {
     using key = decltype(terms.lowest);
     for (std::int32_t g = 0; g < groups_of(n); ++g) {
       soft_total<key> group{terms.lowest, 0.0};
@@ -254,8 +263,8 @@ class serial {
         const soft_total<key> tile = terms.tiles[begin / tile_elements];
         group.add(tile.top, tile.sum, terms);
       });
-      scratch_.tops[g] = group.top;
-      scratch_.groups[g] = group.sum;
+      scratch.tops[g] = group.top;
+      scratch.groups[g] = group.sum;
     }
   }
 

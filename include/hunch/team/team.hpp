@@ -51,8 +51,9 @@ struct any_action {
 ///    bits on every team; the result is on all ranks, its group sums in `t.scratch().groups`.
 ///    f may be `team::Vectorised`. `t.sum_both(n, f)` adds both members of f(i),
 ///    `team::two_terms`, in one pass; without group sums. `t.soft_sum(n, terms)` is the largest key
-///    and the sum of the weights relative to it, tile by tile, so that the row is read once (see
-///    `team::soft_terms`), or not at all (`team::totalled_terms`); with group sums like `sum`.
+///    and the sum of the weights in its frame, tile by tile, so that the row is read once (see
+///    `team::SoftTerms`), or not at all (`team::totalled_terms`); with group sums like `sum`,
+///    relative to the weight of that key.
 /// 5. `t.lanes(begin, end, f)` sets `t.scratch().lanes` to the sums of the 128 lanes of the tile
 ///    [begin, end), in double, each in order. `t.tiles(n, first, count, f)` sets them to the sums
 ///    of the tiles first, ..., first + count - 1 of [0, n), at most 128.

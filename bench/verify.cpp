@@ -277,8 +277,12 @@ void single_rows(bench::report& out) {
                    return run.all_stages(row, with, history);
                  },
                  bench::at_most(3.0)}});
-  measure_rows(out, "a flat row", row_sets(1, bench::shape::flat, 512),
-               {{"top-p, p = 0.999", top_p(0.999f), bench::at_most(6.0)}});
+  measure_rows(
+      out, "a flat row", row_sets(1, bench::shape::flat, 512),
+      {{"top-p threshold, p = 0.999",
+        [](const operations& run, row_view<float> row) { return run.top_p_cut(row, 0.999f); },
+        bench::at_most(6.0)},
+       {"top-p, p = 0.999", top_p(0.999f), std::nullopt}});
 }
 
 }  // namespace

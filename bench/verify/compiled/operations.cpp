@@ -51,6 +51,15 @@ law<float> top_p(row_view<float> row, float p) {
   return sampler::pipeline{sampler::temperature{}, sampler::top_p{}}(team, row, with, {});
 }
 
+law<float> top_p_cut(row_view<float> row, float p) {
+  team::serial team;
+  law<float> l = kernel::unrestricted(team, row_view<const float>{row.data, row.size},
+                                      kernel::scale_at_one<float>, status::invalid_logits);
+  l.norm = 0.0f;
+  kernel::keep_top_p(team, l, p);
+  return l;
+}
+
 law<float> all_stages(row_view<float> row, const sampling_parameters& with,
                       const row_history& history) {
   team::serial team;
@@ -107,6 +116,7 @@ operations all_operations() {
       .law = make_law,
       .top_k = top_k,
       .top_p = top_p,
+      .top_p_cut = top_p_cut,
       .all_stages = all_stages,
       .coupled = coupled,
       .chain = verify<verifier::rejection, child_law::independent>,

@@ -79,6 +79,8 @@ struct operations {
   hunch::law<float> (*law)(hunch::row_view<float>);
   hunch::law<float> (*top_k)(hunch::row_view<float>, std::int32_t k);
   hunch::law<float> (*top_p)(hunch::row_view<float>, float p);
+  /// Up to its threshold, without the sum of what is kept.
+  hunch::law<float> (*top_p_cut)(hunch::row_view<float>, float p);
   /// With all stages that there are; edits the row.
   hunch::law<float> (*all_stages)(hunch::row_view<float>, const hunch::sampling_parameters&,
                                   const hunch::row_history&);

@@ -145,11 +145,12 @@ void trees(bench::report& out) {
       if (i == depth) { break; }
       const auto first = static_cast<std::size_t>(shape.path[i + 1]) - 1;
       // A point mass accepts the token that the target's law draws there.
-      const law<float> p = law_of(sets, s, i);
+      // The rule draws by the sums that its team remembers of the law; so is it done here.
       team::serial team;
+      const law<float> p = sampler::pipeline{sampler::temperature{}}(team, sets.view(s, i), {}, {});
       const std::int64_t y =
           random.categorical(team, {7, 100, static_cast<std::uint32_t>(node), 0, purpose::bonus},
-                             vocabulary, [&](std::int64_t v) { return p.weight(v); });
+                             vocabulary, weights_of{p});
       for (std::size_t child = 0; child < 3; ++child) {
         d.put(first + child,
               static_cast<token>((y + static_cast<std::int64_t>(child) + vocabulary - 1) %

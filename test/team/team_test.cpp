@@ -417,9 +417,9 @@ TEST_CASE("what is no number is found in every tile, whatever its bits") {
   for (const std::uint32_t value : {0x7f800000u, 0x7fc00000u, 0xffc00000u, 0x7fc00001u, 0xffc00155u,
                                     0x7f800001u, 0xff800001u, 0x7fffffffu, 0xffffffffu}) {
     for (const float rest : {1.0f, -std::numeric_limits<float>::infinity()}) {
-      for (const std::size_t at : {0, 4095, 4096, 8191, 12287, 12288, n - 1}) {
+      for (const std::int32_t at : {0, 4095, 4096, 8191, 12287, 12288, n - 1}) {
         std::vector<float> row(static_cast<std::size_t>(n), rest);
-        row[at] = std::bit_cast<float>(value);
+        row[static_cast<std::size_t>(at)] = std::bit_cast<float>(value);
         team::serial team;
         CHECK(sampler(team, row_view<float>{row.data(), n}, {}, {}).status ==
               status::invalid_logits);

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <concepts>
 #include <cstdint>
-#include <limits>
 
 #include <hunch/kernel/cut.hpp>
 #include <hunch/kernel/weight_frame.hpp>
@@ -95,7 +94,7 @@ struct row_terms {
   HUNCH_HOST_DEVICE HUNCH_INLINE key_type key(Real x) const { return keys::of(x); }
   HUNCH_HOST_DEVICE HUNCH_INLINE Real value(key_type k) const { return keys::value(k); }
   HUNCH_HOST_DEVICE HUNCH_INLINE key_type magnitude(Real x) const {
-    return bit_cast<key_type>(x) & std::numeric_limits<key_type>::max();
+    return bit_cast<key_type>(x) & largest<key_type>;
   }
   HUNCH_HOST_DEVICE HUNCH_INLINE weight_frame<Real> frame(key_type top) const {
     return weight_frame<Real>::of(keys::value(top), scale);

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import fingerprints
@@ -68,8 +69,15 @@ def of_vocabulary(tokenizer):
 
 def of_target(folder):
     """What the config of a head says of the target that it was trained for."""
-    head = load_state(folder)["model.embed_tokens.weight"]
-    return {"target_head_fingerprint": fingerprints.text(fingerprints.head(head.numpy()))}
+    return {"target_head_fingerprint": made_for(folder)["head"]}
+
+
+def made_for(folder):
+    """What a layout, a ranking or a router says of the model whose head it is made for."""
+    fields, head = config_of(folder), load_state(folder)["model.embed_tokens.weight"]
+    return {"vocab_size": str(fields["vocab_size"]),
+            "vocabulary": fields.get("vocabulary_fingerprint", fingerprints.UNKNOWN),
+            "head": fingerprints.text(fingerprints.head(head.numpy()))}
 
 
 def save(folder, model, dtype="I8", about={}):
@@ -105,6 +113,22 @@ def save(folder, model, dtype="I8", about={}):
         json.dumps({"metadata": {"total_size": total}, "weight_map": weight_map}, indent=1) + "\n")
 
 
+def config_of(folder):
+    """The fields of a config. A model that does not name its vocabulary reads what the tokenizer beside it writes."""
+    fields, tokenizer = json.loads((Path(folder) / "config.json").read_text()), Path(folder) / "tokenizer.model"
+    if "vocabulary_fingerprint" not in fields and tokenizer.exists():
+        fields |= of_vocabulary(tokenizer)
+    return fields
+
+
+def load_made_for(path, known, name):
+    """The tensors of a file that says what it was made for, compared with what is known of `name`: `made_for`, and of
+    a router the layout too."""
+    with safe_open(path, "pt") as file:
+        fingerprints.check(path, file.metadata() or {}, known, name)
+    return load_file(path)
+
+
 def load_state(folder):
     tensors = {}
     for path in sorted(Path(folder).glob("model*.safetensors")):
@@ -112,47 +136,59 @@ def load_state(folder):
     return decode(tensors)
 
 
-def loaded(make, config, folder):
-    """A model of a directory, dequantised, ready to evaluate."""
-    fields = json.loads((Path(folder) / "config.json").read_text())
+def loaded(make, config, folder, known=None, name=None):
+    """A model of a directory, dequantised, ready to evaluate; `known` of `name`, which its config is compared with."""
+    fields = config_of(folder)
+    if known:
+        fingerprints.check(Path(folder) / "config.json", fields, known, name)
     model = make(config(**{f.name: fields[f.name] for f in dataclasses.fields(config)}))
     prefix = PREFIXES.get(make, "")
     model.load_state_dict({name.removeprefix(prefix): value for name, value in load_state(folder).items()})
     return model.eval().requires_grad_(False)
 
 
-def load(folder):
-    return loaded(Llama, Config, folder)
+def loaded_reader(make, config, folder, tokenizer):
+    """A model of text. `tokenizer`: the file of that of the text, where it is not its own."""
+    return loaded(make, config, folder, tokenizer and of_vocabulary(tokenizer), tokenizer)
 
 
-def load_masked(folder):
-    return loaded(Masked, MaskedConfig, folder)
+def load(folder, tokenizer=None):
+    return loaded_reader(Llama, Config, folder, tokenizer)
 
 
-def load_eagle(folder):
-    return loaded(Eagle, Config, folder)
+def load_masked(folder, tokenizer=None):
+    return loaded_reader(Masked, MaskedConfig, folder, tokenizer)
 
 
-def load_canvas_head(folder):
-    return loaded(CanvasHead, CanvasHeadConfig, folder)
+def loaded_head(make, config, folder, target):
+    """A head for the target of another directory."""
+    return loaded(make, config, folder, of_target(target), target)
 
 
-def load_medusa(folder):
-    return loaded(Medusa, MedusaConfig, folder)
+def load_eagle(folder, target):
+    return loaded_head(Eagle, Config, folder, target)
 
 
-def load_exit(folder):
-    return loaded(Exit, ExitConfig, folder)
+def load_canvas_head(folder, target):
+    return loaded_head(CanvasHead, CanvasHeadConfig, folder, target)
 
 
-def load_streams(folder):
-    return loaded(Streams, StreamConfig, folder)
+def load_medusa(folder, target):
+    return loaded_head(Medusa, MedusaConfig, folder, target)
+
+
+def load_exit(folder, target):
+    return loaded_head(Exit, ExitConfig, folder, target)
+
+
+def load_streams(folder, target):
+    return loaded_head(Streams, StreamConfig, folder, target)
 
 
 def reference(folder):
     """The same weights in `transformers`, float32: the implementation that ours and the engine are held against."""
     from transformers import LlamaConfig, LlamaForCausalLM  # slow to import, and only checks need it
-    fields = json.loads((Path(folder) / "config.json").read_text())
+    fields = config_of(folder)
     fields.pop("weight_format")
     model = LlamaForCausalLM._from_config(LlamaConfig(**fields), attn_implementation="eager", dtype=torch.float32)
     state = load_state(folder)

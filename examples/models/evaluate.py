@@ -22,6 +22,7 @@ import checkpoint
 from corpus import SEPARATOR
 
 HERE = Path(__file__).parent
+TOKENIZER = HERE / "target" / "tokenizer.model"
 CONTEXT, STRIDE, CHUNK = 1024, 512, 256
 PROMPT, GENERATED, SAMPLES = 64, 256, 4  # tokens, tokens, prompts of each domain
 
@@ -89,8 +90,9 @@ def main():
     arguments.add_argument("--target", type=Path)
     arguments.add_argument("--share", type=float, default=1.0, help="of the documents of each domain")
     options = arguments.parse_args()
-    target, draft = checkpoint.load(options.target or HERE / "target"), checkpoint.load(HERE / "draft")
-    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(HERE / "target" / "tokenizer.model"))
+    target, draft = (checkpoint.load(folder, TOKENIZER)
+                     for folder in (options.target or HERE / "target", HERE / "draft"))
+    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(TOKENIZER))
     table, domains = {}, {}
     columns = ("xz_bpb", "target_bpb", "draft_bpb", "acceptance", "argmax_agreement")
     print(f"{'domain':12}" + "".join(f"{c:>18}" for c in columns))

@@ -26,7 +26,7 @@ import torch.nn.functional as F
 
 import checkpoint
 from drafted import shifted, unrolled
-from evaluate import HERE, encode
+from evaluate import HERE, TOKENIZER, encode
 from evaluate_router import accepted
 from generate_text import LENGTH, PROMPT
 from model import residual
@@ -39,7 +39,7 @@ RANKS = 10
 
 def heldout(windows):
     """(domain, [windows, CONTEXT])"""
-    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(HERE / "target" / "tokenizer.model"))
+    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(TOKENIZER))
     for path in sorted((HERE / "heldout").glob("*.txt")):
         stream = torch.tensor([t for document in encode(tokenizer, path) for t in document])
         rows = stream[:len(stream) // CONTEXT * CONTEXT].view(-1, CONTEXT)
@@ -56,11 +56,12 @@ class Drafters:
     """States and heads of every drafter at every depth."""
 
     def __init__(self, options):
-        self.target = checkpoint.load(HERE / "target")
+        of_target = HERE / "target"
+        self.target = checkpoint.load(of_target, TOKENIZER)
         self.head = self.target.model.embed_tokens.weight
-        self.drafts = {path.name: checkpoint.load(path) for path in options.draft}
+        self.drafts = {path.name: checkpoint.load(path, TOKENIZER) for path in options.draft}
         self.eagle, self.medusa, self.streams, self.exit = (
-            load(folder) if folder.exists() else None
+            load(folder, of_target) if folder.exists() else None
             for load, folder in ((checkpoint.load_eagle, options.eagle), (checkpoint.load_medusa, options.medusa),
                                  (checkpoint.load_streams, options.streams), (checkpoint.load_exit, options.exit)))
 

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 
 import checkpoint
 import training
-from evaluate import CHUNK, HERE, encode, scored_windows
+from evaluate import CHUNK, HERE, TOKENIZER, encode, scored_windows
 from train_masked import blocks_of, masks
 
 
@@ -46,8 +46,8 @@ def main():
     arguments.add_argument("--model", type=Path, default=HERE / "masked")
     arguments.add_argument("--share", type=float, default=1.0, help="of the documents; less is not written")
     options = arguments.parse_args()
-    model = checkpoint.load_masked(options.model)
-    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(HERE / "target" / "tokenizer.model"))
+    model = checkpoint.load_masked(options.model, TOKENIZER)
+    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(TOKENIZER))
     autoregressive = json.loads((HERE / "quality.json").read_text())["domains"]
     random = torch.Generator().manual_seed(training.SEED)
     table = {}

@@ -17,11 +17,11 @@ from pathlib import Path
 import sentencepiece
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
 
 import checkpoint
+import fingerprints
 from drafted import shifted, unrolled
-from evaluate import HERE, encode
+from evaluate import HERE, TOKENIZER, encode
 from frequency import BYTE_PIECES
 from train_router import cluster_of_token
 
@@ -77,13 +77,18 @@ def main():
     arguments.add_argument("--domain", default="", help="the only one that is measured")
     options = arguments.parse_args()
 
-    target, eagle = checkpoint.load(HERE / "target"), checkpoint.load_eagle(HERE / "eagle")
+    of_target = HERE / "target"
+    target, eagle = checkpoint.load(of_target, TOKENIZER), checkpoint.load_eagle(HERE / "eagle", of_target)
     head = target.model.embed_tokens.weight
     vocabulary = len(head)
-    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(HERE / "target" / "tokenizer.model"))
-    clusters, router = Clusters(load_file(options.layout), vocabulary), load_file(options.router)
+    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(TOKENIZER))
+    made_for = checkpoint.made_for(of_target)
+    layout = checkpoint.load_made_for(options.layout, made_for, of_target)
+    of_both = {**made_for, "layout": fingerprints.of_layout(layout, vocabulary)}
+    router = checkpoint.load_made_for(options.router, of_both, f"{of_target} and {options.layout}")
+    clusters = Clusters(layout, vocabulary)
     reads_states = router["first"].shape[1] == target.config.hidden_size  # else what is known before, see train_router.py
-    ranking = load_file(options.frequency)["row_token"].long()
+    ranking = checkpoint.load_made_for(options.frequency, made_for, of_target)["row_token"].long()
     byte_piece = (ranking >= BYTE_PIECES.start) & (ranking < BYTE_PIECES.stop)
     ranking = torch.cat((ranking[~byte_piece], ranking[byte_piece]))
     place = torch.empty_like(ranking).scatter_(0, ranking, torch.arange(vocabulary))

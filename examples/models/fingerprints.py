@@ -1,9 +1,9 @@
 """Values that tell vocabularies, heads and layouts apart: files say by them what they were made for, and loaders
 compare. The same as `hunch::vocabulary_fingerprint`, `hunch::head_fingerprint` and `vocab_layout::fingerprint`.
+
+What is needed to compare them needs nothing but Python: what else is imported is imported where it is used.
 """
 from pathlib import Path
-
-import numpy as np
 
 MODULUS = 1 << 64
 ROWS = 4096  # of a head at once
@@ -11,6 +11,26 @@ ROWS = 4096  # of a head at once
 
 def text(value):
     return f"{value:#018x}"
+
+
+UNKNOWN = text(0)
+
+
+def check(path, said, known, name):
+    """Compares what a file says that it was made for with what is known of what it is about to be used with, `name`:
+    what both know must be the same, and there must be a fingerprint that both know. As `hunch::made_for::check`."""
+    told = False
+    for key, own in known.items():
+        if key not in said:
+            raise ValueError(f"{path}: does not say for which {key} it was made; that of {name} is {own}: make it anew")
+        if UNKNOWN in (said[key], own):
+            continue
+        if said[key] != own:
+            raise ValueError(f"{path}: was made for another {key}, {said[key]}; that of {name} is {own}: "
+                             "use the file that was made for it, or make one")
+        told = told or key != "vocab_size"
+    if not told:
+        raise ValueError(f"{path}: there is nothing to tell whether it was made for {name}")
 
 
 def fnv(values):
@@ -32,6 +52,7 @@ def vocabulary(tokenizer):
 
 def head(weights):
     """Of float32 [tokens, width]: the mixed bits of every weight as bfloat16, with its token and place, added up."""
+    import numpy as np
     total = 0
     for first in range(0, len(weights), ROWS):
         part = np.ascontiguousarray(weights[first:first + ROWS], dtype=np.float32).view(np.uint32)
@@ -49,3 +70,8 @@ def layout(row_token, cluster_begin, vocabulary_size):
     """Of the tensors of a vocabulary layout with clusters."""
     rows, begin = [int(t) for t in row_token], [int(row) for row in cluster_begin]
     return fnv([vocabulary_size, len(rows), *rows, len(begin) - 1, *begin])
+
+
+def of_layout(tensors, vocabulary_size):
+    """What a router says of the layout, a file of these tensors, that it was trained for."""
+    return text(layout(tensors["row_token"], tensors["cluster_begin"], vocabulary_size))

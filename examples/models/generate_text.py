@@ -84,7 +84,8 @@ def main():
     arguments.add_argument("--part", choices=("train", "validation"), default="train")
     options = arguments.parse_args()
 
-    target, rows = checkpoint.load(options.target).to(training.device()), ROWS[options.part]
+    target = checkpoint.load(options.target, options.work / "tokenizer.model").to(training.device())
+    rows = ROWS[options.part]
     texts = sorted((options.work / "tokens" / options.part).glob("*.bin"))
     folder = options.work / "tokens" / ("generated" if options.part == "train" else "generated_validation")
     folder.mkdir(exist_ok=True)

@@ -141,7 +141,8 @@ def head_logits(tokens):
     config = CanvasHeadConfig(**sizes(VOCABULARY), head_dim=HIDDEN // HEADS, target_layer=1, cached_layers=(0, 1))
     checkpoint.save(HERE / "canvas_head", randomise(CanvasHead(config)),
                     about=checkpoint.of_target(HERE / "masked"))
-    head, model = checkpoint.load_canvas_head(HERE / "canvas_head"), checkpoint.load_masked(HERE / "masked")
+    head = checkpoint.load_canvas_head(HERE / "canvas_head", HERE / "masked")
+    model = checkpoint.load_masked(HERE / "masked")
     embedding, found = model.model.embed_tokens, []
     for row in tokens:
         full = int((row[2 * BLOCK:3 * BLOCK] != MASK).all())

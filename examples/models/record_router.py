@@ -72,10 +72,13 @@ def main():
                            help=f"further positions, in windows of {SHORT}")
     options = arguments.parse_args()
 
-    target = checkpoint.load(options.models / "target").to(training.device())
-    by_eagle = options.drafter == "eagle"
-    load, read = (checkpoint.load_eagle, read_by_eagle) if by_eagle else (checkpoint.load, read_by_draft)
-    drafter = load(options.models / options.drafter).to(training.device())
+    tokenizer, of_target = options.work / "tokenizer.model", options.models / "target"
+    target = checkpoint.load(of_target, tokenizer).to(training.device())
+    if options.drafter == "eagle":
+        drafter, read = checkpoint.load_eagle(options.models / "eagle", of_target), read_by_eagle
+    else:
+        drafter, read = checkpoint.load(options.models / "draft", tokenizer), read_by_draft
+    drafter = drafter.to(training.device())
     folder = options.work / f"router-{options.drafter}"
     folder.mkdir(exist_ok=True)
     windows = training.Windows(options.work / "tokens" / "train", CONTEXT, 1)

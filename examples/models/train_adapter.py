@@ -47,7 +47,7 @@ def main():
     options.name = options.name or options.model
 
     torch.manual_seed(training.SEED)
-    target = checkpoint.load(options.target).to(training.device())
+    target = checkpoint.load(options.target, options.work / "tokenizer.model").to(training.device())
     head = target.model.embed_tokens.weight
     if options.model == "medusa":
         model = Medusa(MedusaConfig())

@@ -150,7 +150,7 @@ def main():
 
     training.encode(options.work)
     torch.manual_seed(training.SEED)
-    model = checkpoint.load_masked(options.model).to(training.device())
+    model = checkpoint.load_masked(options.model, options.work / "tokenizer.model").to(training.device())
     head = CanvasHead(CANVAS_HEAD).to(training.device())
     optimiser = training.Optimiser(head, muon_rate=0.004 * options.rate, adam_rate=0.0015 * options.rate, decay=0.0)
     known, beside, run = (torch.compile(f, dynamic=False) for f in (model.known, model.beside, head))
@@ -176,7 +176,7 @@ def main():
             return course.loss(lessons, inputs, run(*inputs))
 
     if options.begin:
-        head.load_state_dict(checkpoint.load_canvas_head(options.begin).state_dict())
+        head.load_state_dict(checkpoint.load_canvas_head(options.begin, options.model).state_dict())
     elif not (options.work / f"{options.name}.pt").exists():
         with torch.no_grad():
             # Embeddings are made as large as residuals, which are a hundred times their size.

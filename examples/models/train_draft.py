@@ -48,7 +48,7 @@ def main():
     options.name = options.name or ("draft" if options.size == "shipped" else f"draft-{options.size}")
 
     torch.manual_seed(training.SEED)
-    target = checkpoint.load(options.target)
+    target = checkpoint.load(options.target, options.work / "tokenizer.model")
     draft = initial(DRAFTS[options.size], target).train()
     target, head = target.to(training.device()), draft.model.embed_tokens.weight
     trunk = torch.compile(draft.model, dynamic=False)

@@ -30,7 +30,7 @@ def main():
     options.name = options.name or "eagle"
 
     torch.manual_seed(training.SEED)
-    target = checkpoint.load(options.target).to(training.device())
+    target = checkpoint.load(options.target, options.work / "tokenizer.model").to(training.device())
     embedding = target.model.embed_tokens
     eagle = Eagle(EAGLE).to(training.device())
     first, deep = torch.compile(eagle, dynamic=False), torch.compile(unrolled, dynamic=False)

@@ -60,7 +60,7 @@ def main():
     training.encode(options.work)
     torch.manual_seed(training.SEED)
     model = Masked(MASKED).to(training.device())
-    model.load_state_dict(checkpoint.load(options.target).state_dict())
+    model.load_state_dict(checkpoint.load(options.target, options.work / "tokenizer.model").state_dict())
     model.requires_grad_(True)
     head = model.model.embed_tokens.weight
     with torch.no_grad():

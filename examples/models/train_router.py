@@ -23,8 +23,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
 
 import checkpoint
@@ -144,10 +143,11 @@ def main():
     options = arguments.parse_args()
 
     torch.manual_seed(training.SEED)
-    reader = checkpoint.load(options.models / ("target" if options.drafter == "eagle" else "draft"))
+    of_reader = options.models / ("target" if options.drafter == "eagle" else "draft")
+    reader, made_for = checkpoint.load(of_reader, options.work / "tokenizer.model"), checkpoint.made_for(of_reader)
     embedding, hidden = reader.model.embed_tokens.weight, reader.config.hidden_size
     recording = Recording(options.work, options.drafter, options.leave_out)
-    layout = load_file(options.layout)
+    layout = checkpoint.load_made_for(options.layout, made_for, of_reader)
     cluster, clusters = cluster_of_token(layout, reader.config.vocab_size)
     contexts = recording.states_read if options.reads == "state" else recording.before
     some = contexts(recording.rows[:4096], embedding)[0]
@@ -166,10 +166,7 @@ def main():
     name = "-".join(("router", options.drafter, options.reads, options.leave_out or "all"))
     training.run(name, options.work, options.minutes, router, Adam(router),
                  lambda step, progress: recording.batch(step), loss_of)
-    with safe_open(options.layout, "pt") as file:
-        about = {"format": "hunch.router", **{key: file.metadata()[key] for key in ("vocab_size", "vocabulary", "head")},
-                 "layout": fingerprints.text(fingerprints.layout(layout["row_token"], layout["cluster_begin"],
-                                                                 reader.config.vocab_size))}
+    about = {"format": "hunch.router", **made_for, "layout": fingerprints.of_layout(layout, reader.config.vocab_size)}
     save_file({"first": (router.first.weight.detach().cpu() * factors).contiguous(),
                "first_bias": router.first.bias.detach().cpu(), "second": router.second.weight.detach().cpu(),
                "second_bias": router.second.bias.detach().cpu()}, options.out, about)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <hunch/hunch.hpp>
+#include <hunch/law.hpp>
+#include <hunch/team/serial.hpp>
 
 /// \file
 /// One host loop, whose assembly is looked at: it must be of vector instructions at -O2, too.

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+# Fails unless in ASSEMBLY the functions of LOOPS, a list of part of a name|instruction, have these
+# instructions, and none of them calls a function for a fused multiply-add.
+foreach(loop IN LISTS LOOPS)
+  string(REPLACE "|" ";" loop "${loop}")
+  list(POP_FRONT loop name instruction)
+  file(STRINGS ${ASSEMBLY} lines REGEX "^_Z[^ ]*:|${instruction}|fmaf?(@|$)")
+  set(inside FALSE)
+  set(found FALSE)
+  foreach(line IN LISTS lines)
+    if(line MATCHES "^_Z")
+      string(FIND "${line}" "${name}" inside)
+      string(COMPARE NOTEQUAL "${inside}" -1 inside)
+    elseif(inside AND line MATCHES "fmaf?(@|$)")
+      message(FATAL_ERROR "${name} calls a function: ${line}")
+    elseif(inside)
+      set(found TRUE)
+    endif()
+  endforeach()
+  if(NOT found)
+    message(FATAL_ERROR "${name} has no ${instruction}")
+  endif()
+endforeach()

@@ -12,11 +12,15 @@
 #include <hunch/length/entropy.hpp>
 #include <hunch/length/ewma.hpp>
 #include <hunch/length/fixed.hpp>
+#include <hunch/length/meter.hpp>
+#include <hunch/length/metered.hpp>
+#include <hunch/length/one_of.hpp>
 #include <hunch/selector/any.hpp>
 #include <hunch/tree/dynamic.hpp>
 #include <hunch/tree/fixed.hpp>
 #include <hunch/tree/sampled.hpp>
 #include <hunch/verifier/point_mass.hpp>
+#include "../support/taught_meter.hpp"
 #include "../support/toy_heads.hpp"
 #include "exact.hpp"
 #include "selectors.hpp"
@@ -154,9 +158,19 @@ TEST_CASE("a draft like the target's is accepted to its end") {
             .steps > 2.1);
 }
 
-TEST_CASE("policies do decide") {
-  // Over a draft that is as good as it can be, and over one that never is.
-  const auto drafted = [](auto policy, flavour q, std::uint64_t salt) {
+using any_policy = length::one_of<length::fixed, length::entropy, length::confidence, length::ewma,
+                                  length::cost, length::metered>;
+
+/// Tokens that a policy drafts in a step, over a draft that is as good as it can be, and over one
+/// that never is.
+struct drafted_tokens {
+  double good;
+  double bad;
+  bool operator==(const drafted_tokens&) const = default;
+};
+template <class Policy>
+drafted_tokens drafted_by(Policy policy) {
+  const auto over = [&](flavour q, std::uint64_t salt) {
     toy_target<float> target{{6, 41, flavour::sharp}};
     toy_draft<float> draft{{6, salt, q}};
     decoder d{target, drafter::autoregressive{draft, tree::chain<6>{}, policy}, selector::full{6},
@@ -169,22 +183,35 @@ TEST_CASE("policies do decide") {
     }
     return static_cast<double>(d.stats().drafted) / static_cast<double>(d.stats().steps);
   };
+  return {over(flavour::sharp, 41), over(flavour::uniform, 7)};
+}
+
+TEST_CASE("policies do decide") {
   static constexpr double curve[] = {1.0, 1.1, 1.3, 1.6, 1.9, 2.2, 2.5};
-  const auto decides = [&](auto policy) {
-    const double good = drafted(policy, flavour::sharp, 41);
-    const double bad = drafted(policy, flavour::uniform, 7);
-    CAPTURE(good);
-    CAPTURE(bad);
-    CHECK(good > bad + 0.5);
-    CHECK(good > 2.0);
+  const auto decides = [&](const any_policy& policy) {
+    const drafted_tokens found = drafted_by(policy);
+    CAPTURE(found.good);
+    CAPTURE(found.bad);
+    CHECK(found.good > found.bad + 0.5);
+    CHECK(found.good > 2.0);
+    return found;
   };
-  decides(length::entropy{.lambda = 0.6});
+  // What is one of several decides as it does by itself.
+  const length::entropy unsure{.lambda = 0.6};
+  CHECK(decides(unsure) == drafted_by(unsure));
   decides(length::confidence{});
   decides(length::ewma{});
   decides(length::cost{.draft = 0.1, .rows = curve});
+  // A meter's prices decide: those of a clock as if somebody had named them, and high ones.
+  length::meter meter(6);
+  teach(meter, 0.1, 0.1);
+  CHECK(decides(length::metered{&meter}) == drafted_by(any_policy{meter.policy()}));
+  length::meter dear(6);
+  teach(dear, 2.0, 0.5);
+  CHECK(drafted_by(any_policy{length::metered{&dear}}) == drafted_tokens{0.0, 0.0});
   // Negative control: one that does not look.
-  CHECK(drafted(length::fixed{3}, flavour::sharp, 41) ==
-        doctest::Approx(drafted(length::fixed{3}, flavour::uniform, 7)).epsilon(0.05));
+  const drafted_tokens blind = drafted_by(any_policy{length::fixed{3}});
+  CHECK(blind.good == doctest::Approx(blind.bad).epsilon(0.05));
 }
 
 /// Runs a request to its end and calls use(committed) after every step.

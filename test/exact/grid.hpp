@@ -26,6 +26,7 @@
 #include <hunch/verifier/point_mass.hpp>
 #include "../support/interval_source.hpp"
 #include "../support/stages.hpp"
+#include "../support/taught_meter.hpp"
 #include "../support/toy_streams.hpp"
 #include "exact.hpp"
 #include "grid_rows.hpp"
@@ -156,24 +157,6 @@ inline constexpr auto by_pruned_streams = [](auto tree, auto policy) {
   };
 };
 
-/// A meter that has seen three plain steps and three that drafted, and would draft now.
-inline const length::meter& read_meter() {
-  static length::meter meter(2);
-  static const bool read = [] {
-    step_summary s{.sequences = 1, .emitted = 1, .target_seconds = 1.0};
-    for (int i = 0; i < 3; ++i) { meter.observe(s); }
-    s.draft_length = s.deepest = 1;
-    s.levels = s.tested = s.drafted = s.accepted = 1;
-    s.emitted = 2;
-    s.draft_seconds = 0.3;
-    s.target_seconds = 1.1;
-    for (int i = 0; i < 3; ++i) { meter.observe(s); }
-    return meter.next(1) == 2;
-  }();
-  REQUIRE(read);
-  return meter;
-}
-
 /// Calls use(policy) with every length policy.
 template <class Use>
 void for_each_length_policy(const Use& use) {
@@ -185,7 +168,9 @@ void for_each_length_policy(const Use& use) {
   use(length::ewma{2, 0.5});
   use(learning);
   use(length::one_of<length::fixed, length::cost>{learning});
-  use(length::metered{&read_meter()});
+  length::meter meter(2);
+  teach(meter, 0.3, 0.1);
+  use(length::metered{&meter});
 }
 
 }  // namespace hunch::test

@@ -83,8 +83,8 @@ struct dying_grammar {
 static_assert(Grammar<dying_grammar>);
 
 /// A request that uses every stage, under such a grammar.
-inline generation_options staged() {
-  generation_options o = with_every_stage(ask(4), 3);
+inline generation_options staged(std::int32_t length = 4) {
+  generation_options o = with_every_stage(ask(length), 3);
   o.grammar = dying_grammar{3};
   o.top_p = 0.99f;
   return o;

@@ -32,17 +32,18 @@ TEST_CASE("grid: a draft model") {
 
 TEST_CASE("grid: early exit over the target's cache") {
   by_every_rule(by_early_exit(chain{}, length::fixed{}));
+  grid_row(by_early_exit(chain{}, length::fixed{}), every_stage{}, verifier::block{}, staged());
 }
 
 TEST_CASE("grid: heads and streams") {
   grid_row(by_heads(chain{}, length::fixed{}), plain_sampler{}, verifier::rejection{}, ask(5));
-  grid_row(by_heads(chain{}, length::fixed{}), plain_sampler{}, verifier::block{}, ask(5));
-  grid_row(by_streams(chain{}, length::fixed{}), plain_sampler{}, verifier::block{}, ask(5));
+  grid_row(by_heads(chain{}, length::fixed{}), every_stage{}, verifier::block{}, staged(5));
+  grid_row(by_streams(chain{}, length::fixed{}), every_stage{}, verifier::block{}, staged(5));
   grid_row(by_streams(chain{}, length::fixed{}), plain_sampler{}, verifier::coupled{}, ask(5));
 }
 
 TEST_CASE("grid: what is looked up") {
-  grid_row(looked_up, plain_sampler{}, verifier::point_mass{});
+  grid_row(looked_up, every_stage{}, verifier::point_mass{}, staged());
   grid_row(looked_up, plain_sampler{}, verifier::coupled{});
   grid_row(looked_up, sampler::greedy{}, verifier::greedy{}, ask(6, 0.0f));
 }

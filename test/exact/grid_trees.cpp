@@ -29,7 +29,7 @@ TEST_CASE("grid: trees of early exit, heads and streams") {
   const auto with = [](const auto& by) {
     const length::fixed policy;
     grid_row(by(sampled_tree{}, policy), plain_sampler{}, verifier::rejection{}, ask(5));
-    grid_row(by(fixed_tree{}, policy), plain_sampler{}, verifier::point_mass{}, ask(5));
+    grid_row(by(fixed_tree{}, policy), every_stage{}, verifier::point_mass{}, staged(5));
     grid_row(by(deep_tree{}, policy), plain_sampler{}, verifier::coupled{}, ask(5));
   };
   with(by_early_exit);
@@ -39,9 +39,10 @@ TEST_CASE("grid: trees of early exit, heads and streams") {
 
 TEST_CASE("grid: pruned trees") {
   const length::fixed policy;
-  grid_row(by_pruned_heads(deep_tree{}, policy), plain_sampler{}, verifier::point_mass{}, ask(5));
+  grid_row(by_pruned_heads(deep_tree{}, policy), every_stage{}, verifier::point_mass{}, staged(5));
   grid_row(by_pruned_heads(fixed_tree{}, policy), plain_sampler{}, verifier::coupled{}, ask(5));
-  grid_row(by_pruned_streams(deep_tree{}, policy), plain_sampler{}, verifier::point_mass{}, ask(5));
+  grid_row(by_pruned_streams(deep_tree{}, policy), every_stage{}, verifier::point_mass{},
+           staged(5));
   grid_row(by_pruned_streams(fixed_tree{}, policy), sampler::greedy{}, verifier::greedy{},
            ask(6, 0.0f));
 }
@@ -70,6 +71,8 @@ TEST_CASE("grid: selectors") {
 TEST_CASE("grid: every stage of the sampler over trees") {
   const length::fixed policy;
   grid_row(by_model(sampled_tree{}, policy), every_stage{}, verifier::rejection{}, staged());
+  grid_row(by_model(sampled_tree{}, policy), toy_selector{shuffled_layout(3, 2)}, every_stage{},
+           verifier::rejection{}, staged());
   grid_row(by_model(deep_tree{}, policy), every_stage{}, verifier::point_mass{}, staged());
 }
 

@@ -2,6 +2,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstdio>
+#include <initializer_list>
 #include <limits>
 #include <string>
 #include <vector>
@@ -34,7 +35,8 @@ class line {
   void add(float x) { add(std::uint64_t{std::bit_cast<std::uint32_t>(x)}); }
   void add(std::int32_t x) { add(static_cast<std::uint64_t>(x)); }
   void add(std::int64_t x) { add(static_cast<std::uint64_t>(x)); }
-  void add(const law<float>& l) {
+  template <class Real>
+  void add(const law<Real>& l) {
     add(l.scale);
     add(l.maximum);
     add(l.norm);
@@ -194,6 +196,220 @@ void heads(const char* name) {
     for (std::int32_t i = 0; i < list.size; ++i) {
       products.add(logits[static_cast<std::size_t>(i)]);
     }
+    std::vector<float> factors(static_cast<std::size_t>(rows));
+    for (float& x : factors) { x = random.unit(); }
+    const kernel::head_weights<Weight> scaled{weights.data(), rows, width, factors.data()};
+    kernel::gemv(team, scaled, hidden.data(), logits.data());
+    for (const float x : logits) { products.add(x); }
+  }
+}
+
+/// A law in double, of which tests of exactness are made.
+void laws_in_double(std::int32_t n) {
+  line laws("double n=" + std::to_string(n));
+  team::serial team;
+  std::uint64_t seed = 70;
+  for (const kind k : {kind::peaked, kind::masked}) {
+    const std::vector<float> narrow = row_of(n, k, ++seed);
+    std::vector<double> row(narrow.begin(), narrow.end());
+    const law<double> l = sampler::pipeline<sampler::temperature>{}(
+        team, row_view<double>{row.data(), n}, {0.7f}, {});
+    laws.add(l);
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      laws.add(random_source<>{}.categorical(team, {++seed, i}, n, weights_of{l}));
+    }
+    laws.add(l.prob(n / 3));
+  }
+}
+
+/// What the epilogue of a head leaves of a row.
+void digests(std::int32_t n) {
+  line of_rows("digests n=" + std::to_string(n));
+  team::serial team;
+  constexpr std::int32_t count = 10;
+  const auto tiles = static_cast<std::size_t>(team::tiles_of(n));
+  for (const kind k : {kind::peaked, kind::tied, kind::masked, kind::poisoned}) {
+    std::vector<float> row = row_of(n, k, 80);
+    std::vector<team::soft_total<std::int32_t>> totals(tiles);
+    std::vector<std::int64_t> best(tiles * count);
+    const row_view<float> view{row.data(), n};
+    const row_digest digest{1.75f, totals.data(), count, best.data()};
+    const std::int32_t asked = 0;
+    for (std::int32_t t = 0; t < team::tiles_of(n); ++t) {
+      kernel::digest_rows{&view, &asked, &digest, team::tiles_of(n)}(team, t);
+    }
+    for (const auto& total : totals) {
+      of_rows.add(total.top);
+      of_rows.add(total.sum);
+    }
+    for (const std::int64_t x : best) { of_rows.add(x); }
+  }
+}
+
+/// What would be written next into a canvas whose positions have rows of every kind.
+template <diffusion::Order O>
+void writes(const char* name, std::int32_t n) {
+  line planned(std::string("writes by ") + name + " n=" + std::to_string(n));
+  team::serial team;
+  for (const float temperature : {0.0f, 1.0f, 0.6f}) {
+    constexpr std::int32_t positions = 6;
+    constexpr kind kinds[] = {kind::flat, kind::peaked, kind::tied, kind::masked, kind::poisoned};
+    std::vector<std::vector<float>> rows;
+    std::vector<diffusion::wanted_position<float>> wanted;
+    for (std::int32_t i = 0; i < positions; ++i) {
+      rows.push_back(row_of(n, kinds[i % 5], static_cast<std::uint64_t>(90 + i)));
+      wanted.push_back({{rows.back().data(), n}, i, i / 4});
+    }
+    using digests_type = diffusion::position_digests<float, everything_sampler, O, random_source<>>;
+    std::vector<diffusion::position_digest<float>> made(positions, digests_type::unmade);
+    const digests_type all{wanted.data(), made.data(), {temperature}, 7, n / 2, {}, {}, {}};
+    const diffusion::canvas_positions canvas{0, positions, 4};
+    const diffusion::drafts_view<digests_type> view{{}, &canvas, all};
+    diffusion::planned_draft drafts[positions];
+    kernel::choose_writes<diffusion::drafts_view<digests_type>>{&view, drafts, positions, true}(
+        team, 0);
+    for (const diffusion::planned_draft& d : drafts) {
+      planned.add(d.what.position);
+      planned.add(d.what.t);
+      planned.add(d.probability);
+      planned.add(d.entropy);
+    }
+    for (const auto& d : made) { planned.add(d.score); }
+    planned.add(view.choice(team, 0).what.t);
+  }
+}
+
+/// Clusters of the rows of a head.
+void clusters() {
+  line found("clusters");
+  team::serial team;
+  constexpr std::int32_t rows = 700, width = 96, count = 9, teams = 3;
+  static_assert(teams * kernel::kmeans_rows >= rows && rows > (teams - 1) * kernel::kmeans_rows);
+  dice random{5};
+  std::vector<bfloat16> weights(rows * width);
+  for (bfloat16& w : weights) { w = weight_of<bfloat16>(random); }
+  std::vector<float> inverse(rows), gap(rows), by_centre(count * width), by_width(count * width),
+      cosine(rows);
+  std::vector<std::int32_t> cluster(rows, -1);
+  const kernel::directions<bfloat16> of{{weights.data(), rows, width}, inverse.data()};
+  const kernel::centres to{by_centre.data(), by_width.data(), count, width};
+  const std::uint8_t open[count] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
+  std::int32_t moved[teams];
+  const auto every_team = [&](const auto& body) {
+    for (std::int32_t t = 0; t < teams; ++t) { body(team, t); }
+  };
+  every_team(kernel::measure_directions<bfloat16>{of, gap.data()});
+  for (std::int32_t c = 0; c < count; ++c) {
+    kernel::draw_centre<bfloat16>{of, to, gap.data(), c, 3}(team, 0);
+    every_team(kernel::narrow_gaps<bfloat16>{of, to.of(c), gap.data()});
+  }
+  for (int round = 0; round < 3; ++round) {
+    every_team(kernel::assign_rows<bfloat16>{of, to, {cluster.data(), cosine.data()}, open, moved});
+    std::vector<std::int32_t> members, begin{0};
+    for (std::int32_t c = 0; c < count; ++c) {
+      for (std::int32_t r = 0; r < rows; ++r) {
+        if (cluster[static_cast<std::size_t>(r)] == c) { members.push_back(r); }
+      }
+      begin.push_back(static_cast<std::int32_t>(members.size()));
+    }
+    for (std::int32_t c = 0; c < count; ++c) {
+      kernel::move_centre<bfloat16>{of, to, members.data(), begin.data()}(team, c);
+    }
+    for (const std::int32_t c : cluster) { found.add(c); }
+    for (const float x : cosine) { found.add(x); }
+    for (const float x : by_centre) { found.add(x); }
+  }
+}
+
+/// A router's scores, of floats and of bytes with factors.
+void scores() {
+  line of_clusters("router");
+  team::serial team;
+  dice random{6};
+  router::weights net;
+  net.inputs = 200;
+  net.width = 64;
+  net.clusters = 33;
+  const auto fill = [&](std::vector<float>& values, std::int32_t size) {
+    values.resize(static_cast<std::size_t>(size));
+    for (float& x : values) { x = random.unit(); }
+  };
+  fill(net.first, net.width * net.inputs);
+  fill(net.first_bias, net.width);
+  fill(net.second, net.clusters * net.width);
+  fill(net.second_bias, net.clusters);
+  std::vector<float> context, workspace, out;
+  fill(context, net.inputs);
+  fill(workspace, net.width);
+  fill(out, net.clusters);
+  const auto add = [&](const auto& scored) {
+    scored(team, context.data(), workspace.data(), out.data());
+    for (const float x : out) { of_clusters.add(x); }
+  };
+  add(net.view());
+  const router::quantised bytes(net);
+  add(bytes.view());
+}
+
+/// Whole verdicts about drafts whose laws are near to the target's.
+template <Verifier V>
+void verdicts(const char* name, std::int32_t n, std::initializer_list<std::int32_t> parents,
+              child_law children, V rule) {
+  line decided(std::string(name) + " n=" + std::to_string(n));
+  team::serial team;
+  const random_source<> random;
+  const std::size_t nodes = parents.size();
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    std::vector<std::vector<float>> rows;
+    std::vector<law<float>> p, q;
+    std::vector<std::int32_t> parent(parents), tokens(nodes), path(nodes, -1);
+    const row_range whole{0, n};
+    const std::vector<shortlist> lists(nodes, {&whole, 1, n, nullptr, nullptr, n});
+    for (std::size_t c = 0; c < nodes; ++c) {
+      rows.push_back(row_of(n, seed % 2 == 0 ? kind::peaked : kind::flat, 100 * seed + c));
+      rows.push_back(rows.back());
+      dice other{seed};
+      for (float& x : rows.back()) { x += 0.5f * other.unit(); }
+    }
+    for (std::size_t c = 0; c < nodes; ++c) {
+      const auto law_of = [&](std::vector<float>& row) {
+        return everything_sampler{}(team, row_view<float>{row.data(), n}, {0.8f}, {});
+      };
+      p.push_back(law_of(rows[2 * c]));
+      q.push_back(law_of(rows[2 * c + 1]));
+    }
+    for (std::size_t c = 1; c < nodes; ++c) {
+      // Another one for each sibling, as if they were drawn without replacement.
+      std::uint32_t tries = 0;
+      const auto is_there = [&] {
+        for (std::size_t i = 1; i < c; ++i) {
+          if (parent[i] == parent[c] && tokens[i] == tokens[c]) { return true; }
+        }
+        return false;
+      };
+      do {
+        tokens[c] = static_cast<token>(
+            random.categorical(team, {seed, static_cast<std::uint32_t>(c), tries++}, n,
+                               weights_of{q[static_cast<std::size_t>(parent[c])]}));
+      } while (is_there());
+    }
+    verdict out;
+    out.path = path.data();
+    const logits_view<float> view{
+        {static_cast<std::int32_t>(nodes), tokens.data(), parent.data(), tokens.data()},
+        children,
+        {p.data()},
+        {q.data(), lists.data()},
+        seed,
+        9};
+    rule(team, view, random, out);
+    for (std::int32_t i = 0; i < out.accepted; ++i) {
+      decided.add(path[static_cast<std::size_t>(i)]);
+    }
+    decided.add(out.accepted);
+    decided.add(out.next);
+    decided.add(static_cast<std::int32_t>(out.next_origin));
+    decided.add(static_cast<std::int32_t>(out.status));
   }
 }
 
@@ -205,6 +421,17 @@ int main(int argc, char**) {
   heads<bfloat16>("bfloat16");
   heads<float16>("float16");
   heads<std::int8_t>("int8");
+  laws_in_double(40003);
+  digests(12345);
+  writes<diffusion::order::confidence>("confidence", 5000);
+  writes<diffusion::order::entropy>("entropy", 5000);
+  clusters();
+  scores();
+  verdicts("block", 9000, {-1, 0, 1, 2, 3, 4}, child_law::independent, verifier::block{});
+  const auto tree = {-1, 0, 0, 0, 1, 1, 2};
+  verdicts("tree", 9000, tree, child_law::independent, verifier::rejection{});
+  verdicts("tree of different siblings", 9000, tree, child_law::without_replacement,
+           verifier::rejection{});
   // With an argument it prints something else, for the control.
   line("arguments").add(argc - 1);
 }

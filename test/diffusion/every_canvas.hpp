@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "../support/noted_rows.hpp"
 #include "fill.hpp"
 
 namespace hunch::test {
@@ -18,11 +19,12 @@ struct tally {
   std::int64_t refused = 0;
 };
 
-/// All canvases of up to `longest` positions and several block lengths by a decoder, each of them
-/// compared with one token a pass. All else is as in `like`.
-template <class Decoder>
+/// All canvases of up to `longest` positions and several block lengths by a decoder; for each of
+/// them is_right(task, result). All else is as in `like`.
+template <class Decoder, class Judge>
 void fill_every_canvas(Decoder& d, const canvas_world& world, std::int32_t longest,
-                       const canvas_task& like, tally& sum) {
+                       const canvas_task& like, tally& sum, const Judge& is_right) {
+  if (world.rows.bad != 0) { noted_rows().insert(spelled_out<Decoder>()); }
   std::int64_t failed = 0;
   for (std::int32_t length = 1; length <= longest; ++length) {
     for (const std::vector<token>& canvas : all_canvases(length)) {
@@ -32,7 +34,7 @@ void fill_every_canvas(Decoder& d, const canvas_world& world, std::int32_t longe
         task.block_length = block;
         task.seed = static_cast<std::uint64_t>(sum.runs % 7);
         const fill_result found = fill(d, task);
-        sum.wrong += agrees(found, fill_stepwise(world, task)) ? 0 : 1;
+        sum.wrong += is_right(task, found) ? 0 : 1;
         failed += found.failed != status::ok ? 1 : 0;
         ++sum.runs;
       }
@@ -44,6 +46,16 @@ void fill_every_canvas(Decoder& d, const canvas_world& world, std::int32_t longe
   CHECK(s.target_rows == s.steps + s.drafted);
   CHECK(s.emitted == s.steps + s.accepted - failed);
   CHECK((failed > 0) == (world.rows.bad != 0));
+}
+
+/// Likewise, compared with one token a pass.
+template <class Decoder>
+void fill_every_canvas(Decoder& d, const canvas_world& world, std::int32_t longest,
+                       const canvas_task& like, tally& sum) {
+  fill_every_canvas(d, world, longest, like, sum,
+                    [&](const canvas_task& task, const fill_result& found) {
+                      return agrees(found, fill_stepwise(world, task));
+                    });
 }
 
 }  // namespace hunch::test

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -12,6 +13,8 @@
 #include <hunch/diffusion/order/entropy.hpp>
 #include <hunch/diffusion/order/left_to_right.hpp>
 #include <hunch/diffusion/right_shifted.hpp>
+#include <hunch/diffusion/verifier/top_k.hpp>
+#include "../support/policies.hpp"
 #include "every_canvas.hpp"
 
 namespace hunch::test {
@@ -63,6 +66,30 @@ TEST_CASE("every canvas, with ties") { check(run_model<toy_masked<double>>(tied_
 
 TEST_CASE("every canvas, without ties") { check(run_model<toy_masked<double>>(smooth_world)); }
 
+/// Whether a run wrote nothing but one of the k most probable tokens of a row that has a law, and
+/// has ended where decoding one token a pass would.
+bool is_sound(const canvas_world& world, std::int32_t k, const canvas_task& task,
+              const fill_result& found) {
+  canvas_task rest = task;
+  for (const diffusion::write& w : found.writes) {
+    status error = status::ok;
+    const std::vector<double> weights =
+        textbook::weights(world.logits(rest.canvas, w.position), world.mask, 1.0, error);
+    if (error != status::ok) { return false; }
+    const double mine = weights[static_cast<std::size_t>(w.t)];
+    std::int32_t ahead = 0;
+    for (std::size_t t = 0; t < weights.size(); ++t) {
+      const bool ties = weights[t] == mine && t < static_cast<std::size_t>(w.t);
+      ahead += weights[t] > mine || ties ? 1 : 0;
+    }
+    if (!(mine > 0.0) || ahead >= k) { return false; }
+    rest.canvas[static_cast<std::size_t>(w.position)] = w.t;
+  }
+  const textbook_result then = fill_stepwise(world, rest);
+  return then.writes.empty() && then.canvas == found.canvas && then.failed == found.failed &&
+         then.failed_position == found.failed_position;
+}
+
 TEST_CASE("every canvas, where some rows have no law") {
   constexpr canvas_world damaged{{3, 12, flavour::smooth, 0, nullptr, 17}};
   using cached = toy_masked<double, cache_kind::of_blocks>;
@@ -70,6 +97,33 @@ TEST_CASE("every canvas, where some rows have no law") {
   check(run_model<cached>(damaged, rank_by::confidence, true), 300);
   check(run_model<toy_masked<double>, diffusion::order::left_to_right>(damaged, rank_by::position),
         300);
+  check(run_model<toy_masked<double>, diffusion::order::entropy>(damaged, rank_by::entropy), 300);
+
+  // A rule that is not lossless, of which less can be said.
+  constexpr std::int32_t k = 2;
+  constexpr canvas_world larger{{4, 12, flavour::smooth, 0, nullptr, 17}};
+  toy_masked<double> model{larger};
+  auto d =
+      chain_decoder<3>(model, 1, diffusion::order::confidence{}, diffusion::verifier::top_k{k});
+  tally sum;
+  std::int64_t later_ones = 0;  // the control: a rule that takes one is told apart
+  fill_every_canvas(d, larger, 6, {}, sum, [&](const canvas_task& task, const fill_result& found) {
+    later_ones += is_sound(larger, k - 1, task, found) ? 0 : 1;
+    return is_sound(larger, k, task, found);
+  });
+  check(sum, 100);
+  CHECK(later_ones > 10);
+
+  // Every policy that the headers define was there.
+  for (const char* const folder : {"diffusion/order", "diffusion/verifier"}) {
+    const names policies = policies_in(folder);
+    CHECK(policies.size() >= 2);
+    for (const std::string& policy : policies) {
+      CAPTURE(policy);
+      CHECK(any_row_has({policy}));
+    }
+  }
+  CHECK_FALSE(any_row_has({"diffusion::order::magic"}));
 }
 
 TEST_CASE("every canvas, in single precision") { check(run_model<toy_masked<float>>(tied_world)); }

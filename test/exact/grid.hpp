@@ -25,11 +25,11 @@
 #include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/point_mass.hpp>
 #include "../support/interval_source.hpp"
+#include "../support/noted_rows.hpp"
 #include "../support/stages.hpp"
 #include "../support/taught_meter.hpp"
 #include "../support/toy_streams.hpp"
 #include "exact.hpp"
-#include "grid_rows.hpp"
 #include "selectors.hpp"
 
 /// \file

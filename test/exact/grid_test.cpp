@@ -2,23 +2,15 @@
 
 // Whether the grid has a row for every policy that there is.
 
-#include <algorithm>
 #include <cstddef>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <regex>
-#include <set>
 #include <string>
 
 #include <doctest/doctest.h>
 
-#include "grid_rows.hpp"
+#include "../support/policies.hpp"
 
 namespace hunch::test {
 namespace {
-
-using names = std::set<std::string>;
 
 /// What is defined in the header of its name and is no policy of its own, or not a lossless one.
 const names in_no_row{
@@ -33,36 +25,6 @@ const names in_no_row{
     "verifier::top_k",           // lossy
     "verifier::typical",         // lossy
 };
-
-/// The policies of a folder: what a header of its name defines. \param with what the header must
-/// say, for policies that are composed of others.
-names policies_in(const std::string& folder, const std::string& with = "") {
-  names found;
-  for (const auto& file :
-       std::filesystem::directory_iterator(std::filesystem::path(HUNCH_HEADERS) / folder)) {
-    const std::string name = file.path().stem().string();
-    std::ifstream in(file.path());
-    const std::string code{std::istreambuf_iterator<char>(in), {}};
-    if (std::regex_search(code, std::regex("\\b(struct|class) " + name + "\\b")) &&
-        code.find(with) != std::string::npos) {
-      found.insert(folder + "::" + name);
-    }
-  }
-  return found;
-}
-
-/// Whether a row is made of policies. What a `one_of` could be is not what it is.
-bool is_in(const std::string& row, const names& policies) {
-  static const std::regex choices("(hunch::length::one_of)<[^>]*>");
-  const std::string chosen = std::regex_replace(row, choices, "$1");
-  return std::ranges::all_of(policies, [&](const std::string& policy) {
-    return std::regex_search(chosen, std::regex("\\bhunch::" + policy + "\\b"));
-  });
-}
-bool any_row_has(const names& policies) {
-  return std::ranges::any_of(grid_rows(),
-                             [&](const std::string& row) { return is_in(row, policies); });
-}
 
 TEST_CASE("the grid has a row for every policy that the headers define") {
   std::size_t count = 0;

@@ -10,8 +10,9 @@
 
 namespace hunch::test {
 
-/// What the rows of the grid are made of: the spelled-out types of their decoders and selectors.
-inline std::set<std::string>& grid_rows() {
+/// What the decoders of a program's tests are made of: the spelled-out types of those that are
+/// noted, and of their selectors.
+inline std::set<std::string>& noted_rows() {
   static std::set<std::string> rows;
   return rows;
 }
@@ -26,11 +27,11 @@ std::string spelled_out() {
   return out;
 }
 
-/// Noted before any test runs, of every row that is compiled.
+/// Noted before any test runs, of every row of the grid that is compiled.
 template <class Decoder, class Selector>
 struct grid_entry {
-  static inline const bool noted = (grid_rows().insert(spelled_out<Decoder>()),
-                                    grid_rows().insert(spelled_out<Selector>()), true);
+  static inline const bool noted = (noted_rows().insert(spelled_out<Decoder>()),
+                                    noted_rows().insert(spelled_out<Selector>()), true);
 };
 
 }  // namespace hunch::test

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <string>
+
+#include "noted_rows.hpp"
+
+/// \file
+/// Which policies there are, and which of them the rows of a program's tests are made of.
+
+namespace hunch::test {
+
+using names = std::set<std::string>;
+
+/// The policies of a folder of the headers: what a header of its name defines. \param with what the
+/// header must say, for policies that are composed of others.
+inline names policies_in(const std::string& folder, const std::string& with = "") {
+  names found;
+  for (const auto& file :
+       std::filesystem::directory_iterator(std::filesystem::path(HUNCH_HEADERS) / folder)) {
+    const std::string name = file.path().stem().string();
+    std::ifstream in(file.path());
+    const std::string code{std::istreambuf_iterator<char>(in), {}};
+    if (std::regex_search(code, std::regex("\\b(struct|class) " + name + "\\b")) &&
+        code.find(with) != std::string::npos) {
+      found.insert(std::regex_replace(folder, std::regex("/"), "::") + "::" + name);
+    }
+  }
+  return found;
+}
+
+/// Whether a row is made of policies. What a `one_of` could be is not what it is.
+inline bool is_in(const std::string& row, const names& policies) {
+  static const std::regex choices("(hunch::length::one_of)<[^>]*>");
+  const std::string chosen = std::regex_replace(row, choices, "$1");
+  return std::ranges::all_of(policies, [&](const std::string& policy) {
+    return std::regex_search(chosen, std::regex("\\bhunch::" + policy + "\\b"));
+  });
+}
+inline bool any_row_has(const names& policies) {
+  return std::ranges::any_of(noted_rows(),
+                             [&](const std::string& row) { return is_in(row, policies); });
+}
+
+}  // namespace hunch::test

@@ -177,7 +177,7 @@ class speculation {
     request.seed = 1;
     length = hunch::length::fixed{};
     const generate::costs cost = generate::calibrate(meter, speculative, prompts_, request, batch);
-    length = hunch::length::metered{&meter};
+    length = hunch::length::metered{meter};
     generate::settle(meter, speculative, prompts_, request, batch);
     std::vector<double> ratios;
     bool identical = true;

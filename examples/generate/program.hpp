@@ -124,7 +124,7 @@ class program {
     const bool metered = !args_.draft_length && args_.draft_lengths.empty();
     if (args_.draft_length) { speculative.draft_length(*args_.draft_length); }
     if (metered) {
-      length_ = hunch::length::metered{&meter};
+      length_ = hunch::length::metered{meter};
       settle(meter, speculative, session_.prompts(), session_.request, args_.batch);
     }
 

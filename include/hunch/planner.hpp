@@ -40,19 +40,36 @@ inline double walltime_gain(double alpha, std::int32_t gamma, double c,
   return expected_tokens(alpha, gamma) / (row_cost(curve, gamma + 1) + gamma * c);
 }
 
+/// A draft length, and the tokens that it makes while plain decoding makes one.
+struct planned_length {
+  std::int32_t length = 0;  ///< 0: plain decoding
+  double rate = 1.0;
+};
+
+/// The length in [0, longest] with the largest gain, the smallest on ties.
+/// \param acceptance(i) of the i-th level, from 0, where those before it were accepted.
+/// \param width rows that a level brings: 1 in a chain.
+/// \param most rows of a step, however many levels there are.
+template <class Acceptance>
+planned_length best_length(const Acceptance& acceptance, double c, std::int32_t longest,
+                           std::span<const double> curve, double width = 1.0,
+                           double most = std::numeric_limits<double>::infinity()) {
+  planned_length best;
+  double tokens = 1.0;
+  double chance = 1.0;
+  for (std::int32_t n = 1; n <= longest; ++n) {
+    chance *= acceptance(n - 1);
+    tokens += chance;
+    const double rate = tokens / (row_cost(curve, std::min(1.0 + n * width, most)) + n * c);
+    if (rate > best.rate) { best = {n, rate}; }
+  }
+  return best;
+}
+
 /// The gamma in [0, max_gamma] with the largest gain, the smallest on ties; 0 is plain decoding.
 inline std::int32_t best_draft_length(double alpha, double c, std::int32_t max_gamma,
                                       std::span<const double> curve = {}) {
-  std::int32_t best = 0;
-  double best_gain = 1.0;
-  for (std::int32_t gamma = 1; gamma <= max_gamma; ++gamma) {
-    const double gain = walltime_gain(alpha, gamma, c, curve);
-    if (gain > best_gain) {
-      best = gamma;
-      best_gain = gain;
-    }
-  }
-  return best;
+  return best_length([&](std::int32_t) { return alpha; }, c, max_gamma, curve).length;
 }
 
 }  // namespace hunch::planner

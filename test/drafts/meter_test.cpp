@@ -32,6 +32,8 @@ struct machine {
   double overhead = 0.0;  ///< of a step that drafts, whatever it drafts
   double reading = 0.0;   ///< of each token that the drafter has not read, per sequence
   double noise = 0.05;
+  /// Of a step that only begins to draft, as streams do behind one without; 0: all steps draft.
+  double warming = 0.0;
 };
 
 /// A draft token at a position of a sequence: whether it is accepted, and what is known of it.
@@ -74,11 +76,14 @@ class simulation {
     s.draft_length = draft_length;
     s.sequences = batch();
     std::int32_t deepest = 0;
+    const bool warms = on_.warming > 0.0 && draft_length > 0 && !warm_;
+    warm_ = draft_length > 0;
     for (auto& memory : memories_) {
       std::int32_t levels = 0;
       std::int32_t accepted = 0;
       bool all = true;
-      const std::int32_t limit = draft_length > 0 ? policy_.begin(memory, draft_length) : 0;
+      const std::int32_t limit =
+          draft_length > 0 && !warms ? policy_.begin(memory, draft_length) : 0;
       drafted_token next = drafts_(at_, random_);
       length_evidence evidence;
       const auto goes_on = [&](double probability) {
@@ -97,7 +102,7 @@ class simulation {
         next = drafts_(at_, random_);
         if (!next.ahead && levels < limit && !goes_on(probability)) { break; }
       }
-      if (draft_length > 0) { policy_.observe(memory, levels, accepted); }
+      if (draft_length > 0 && !warms) { policy_.observe(memory, levels, accepted); }
       deepest = std::max(deepest, levels);
       s.levels += levels;
       s.drafted += levels;
@@ -115,7 +120,8 @@ class simulation {
     } else {
       missed_ += static_cast<double>(s.emitted) / batch();
     }
-    s.target_seconds = disturbed * (1.0 + on_.row * rows + (s.levels > 0 ? on_.overhead : 0.0));
+    s.target_seconds = disturbed * (1.0 + on_.row * rows + (s.levels > 0 ? on_.overhead : 0.0) +
+                                    (warms ? on_.warming : 0.0));
     ++at_;
     sum_.tokens += static_cast<double>(s.emitted) / batch();
     sum_.time += s.seconds() / second;
@@ -136,13 +142,14 @@ class simulation {
   dice random_{17};
   std::int64_t at_ = 0;
   double missed_ = 0.0;
+  bool warm_ = false;
   outcome sum_;
 };
 
 /// A simulation that a meter drives.
 struct metered_run {
   metered_run(const machine& on, drafter_model drafts, std::int32_t batch)
-      : sim(on, std::move(drafts), batch, length::metered{&meter}) {}
+      : sim(on, std::move(drafts), batch, length::metered{meter}) {}
 
   outcome steps(std::int32_t n, std::int32_t slow_step = -1) {
     for (std::int32_t i = 0; i < n; ++i) {
@@ -278,7 +285,7 @@ TEST_CASE("a machine that becomes faster for plain steps only is noticed") {
   CHECK(run.steps(400).speed() > 1.2);
   // The same seconds of a step that drafts are now those of a step on a machine twice as fast.
   simulation<length::metered> free({"free", 0.6, 0.6}, constant(0.4), 2,
-                                   length::metered{&run.meter});
+                                   length::metered{run.meter});
   outcome all;
   for (std::int32_t i = 0; i < 400; ++i) {
     run.meter.observe(free.step(run.meter.next(2), 0.5));
@@ -324,6 +331,48 @@ TEST_CASE("what a drafter has missed of requests that have ended it need not rea
   }
 }
 
+TEST_CASE("a drafter that drafts in the second step only is tried until that one") {
+  // Without a try that goes on, drafting would never be seen again once the text is easy.
+  machine streams{"streams", 0.02, 0.1};
+  streams.warming = 0.3;
+  const auto begins_to_repeat = [](std::int64_t step, dice& random) {
+    return drafted_token{random.unit() < (step < 1500 ? 0.0 : 0.9), random.unit()};
+  };
+  metered_run run(streams, begins_to_repeat, 1);
+  CHECK(run.steps(1500).speed() > 0.96);
+  CHECK(run.meter.account(1) == 0.0);
+  run.steps(1500);
+  CHECK(run.steps(1000).speed() > 1.8);
+}
+
+TEST_CASE("drafts beside a prompt that is read in pieces are paid for") {
+  for (const bool measured : {false, true}) {
+    CAPTURE(measured);
+    metered_run run(losing[0], constant(0.0), 4);
+    run.steps(measured ? 600 : 3);
+    std::int32_t drafting = 0;
+    for (std::int32_t i = 0; i < 200; ++i) {
+      step_summary s = run.sim.step(run.meter.next(4));
+      drafting += s.levels > 0 ? 1 : 0;
+      s.prompt_rows = 256;
+      s.target_seconds *= 40.0;
+      run.meter.observe(s);
+    }
+    CHECK(drafting < 10);
+  }
+}
+
+TEST_CASE("requests that come and go do not keep a batch from drafting") {
+  metered_run run({"a processor", 0.1, 0.05}, constant(0.8), 8);
+  run.steps(200);
+  std::int64_t drafting = 0;
+  for (std::int32_t i = 0; i < 100; ++i) {
+    run.sim.resize(7 + i % 2);
+    drafting += run.steps(8).drafting;
+  }
+  CHECK(drafting > 0.8 * 8 * 100);
+}
+
 TEST_CASE("what is known of a large batch says nothing of a small one") {
   // Rows are dear in a large batch only.
   metered_run large(losing[0], constant(0.8), 32);
@@ -331,7 +380,7 @@ TEST_CASE("what is known of a large batch says nothing of a small one") {
   CHECK(large.meter.account(32) == 0.0);
   CHECK(large.meter.account(1) > 0.0);
   simulation<length::metered> small({"a processor", 0.15, 0.12}, constant(0.8), 1,
-                                    length::metered{&large.meter});
+                                    length::metered{large.meter});
   for (std::int32_t i = 0; i < 200; ++i) {
     if (i == 100) { small.take(); }
     large.meter.observe(small.step(large.meter.next(1)));

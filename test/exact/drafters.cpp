@@ -205,10 +205,10 @@ TEST_CASE("policies do decide") {
   // A meter's prices decide: those of a clock as if somebody had named them, and high ones.
   length::meter meter(6);
   teach(meter, 0.1, 0.1);
-  CHECK(decides(length::metered{&meter}) == drafted_by(any_policy{meter.policy()}));
+  CHECK(decides(length::metered{meter}) == drafted_by(any_policy{meter.policy()}));
   length::meter dear(6);
   teach(dear, 2.0, 0.5);
-  CHECK(drafted_by(any_policy{length::metered{&dear}}) == drafted_tokens{0.0, 0.0});
+  CHECK(drafted_by(any_policy{length::metered{dear}}) == drafted_tokens{0.0, 0.0});
   // Negative control: one that does not look.
   const drafted_tokens blind = drafted_by(any_policy{length::fixed{3}});
   CHECK(blind.good == doctest::Approx(blind.bad).epsilon(0.05));

@@ -170,7 +170,7 @@ void for_each_length_policy(const Use& use) {
   use(length::one_of<length::fixed, length::cost>{learning});
   length::meter meter(2);
   teach(meter, 0.3, 0.1);
-  use(length::metered{&meter});
+  use(length::metered{meter});
 }
 
 }  // namespace hunch::test

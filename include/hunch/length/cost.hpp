@@ -175,21 +175,11 @@ struct cost {
 
   /// The best length if every step had it; sets the tokens per cost that it brings.
   std::int32_t plan(memory& m, std::int32_t max_depth) const {
-    std::int32_t best = 0;
-    m.rate = 1.0;
-    double tokens = 1.0;
-    double chance = 1.0;
-    for (std::int32_t n = 1; n <= max_depth; ++n) {
-      chance *= acceptance_at(m, n - 1);
-      tokens += chance;
-      const double asked = std::min(1.0 + n * m.width, m.most);
-      const double rate = tokens / (planner::row_cost(rows, asked) + n * draft);
-      if (rate > m.rate) {
-        best = n;
-        m.rate = rate;
-      }
-    }
-    return best;
+    const planner::planned_length best =
+        planner::best_length([&](std::int32_t level) { return acceptance_at(m, level); }, draft,
+                             max_depth, rows, m.width, m.most);
+    m.rate = best.rate;
+    return best.length;
   }
 };
 

@@ -38,7 +38,9 @@ namespace hunch::length {
 /// late; one that gains is repeated at once, and opens the account again. What a drafter would have
 /// to read first, because it has not kept up, belongs to its price.
 ///
-/// Steps in which prompts are read are left out. Batches of up to 1, 2, 4, 8, ... requests are told
+/// Steps in which prompts are read are not timed: their drafts are booked at what they are expected
+/// to cost. A drafter that drafts in the step behind a first one only, as streams do, is tried for
+/// two. Batches of up to 1, 2, 4, 8, ... requests are told
 /// apart. A step counts for at most a few times of what is expected of it, so that one that was
 /// disturbed does not decide. What is decided for a step depends on earlier steps alone: any law
 /// stays as it is. But it depends on the clock: see `decoder::draft_length` for how a text is
@@ -72,10 +74,13 @@ class meter {
   std::int32_t next(std::int32_t running) {
     const batch& b = of(running);
     tries_ = false;
-    if (max_depth_ < 1 || wants_plain(b, running)) { return 0; }
+    if (max_depth_ < 1 || wants_plain(b, running)) {
+      again_ = false;
+      return 0;
+    }
     const std::int32_t reach = std::clamp(2 * b.deepest, std::int32_t{1}, max_depth_);
     const bool rests = b.account <= 0.0 || b.idle > 0 || (b.won > 0 && b.won < in_turn);
-    tries_ = b.saved >= price_of_try(b) && (rests || b.since_try >= between_tries);
+    tries_ = again_ || (b.saved >= price_of_try(b) && (rests || b.since_try >= between_tries));
     if (!tries_ && b.account <= 0.0) { return 0; }
     policy_ = prices(running);
     policy_.at_least = tries_ ? 1 : 0;
@@ -85,10 +90,14 @@ class meter {
   /// Takes note of a step whose draft length `next` has chosen.
   void observe(const step_summary& s) {
     learn(s);
-    if (s.sequences < 1 || s.prompt_rows > 0) { return; }
+    if (s.sequences < 1) { return; }
     batch& b = of(s.sequences);
     const double one = b.plain.typical();
     if (one <= 0.0) { return; }
+    if (s.prompt_rows > 0) {
+      if (s.levels > 0) { book(b, s, beside_a_prompt(b, s)); }
+      return;
+    }
     const double cost = std::min(s.seconds() / one, most_believed(b, s));
     b.saved = std::min(b.saved + options_.share * cost, options_.most);
     if (s.draft_length > 0) { book(b, s, cost); }
@@ -151,6 +160,7 @@ class meter {
 
  private:
   static constexpr double known = 8.0;    ///< tests that the expected acceptance counts for
+  static constexpr double unknown = 0.5;  ///< what a try is taken to cost before it was measured
   static constexpr std::int32_t few = 3;  ///< measurements that one that was disturbed can be among
   static constexpr std::int32_t most_rows = 64;  ///< of a sequence; further ones are like the last
   static constexpr std::int32_t settling = 4;    ///< plain steps behind one that drafted
@@ -244,9 +254,9 @@ class meter {
     const auto width = std::bit_width(static_cast<std::uint32_t>(std::max(running, 1) - 1));
     return std::min(static_cast<std::size_t>(width), std::size_t{max_batches - 1});
   }
-  /// Whether a plain step of so many requests takes another time than the last ones did.
+  /// Whether a plain step of so many requests may take quite another time than the last ones did.
   static bool is_far(const batch& b, std::int32_t running) {
-    return 10 * std::abs(running - b.size) > running;
+    return 4 * std::abs(running - b.size) > running;
   }
   bool wants_plain(const batch& b, std::int32_t running) const {
     return b.plain.count < few || b.since_plain >= options_.refresh || b.odd >= few ||
@@ -310,32 +320,28 @@ class meter {
     return bound + late_ + 1.0;
   }
 
+  /// What drafting is taken to cost in a step that reads a prompt, whose time says nothing of it.
+  double beside_a_prompt(const batch& b, const step_summary& s) {
+    if (b.level.count < few) { return 1.0 + unknown; }
+    return expected_cost(b, 1.0 + static_cast<double>(s.drafted) / s.sequences, s.deepest);
+  }
+
   /// Rows of a level.
   double mean_width() const { return width_.tested > 0.0 ? width_.passed / width_.tested : 1.0; }
 
-  /// The length that is best if all drafts have it: in a batch, what one sequence drafts deeper
-  /// than the others it drafts alone, at the price of all.
+  /// The length that is best if all drafts have it, 1 if none pays: in a batch, what one sequence
+  /// drafts deeper than the others it drafts alone, at the price of all.
   std::int32_t common_length(std::int32_t reach) const {
-    std::int32_t best = 1;
-    double best_rate = 0.0;
-    double tokens = 1.0;
-    double chance = 1.0;
-    for (std::int32_t n = 1; n <= reach; ++n) {
-      chance *= acceptance();
-      tokens += chance;
-      const double rate =
-          tokens / (planner::row_cost(policy_.rows, 1.0 + n * mean_width()) + n * policy_.draft);
-      if (rate > best_rate) {
-        best = n;
-        best_rate = rate;
-      }
-    }
-    return best;
+    const double passes = acceptance();
+    const std::int32_t best = planner::best_length([passes](std::int32_t) { return passes; },
+                                                   policy_.draft, reach, policy_.rows, mean_width())
+                                  .length;
+    return std::max(best, 1);
   }
 
   double price_of_try(const batch& b) {
     double price = std::max(expected_cost(b, 1.0 + mean_width(), 1.0) - 1.0, 0.02);
-    if (b.level.count < few) { price = std::min(price, 0.5); }
+    if (b.level.count < few) { price = std::min(price, unknown); }
     if (reading_.rows > 0.0) {
       const double one = b.plain.typical();
       const double seconds = reading_.seconds - reading_.levels * b.level.median() * one;
@@ -347,6 +353,7 @@ class meter {
   void book(batch& b, const step_summary& s, double cost) {
     double gain = static_cast<double>(s.emitted) / s.sequences - cost;
     b.since_try = tries_ ? 0 : b.since_try + 1;
+    again_ = tries_ && s.levels == 0 && !again_;
     if (s.levels > 0) {
       b.idle = 0;
       gain -= options_.margin * cost;
@@ -380,6 +387,7 @@ class meter {
   std::int32_t was_ = 0;    ///< sequences that went on behind the last step
   std::int64_t steps_ = 0;  ///< that drafted
   bool tries_ = false;
+  bool again_ = false;          ///< the try before has drafted nothing
   std::int32_t unsettled_ = 0;  ///< plain steps that are not timed
   std::array<double, most_rows> curve_{};
 };

@@ -15,15 +15,19 @@ struct metered {
   static constexpr bool needs_entropy = cost::needs_entropy;
   using memory = cost::memory;
 
-  const meter* by;
+  /// \param by outlives this.
+  explicit metered(const meter& by) : by_(&by) {}
 
   std::int32_t begin(memory& m, std::int32_t max_depth) const {
-    return by->policy().begin(m, max_depth);
+    return by_->policy().begin(m, max_depth);
   }
-  bool goes_on(memory& m, const length_evidence& e) const { return by->policy().goes_on(m, e); }
+  bool goes_on(memory& m, const length_evidence& e) const { return by_->policy().goes_on(m, e); }
   void observe(memory& m, std::int32_t drafted, std::int32_t accepted) const noexcept {
-    by->policy().observe(m, drafted, accepted);
+    by_->policy().observe(m, drafted, accepted);
   }
+
+ private:
+  const meter* by_;
 };
 
 static_assert(LengthPolicy<metered>);

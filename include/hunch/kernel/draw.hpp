@@ -56,6 +56,11 @@ HUNCH_HOST_DEVICE HUNCH_INLINE prefix_walk walk_along(double target, std::int32_
 }
 
 /// The total of the weights, with the group sums in the team's scratch.
+///
+/// Those of a whole law that the team has forgotten are not the ones of `soft_sum`, bit for bit:
+/// the bounds of a group differ by up to 1e-7 of the total. Added like them they would be the same,
+/// but a device would read each tile twice, first for its frame, which is not the law's in many
+/// tiles of a row that has a peak.
 template <Team T, class Weight>
 HUNCH_HOST_DEVICE HUNCH_INLINE double sum_for_draw(T& team, std::int64_t n, const Weight& weight) {
   if constexpr (requires { weight.remembered_as(); }) {

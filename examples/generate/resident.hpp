@@ -100,35 +100,47 @@ class resident_program {
     draft.set_head_layout(shortlist.layout());
     announce(a);
     Platform::with_policies(a, [&](auto sampler, auto verifier, auto of_plain) {
-      auto plain = decoder_of(drafter::none{}, everything(), sampler, of_plain, 1);
+      const auto without_drafts = [&] {
+        return decoder_of(drafter::none{}, everything(), sampler, of_plain, 1);
+      };
       const auto speculative = [&](std::int32_t length) {
         return decoder_of(drafter::autoregressive{draft, tree::chain<max_draft_length>{}},
                           shortlist, sampler, verifier, length);
       };
+      auto plain = without_drafts();
       const double one = step_seconds(plain);
       // What a drafted token costs, verification included, over a step of plain decoding.
       double drafted = 0.0;
       std::int32_t length = 4;
       {
         auto trial = speculative(length);
-        drafted = (step_seconds(trial) / one - 1.0) / length;
+        // A clock may say that it costs less than nothing.
+        drafted = std::max((step_seconds(trial) / one - 1.0) / length, 0.0);
         const double alpha = trial.stats().acceptance_probability();
-        length = a.draft_length
-                     ? *a.draft_length
-                     : std::max(planner::best_draft_length(alpha, drafted, max_draft_length), 1);
+        length =
+            a.draft_length.value_or(planner::best_draft_length(alpha, drafted, max_draft_length));
       }
-      auto decoder = speculative(length);
-      static_assert(decltype(decoder)::lossless);
-      warm_up(decoder);
-      session_.begin_text();
-      const comparison both = compare(
-          [&](const auto& options, auto&& on_token) { return run_on(plain, options, on_token); },
-          [&](const auto& options, auto&& on_token) { return run_on(decoder, options, on_token); },
-          session_.request, a.batch, a.rounds, session_.stream());
-      const auto stats = decoder.stats();
-      session_.report_both(both, stats,
-                           planner::walltime_gain(stats.acceptance_probability(), length, drafted),
-                           std::to_string(length));
+      const auto report = [&](auto decoder) {
+        static_assert(decltype(decoder)::lossless);
+        warm_up(decoder);
+        session_.begin_text();
+        const comparison both = compare(
+            [&](const auto& options, auto&& on_token) { return run_on(plain, options, on_token); },
+            [&](const auto& options, auto&& on_token) {
+              return run_on(decoder, options, on_token);
+            },
+            session_.request, a.batch, a.rounds, session_.stream());
+        const auto stats = decoder.stats();
+        const double alpha = stats.acceptance_probability();
+        session_.report_both(both, stats, planner::walltime_gain(alpha, length, drafted),
+                             std::to_string(length));
+      };
+      // What a loop does in a step is fixed when it is recorded: one that drafts always does.
+      if (length == 0) {
+        report(without_drafts());
+      } else {
+        report(speculative(length));
+      }
     });
   }
 

@@ -69,7 +69,7 @@ void choose_length(arguments& a, const std::string& text) {
   if (text.find_first_of(",/") != std::string::npos) {
     a.draft_lengths = draft_lengths_of("--draft-length", text, max_draft_length);
   } else {
-    a.draft_length = number<std::int32_t>("--draft-length", text, 1, max_draft_length);
+    a.draft_length = number<std::int32_t>("--draft-length", text, 0, max_draft_length);
   }
 }
 
@@ -145,9 +145,9 @@ flags flags_of(destination to) {
       a.verifier, verifiers);
   out.add("--plain", "plain decoding only", a.plain);
   out.add("--draft-length", "N",
-          "levels drafted per step, 1 to 8, or auto: as many as pay, by measured times and\n"
+          "levels drafted per step, 0 to 8, or auto: as many as pay, by measured times and\n"
           "acceptance (default); or the levels of each step, 4,0,3,..., of which the last\n"
-          "stays, with a / between the continuations of a batch: what auto chose is told so,\n"
+          "stays, with a / between the continuations of a batch: what auto chose is printed,\n"
           "and given in its place it repeats a text\n"
           "with --method diffusion 4, unless it is given",
           [&a](const std::string& text) { choose_length(a, text); });

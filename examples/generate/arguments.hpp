@@ -63,6 +63,8 @@ struct arguments {
 
   /// Whether nothing is drafted.
   bool decodes_plainly() const { return plain || drafter == drafter_kind::none; }
+  /// Whether drafts are as long as is measured to pay.
+  bool measures_length() const { return !draft_length && draft_lengths.empty(); }
 };
 
 /// The longest chain that this program drafts; its other trees are less deep.

@@ -121,7 +121,7 @@ class program {
     hunch::length::meter meter(Speculative::max_nodes - 1);
     const costs cost =
         calibrate(meter, speculative, session_.prompts(), session_.request, args_.batch);
-    const bool metered = !args_.draft_length && args_.draft_lengths.empty();
+    const bool metered = args_.measures_length();
     if (args_.draft_length) { speculative.draft_length(*args_.draft_length); }
     if (metered) {
       length_ = hunch::length::metered{meter};

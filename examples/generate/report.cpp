@@ -57,7 +57,7 @@ void print_table(const report& r) {
       !s.identical_to_plain   ? "law equal"
       : *s.identical_to_plain ? "yes"
                               : "NO");
-  if (s.draft_length.find(',') != std::string::npos) {
+  if (s.length_was_measured) {
     std::printf("\nlevels drafted in each step; to have them again:\n--draft-length %s\n",
                 s.draft_length.c_str());
   }

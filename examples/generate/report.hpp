@@ -22,6 +22,7 @@ struct report {
   struct speculative_part {
     double rate = 0.0;
     std::string draft_length;  ///< as `--draft-length` takes it, to write the same text again
+    bool length_was_measured = false;  ///< not given
     double predicted_speedup = 0.0;
     double mean_acceptance_length = 0.0;
     double draft_acceptance_rate = 0.0;

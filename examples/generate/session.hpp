@@ -144,6 +144,7 @@ class session {
     part.rate = both.rate;
     part.predicted_speedup = predicted;
     part.draft_length = draft_length;
+    part.length_was_measured = args_.measures_length();
     part.mean_acceptance_length = stats.mean_acceptance_length();
     part.draft_acceptance_rate = stats.draft_acceptance_rate();
     part.average_shortlist_rows = stats.average_shortlist_rows();

@@ -48,7 +48,7 @@ BAD_FLAGS = [
     (["--presence-penalty", "nan"], "--presence-penalty: nan is less than -10000"),
     (["--frequency-penalty", "inf"], "--frequency-penalty: inf is more than 10000"),
     (["--pattern", "a", "--ignore-end"], "--ignore-end has no meaning with --pattern"),
-    (["--draft-length", "0"], "--draft-length: 0 is less than 1"),
+    (["--draft-length", "-1"], "--draft-length: -1 is less than 0"),
     (["--draft-length", "9"], "--draft-length: 9 is more than 8"),
     (["--draft-length", "some"], "not a number"),
     (["--draft-length", "1,2", "--method", "diffusion"], "--draft-length: only one number has a meaning with --method diffusion"),
@@ -303,14 +303,23 @@ class Output(unittest.TestCase):
                 self.assertRegex(report["text"], f"^{pattern}$")
 
     def test_what_auto_has_chosen_repeats_a_text(self):
-        for flags in ([], ["--preset", "lookup", "--prompt", "one two, one two, one two, one"], ["--batch", "3"],
-                      ["--tree", "dynamic"], ["--preset", "streaming"]):
+        # What costs next to nothing to draft and is always right pays on any machine.
+        repeats = ["--preset", "lookup", "--temperature", "0", "--ignore-end", "--prompt", "one two, " * 20]
+        few, on_device = ["--max-new-tokens", "1"], ["--device", "cuda", "--verifier", "coupled"]
+        for flags, program, pattern in (
+                ([], PROGRAM, "[0-8](,[0-8])+"), (repeats, PROGRAM, "[0-8,]*[1-8][0-8,]*"),
+                (["--batch", "3"], PROGRAM, "[0-8](,[0-8])+(/[0-8](,[0-8])*){2}"),
+                (["--tree", "dynamic"], PROGRAM, "[0-8](,[0-8])+"),
+                (["--preset", "streaming"], PROGRAM, "[0-8](,[0-8])+"), (few, PROGRAM, "0"),
+                ([*few, "--batch", "3"], PROGRAM, "0/0/0"), (on_device, RESIDENT, "[0-8]"),
+                ([*on_device, *few], RESIDENT, "0")):
             with self.subTest(flags=flags):
-                short = ["--rounds", "1", "--max-new-tokens", "64"]
-                first, printed = report_of(*flags, short=short)
-                self.assertRegex(first["draft_length"], "^[0-8](,[0-8])*(/[0-8](,[0-8])*)*$")
-                self.assertIn("--draft-length " + first["draft_length"], printed)
-                again, _ = report_of(*flags, "--draft-length", first["draft_length"], short=short)
+                short = ["--rounds", "1", *([] if "--max-new-tokens" in flags else ["--max-new-tokens", "64"])]
+                first, printed = report_of(*flags, short=short, program=program)
+                self.assertRegex(first["draft_length"], f"^{pattern}$")
+                self.assertIn(f"--draft-length {first['draft_length']}\n", printed)
+                again, printed = report_of(*flags, "--draft-length", first["draft_length"], short=short, program=program)
+                self.assertNotIn("--draft-length", printed)
                 self.assertEqual(again["draft_length"], first["draft_length"])
                 self.assertEqual(again["text"], first["text"])
 
@@ -319,7 +328,8 @@ class Output(unittest.TestCase):
         for levels in ("3,3", ",".join("3" * 30), "3/5"):
             report, _ = self.report("--draft-length", levels, "--batch", "2")
             self.assertEqual(report["text"], same["text"])
-        none, _ = self.report("--draft-length", "0,0")
+        none, _ = self.report("--draft-length", "0")
+        self.assertEqual(none["text"], self.report("--draft-length", "0,0")[0]["text"])
         self.assertEqual(none["average_draft_length"], 0)
         mixed, _ = self.report("--draft-length", "0,4,2,1,3,0,5,2")
         self.assertEqual(mixed["text"], self.report("--draft-length", "0,4,2,1,3,0,5,2")[0]["text"])

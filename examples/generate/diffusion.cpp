@@ -73,7 +73,7 @@ class diffusion_program {
 
   void run() {
     const bool speculates = args_.method == method_kind::diffusion;
-    const std::int32_t drafts = speculates ? args_.draft_length.value_or(default_drafts) : 0;
+    const std::int32_t drafts = *args_.draft_length;
     announce(args_);
     terminal_.legend();
     std::fwrite(args_.prompt.data(), 1, args_.prompt.size(), stdout);
@@ -90,8 +90,6 @@ class diffusion_program {
   }
 
  private:
-  static constexpr std::int32_t default_drafts = 4;
-
   void fill(std::int32_t drafts, canvas_run& out, bool visible) {
     decoder_.draft_length(drafts);
     decoder_.reset_stats();
@@ -160,7 +158,7 @@ class diffusion_program {
       std::printf("%-34s %12s %15.1f%%\n", "drafts accepted", "", 100.0 * speculative->accepted);
       std::printf("%-34s %12s %16s\n", "positions and tokens identical", "",
                   identical ? "yes" : "NO");
-      j["draft_length"] = std::to_string(args_.draft_length.value_or(default_drafts));
+      j["draft_length"] = std::to_string(*args_.draft_length);
       j["diffusion"] = {{"tokens_per_second", speculative->rate()},
                         {"passes", speculative->passes},
                         {"canvases", speculative->canvases},

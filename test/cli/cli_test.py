@@ -51,7 +51,9 @@ BAD_FLAGS = [
     (["--draft-length", "-1"], "--draft-length: -1 is less than 0"),
     (["--draft-length", "9"], "--draft-length: 9 is more than 8"),
     (["--draft-length", "some"], "not a number"),
-    (["--draft-length", "1,2", "--method", "diffusion"], "--draft-length: only one number has a meaning with --method diffusion"),
+    (["--draft-length", "1,2", "--method", "diffusion"], "--draft-length: with --method diffusion it is one number, neither auto"),
+    (["--draft-length", "auto", "--method", "diffusion"], "--draft-length: with --method diffusion it is one number, neither auto"),
+    (["--draft-length", "auto", "--preset", "canvas-head"], "--draft-length: with --method diffusion it is one number, neither auto"),
     (["--draft-length", "1,2", "--device", "cuda"], "--draft-length: --device cuda keeps to one number"),
     (["--draft-length", "1,9"], "--draft-length: 9 is more than 8"),
     (["--draft-length", "1,,2"], "--draft-length: '' is not a number"),
@@ -688,15 +690,21 @@ class Diffusion(unittest.TestCase):
         for flags in (["--temperature", "0"], ["--temperature", "0.8"], ["--top-k", "20"], ["--block-length", "5"]):
             plain, _ = report_of("--method", "stepwise", "--ignore-end", *flags)
             self.assertEqual(plain["stepwise"]["passes"], 24)
-            for drafts in ("1", "4", "auto"):
+            passes = {}
+            for drafts in ("0", "1", "4", None):
                 with self.subTest(flags=flags, drafts=drafts):
-                    report, printed = report_of("--method", "diffusion", "--ignore-end", "--draft-length", drafts, *flags)
+                    length = ["--draft-length", drafts] if drafts else []
+                    report, printed = report_of("--method", "diffusion", "--ignore-end", *length, *flags)
                     self.assertIs(report["diffusion"]["identical_to_stepwise"], True)
                     self.assertEqual(report["text"], plain["text"])
                     self.assertEqual(report["tokens"], 24)
-                    # Where drafts do not pay, none are made.
-                    self.assertLess(report["diffusion"]["passes"], 25 if drafts == "auto" else 24)
                     self.assertIn(report["text"].strip()[:20], printed)
+                    self.assertEqual(report["draft_length"], drafts or "4")
+                    passes[drafts] = report["diffusion"]["passes"]
+            self.assertEqual(passes["0"], 24)
+            self.assertLess(passes["1"], 24)
+            self.assertLess(passes["4"], 24)
+            self.assertEqual(passes[None], passes["4"])  # as the help says
 
     def test_drafts_by_a_head(self):
         for flags in (["--temperature", "0"], ["--temperature", "0.8"], ["--block-length", "5"]):

@@ -43,7 +43,8 @@ struct run {
 /// origin)` for each token. Reading the prompts is not timed: it is the same work with and without
 /// speculation.
 /// \param repeated Lengths that drafts are to have, of request i % their number; empty: any.
-/// \throws std::runtime_error if a request ends with an error.
+/// \throws std::runtime_error if a request ends with an error, behind `on_token` of what it
+/// emitted.
 template <class Decoder, class OnStep, class OnToken>
 run run_requests(Decoder& decoder, const std::vector<std::vector<hunch::token>>& prompts,
                  hunch::generation_options options, std::int32_t batch, OnStep&& on_step,
@@ -67,13 +68,14 @@ run run_requests(Decoder& decoder, const std::vector<std::vector<hunch::token>>&
       decoder.draft_length(first + static_cast<hunch::request_id>(i), lengths[step]);
     }
     for (const hunch::emission& e : decoder.step()) {
-      if (e.finish == hunch::finish_reason::error) {
-        throw std::runtime_error(std::string("a request failed: ") + to_string(e.status));
-      }
       const auto request = static_cast<std::size_t>(e.id - first);
       for (std::size_t i = 0; i < e.tokens.size(); ++i) {
         out.tokens[request].push_back(e.tokens[i]);
         on_token(request, e.tokens[i], e.origins[i]);
+      }
+      // What a step accepted before a bad row is text.
+      if (e.finish == hunch::finish_reason::error) {
+        throw std::runtime_error(std::string("a request failed: ") + to_string(e.status));
       }
       out.draft_lengths[request].push_back(e.drafted);
       emitted += static_cast<std::int64_t>(e.tokens.size());

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Runs of requests that do not end well.
+
+#include <cstdint>
+#include <stdexcept>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <hunch/hunch.hpp>
+#include "../support/toy_model.hpp"
+#include "generate/measure.hpp"
+
+namespace hunch::test {
+namespace {
+
+TEST_CASE("what was accepted before a bad row is shown before the error is told") {
+  constexpr std::int32_t vocab = 5;
+  // The draft has the target's laws, so that drafts are accepted, and no bad rows.
+  toy_world broken{vocab, 81, flavour::sharp};
+  const toy_world sound = broken;
+  broken.bad = 7;
+  std::int64_t with_text = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    toy_target<> target{broken};
+    toy_draft<> draft{sound};
+    decoder d{target,
+              drafter::autoregressive{draft, tree::chain<4>{}},
+              selector::full{vocab},
+              sampler::pipeline<sampler::temperature>{},
+              verifier::rejection{},
+              decoder_options{.max_batch = 1}};
+    generation_options options;
+    options.max_new_tokens = 64;
+    options.seed = seed;
+    std::vector<token> shown;
+    CHECK_THROWS_AS(generate::run_requests(
+                        d, {{1, 2}}, options, 1, [](auto&) {},
+                        [&](std::size_t, token t, origin) { shown.push_back(t); }),
+                    std::runtime_error);
+    CHECK(std::ssize(shown) == d.stats().emitted);
+    with_text += d.last_step().emitted > 0 ? 1 : 0;
+  }
+  CHECK(with_text > 4);
+}
+
+}  // namespace
+}  // namespace hunch::test

@@ -127,7 +127,8 @@ flags flags_of(destination to) {
   out.add("--layout", "FILE",
           "the order of the head's rows (default: by frequency, the shipped one if it is of\n"
           "the target's vocabulary, else one that is made on the spot); of clustered: with\n"
-          "clusters, by make_layout (default: the shipped one)",
+          "clusters, by make_layout (default: the shipped one, and where it is not of the head\n"
+          "that drafts, the most frequent tokens in their place)",
           a.layout);
   out.add("--router", "FILE", "of clustered: by train_router (default: the shipped one)", a.router);
   out.add("--budget", "NAME",
@@ -272,14 +273,8 @@ void fill_in(arguments& a, const std::set<std::string>& given) {
   }
   if (a.model.empty()) { a.model = HUNCH_MODELS "/target"; }
   if (!own_draft) { a.draft = shipped_draft(a); }
-  if (a.selector == selector_kind::clustered) {
-    if (a.layout.empty() != a.router.empty()) {
-      throw usage_error("--layout and --router of --selector clustered belong together: give both");
-    }
-    if (a.layout.empty()) {
-      a.layout = HUNCH_MODELS "/layout.safetensors";
-      a.router = HUNCH_MODELS "/router.safetensors";
-    }
+  if (a.selector == selector_kind::clustered && a.layout.empty() != a.router.empty()) {
+    throw usage_error("--layout and --router of --selector clustered belong together: give both");
   }
   const bool has_law = a.drafter != drafter_kind::lookup && a.tree != tree_kind::dynamic &&
                        a.tree != tree_kind::fixed;

@@ -96,14 +96,19 @@ hunch::decoder_options program::sizes() const {
 
 hunch::selector::any<> program::chosen_selector(const hunch::made_for& head,
                                                 std::int32_t context_width) {
-  if (args_.selector != selector_kind::clustered) {
-    return hunch::selector::any<>(session_.fixed_shortlist(head));
-  }
   const hunch::made_for of = session_.drafted_by(head);
-  const hunch::vocab_layout layout = hunch::load_layout(args_.layout, of);
-  const auto weights = hunch::router::weights::load(args_.router, layout, of, args_.layout);
+  const auto files =
+      args_.selector == selector_kind::clustered ? clusters_for(args_, of) : std::nullopt;
+  if (!files) {
+    hunch::selector::any<> fixed(session_.fixed_shortlist(head));
+    // The report names what drafts, not what was asked for.
+    if (args_.selector == selector_kind::clustered) { args_.selector = selector_kind::frequency; }
+    return fixed;
+  }
+  const hunch::vocab_layout layout = hunch::load_layout(files->layout, of);
+  const auto weights = hunch::router::weights::load(files->router, layout, of, files->layout);
   if (weights.inputs != context_width) {
-    throw std::runtime_error(args_.router + ": reads contexts of " +
+    throw std::runtime_error(files->router + ": reads contexts of " +
                              std::to_string(weights.inputs) + " numbers, those of " + of.name +
                              " have " + std::to_string(context_width));
   }

@@ -49,7 +49,8 @@ class program {
 
   engine::model_options options() const;
   hunch::decoder_options sizes() const;
-  /// Of a head that drafts. What it chooses by is the program's.
+  /// Of a head that drafts; the most frequent tokens where clusters are asked for and none are its
+  /// own. What it chooses by is the program's.
   /// \param context_width of the contexts that its model tells a router.
   hunch::selector::any<> chosen_selector(const hunch::made_for& head, std::int32_t context_width);
 

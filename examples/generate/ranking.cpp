@@ -39,21 +39,40 @@ hunch::vocab_layout ranking_of_texts(const engine::tokenizer& text, std::int32_t
   return hunch::frequency_ranking(corpus, vocab_size, keep);
 }
 
+/// Whether a file was made for what has this fingerprint.
+bool says(const std::string& file, const char* what, std::uint64_t fingerprint) {
+  return hunch::tensor_file::read(file).about[what] == hunch::fingerprint_text(fingerprint);
+}
+
 }  // namespace
+
+std::optional<cluster_files> clusters_for(const arguments& a, const hunch::made_for& head) {
+  if (!a.layout.empty()) { return cluster_files{a.layout, a.router}; }
+  const cluster_files shipped{HUNCH_MODELS "/layout.safetensors",
+                              HUNCH_MODELS "/router.safetensors"};
+  const bool fits = says(shipped.layout, "head", head.head);
+  return fits ? std::optional(shipped) : std::nullopt;
+}
 
 hunch::vocab_layout ranking_for(const arguments& a, const engine::tokenizer& text,
                                 const hunch::made_for& head) {
   if (!a.layout.empty()) { return hunch::load_layout(a.layout, head); }
   const char* const shipped = HUNCH_MODELS "/frequency.safetensors";
-  const std::string vocabulary = hunch::fingerprint_text(text.fingerprint());
-  if (hunch::tensor_file::read(shipped).about["vocabulary"] == vocabulary) {
-    return hunch::load_layout(shipped, head);
+  const bool fits = says(shipped, "vocabulary", text.fingerprint());
+  std::string otherwise;
+  if (a.selector == selector_kind::clustered) {
+    otherwise = head.name +
+                ": the shipped clusters are for another head: drafts are from the most frequent "
+                "tokens" +
+                (fits ? "" : ", by a ranking that is made of the shipped texts") +
+                " (--layout and --router name other clusters)";
+  } else if (!fits) {
+    otherwise = a.model +
+                ": the shipped ranking is for another vocabulary: one is made of the shipped texts "
+                "(--layout names another, --selector full needs none)";
   }
-  std::fprintf(stderr,
-               "generate: %s: the shipped ranking is for another vocabulary: one is made of the "
-               "shipped texts (--layout names another, --selector full needs none)\n",
-               a.model.c_str());
-  return ranking_of_texts(text, head.vocab_size);
+  if (!otherwise.empty()) { std::fprintf(stderr, "generate: %s\n", otherwise.c_str()); }
+  return fits ? hunch::load_layout(shipped, head) : ranking_of_texts(text, head.vocab_size);
 }
 
 engine::tokenizer tokenizer_of_masked(const arguments& a, const engine::config& shape) {

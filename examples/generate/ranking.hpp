@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include <engine/config.hpp>
 #include <engine/tokenizer.hpp>
 #include <hunch/layout/made_for.hpp>
@@ -10,10 +13,21 @@
 
 namespace generate {
 
+/// The clusters of a head, and the router that chooses among them.
+struct cluster_files {
+  std::string layout;
+  std::string router;
+};
+
+/// Of `--selector clustered`: the files of `--layout` and `--router`; without, the shipped ones, if
+/// they are for this head, and nothing if they are not.
+std::optional<cluster_files> clusters_for(const arguments& a, const hunch::made_for& head);
+
 /// The order of the head's rows that the flags ask for: the file of `--layout`; without, the
 /// shipped ranking by frequency, if it is one of the text's vocabulary, or else one of the shipped
-/// texts, made on the spot. \param head that it is for. \throws std::runtime_error for a file that
-/// was made for another head or vocabulary.
+/// texts, made on the spot. Says so where that is not what was asked for: then, and where that was
+/// clusters. \param head that it is for. \throws std::runtime_error for a file that was made for
+/// another head or vocabulary.
 hunch::vocab_layout ranking_for(const arguments& a, const engine::tokenizer& text,
                                 const hunch::made_for& head);
 

@@ -71,15 +71,16 @@ class resident_program {
 
  public:
   resident_program(const arguments& a, executor where)
-      : executor_(std::move(where)),
+      : args_(a),
+        executor_(std::move(where)),
         shape_(engine::read_config(std::filesystem::path(a.model) / "config.json")),
-        session_(a, shape_, shape_.context),
+        session_(args_, shape_, shape_.context),
         target_(shape_, engine::checkpoint::open(a.model), sizes(a.batch * (max_draft_length + 1)),
                 executor_) {}
 
   void run() {
     using namespace hunch;
-    const arguments& a = session_.args();
+    const arguments& a = args_;
     if (a.decodes_plainly()) {
       announce(a);
       return Platform::with_policies(a, [&](auto sampler, auto, auto of_plain) {
@@ -148,7 +149,7 @@ class resident_program {
   static constexpr std::int32_t chunk = 256;  ///< prompt tokens of a pass
 
   engine::device_options sizes(std::int32_t outputs) const {
-    const std::int32_t batch = session_.args().batch;
+    const std::int32_t batch = args_.batch;
     return {.max_batch = batch,
             .max_length = session_.length(),
             .max_rows = std::max(chunk, batch * (max_draft_length + 1)),
@@ -163,12 +164,11 @@ class resident_program {
   template <class D, class S, class V>
   auto decoder_of(D drafter, hunch::selector::frequency<> selector, S sampler, V verifier,
                   std::int32_t length) {
-    const hunch::resident_options options{
-        .max_batch = session_.args().batch,
-        .max_length = session_.length(),
-        .chunk = chunk,
-        .draft_length = length,
-        .ring = session_.args().max_new_tokens + max_draft_length + 1};
+    const hunch::resident_options options{.max_batch = args_.batch,
+                                          .max_length = session_.length(),
+                                          .chunk = chunk,
+                                          .draft_length = length,
+                                          .ring = args_.max_new_tokens + max_draft_length + 1};
     return hunch::resident_decoder<model&, D, hunch::selector::frequency<>, S, V,
                                    hunch::random_source<>, executor>(
         target_, std::move(drafter), std::move(selector), std::move(sampler), std::move(verifier),
@@ -179,7 +179,7 @@ class resident_program {
   generate::run run_on(Decoder& decoder, const hunch::generation_options& options,
                        OnToken&& on_token) {
     return run_resident(
-        decoder, session_.prompts(), options, session_.args().batch,
+        decoder, session_.prompts(), options, args_.batch,
         [this] { return Platform::ended(executor_); }, on_token);
   }
 
@@ -203,6 +203,7 @@ class resident_program {
     return time / static_cast<double>(decoder.stats().target_passes - before);
   }
 
+  arguments args_;
   executor executor_;
   engine::config shape_;
   session session_;

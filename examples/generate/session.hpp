@@ -64,7 +64,7 @@ inline void check_length(std::size_t prompt, const arguments& a, std::int32_t co
 /// What does not depend on where the models run: the request, the text as it comes, the report.
 class session {
  public:
-  /// Of a target of this shape with room for `context` tokens.
+  /// Of a target of this shape with room for `context` tokens. The flags must outlive it.
   session(const arguments& a, const engine::config& target, std::int32_t context)
       : args_(a), text_(a.model), terminal_(a.color) {
     engine::check_tokenizer(text_, a.model, a.model, target);
@@ -75,7 +75,6 @@ class session {
 
   hunch::generation_options request;
 
-  const arguments& args() const { return args_; }
   const engine::tokenizer& text() const { return text_; }
   const std::vector<std::vector<hunch::token>>& prompts() const { return prompts_; }
   /// Tokens of a request, prompt and emitted.
@@ -94,7 +93,8 @@ class session {
     return head;
   }
 
-  /// What is asked for where the shortlist is the same for every draft: the first rows of a head.
+  /// The first rows of a head, where the shortlist is the same for every draft: as is asked for, or
+  /// for want of clusters.
   hunch::selector::frequency<> fixed_shortlist(const hunch::made_for& head) const {
     const std::int32_t vocab_size = head.vocab_size;
     if (args_.selector == selector_kind::full) {
@@ -178,7 +178,7 @@ class session {
     if (!args_.json.empty()) { write_json(r, args_.json); }
   }
 
-  arguments args_;
+  const arguments& args_;
   engine::tokenizer text_;
   terminal terminal_;
   std::vector<std::vector<hunch::token>> prompts_;

@@ -98,6 +98,27 @@ class Foreign(unittest.TestCase):
         report, _ = report_of("--drafter", "int4", *map(str, clustered), "--draft-length", "3", short=SHORT)
         self.assertGreater(report["mean_acceptance_length"], 1.0)
 
+    def test_clusters_are_those_of_the_head_that_drafts(self):
+        greedy = ["--temperature", "0", "--draft-length", "3"]
+        foreign = ["--preset", "dynaspec", "--model", self.target, *greedy]
+        own = ["--drafter", "model", "--selector", "clustered", *greedy]
+        for flags, head, ranking in ((foreign, self.target, True), (own, MODELS / "draft", False)):
+            flags = [str(word) for word in flags]
+            done = generate(*SHORT, *flags)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1)
+            self.assertIn(f"{head}: the shipped clusters are for another head", done.stderr)
+            self.assertEqual("a ranking that is made of the shipped texts" in done.stderr, ranking)
+            report, printed = report_of(*flags, short=SHORT)
+            self.assertIn("from the most frequent tokens (FR-Spec)", report["composition"])
+            self.assertTrue(printed.startswith(report["composition"]), printed)
+            self.assertIsNone(report["preset"])
+            self.assertIs(report["identical_to_plain"], True)
+            self.assertEqual(report["average_shortlist_rows"], 32000 // 6)
+        quiet = generate(*SHORT, "--preset", "dynaspec", *greedy)
+        self.assertEqual(quiet.stderr, "")
+        self.assertIn("clusters that a router chooses", quiet.stdout)
+
     def test_routers_of_another_layout(self):
         left_out = MODELS / "left_out/layout.safetensors"
         self.refused(["--drafter", "eagle", "--selector", "clustered", "--layout", left_out, "--router", ROUTER],

@@ -17,6 +17,18 @@ namespace {
   throw std::invalid_argument(std::string("engine::canvas_head: ") + why);
 }
 
+std::string text_of(const rope_config& r) {
+  const auto with = [](const char* name, double value) {
+    return std::string(name) + nlohmann::json(value).dump();
+  };
+  std::string out = with("of theta ", r.theta);
+  if (r.kind == rope_config::scaling::none) { return out; }
+  out += with(r.kind == rope_config::scaling::linear ? ", linear by " : ", llama3 by ", r.factor);
+  if (r.kind == rope_config::scaling::linear) { return out; }
+  return out + with(" from ", r.low_frequency_factor) + with(" to ", r.high_frequency_factor) +
+         with(" of ", r.original_context);
+}
+
 /// \tparam Target a `model::implementation`.
 template <class Target>
 const config& checked(const canvas_head_config& shape, const checkpoint& weights,
@@ -24,22 +36,25 @@ const config& checked(const canvas_head_config& shape, const checkpoint& weights
   shape.check();
   const config& own = shape.model;
   const config& of = target.model;
-  target_model.must_have("hidden size", of.hidden, weights.origin(), own.hidden);
-  target_model.must_have("vocabulary size", of.vocab_size, weights.origin(), own.vocab_size);
-  const auto has = [&of](int layer) { return layer < of.layers; };
-  if (own.kv_heads != of.kv_heads || own.head_dim != of.head_dim) {
-    refuse("its keys and values have not the size of the target's");
-  }
-  if (own.rope != of.rope) { refuse("its positions are not embedded as the target's"); }
-  if (own.rows_of_embedding() != of.rows_of_embedding()) {
-    refuse("its embedding is not the target's");
-  }
-  if (!has(shape.target_layer) ||
-      !std::all_of(shape.cached_layers.begin(), shape.cached_layers.end(), has)) {
-    refuse("the target has not the layers that it reads");
-  }
+  const std::string& head = weights.origin();
+  target_model.must_have("hidden size", of.hidden, head, own.hidden);
+  target_model.must_have("vocabulary size", of.vocab_size, head, own.vocab_size);
+  target_model.must_have("number of key-value heads", of.kv_heads, head, own.kv_heads);
+  target_model.must_have("size of an attention head", of.head_dim, head, own.head_dim);
+  target_model.must_have("rotary embedding", text_of(of.rope), head, text_of(own.rope));
+  target_model.must_have("number of embedding rows", of.rows_of_embedding(), head,
+                         own.rows_of_embedding());
+  const auto reads = [&](int layer) {
+    if (layer >= of.layers) {
+      target_model.refuse_head(head, "reads layer " + std::to_string(layer),
+                               "has " + std::to_string(of.layers) + ", counted from 0");
+    }
+  };
+  reads(shape.target_layer);
+  for (const int layer : shape.cached_layers) { reads(layer); }
   if (target.pattern != masked_config::attention::causal_prefix) {
-    refuse("the target caches no keys and values");
+    target_model.refuse_head(head, "reads keys and values of the text that is written",
+                             "caches none: its attention is full");
   }
   if (!weights.has("model.fc.weight")) {
     throw std::runtime_error(weights.origin() + ": tensor \"model.fc.weight\" is missing");
@@ -101,7 +116,9 @@ canvas_head::canvas_head(const canvas_head_config& shape, const checkpoint& weig
       windows_(static_cast<std::size_t>(target.max_batch())) {
   int& kept_before = target.self_->kept_before;
   if (kept_before >= 0 && kept_before != shape.target_layer) {
-    refuse("the target keeps the residuals before another layer");
+    target.self_->refuse_head(
+        weights.origin(), "reads the residuals before layer " + std::to_string(shape.target_layer),
+        "keeps those before layer " + std::to_string(kept_before) + " for another head");
   }
   kept_before = shape.target_layer;
   const auto context = static_cast<std::size_t>(self_->context);

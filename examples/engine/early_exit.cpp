@@ -12,14 +12,16 @@ namespace engine {
 namespace {
 
 /// \throws std::invalid_argument unless the target has more layers, and begins with embeddings.
-int checked(const exit_config& shape, const config& target, bool is_head) {
-  if (is_head) {
-    throw std::invalid_argument("engine::early_exit: the target is a head of another model");
+/// \tparam Target a `model::implementation`.
+template <class Target>
+int checked(const exit_config& shape, const checkpoint& weights, const Target& target) {
+  const std::string does = "is an exit behind layer " + std::to_string(shape.layer);
+  if (target.target != nullptr) {
+    target.refuse_head(weights.origin(), does, "is a head of another model");
   }
-  if (shape.layer < 1 || shape.layer >= target.layers) {
-    throw std::invalid_argument("engine::early_exit: an exit behind layer " +
-                                std::to_string(shape.layer) + " of the target's " +
-                                std::to_string(target.layers));
+  if (shape.layer < 1 || shape.layer >= target.shape.layers) {
+    target.refuse_head(weights.origin(), does,
+                       "has " + std::to_string(target.shape.layers) + " layers");
   }
   return shape.layer;
 }
@@ -44,7 +46,7 @@ stored_matrix pack(const checkpoint& weights, const char* name, int outputs, int
 }  // namespace
 
 early_exit::early_exit(const exit_config& shape, const checkpoint& weights, model& target)
-    : layers_{checked(shape, target.shape(), target.self_->target != nullptr)},
+    : layers_{checked(shape, weights, *target.self_)},
       of_{target.self_.get()},
       norm_{padded(weights.vector("exit.norm.weight", of_->shape.hidden))},
       down_{pack(weights, "exit.down.weight", inner_size(weights), of_->shape.hidden, of_->kind)},

@@ -119,8 +119,15 @@ struct model::implementation {
   /// \throws std::runtime_error if its config is of another target, or its head another one.
   void check_head(const std::filesystem::path& config_file, implementation& head);
   /// \throws std::invalid_argument naming the files that two models come from, and what differs.
+  void must_have(const char* what, const std::string& own, const std::string& head,
+                 const std::string& of_head) const;
   void must_have(const char* what, std::int64_t own, const std::string& head,
-                 std::int64_t of_head) const;
+                 std::int64_t of_head) const {
+    must_have(what, std::to_string(own), head, std::to_string(of_head));
+  }
+  /// The same for what is no value of both: what a head `does`, and what this model `is`.
+  [[noreturn]] void refuse_head(const std::string& head, const std::string& does,
+                                const std::string& is) const;
   /// The head over shortlists; in token order if it was given no layout.
   draft_head& listed_head();
   /// `listed_head` over outputs of a pass.

@@ -136,12 +136,17 @@ void model::implementation::check_head(const std::filesystem::path& config_file,
                            hunch::fingerprint_text(head_fingerprint()));
 }
 
-void model::implementation::must_have(const char* what, std::int64_t own, const std::string& head,
-                                      std::int64_t of_head) const {
+void model::implementation::must_have(const char* what, const std::string& own,
+                                      const std::string& head, const std::string& of_head) const {
   if (own == of_head) { return; }
   throw std::invalid_argument("engine: the " + std::string(what) + " of " + head + " is " +
-                              std::to_string(of_head) + ", that of its target " + origin + " " +
-                              std::to_string(own));
+                              of_head + ", that of its target " + origin + " " + own);
+}
+
+void model::implementation::refuse_head(const std::string& head, const std::string& does,
+                                        const std::string& is) const {
+  throw std::invalid_argument("engine: " + head + " " + does + ", and its target " + origin + " " +
+                              is);
 }
 
 draft_head& model::implementation::listed_head() {
@@ -247,14 +252,10 @@ eagle_model::eagle_model(const config& shape, const checkpoint& weights, model& 
         if (!of.own_features.kept()) { throw std::invalid_argument(head_without_target); }
         of.must_have("hidden size", of.shape.hidden, weights.origin(), shape.hidden);
         of.must_have("vocabulary size", of.shape.vocab_size, weights.origin(), shape.vocab_size);
-        if (shape.tied_head != of.shape.tied_head) {
-          const auto says = [](bool tied) {
-            return tied ? "is its embedding" : "is a matrix of its own";
-          };
-          throw std::invalid_argument("engine::eagle_model: the head of " + weights.origin() + " " +
-                                      says(shape.tied_head) + ", that of its target " + of.origin +
-                                      " " + says(of.shape.tied_head));
-        }
+        const auto head_of = [](const config& c) {
+          return std::string(c.tied_head ? "its embedding" : "a matrix of its own");
+        };
+        of.must_have("head", head_of(of.shape), weights.origin(), head_of(shape));
         if (!weights.has("model.fc.weight")) {
           throw std::runtime_error(weights.origin() + ": tensor \"model.fc.weight\" is missing");
         }

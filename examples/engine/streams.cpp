@@ -14,20 +14,21 @@
 namespace engine {
 namespace {
 
-void check(const stream_config& shape, const config& target, bool is_head, bool is_taken) {
-  const auto refuse = [](const std::string& why) {
-    throw std::invalid_argument("engine::speculative_streams: " + why);
-  };
-  if (is_head) { refuse("the target is a head of another model"); }
-  if (is_taken) { refuse("the target has streams"); }
+/// \tparam Target a `model::implementation`.
+template <class Target>
+void check(const stream_config& shape, const std::string& origin, const Target& target) {
+  const std::string does = "has streams in the last " + std::to_string(shape.layers) + " layers";
+  if (target.target != nullptr) { target.refuse_head(origin, does, "is a head of another model"); }
+  if (target.streams != nullptr) { target.refuse_head(origin, does, "has streams already"); }
   if (shape.streams < 1 || shape.streams > max_streams) {
-    refuse(std::to_string(shape.streams) + " streams, and there may be 1 to " +
-           std::to_string(max_streams));
+    throw std::invalid_argument("engine: " + origin + " has " + std::to_string(shape.streams) +
+                                " streams, and there may be 1 to " + std::to_string(max_streams));
   }
-  if (shape.layers < 1 || shape.layers >= target.layers) {
-    refuse(std::to_string(shape.layers) + " layers of the target's " +
-           std::to_string(target.layers));
+  if (shape.layers < 1 || shape.layers >= target.shape.layers) {
+    target.refuse_head(origin, does, "has " + std::to_string(target.shape.layers));
   }
+  target.must_have("hidden size", target.shape.hidden, origin, shape.hidden);
+  target.must_have("vocabulary size", target.shape.vocab_size, origin, shape.vocab_size);
 }
 
 /// A rank, which only a tensor says.
@@ -103,10 +104,8 @@ void read_roots(const checkpoint& weights, const config& c, arithmetic kind, str
 speculative_streams::speculative_streams(const stream_config& shape, const checkpoint& weights,
                                          model& target)
     : of_{target.self_.get()}, weights_{std::make_unique<stream_weights>()} {
-  check(shape, of_->shape, of_->target != nullptr, of_->streams != nullptr);
+  check(shape, weights.origin(), *of_);
   const config& c = of_->shape;
-  of_->must_have("hidden size", c.hidden, weights.origin(), shape.hidden);
-  of_->must_have("vocabulary size", c.vocab_size, weights.origin(), shape.vocab_size);
   const auto stride = static_cast<std::size_t>(of_->hidden_stride);
   stream_weights& w = *weights_;
   w.shape = shape;

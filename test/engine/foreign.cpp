@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
@@ -227,6 +228,83 @@ TEST_CASE("a head that lacks a tensor does not get the target's of that name") {
                 engine::canvas_head::load(where.path(), models / "tiny" / "masked", target);
               }),
               {where.path().string(), "model.layers.0", "is missing"}));
+}
+
+TEST_CASE("what does not fit its target is named with it, and with both values") {
+  using load_from = std::function<void(const std::filesystem::path&)>;
+  engine::model target = engine::model::load(models / "target");
+  engine::masked_model canvases = engine::masked_model::load(models / "tiny" / "masked");
+  engine::masked_config sees_all =
+      engine::read_masked_config(models / "tiny" / "masked" / "config.json");
+  sees_all.pattern = engine::masked_config::attention::full;
+  engine::masked_model full(sees_all, engine::checkpoint::open(models / "tiny" / "masked"));
+  const auto by_canvases = [](engine::masked_model& m) {
+    return load_from([&m](const auto& folder) {
+      engine::canvas_head::load(folder, models / "tiny" / "masked", m);
+    });
+  };
+  const load_from exits = [&](const auto& folder) { engine::early_exit::load(folder, target); };
+  const load_from streams = [&](const auto& folder) {
+    engine::speculative_streams::load(folder, target);
+  };
+  struct misfit {
+    const char* folder;
+    const char* of;
+    load_from load;
+    json change;
+    std::vector<std::string> said;
+  };
+  const std::string layers = std::to_string(target.shape().layers);
+  for (const misfit& m : std::initializer_list<misfit>{
+           {"tiny/canvas_head",
+            "tiny/masked",
+            by_canvases(canvases),
+            {{"num_key_value_heads", 1}, {"num_attention_heads", 1}},
+            {"key-value heads", "1", "2"}},
+           {"tiny/canvas_head",
+            "tiny/masked",
+            by_canvases(canvases),
+            {{"head_dim", 6}},
+            {"size of an attention head", "6"}},
+           {"tiny/canvas_head",
+            "tiny/masked",
+            by_canvases(canvases),
+            {{"rope_theta", 77.5}},
+            {"rotary embedding", "theta 77.5", "theta 10000"}},
+           {"tiny/canvas_head",
+            "tiny/masked",
+            by_canvases(canvases),
+            {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 4.0}}}},
+            {"rotary embedding", "linear by 4.0"}},
+           {"tiny/canvas_head",
+            "tiny/masked",
+            by_canvases(canvases),
+            {{"target_layer", 99}},
+            {"reads layer 99"}},
+           {"tiny/canvas_head",
+            "tiny/masked",
+            by_canvases(full),
+            json::object(),
+            {"keys and values", "attention is full"}},
+           {"exit", "target", exits, {{"exit_layer", 99}}, {"exit behind layer 99", layers}},
+           {"streams", "target", streams, {{"stream_layers", 99}}, {"last 99 layers", layers}}}) {
+    const test::temporary_directory where;
+    std::filesystem::copy(models / m.folder, where.path(),
+                          std::filesystem::copy_options::recursive);
+    std::ifstream in(models / m.folder / "config.json");
+    json config = json::parse(in);
+    config.update(m.change);
+    test::write_text(where.path() / "config.json", config.dump());
+    std::vector<std::string> said = m.said;
+    said.push_back(where.path().string());
+    said.push_back((models / m.of).string());
+    const std::string complaint = complaint_of([&] { m.load(where.path()); });
+    CAPTURE(complaint);
+    for (const std::string& fragment : said) {
+      CAPTURE(fragment);
+      CHECK(complaint.find(fragment) != std::string::npos);
+    }
+  }
 }
 
 TEST_CASE("no shipped head drafts for a foreign target of the same sizes") {

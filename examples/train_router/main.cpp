@@ -188,7 +188,12 @@ recording record(const arguments& args, engine::model& target, Draft& draft,
     options.max_new_tokens = args.tokens;
     options.temperature = args.temperature;
     options.seed = i;
-    for (const hunch::token t : decoder.generate(prompts[i], options)) { static_cast<void>(t); }
+    auto text = decoder.generate(prompts[i], options);
+    for (const hunch::token t : text) { static_cast<void>(t); }
+    if (text.finish() == hunch::finish_reason::error) {
+      throw std::runtime_error(args.model + ": text " + std::to_string(i) +
+                               " failed: " + to_string(text.status()));
+    }
   }
   std::printf("%zu positions, mean acceptance length %.2f\n", to.taken.size(),
               decoder.stats().mean_acceptance_length());

@@ -14,6 +14,9 @@ from pathlib import Path
 
 PROGRAM, RESIDENT, MAKE_LAYOUT, TRAIN_ROUTER, BEST_TREE, SUITE = sys.argv[1:7]
 MODELS, WORK = Path(sys.argv[7]), Path(sys.argv[8]) / "cli"
+ONE_TEXT = ["--prompts", "1", "--tokens", "4", "--epochs", "1", "--width", "4"]
+TRAIN = [TRAIN_ROUTER, "--model", str(MODELS / "target"), "--eagle", str(MODELS / "eagle"),
+         "--layout", str(MODELS / "layout.safetensors")]
 CLUSTERED = ["--drafter", "model", "--selector", "clustered", "--layout", "x", "--router", "y"]
 
 BAD_FLAGS = [
@@ -580,6 +583,21 @@ class Clusters(unittest.TestCase):
             done = subprocess.run([TRAIN_ROUTER, *flags, "--text", str(text), "--leave-out", domain],
                                   capture_output=True, text=True, timeout=60)
             self.assertEqual(done.returncode, 2, done.stderr)
+
+    def test_texts_that_fail_are_not_trained_on(self):
+        target = WORK / "broken"
+        shutil.copytree(MODELS / "target", target, dirs_exist_ok=True)
+        tensors = read_tensors(target / "model.safetensors")
+        dtype, shape, data = tensors["model.norm.weight"]
+        write_tensors(target / "model.safetensors",
+                      {**tensors, "model.norm.weight": (dtype, shape, b"\xff" * len(data))})
+        out = WORK / "router_of_nothing"
+        done = subprocess.run([TRAIN_ROUTER, "--model", target, "--draft", MODELS / "draft", "--layout",
+                               self.layouts["--draft"], "--text", MODELS / "heldout", "--out", out, *ONE_TEXT],
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn(f"{target}: text 0 failed: ", done.stderr)
+        self.assertFalse(out.exists())
 
     def flags(self, kind="--draft"):
         drafter = ["--drafter", "model"] if kind == "--draft" else []

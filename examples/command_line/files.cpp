@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
+#include <system_error>
 
 #include <command_line/flags.hpp>
 
@@ -16,19 +17,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Why the last call failed, behind a colon, where that is known.
+std::string reason() { return errno != 0 ? std::string(": ") + std::strerror(errno) : ""; }
+
 std::runtime_error cannot_write(const std::string& flag, const std::string& path) {
-  return std::runtime_error(flag + ": cannot write '" + path + "': " + std::strerror(errno));
+  return std::runtime_error(flag + ": cannot write '" + path + "'" + reason());
 }
 
 }  // namespace
 
 void check_writable(const std::string& flag, const std::string& path) {
-  const fs::file_status status = fs::status(path);
+  std::error_code unknown;  // then the file cannot be opened either, which says why
+  const fs::file_status status = fs::status(path, unknown);
   // To open a pipe and to close it again means something to its reader.
   if (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status)) { return; }
   errno = 0;
   if (!std::ofstream(path, std::ios::app)) { throw cannot_write(flag, path); }
-  if (!fs::exists(status)) { fs::remove(path); }
+  if (status.type() == fs::file_type::not_found) { fs::remove(path, unknown); }
 }
 
 void write_file(const std::string& flag, const std::string& path, const std::string& text) {
@@ -40,12 +45,14 @@ void write_file(const std::string& flag, const std::string& path, const std::str
 }
 
 std::string read_file(const std::string& flag, const std::string& path, std::size_t most) {
-  if (fs::is_directory(path)) { throw usage_error(flag + ": '" + path + "' is a folder"); }
+  std::error_code unknown;
+  if (fs::is_directory(path, unknown)) { throw usage_error(flag + ": '" + path + "' is a folder"); }
+  errno = 0;
   std::ifstream in(path, std::ios::binary);
   std::string text(most + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad() || (in.fail() && !in.eof())) {
-    throw usage_error(flag + ": cannot read '" + path + "'");
+    throw usage_error(flag + ": cannot read '" + path + "'" + reason());
   }
   text.resize(static_cast<std::size_t>(in.gcount()));
   if (text.size() > most) {
@@ -58,8 +65,7 @@ void flush_output() {
   errno = 0;
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     // Nothing says why a write failed that came before this one.
-    throw std::runtime_error(std::string("the output cannot be written") +
-                             (errno != 0 ? std::string(": ") + std::strerror(errno) : ""));
+    throw std::runtime_error("the output cannot be written" + reason());
   }
 }
 

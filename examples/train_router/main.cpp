@@ -14,6 +14,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <command_line/files.hpp>
@@ -117,12 +118,15 @@ struct texts {
 };
 
 texts texts_of(const arguments& args) {
-  if (!std::filesystem::is_directory(args.text)) {
+  std::error_code why;
+  if (!std::filesystem::is_directory(args.text, why)) {
     if (!args.leave_out.empty()) { throw usage_error("--leave-out needs a folder as --text"); }
     return {{args.text}, {}};
   }
   texts out;
-  for (const auto& entry : std::filesystem::directory_iterator(args.text)) {
+  const std::filesystem::directory_iterator folder(args.text, why);
+  if (why) { throw usage_error("--text: cannot read '" + args.text + "': " + why.message()); }
+  for (const auto& entry : folder) {
     if (entry.path().extension() != ".txt") { continue; }
     if (entry.path().stem() == args.leave_out) {
       out.left_out = entry.path();

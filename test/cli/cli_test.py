@@ -103,6 +103,7 @@ BAD_FLAGS = [
     (["--prompt-file", "/no/such/file"], "--prompt-file: cannot read '/no/such/file'"),
     (["--prompt-file", "/"], "--prompt-file: '/' is a folder"),
     (["--prompt-file", "/dev/zero"], "--prompt-file: '/dev/zero' is longer than 1048576 bytes"),
+    (["--prompt-file", "x" * 300], f"--prompt-file: cannot read '{'x' * 300}': File name too long"),
     (["--plain", "--draft-length", "3"], "--draft-length has no meaning with --plain"),
     (["--plain", "--selector", "full"], "--selector has no meaning with --plain"),
     (["--plain", "--drafter", "model"], "exclude each other"),
@@ -473,11 +474,12 @@ class OutputThatCannotBeWritten(unittest.TestCase):
 
     def test_a_place_where_no_file_can_be(self):
         for command, flag in self.WRITERS:
-            for place in ("/no/such/folder/file", str(WORK)):
+            for place, why in (("/no/such/folder/file", "No such file or directory"), (str(WORK), "Is a directory"),
+                               ("x" * 300, "File name too long")):
                 with self.subTest(command=command, place=place):
                     done = self.run_into([*command, flag, place], stdout=subprocess.PIPE)
                     self.assertEqual(done.returncode, 1)
-                    self.assertIn(f"{flag}: cannot write '{place}'", done.stderr)
+                    self.assertIn(f"{flag}: cannot write '{place}': {why}", done.stderr)
                     self.assertEqual(done.stdout, "")
 
     def test_a_full_disk(self):

@@ -5,15 +5,16 @@
 //
 //   best_tree --acceptance FILE [--temperature 0|1] [--nodes N]
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include <command_line/files.hpp>
 #include <command_line/flags.hpp>
 #include <command_line/run.hpp>
 #include <hunch/tree/best_choices.hpp>
@@ -21,6 +22,7 @@
 namespace {
 
 constexpr std::int32_t most_nodes = 1024;
+constexpr std::size_t most_bytes = std::size_t{1} << 24;
 
 struct arguments {
   std::string acceptance;
@@ -44,13 +46,22 @@ arguments parse(const std::vector<std::string>& words) {
   return out;
 }
 
-void run(const arguments& a) {
-  std::ifstream in(a.acceptance);
-  if (!in) { throw std::runtime_error(a.acceptance + ": cannot be read"); }
-  const nlohmann::json all = nlohmann::json::parse(in);
+using acceptance_table = std::vector<std::vector<double>>;
+
+acceptance_table read_table(const arguments& a) {
+  const std::string text = command_line::read_file("--acceptance", a.acceptance, most_bytes);
   const std::string key = "T=" + std::to_string(a.temperature);
-  if (!all.contains(key)) { throw std::runtime_error(a.acceptance + ": has no \"" + key + "\""); }
-  const auto table = all[key].get<std::vector<std::vector<double>>>();
+  try {
+    const nlohmann::json all = nlohmann::json::parse(text);
+    if (all.contains(key)) { return all[key].get<acceptance_table>(); }
+  } catch (const nlohmann::json::exception& error) {
+    throw std::runtime_error(a.acceptance + ": is no table of acceptance: " + error.what());
+  }
+  throw std::runtime_error(a.acceptance + ": has no \"" + key + "\"");
+}
+
+void run(const arguments& a) {
+  const acceptance_table table = read_table(a);
   std::vector<hunch::tree::path> nodes;
   try {
     nodes = hunch::tree::best_choices(table, a.nodes);

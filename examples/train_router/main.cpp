@@ -9,8 +9,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -62,6 +60,8 @@ using command_line::usage_error;
 // Beyond these a run takes memory or hours that nobody meant to ask for.
 constexpr std::int32_t most_prompts = 1 << 20;
 constexpr std::int32_t most_tokens = 1 << 20;
+constexpr std::int64_t most_positions = 1 << 22;  ///< of all texts; each takes kilobytes
+constexpr std::size_t most_text_bytes = std::size_t{1} << 26;
 constexpr std::int32_t most_width = 1 << 13;
 constexpr std::int32_t most_epochs = 1000;
 
@@ -107,6 +107,11 @@ arguments parse(const std::vector<std::string>& words) {
   if (out.eagle.empty() == out.draft.empty()) {
     throw usage_error("one drafter is needed: --eagle or --draft");
   }
+  if (std::int64_t{out.prompts} * (std::int64_t{out.prompt} + out.tokens) > most_positions) {
+    throw usage_error("--prompts: " + std::to_string(out.prompts) + " texts of --prompt " +
+                      std::to_string(out.prompt) + " and --tokens " + std::to_string(out.tokens) +
+                      " are more than " + std::to_string(most_positions) + " tokens together");
+  }
   command_line::check_writable("--out", out.out);
   return out;
 }
@@ -145,10 +150,8 @@ texts texts_of(const arguments& args) {
 /// `count` pieces of a text at even distances.
 void add_prompts(const std::filesystem::path& file, std::int32_t count, std::int32_t tokens_each,
                  const engine::tokenizer& text, std::vector<std::vector<hunch::token>>& out) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) { throw std::runtime_error(file.string() + ": cannot be read"); }
-  const std::string all((std::istreambuf_iterator<char>(in)), {});
-  const std::vector<hunch::token> tokens = text.encode(all, false);
+  const std::vector<hunch::token> tokens =
+      text.encode(command_line::read_file("--text", file.string(), most_text_bytes), false);
   const auto length = static_cast<std::size_t>(tokens_each);
   if (tokens.size() <= length) { throw std::runtime_error(file.string() + ": is too short"); }
   for (std::int32_t i = 0; i < count; ++i) {

@@ -128,6 +128,20 @@ BAD_FLAGS = [
     (["--prompt", "word " * 20000], "--prompt: its "),
 ]
 
+BAD_TOOL_FLAGS = [
+    ([BEST_TREE], "--acceptance is required"),
+    ([BEST_TREE, "--acceptance", "x", "--nodes", "0"], "--nodes: 0 is less than 1"),
+    ([BEST_TREE, "--acceptance", "x", "--nodes", "1000000000"], "--nodes: 1000000000 is more than"),
+    ([BEST_TREE, "--acceptance", "x", "--temperature", "2"], "--temperature: 2 is more than 1"),
+    ([BEST_TREE, "--acceptance", "/no/such/file"], "--acceptance: cannot read '/no/such/file': No such file"),
+    ([BEST_TREE, "--acceptance", "/"], "--acceptance: '/' is a folder"),
+    ([BEST_TREE, "--acceptance", "/dev/zero"], "--acceptance: '/dev/zero' is longer than"),
+    ([*TRAIN, "--text", "x", "--out", "/dev/null", "--prompts", "1048576", "--tokens", "1048576"], "--prompts: 1048576 texts of"),
+    ([*TRAIN, "--text", "x", "--out", "/dev/null", "--prompts", "4096", "--prompt", "1048576"], "--prompts: 4096 texts of"),
+    ([*TRAIN, "--text", "/dev/zero", "--out", "/dev/null", *ONE_TEXT], "--text: '/dev/zero' is longer than"),
+    ([*TRAIN, "--text", "x" * 300, "--out", "/dev/null", *ONE_TEXT], f"--text: cannot read '{'x' * 300}': File name too long"),
+]
+
 SHORT = ["--max-new-tokens", "24", "--rounds", "1", "--prompt", "The name of the file"]
 
 
@@ -140,6 +154,14 @@ def short_without(*without):
 def generate(*flags, program=PROGRAM, **environment):
     return subprocess.run([program, *flags], capture_output=True, text=True, errors="replace",
                           env={**os.environ, **environment}, timeout=120)
+
+
+def within_limits(*command, **streams):
+    """Runs a program that may take neither gigabytes nor minutes."""
+    if not streams:
+        streams = {"stdout": subprocess.PIPE}
+    return subprocess.run(["bash", "-c", 'ulimit -v 4000000; exec "$@"', "_", *map(str, command)],
+                          stderr=subprocess.PIPE, text=True, errors="replace", timeout=20, **streams)
 
 
 def report_of(*flags, program=PROGRAM, short=SHORT):
@@ -179,6 +201,15 @@ class BadFlags(unittest.TestCase):
                 self.assertEqual(done.stdout, "")
                 self.assertEqual(done.stderr.count("\n"), 1)
 
+    def test_those_of_other_programs(self):
+        for command, message in BAD_TOOL_FLAGS:
+            with self.subTest(command=command):
+                done = within_limits(*command)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(message, done.stderr)
+                self.assertEqual(done.stdout, "")
+                self.assertEqual(done.stderr.count("\n"), 1)
+
     def test_numbers_that_nobody_means(self):
         """Every flag with a number takes an absurd one at once: it is refused by name, or changes what is done only."""
         help_text = generate("--help").stdout
@@ -189,8 +220,7 @@ class BadFlags(unittest.TestCase):
             for value in ("2147483647", "-2147483648", "1e308", "9" * 400):
                 with self.subTest(flag=flag, value=value):
                     method = ["--method", "diffusion"] if flag == "--block-length" else []
-                    done = subprocess.run(["bash", "-c", 'ulimit -v 4000000; exec "$@"', "_", PROGRAM, *short_without(flag),
-                                           *method, flag, value], capture_output=True, text=True, timeout=20)
+                    done = within_limits(PROGRAM, *short_without(flag), *method, flag, value)
                     if done.returncode != 0:
                         self.assertEqual(done.returncode, 2, done.stderr)
                         self.assertIn(flag, done.stderr)
@@ -482,6 +512,24 @@ class OutputThatCannotBeWritten(unittest.TestCase):
                     self.assertIn(f"{flag}: cannot write '{place}': {why}", done.stderr)
                     self.assertEqual(done.stdout, "")
 
+    def test_a_folder_that_may_not_be_entered(self):
+        folder = WORK / "closed"
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0)
+        somebody = {"user": 65534} if os.geteuid() == 0 else {}  # root may enter any
+        for command, flag, file in (([PROGRAM, *SHORT], "--json", folder / "x"), ([SUITE], "--json", folder / "x"),
+                                    ([PROGRAM], "--prompt-file", folder / "x"),
+                                    ([BEST_TREE], "--acceptance", folder / "x"),
+                                    ([*TRAIN, "--out", "/dev/null"], "--text", folder)):
+            with self.subTest(command=command, flag=flag):
+                try:
+                    done = self.run_into([*command, flag, str(file)], stdout=subprocess.PIPE, **somebody)
+                except PermissionError:
+                    self.skipTest("the programs are nobody's")
+                self.assertIn(done.returncode, (1, 2))
+                self.assertRegex(done.stderr, f"{flag}: cannot (read|write) '{file}': Permission denied")
+                self.assertEqual(done.stdout, "")
+
     def test_a_full_disk(self):
         for command, flag in self.WRITERS[:-1]:
             with self.subTest(command=command):
@@ -686,13 +734,12 @@ class Drafters(unittest.TestCase):
             done = subprocess.run([BEST_TREE, "--acceptance", str(file), *flags], capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn(printed, done.stdout)
-        for flags, code in ((["--nodes", "0"], 2), ([], 2), (["--acceptance", "/no/such/file"], 1),
-                            (["--acceptance", str(file), "--temperature", "2"], 2),
-                            (["--acceptance", str(file), "--nodes", "1000000000"], 2),
-                            (["--acceptance", str(file), "--nodes", "100"], 1)):
-            done = subprocess.run([BEST_TREE, *flags], capture_output=True, text=True)
-            self.assertEqual(done.returncode, code, done.stderr)
-            self.assertIn("best_tree: ", done.stderr)
+        for content in (None, "", "{", "[1]", '{"T=1": []}', '{"T=0": 3}', '{"T=0": [["a"]]}', "[" * 1000000):
+            if content is not None:
+                file.write_text(content)
+            done = within_limits(BEST_TREE, "--acceptance", file, "--nodes", "100")
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(f"best_tree: {file}: ", done.stderr)
 
     def test_by_every_rule(self):
         for flags in (["--drafter", "model", "--tree", "sampled", "--verifier", "rejection"],

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -492,15 +493,21 @@ class Presets(unittest.TestCase):
 class OutputThatCannotBeWritten(unittest.TestCase):
     """What can be seen before the run is: then nothing has been printed."""
 
-    SOURCES = ["--model", str(MODELS / "target"), "--draft", str(MODELS / "draft"), "--layout", "x", "--text", "x"]
     WRITERS = [([PROGRAM, *SHORT], "--json"), ([RESIDENT, "--device", "cuda", *SHORT], "--json"),
                ([PROGRAM, "--method", "diffusion", *SHORT], "--json"), ([SUITE], "--json"),
                ([MAKE_LAYOUT, "--model", str(MODELS / "draft"), "--clusters", "4", "--iterations", "1"], "--out"),
-               ([TRAIN_ROUTER, *SOURCES], "--out")]
+               ([*TRAIN, "--text", str(MODELS / "heldout"), *ONE_TEXT], "--out")]
 
     @staticmethod
     def run_into(command, **streams):
         return subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60, **streams)
+
+    @classmethod
+    def run_into_closed_pipe(cls, command, **how):
+        reader, writer = os.pipe()
+        os.close(reader)
+        with os.fdopen(writer, "w") as closed:
+            return cls.run_into(command, stdout=closed, **how)
 
     def test_a_place_where_no_file_can_be(self):
         for command, flag in self.WRITERS:
@@ -531,7 +538,7 @@ class OutputThatCannotBeWritten(unittest.TestCase):
                 self.assertEqual(done.stdout, "")
 
     def test_a_full_disk(self):
-        for command, flag in self.WRITERS[:-1]:
+        for command, flag in self.WRITERS:
             with self.subTest(command=command):
                 done = self.run_into([*command, flag, "/dev/full"], stdout=subprocess.PIPE)
                 self.assertEqual(done.returncode, 1)
@@ -542,16 +549,20 @@ class OutputThatCannotBeWritten(unittest.TestCase):
         file.write_text(json.dumps({"T=0": [[0.6]]}))
         for command in ([PROGRAM, *SHORT], [PROGRAM, "--plain", *SHORT], [PROGRAM, "--preset", "diffusion", *SHORT],
                         [PROGRAM, "--help"], [BEST_TREE, "--acceptance", str(file), "--nodes", "1"], [SUITE],
-                        [*self.WRITERS[4][0], "--out", str(WORK / "written")]):
+                        *([*command, "--out", str(WORK / "written")]
+                          for command, flag in self.WRITERS if flag == "--out")):
             with self.subTest(command=command):
                 with open("/dev/full", "w") as full:
                     done = self.run_into(command, stdout=full)
                 self.assertEqual(done.returncode, 1)
                 self.assertIn("the output cannot be written", done.stderr)
-                reader, writer = os.pipe()
-                os.close(reader)
-                with os.fdopen(writer, "w") as closed:
-                    self.assertNotEqual(self.run_into(command, stdout=closed).returncode, 0)
+                # A reader that has gone ends a program by a signal, or is an error where that is ignored.
+                self.assertEqual(self.run_into_closed_pipe(command).returncode, -signal.SIGPIPE)
+                done = self.run_into_closed_pipe(command, restore_signals=False)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("the output cannot be written", done.stderr)
+                if "--prompt" in command:  # what is written as it comes, not at the end
+                    self.assertIn("the output cannot be written: Broken pipe", done.stderr)
 
     def test_a_file_that_is_there_stays_until_it_is_written(self):
         file = WORK / "kept.json"

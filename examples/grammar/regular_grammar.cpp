@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <bitset>
+#include <iterator>
 #include <map>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace grammar {
 namespace {
@@ -19,6 +21,7 @@ constexpr int most_groups = 100;             ///< inside one another
 constexpr std::size_t most_parts = 1 << 14;  ///< states of the automaton that is parsed
 constexpr std::size_t most_states = 4096;    ///< of the deterministic one
 constexpr std::size_t most_members = std::size_t{1} << 23;  ///< of all its states together
+constexpr std::size_t most_moves = std::size_t{1} << 26;    ///< of these, by every kind of byte
 
 [[noreturn]] void refuse_size(const std::string& why) {
   throw std::invalid_argument("regular expression: " + why);
@@ -42,6 +45,19 @@ struct automaton {
     free_edges.emplace_back();
     return static_cast<int>(edges.size()) - 1;
   }
+  /// Adds states like [first, last), of which no edge leads to others. Returns how far behind them.
+  int repeat(int first, int last) {
+    const int by = size() - first;
+    for (int from = first; from < last; ++from) {
+      const int to = add();
+      const auto& all = edges[static_cast<std::size_t>(from)];
+      for (const edge& e : all) { join(to, e.bytes, e.to + by); }
+      const auto& free = free_edges[static_cast<std::size_t>(from)];
+      for (const int next : free) { join(to, next + by); }
+    }
+    return by;
+  }
+  int size() const { return static_cast<int>(edges.size()); }
   void join(int from, int to) { free_edges[static_cast<std::size_t>(from)].push_back(to); }
   void join(int from, const byte_set& bytes, int to) {
     edges[static_cast<std::size_t>(from)].push_back({bytes, to});
@@ -52,6 +68,8 @@ struct automaton {
 struct fragment {
   int in;
   int out;
+
+  fragment behind(int states) const { return {in + states, out + states}; }
 };
 
 byte_set range(int first, int last) {
@@ -60,8 +78,8 @@ byte_set range(int first, int last) {
   return out;
 }
 
-/// Recursive descent: alternatives of sequences of repeated atoms. Repetition parses its atom
-/// again, so that each copy has states of its own.
+/// Recursive descent: alternatives of sequences of repeated atoms. Each copy of an atom has states
+/// of its own.
 class parser {
  public:
   parser(std::string_view expression, automaton& to) : text_(expression), to_(to) {}
@@ -105,15 +123,10 @@ class parser {
   }
 
   fragment repeated() {
-    const std::size_t begin = at_;
-    fragment one = atom();
+    const int first = to_.size();
+    const fragment one = atom();
+    const int last = to_.size();
     const std::size_t end = at_;
-    const auto again = [&] {
-      const std::size_t here = std::exchange(at_, begin);
-      const fragment copy = atom();
-      at_ = here;
-      return copy;
-    };
     int least = 1, most = 1;  // most < 0: no bound
     if (take('*')) {
       least = 0, most = -1;
@@ -128,16 +141,18 @@ class parser {
       if (most >= 0 && (most < least || most == 0)) { refuse("an empty repetition"); }
     }
     if (at_ == end) { return one; }
+    std::vector<fragment> copies{one};  // all of them before the first is joined to anything
+    while (std::ssize(copies) < std::max({least, most, 1})) {
+      copies.push_back(one.behind(to_.repeat(first, last)));
+    }
     const fragment all{to_.add(), to_.add()};
     int tail = all.in;
-    const int copies = std::max(least, most < 0 ? std::max(least, 1) : most);
-    for (int i = 0; i < copies; ++i) {
-      if (i > 0) { one = again(); }
-      if (i >= least) { to_.join(tail, all.out); }
-      to_.join(tail, one.in);
-      tail = one.out;
+    for (int i = 0; const fragment& copy : copies) {
+      if (i++ >= least) { to_.join(tail, all.out); }
+      to_.join(tail, copy.in);
+      tail = copy.out;
     }
-    if (most < 0) { to_.join(tail, one.in); }
+    if (most < 0) { to_.join(tail, copies.back().in); }
     to_.join(tail, all.out);
     return all;
   }
@@ -349,7 +364,8 @@ regular_grammar::regular_grammar(std::string_view expression, std::int32_t vocab
       members += found->first.size();
       sets.push_back(&found->first);
     }
-    if (sets.size() > most_states || members > most_members) {
+    if (sets.size() > most_states || members > most_members ||
+        members * groups.size() > most_moves) {
       refuse_size("its automaton has too many states");
     }
     return found->second;

@@ -25,7 +25,8 @@ class regular_grammar {
   /// \param end the token that is allowed where the expression has matched as a whole.
   /// \throws std::invalid_argument saying where the expression is wrong, that no text matches it,
   ///         or that it is too large: more than 100 groups inside one another, more than 16,384
-  ///         parts with its repetitions written out, or an automaton of more than 4,096 states.
+  ///         parts with its repetitions written out, or an automaton of more than 4,096 states, or
+  ///         one that takes seconds to make.
   regular_grammar(std::string_view expression, std::int32_t vocab_size,
                   const std::function<std::string_view(hunch::token)>& token_text,
                   hunch::token end);

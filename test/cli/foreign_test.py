@@ -9,7 +9,8 @@ import subprocess
 import unittest
 
 import cli_test
-from cli_test import MAKE_LAYOUT, MODELS, RESIDENT, TRAIN_ROUTER, generate, read_tensors, report_of, write_tensors
+from cli_test import (MAKE_LAYOUT, MODELS, RESIDENT, TRAIN_ROUTER, generate, read_tensors, report_of, within_limits,
+                      write_tensors)
 
 WORK = cli_test.WORK = cli_test.WORK.parent / "foreign"
 SHORT = ["--max-new-tokens", "8", "--rounds", "1", "--prompt", "The name of the file"]
@@ -231,9 +232,19 @@ class Foreign(unittest.TestCase):
                 self.refused([*flags, broken], broken)
 
     def test_patterns_that_are_too_large(self):
+        signs = [f"\\{chr(i)}" if chr(i) in "\\()[]{}.*+?|^-" else chr(i) for i in range(33, 127)]
         for pattern, why in (("(" * 100000, "100 groups"), ("(a{1000}){1000}", "16384 parts"),
-                             ("(" * 40000 + "a" + ")*" * 40000, "100 groups")):
-            self.refused(["--plain", "--pattern", pattern], "regular expression", why)
+                             ("(" * 40000 + "a" + ")*" * 40000, "100 groups"),
+                             (f"[{'a' * 100000}]" + "{1000}", None),
+                             (f"([{'a' * 100000}]" + "{1000}){8}", "too many states"),
+                             # Sets of thousands of parts, from which each of many bytes leads elsewhere.
+                             ("(.?){1000}" + "".join(f"{s}?" for s in signs), "too many states"),
+                             (f"(.*({'|'.join(signs)}).*)" + "{20}", "too many states")):
+            done = within_limits(cli_test.PROGRAM, *SHORT, "--plain", "--pattern", pattern)
+            self.assertEqual(done.returncode, 1 if why else 0, done.stderr)
+            if why:
+                self.assertIn("regular expression: ", done.stderr)
+                self.assertIn(why, done.stderr)
 
 
 if __name__ == "__main__":

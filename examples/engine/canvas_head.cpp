@@ -89,13 +89,15 @@ canvas_head_config read_canvas_head_config(const std::filesystem::path& file) {
   out.model = read_config(file);
   out.target_layer = o.integer("target_layer", config::most_layers);
   const nlohmann::json& layers = o.at("cached_layers");
-  const auto is_layer = [](const nlohmann::json& v) {
-    return v.is_number_unsigned() && v < 1 << 16;
-  };
-  if (!layers.is_array() || !std::all_of(layers.begin(), layers.end(), is_layer)) {
-    o.refuse("cached_layers", "is not a list of layers");
+  if (!layers.is_array()) { o.refuse("cached_layers", "is not a list of layers"); }
+  for (const nlohmann::json& layer : layers) {
+    if (!layer.is_number_integer()) { o.refuse("cached_layers", "is not a list of layers"); }
+    if (layer < 0 || layer >= config::most_layers) {
+      o.refuse("cached_layers", "has " + layer.dump() + ", out of range: 0 to " +
+                                    std::to_string(config::most_layers - 1));
+    }
+    out.cached_layers.push_back(layer.get<int>());
   }
-  out.cached_layers = layers.get<std::vector<int>>();
   if (static_cast<int>(out.cached_layers.size()) != out.model.layers) {
     o.refuse("cached_layers", "has not one layer for each of \"num_hidden_layers\"");
   }

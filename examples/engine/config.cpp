@@ -33,7 +33,10 @@ void read_rope_scaling(const object& o, rope_config& rope) {
     rope.factor = o.number("factor");
     rope.low_frequency_factor = o.number("low_freq_factor");
     rope.high_frequency_factor = o.number("high_freq_factor");
-    rope.original_context = o.number("original_max_position_embeddings");
+    rope.original_context = o.integer("original_max_position_embeddings", config::most_positions);
+    if (rope.original_context == 0) {
+      o.refuse("original_max_position_embeddings", "must be positive");
+    }
     if (!(rope.high_frequency_factor > rope.low_frequency_factor)) {
       o.refuse("high_freq_factor", "must be larger than low_freq_factor");
     }
@@ -154,7 +157,9 @@ std::vector<int> read_end_tokens(const config_object& o) {
   const json& end = o.at("eos_token_id");
   for (const json& token : end.is_array() ? end : json::array({end})) {
     if (!token.is_number_integer()) { o.refuse("eos_token_id", "is not an integer or a list"); }
-    if (token < 0 || token >= config::most_tokens) { o.refuse("eos_token_id", "is out of range"); }
+    if (token < 0 || token >= config::most_tokens) {
+      o.refuse("eos_token_id", "is " + token.dump() + ", out of range");
+    }
     out.push_back(token.get<int>());
   }
   return out;

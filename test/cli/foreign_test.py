@@ -205,21 +205,30 @@ class Foreign(unittest.TestCase):
         self.assertFalse((WORK / "out.safetensors").exists())
 
     def test_sizes_that_no_model_has(self):
-        for key in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-                    "num_key_value_heads", "head_dim", "max_position_embeddings"):
-            folder = copy_of("draft", "large", **{key: 2147483647})
-            with self.subTest(key=key):
-                self.refused([*BY_MODEL, "--draft", folder], folder / "config.json", key, "2147483647")
-        for name, flags, keys in (("medusa", ["--drafter", "medusa"], ["medusa_num_heads", "hidden_size"]),
-                                  ("exit", ["--drafter", "early-exit"], ["exit_layer"]),
-                                  ("streams", ["--drafter", "streaming"], ["speculative_streams", "stream_layers"]),
-                                  ("canvas_head", ["--method", "diffusion"], ["target_layer"])):
+        llama = ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+                 "num_key_value_heads", "head_dim", "max_position_embeddings", "eos_token_id"]
+        llada = ["vocab_size", "embedding_size", "d_model", "mlp_hidden_size", "n_layers", "n_heads", "n_kv_heads",
+                 "max_sequence_length", "mask_token_id", "eos_token_id"]
+        canvases = ["--method", "diffusion"]
+        for name, flags, keys in (
+                ("draft", [*BY_MODEL, "--draft"], llama),
+                ("eagle", ["--drafter", "eagle", "--draft"], llama),
+                ("medusa", ["--drafter", "medusa", "--draft"], ["medusa_num_heads", "hidden_size", "vocab_size"]),
+                ("exit", ["--drafter", "early-exit", "--draft"], ["exit_layer"]),
+                ("streams", ["--drafter", "streaming", "--draft"],
+                 ["speculative_streams", "stream_layers", "hidden_size", "vocab_size"]),
+                ("canvas_head", [*canvases, "--draft"], [*llama, "target_layer", "cached_layers"]),
+                ("masked", [*canvases, "--model"], [*llama, "mask_token_id", "block_length"]),
+                ("tiny/dream", [*canvases, "--model"], [*llama, "mask_token_id"]),
+                ("tiny/llada", [*canvases, "--model"], llada)):
             for key in keys:
-                folder = copy_of(name, "large", **{key: 2147483647})
-                with self.subTest(key=key):
-                    self.refused([*flags, "--draft", folder], folder / "config.json", key, "2147483647")
-        folder = copy_of("masked", "large", mask_token_id=2147483647)
-        self.refused(["--method", "diffusion", "--model", folder], folder / "config.json", "mask_token_id")
+                with self.subTest(name=name, key=key):
+                    folder = copy_of(name, "large", **{key: [2147483647] if key == "cached_layers" else 2147483647})
+                    self.refused([*flags, folder], folder / "config.json", key, "2147483647")
+        key = "original_max_position_embeddings"
+        folder = copy_of("draft", "large", rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+                                                         "high_freq_factor": 4.0, key: 2147483647})
+        self.refused([*BY_MODEL, "--draft", folder], folder / "config.json", key, "2147483647")
 
     def test_damaged_files(self):
         for source, flags in ((FREQUENCY, [*BY_MODEL, "--layout"]),

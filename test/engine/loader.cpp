@@ -319,6 +319,16 @@ TEST_CASE("sizes that no model has are refused by key, before memory is asked fo
     CHECK(names(m.complaint_after_config([&](json& c) { c[key] = ~std::uint64_t{0}; }),
                 {"config.json", key}));
   }
+  for (const std::int64_t value : {std::int64_t{2147483647}, std::int64_t{0}}) {
+    CHECK(names(m.complaint_after_config([&](json& c) {
+      c["rope_scaling"] = {{"rope_type", "llama3"},
+                           {"factor", 8},
+                           {"low_freq_factor", 1},
+                           {"high_freq_factor", 4},
+                           {"original_max_position_embeddings", value}};
+    }),
+                {"config.json", "original_max_position_embeddings"}));
+  }
   // The largest that are allowed, where the file has another shape: petabytes, were they believed.
   CHECK(names(m.complaint_after_config([](json& c) {
     c["vocab_size"] = engine::config::most_tokens;

@@ -84,7 +84,7 @@ class suite {
       : out_(out),
         model_(engine::masked_model::load(models / "masked", options())),
         head_(head_of(models)),
-        text_(models / "target"),
+        text_(tokenizer_for(models / "target", models / "masked", model_.shape().model)),
         domains_(bench::domains(models / "heldout")),
         prompts_(domain_prompts(text_, models / "heldout")),
         texts_(domain_texts(text_, models / "heldout")) {}

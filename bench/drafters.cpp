@@ -13,6 +13,7 @@
 #include <engine/medusa.hpp>
 #include <engine/model.hpp>
 #include <engine/tokenizer.hpp>
+#include <engine/vocabulary.hpp>
 #include <generate/measure.hpp>
 #include <hunch/hunch.hpp>
 
@@ -50,7 +51,7 @@ class suite {
       : out_(out),
         models_(models),
         target_(engine::model::load(models / "target", options())),
-        text_(models / "target"),
+        text_(tokenizer_for(models / "target", models / "target", target_.shape())),
         vocab_(target_.vocab_size()),
         ranked_(load_layout(models / "frequency.safetensors", target_.made_for())),
         clusters_(load_layout(models / "layout.safetensors", target_.made_for())),
@@ -247,6 +248,8 @@ class suite {
       const std::filesystem::path folder = folders.substr(begin, end - begin);
       begin = end + 1;
       engine::model other = engine::model::load(folder, options());
+      engine::check_draft_vocabulary(folder, other.shape(), text_.fingerprint(),
+                                     models_ / "target");
       compare_lengths(out_, where_, "draft model, d = " + std::to_string(other.shape().hidden),
                       maker(other, frequent(), couples, chain{}));
     }

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include <engine/config.hpp>
 #include <engine/tokenizer.hpp>
+#include <engine/vocabulary.hpp>
 #include <hunch/types.hpp>
 
 namespace bench {
@@ -22,6 +24,16 @@ inline std::vector<std::string> domains(const std::filesystem::path& folder) {
   }
   std::ranges::sort(names);
   return names;
+}
+
+/// The tokenizer of a folder, whose tokens a model reads.
+/// \throws std::runtime_error naming both if the model was trained with another one.
+inline engine::tokenizer tokenizer_for(const std::filesystem::path& folder,
+                                       const std::filesystem::path& model,
+                                       const engine::config& shape) {
+  engine::tokenizer text(folder);
+  engine::check_tokenizer(text, folder, model, shape);
+  return text;
 }
 
 /// The tokens of a file, without one that begins a text.

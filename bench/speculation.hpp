@@ -42,7 +42,7 @@ class speculation {
         models_(models),
         threads_(threads),
         target_(engine::model::load(models / "target", options())),
-        text_(models / "target"),
+        text_(tokenizer_for(models / "target", models / "target", target_.shape())),
         vocab_(target_.vocab_size()),
         prompts_(domain_prompts(text_, models / "heldout")),
         frequent_(hunch::load_layout(models / "frequency.safetensors", target_.made_for())),

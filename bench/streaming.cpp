@@ -13,6 +13,7 @@
 #include <engine/model.hpp>
 #include <engine/streams.hpp>
 #include <engine/tokenizer.hpp>
+#include <engine/vocabulary.hpp>
 #include <generate/measure.hpp>
 #include <hunch/hunch.hpp>
 
@@ -44,7 +45,7 @@ class suite {
       : out_(out),
         models_(models),
         target_(engine::model::load(models / "target", options())),
-        text_(models / "target"),
+        text_(tokenizer_for(models / "target", models / "target", target_.shape())),
         frequent_(load_layout(models / "frequency.safetensors", target_.made_for()),
                   target_.vocab_size() / listed_part),
         medusa_(engine::medusa_heads::load(models / "medusa", target_)),
@@ -242,6 +243,7 @@ class suite {
   void shared() {
     for_folders("HUNCH_BENCH_SHARED", [&](const std::filesystem::path& folder) {
       engine::model target = engine::model::load(folder / "target", options());
+      engine::check_tokenizer(text_, models_ / "target", folder / "target", target.shape());
       engine::speculative_streams streams =
           engine::speculative_streams::load(folder / "streams", target);
       streams.set_head_layout(frequent_.layout());

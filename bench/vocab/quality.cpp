@@ -568,7 +568,8 @@ void measure_quality(report& out, const fs::path& models) {
   options.threads = generate::default_threads();
   options.keep_features = true;
   engine::model target = engine::model::load(models / "target", options);
-  const engine::tokenizer text(models / "target");
+  const engine::tokenizer text =
+      tokenizer_for(models / "target", models / "target", target.shape());
   const std::int32_t vocab = target.vocab_size();
   const token keep[] = {text.eos()};
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include <engine/mapped_file.hpp>
@@ -73,13 +74,14 @@ checkpoint::~checkpoint() = default;
 checkpoint checkpoint::open(const std::filesystem::path& source) {
   checkpoint out;
   out.origin_ = source.string();
-  if (std::filesystem::is_regular_file(source)) {
+  std::error_code unknown;  // then it cannot be opened either, which says why
+  if (std::filesystem::is_regular_file(source, unknown)) {
     out.read_file(source);
     return out;
   }
   const std::filesystem::path& directory = source;
   const auto index_file = directory / "model.safetensors.index.json";
-  if (!std::filesystem::exists(index_file)) {
+  if (!std::filesystem::exists(index_file, unknown)) {
     out.read_file(directory / "model.safetensors");
     return out;
   }
@@ -101,7 +103,7 @@ checkpoint checkpoint::open(const std::filesystem::path& source) {
     if (file.has_parent_path()) {
       fail(index_file.string(), name, "is mapped outside the directory: " + file.string());
     }
-    if (!std::filesystem::exists(directory / file)) {
+    if (!std::filesystem::exists(directory / file, unknown)) {
       fail(index_file.string(), name, "is in shard " + file.string() + ", which does not exist");
     }
     shards.insert(file.string());

@@ -255,6 +255,8 @@ class BrokenModels(unittest.TestCase):
 
     def test_missing_directory(self):
         self.refused(["--plain", "--model", "/no/such/model"], "/no/such/model")
+        for flags in (["--plain", "--model"], ["--draft"], ["--drafter", "eagle", "--draft"]):
+            self.refused([*flags, "x" * 300], f"generate: {'x' * 300}/", "cannot be opened")
 
     def test_truncated_weights(self):
         folder = self.copy("truncated")

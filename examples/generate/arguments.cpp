@@ -151,8 +151,8 @@ flags flags_of(destination to) {
           "levels drafted per step, 0 to 8, or auto: as many as pay, by measured times and\n"
           "acceptance (default); or the levels of each step, 4,0,3,..., of which the last\n"
           "stays, with a / between the continuations of a batch: what auto chose is printed,\n"
-          "and given in its place it repeats a text\n"
-          "of canvases one number, 0 to 8 (default 4)",
+          "and given in its place it repeats a text; with --method diffusion one number\n"
+          "(default 4)",
           [&a](const std::string& text) { choose_length(a, text); });
   out.add("--block-length", "N",
           "of a canvas: positions that are written before those behind them\n"

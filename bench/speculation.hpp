@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,8 +18,12 @@
 #include <engine/model.hpp>
 #include <engine/streams.hpp>
 #include <engine/tokenizer.hpp>
+#include <generate/arguments.hpp>
+#include <generate/cluster_budget.hpp>
 #include <generate/draft_length.hpp>
 #include <generate/measure.hpp>
+#include <generate/presets.hpp>
+#include <generate/shapes.hpp>
 #include <hunch/hunch.hpp>
 
 #include "common.hpp"
@@ -25,8 +31,8 @@
 
 /// \file
 /// Plain and speculative decoding with the shipped models, drafts as deep as a meter lets them be:
-/// every composition that ships, one request at a time and batches. Where drafting does not pay it
-/// must switch itself off.
+/// every preset, with the shortlists and shapes that its name stands for, one request at a time and
+/// batches. Where drafting does not pay it must switch itself off. Those of canvases have no meter.
 
 namespace bench {
 
@@ -58,36 +64,40 @@ class speculation {
       engine::model_options four_bits = options();
       four_bits.kind = engine::arithmetic::int4;
       engine::model copy = engine::model::load(models_ / "target", four_bits);
-      over(copy, "dynaspec", routed(), tests, chain{});
-      over(copy, "fr-spec", frequent(), tests, chain{});
+      over(copy, "dynaspec", tests, generate::chain_shape{});
+      over(copy, "fr-spec", tests, generate::chain_shape{});
+      over(copy, "vocab-trim", tests, generate::chain_shape{});
     }
     {
       engine::model draft = engine::model::load(models_ / "draft", options());
-      over(draft, "draft-model", frequent(), tests, chain{});
+      over(draft, "draft-model", tests, generate::chain_shape{});
     }
     {
       engine::eagle_model eagle =
           engine::eagle_model::load(models_ / "eagle", models_ / "target", target_, options());
-      over(eagle, "eagle", routed(), tests, chain{});
-      over(eagle, "eagle-2", routed(), draws, tree::dynamic<4, 4, 10>{});
+      over(eagle, "eagle", tests, generate::chain_shape{});
+      over(eagle, "eagle-2", draws, generate::dynamic_shape{});
     }
     {
       engine::early_exit exit = engine::early_exit::load(models_ / "exit", target_);
-      over(exit, "early-exit", routed(), tests, chain{});
+      over(exit, "early-exit", tests, generate::chain_shape{});
     }
     {
       engine::medusa_heads medusa = engine::medusa_heads::load(models_ / "medusa", target_);
-      medusa.set_head_layout(frequent().layout());
-      static constexpr tree::choices few{{0}, {1}, {0, 0}, {2}, {0, 1}, {1, 0}, {0, 0, 0}};
+      const selector::any<> list = list_of("medusa");
+      medusa.set_head_layout(list.layout());
       of("medusa", draws, [&](generate::chosen_length l) {
-        return decoder{target_,    drafter::heads{medusa, tree::fixed<few>{}, l},
-                       frequent(), law(),
-                       draws,      sizes()};
+        return decoder{target_,
+                       drafter::heads{medusa, generate::fixed_shape{}, l},
+                       selector::any<>(list),
+                       law(),
+                       draws,
+                       sizes()};
       });
     }
     of("lookup", draws, [&](generate::chosen_length l) {
       return decoder{target_,
-                     drafter::lookup<longest, 4, generate::chosen_length>{1, l},
+                     drafter::lookup<generate::max_draft_length, 4, generate::chosen_length>{1, l},
                      selector::any<>(selector::full{vocab_}),
                      law(),
                      draws,
@@ -96,19 +106,28 @@ class speculation {
     // Last: from here on the target has streams.
     engine::speculative_streams streams =
         engine::speculative_streams::load(models_ / "streams", target_);
-    streams.set_head_layout(frequent().layout());
+    const selector::any<> list = list_of("streaming");
+    streams.set_head_layout(list.layout());
     of("streaming", tests, [&](generate::chosen_length l) {
-      return decoder{target_,    drafter::streaming{streams, tree::chain<4>{}, l},
-                     frequent(), law(),
-                     tests,      sizes()};
+      return decoder{target_,
+                     drafter::streaming{streams, tree::chain<4>{}, l},
+                     selector::any<>(list),
+                     law(),
+                     tests,
+                     sizes()};
     });
+    for (const generate::preset& p : generate::presets()) {
+      const generate::arguments a = arguments_of(p.name);
+      const bool drafts = a.method == generate::method_kind::speculative && !a.decodes_plainly();
+      if (drafts && named_.count(p.name) == 0) {
+        throw std::logic_error("the preset " + p.name + " has no rows");
+      }
+    }
   }
 
  private:
   static constexpr std::int32_t largest = 32;
-  static constexpr std::int32_t longest = 8;
-  using chain = hunch::tree::chain<longest>;
-  using law = hunch::sampler::pipeline<hunch::sampler::temperature>;
+  using law = generate::text_sampler;
 
   engine::model_options options() const {
     engine::model_options o;
@@ -122,19 +141,30 @@ class speculation {
     o.max_batch = largest;
     return o;
   }
-  hunch::selector::any<> frequent() const {
-    return hunch::selector::any<>(hunch::selector::frequency{frequent_, vocab_ / 20});
+  static generate::arguments arguments_of(const std::string& preset) {
+    return generate::parse({"--preset", preset});
   }
-  hunch::selector::any<> routed() const {
+  hunch::selector::any<> list_of(const std::string& preset) const {
     using namespace hunch;
-    return selector::any<>(
-        selector::clustered{clusters_, router_.view(),
-                            budget::per_row<budget::rows>{{clusters_.clusters(), vocab_ / 32}}});
+    const generate::arguments a = arguments_of(preset);
+    const std::int32_t rows = generate::default_rows(vocab_);
+    switch (a.selector) {
+      case generate::selector_kind::clustered:
+        return selector::any<>(selector::clustered{
+            clusters_, router_.view(), a.budget.value_or(generate::default_budget(vocab_))});
+      case generate::selector_kind::trimmed:
+        return selector::any<>(selector::frequency{first_rows(frequent_, rows), rows});
+      case generate::selector_kind::frequency:
+        return selector::any<>(selector::frequency{frequent_, rows});
+      case generate::selector_kind::full:
+        break;
+    }
+    return selector::any<>(selector::full{vocab_});
   }
 
   template <class Model, class V, class Tree>
-  void over(Model& model, const std::string& name, const hunch::selector::any<>& list, V rule,
-            Tree tree) {
+  void over(Model& model, const std::string& name, V rule, Tree tree) {
+    const hunch::selector::any<> list = list_of(name);
     model.set_head_layout(list.layout());
     of(name, rule, [&](generate::chosen_length l) {
       return hunch::decoder{target_,
@@ -149,6 +179,7 @@ class speculation {
   /// The rows of one composition. \param make(length) makes its decoder.
   template <class V, class Make>
   void of(const std::string& name, V rule, const Make& make) {
+    named_.insert(name);
     const char* const part = part_of_speculation();
     if (part != nullptr && part != name + "," + std::to_string(threads_)) { return; }
     generate::any_length length;
@@ -223,6 +254,7 @@ class speculation {
   hunch::vocab_layout frequent_;
   hunch::vocab_layout clusters_;
   hunch::router::weights router_;
+  std::set<std::string> named_;  ///< presets that have had their turn
 };
 
 /// All compositions, with one thread and with two.

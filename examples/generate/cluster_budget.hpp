@@ -28,10 +28,15 @@ struct cluster_budget {
 
 static_assert(hunch::ClusterBudget<cluster_budget>);
 
-/// A sixth of the vocabulary's rows, the best per row first.
+/// Rows of a shortlist: a sixth of the vocabulary.
+inline std::int32_t default_rows(std::int32_t vocab_size) {
+  return vocab_size / 6 > 1 ? vocab_size / 6 : 1;
+}
+
+/// As many, the best per row first.
 inline cluster_budget default_budget(std::int32_t vocab_size) {
   cluster_budget out;
-  out.rows = vocab_size / 6 > 1 ? vocab_size / 6 : 1;
+  out.rows = default_rows(vocab_size);
   out.ranks_per_row = true;
   return out;
 }

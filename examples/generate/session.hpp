@@ -102,7 +102,7 @@ class session {
     }
     hunch::vocab_layout layout = ranking_for(args_, text_, drafted_by(head));
     const bool trimmed = args_.selector == selector_kind::trimmed;
-    std::int32_t rows = std::min(vocab_size / 6, layout.head_rows());
+    std::int32_t rows = std::min(default_rows(vocab_size), layout.head_rows());
     if (trimmed && layout.head_rows() < vocab_size) { rows = layout.head_rows(); }
     if (args_.shortlist_rows > 0) { rows = args_.shortlist_rows; }
     if (rows > layout.head_rows()) {

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include <hunch/drafter/streaming.hpp>
 #include <hunch/kernel/verify_rows.hpp>
+#include <hunch/length/length.hpp>
+#include <hunch/tree/sampled.hpp>
 #include "../exact/exact.hpp"
 #include "../exact/selectors.hpp"
 #include "../support/poisoned_host.hpp"
@@ -173,6 +176,112 @@ TEST_CASE("a text is written again by the lengths of its drafts, whatever chose 
     other += again(at, 1) != texts[at] ? 1 : 0;
   }
   CHECK(other > 0);  // with other lengths it is another text
+}
+
+/// Drafts as deep as it may in some steps and nothing in as many others, by their number.
+struct moody {
+  static constexpr bool needs_entropy = false;
+  using memory = std::int32_t;
+
+  std::int32_t begin(memory& step, std::int32_t max_depth) const {
+    return step / 7 % 2 == 0 ? 0 : max_depth;
+  }
+  bool goes_on(memory&, const length_evidence&) const { return true; }
+  void observe(memory& step, std::int32_t, std::int32_t) const noexcept { ++step; }
+};
+
+TEST_CASE("a text is written again by the lengths of its drafts, whatever was read before them") {
+  toy_target<float> target{target_world};
+  toy_draft<float> draft{draft_world};
+  std::vector<request> requests = sampled_requests(4);
+  for (request& r : requests) { r.prompt.insert(r.prompt.end(), 20, r.prompt.front()); }
+  const auto with = [&](auto tree, auto policy, std::int32_t chunk, const auto& use) {
+    decoder d{target,
+              drafter::autoregressive{draft, tree, policy},
+              selector::full{vocab},
+              full_sampler{},
+              verifier::rejection{},
+              options_of(1, chunk)};
+    return use(d);
+  };
+  const auto check = [&](auto tree, std::int32_t chunk) {
+    CAPTURE(chunk);
+    for (const request& r : requests) {
+      std::vector<std::int32_t> lengths;
+      const auto step = [](auto& d, text& written) {
+        const auto emissions = d.step();
+        if (emissions.empty()) { return -1; }  // a piece of the prompt
+        const emission& e = emissions.front();
+        written.insert(written.end(), e.tokens.begin(), e.tokens.end());
+        return e.drafted;
+      };
+      const text expected = with(tree, moody{}, chunk, [&](auto& d) {
+        text written;
+        d.add(r.prompt, r.options);
+        while (d.running() > 0) {
+          const std::int32_t levels = step(d, written);
+          if (levels >= 0) { lengths.push_back(levels); }
+        }
+        return written;
+      });
+      const text again = with(tree, length::fixed{}, chunk, [&](auto& d) {
+        text written;
+        const request_id id = d.add(r.prompt, r.options);
+        for (const std::int32_t length : lengths) {
+          d.draft_length(id, length);
+          std::int32_t levels = -1;
+          while (levels < 0) { levels = step(d, written); }
+          CHECK(levels == length);
+        }
+        CHECK(d.running() == 0);
+        return written;
+      });
+      CHECK(again == expected);
+    }
+  };
+  for (const std::int32_t chunk : {2, 4, 256}) {
+    check(tree::chain<4>{}, chunk);
+    check(tree::sampled<2, 2, 1>{}, chunk);
+  }
+}
+
+TEST_CASE("a step drafts what it is asked for, whatever has not been read yet") {
+  toy_target<float> target{target_world};
+  /// \param fail_at the call of the draft model that throws; its step is repeated.
+  const auto write = [&](std::int64_t fail_at, std::int32_t capacity, failure_plan& calls) {
+    toy_draft<float> draft{draft_world, capacity};
+    calls = {0, fail_at};
+    draft.failures = &calls;
+    decoder d{target,
+              drafter::autoregressive{draft, tree::chain<4>{}},
+              selector::full{vocab},
+              full_sampler{},
+              verifier::rejection{},
+              options_of(1, 4)};
+    const request_id id = d.add(text(20, 3), ask(30));
+    text written;
+    for (const std::int32_t length : {0, 0, 2, 0, 0, 0, 0, 0, 0, 3}) {
+      d.draft_length(id, length);
+      std::span<const emission> emitted;
+      while (emitted.empty()) {  // the prompt, and what is repeated
+        try {
+          emitted = d.step();
+        } catch (const planned_failure&) {}
+      }
+      written.insert(written.end(), emitted[0].tokens.begin(), emitted[0].tokens.end());
+      CHECK(emitted[0].drafted == (capacity == no_limit ? length : 0));
+      CHECK((calls.calls > 0) == (written.size() > 2));
+    }
+    draft.cache().check();
+    return written;
+  };
+  failure_plan calls;
+  const text expected = write(-1, no_limit, calls);
+  const std::int64_t made = calls.calls;
+  CHECK(made > 10);
+  for (std::int64_t at = 0; at < made; ++at) { CHECK(write(at, no_limit, calls) == expected); }
+  // A cache that is full before the root is read.
+  for (const std::int32_t capacity : {0, 3, 4, 9, 20}) { write(-1, capacity, calls); }
 }
 
 TEST_CASE("while nothing is drafted a drafter has nothing to do, and later it drafts as before") {

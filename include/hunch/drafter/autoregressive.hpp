@@ -29,10 +29,13 @@ namespace hunch::drafter {
 /// the decoder's sampler makes of the model's logits over the selector's shortlist, so that every
 /// lossless verifier is exact on them; or they are ranked by it, see the shape.
 ///
-/// The model's cache advances only in `observe`. What was emitted but not yet read by the model
-/// (one token after a draft that was accepted whole; all accepted ones for a model that
-/// `rereads_accepted`) is read first in the next step; a long prompt is read in chunks, in step
-/// with the target.
+/// What was emitted but not yet read by the model (one token after a draft that was accepted whole;
+/// all accepted ones for a model that `rereads_accepted`) is read first in the next step; a long
+/// prompt is read in chunks, in step with the target. What was missed while nothing was drafted is
+/// read, chunk after chunk, in the step that drafts again, so that whether it does, and with it the
+/// text, depends on nothing but what is asked of that step. These chunks enter the cache at once:
+/// they are of committed text, and whoever repeats the step need not read them again. All else
+/// enters it in `observe`.
 ///
 /// \tparam Model models `DraftModel`; a reference where the caller keeps the model.
 /// \tparam Tree a `TreeShape`, such as `tree::chain` or `tree::dynamic`.
@@ -82,7 +85,9 @@ class autoregressive {
     /// What was staged for one sequence in this step: committed tokens, the root at last if it
     /// drafts, and then nodes of its tree.
     struct staged_tokens {
-      std::int32_t first_row = 0;  ///< in the first pass
+      bool drafts = false;
+      std::int32_t known = 0;      ///< committed tokens that the model may read
+      std::int32_t first_row = 0;  ///< in the last pass over committed tokens
       std::int32_t read = 0;       ///< committed tokens, at the ids 0 .. read - 1
       std::int32_t ids = 0;        ///< with the nodes
       bool full = false;
@@ -105,6 +110,11 @@ class autoregressive {
                Selector& selector, const S& sampler, const Draw& draw, Executor& executor) {
     static_assert(DraftModel<std::remove_reference_t<Model>, typename Drafts::real>,
                   "hunch: the draft model's head must write logits of the target's type");
+    s.trees.begin(policy_, size, contexts);
+    for (std::int32_t k = 0; k < size; ++k) {
+      s.staged[static_cast<std::size_t>(k)] = plan(s, k, contexts[k]);
+    }
+    while (stage_missed(s, size, contexts)) { read_missed(s, size, contexts, executor); }
     stage_committed(s, size, contexts);
     while (s.rows.size() > 0) {
       auto hidden = model_.forward(s.rows.view());
@@ -159,46 +169,97 @@ class autoregressive {
     if constexpr (!shares_target_cache<Model>) { model_.commit(s.kept.view()); }
   }
 
-  /// The committed tokens that the model has not read, at most a chunk of them. A sequence drafts
-  /// if they end with the root; without drafting, only whole chunks are worth a pass, and only if
-  /// a draft is to be expected: of a prompt that the target has not read to its end either, or
-  /// where the policy wants one. What nobody drafts from is never read.
+  /// What sequence k is to do in this step, before anything is staged. A sequence drafts if the
+  /// model may read up to its root.
+  template <class State>
+  typename State::staged_tokens plan(State& s, std::int32_t k, const draft_context& c) const {
+    auto& slot = s.slots[static_cast<std::size_t>(c.slot)];
+    if (shares_target_cache<Model>) { slot = {c.cached, false}; }
+    typename State::staged_tokens staged;
+    // A model that depends on what the target made of a token reads behind it.
+    staged.known = rereads_accepted<Model> ? std::min(c.length, c.cached + 1) : c.length;
+    // In the target's cache nobody else reads anything.
+    const bool reaches = !shares_target_cache<Model> || staged.known - slot.cached <= s.chunk;
+    staged.drafts = !slot.full && c.max_depth > 0 && staged.known == c.length && reaches &&
+                    s.trees.opens(policy_, k, c);
+    return staged;
+  }
+
+  /// Stages the first `count` committed tokens of sequence k that the model has not read.
+  template <class State>
+  void stage_tokens(State& s, std::int32_t k, const draft_context& c, std::int32_t count) const {
+    const std::int32_t cached = s.slots[static_cast<std::size_t>(c.slot)].cached;
+    auto& staged = s.staged[static_cast<std::size_t>(k)];
+    staged.first_row = s.rows.size();
+    staged.read = count;
+    staged.ids = count;
+    for (std::int32_t i = 0; i < count; ++i) {
+      const bool is_root = staged.drafts && cached + i == c.length - 1;
+      s.rows.push(c.slot, i, i == 0 ? end_of_cache : i - 1, cached + i, c.committed[cached + i],
+                  is_root);
+    }
+  }
+
+  /// Stages a chunk of every sequence that drafts and has more than a chunk to read before; returns
+  /// whether there is one.
+  template <class State>
+  bool stage_missed(State& s, std::int32_t size, const draft_context* contexts) const {
+    s.rows.clear();
+    for (std::int32_t k = 0; k < size; ++k) {
+      const auto& staged = s.staged[static_cast<std::size_t>(k)];
+      const bool lags = staged.drafts && !staged.full && unread(s, k, contexts[k]) > s.chunk;
+      stage_tokens(s, k, contexts[k], lags ? s.chunk : 0);
+    }
+    return s.rows.size() > 0;
+  }
+
+  template <class State>
+  static std::int32_t unread(const State& s, std::int32_t k, const draft_context& c) {
+    return s.staged[static_cast<std::size_t>(k)].known -
+           s.slots[static_cast<std::size_t>(c.slot)].cached;
+  }
+
+  /// Reads what `stage_missed` has staged.
+  template <class State, class Executor>
+  void read_missed(State& s, std::int32_t size, const draft_context* contexts, Executor& executor) {
+    auto hidden = model_.forward(s.rows.view());
+    drop_full(s, size, hidden);
+    s.kept.clear();
+    for (std::int32_t k = 0; k < size; ++k) {
+      const std::int32_t slot = contexts[k].slot;
+      const std::int32_t read = s.staged[static_cast<std::size_t>(k)].read;
+      for (std::int32_t i = 0; i < read; ++i) { s.kept.keep(slot, i); }
+      s.slots[static_cast<std::size_t>(slot)].cached += read;
+    }
+    commit(s);
+    executor.synchronize();  // the lists of rows are written again
+  }
+
+  /// The committed tokens that the model has not read, of those that draft all. Without drafting,
+  /// only whole chunks are worth a pass, and only if a draft is to be expected: of a prompt that
+  /// the target has not read to its end either. What nobody drafts from is never read.
   template <class State>
   void stage_committed(State& s, std::int32_t size, const draft_context* contexts) const {
     s.rows.clear();
-    s.trees.begin(policy_, size, contexts);
     for (std::int32_t k = 0; k < size; ++k) {
       const draft_context& c = contexts[k];
-      auto& slot = s.slots[static_cast<std::size_t>(c.slot)];
       auto& staged = s.staged[static_cast<std::size_t>(k)];
-      staged = {s.rows.size(), 0, 0, false};
-      if (shares_target_cache<Model>) { slot = {c.cached, false}; }
-      if (slot.full) { continue; }
-      // A model that depends on what the target made of a token reads behind it.
-      const std::int32_t known =
-          rereads_accepted<Model> ? std::min(c.length, c.cached + 1) : c.length;
-      const std::int32_t unread = known - slot.cached;
-      const bool wants = c.max_depth > 0 && known == c.length && s.trees.opens(policy_, k, c);
-      const bool drafts = wants && unread <= s.chunk;
-      const bool in_pieces = !c.idle && c.cached + 1 < c.length;
-      const bool reads =
-          drafts || ((wants || in_pieces) && unread >= s.chunk && !shares_target_cache<Model>);
-      staged.read = reads ? std::min(unread, s.chunk) : 0;
-      for (std::int32_t i = 0; i < staged.read; ++i) {
-        s.rows.push(c.slot, i, i == 0 ? end_of_cache : i - 1, slot.cached + i,
-                    c.committed[slot.cached + i], drafts && i == staged.read - 1);
-      }
-      if (drafts) {
+      const std::int32_t left = unread(s, k, c);
+      const bool full = staged.full || s.slots[static_cast<std::size_t>(c.slot)].full;
+      const bool in_pieces =
+          !c.idle && c.cached + 1 < c.length && left >= s.chunk && !shares_target_cache<Model>;
+      const bool reads = !full && (staged.drafts || in_pieces);
+      stage_tokens(s, k, c, reads ? std::min(left, s.chunk) : 0);
+      if (reads && staged.drafts) {
         s.trees.add_root(k, s.rows.size() - 1);
         s.trees.note_staged(s.trees.frontier().back(), staged.read - 1);
       }
-      staged.ids = staged.read;
     }
   }
 
   /// Takes back rows for which the model's cache had no room. Which rows fit does not depend on
-  /// what was drawn, so nothing is biased: the draft is only shorter. The first pass has committed
-  /// tokens of any sequence, the later ones the nodes that are drafted from.
+  /// what was drawn, so nothing is biased: the draft is only shorter. The first passes have
+  /// committed tokens of any sequence, the later ones the nodes that are drafted from.
   template <class State, class Hidden>
   static void drop_full(State& s, std::int32_t size, Hidden& hidden) {
     for (std::int32_t k = 0; s.trees.depth() == 0 && k < size; ++k) {
@@ -207,7 +268,7 @@ class autoregressive {
       while (fitted < staged.read && hidden.status(staged.first_row + fitted) == status::ok) {
         ++fitted;
       }
-      staged.full = fitted < staged.read;
+      staged.full = staged.full || fitted < staged.read;
       staged.read = fitted;
     }
     std::erase_if(s.trees.frontier(), [&](const frontier_node& n) {

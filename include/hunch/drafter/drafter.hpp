@@ -58,7 +58,9 @@ struct draft_outcomes {
 ///    `drafts.tree(k)`, which the caller has planted, node by node through `drafts.grow`. `draw` is
 ///    a `child_draw`: how tokens are drawn from laws. Nothing is final; it may throw.
 /// 5. `d.observe(state, outcomes, evaluation)` makes it final: what was kept of each sequence.
-///    Only here does a drafter advance. It does not throw and does not allocate.
+///    Only here does a drafter advance, but for a cache of committed text that it catches up with.
+///    It does not throw and does not allocate. What is drafted depends on the text, on the
+///    contexts and on what was observed; not on how much of it was read.
 /// 6. `d.release(state, slot)` forgets a sequence between two steps; noexcept.
 ///
 /// Not required: a model, a law (ranked drafters have none), a draft for every sequence.

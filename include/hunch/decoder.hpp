@@ -216,7 +216,8 @@ class decoder {
     std::int32_t first_row = 0;
     std::int32_t verdict = -1;  ///< index of its verdict, if it was verified
     std::int32_t emitted = 0;
-    std::int32_t first_report = 0;  ///< index of its first log-probability task
+    std::int32_t no_token_behind = -1;  ///< a child of this node is no token; -1: none is
+    std::int32_t first_report = 0;      ///< index of its first log-probability task
     finish_reason finish = finish_reason::none;
     hunch::status status = hunch::status::ok;
   };
@@ -306,11 +307,7 @@ class decoder {
                    r.tokens[static_cast<std::size_t>(r.cached + i)], false);
       }
       if (!plan.decodes) { continue; }
-      if (!valid_tokens(tree)) {
-        plan.status = status::invalid_token;
-        plan.finish = finish_reason::error;
-        drafts_.count(k) = 1;  // nothing of this tree may reach the model
-      }
+      drop_invalid(k, plan);
       const std::int32_t base = r.cached + plan.prefix;
       for (std::int32_t node = 0; node < drafts_.count(k); ++node) {
         const std::int32_t parent = node == 0 ? (plan.prefix == 0 ? end_of_cache : plan.prefix - 1)
@@ -321,9 +318,16 @@ class decoder {
     }
   }
 
-  bool valid_tokens(const draft_tree<real>& tree) const {
-    return std::all_of(tree.tokens, tree.tokens + tree.count,
-                       [this](token t) { return t >= 0 && t < vocab_size_; });
+  /// Ends tree k in front of the first node that is no token, which no model reads. Whoever drew it
+  /// broke the law that it names, and nothing corrects that: it is an error if the text gets there.
+  void drop_invalid(std::int32_t k, planned& plan) {
+    const draft_tree<real> tree = drafts_.tree(k);
+    for (std::int32_t node = 1; node < tree.count; ++node) {
+      if (tree.tokens[node] >= 0 && tree.tokens[node] < vocab_size_) { continue; }
+      plan.no_token_behind = tree.parent[node];
+      drafts_.count(k) = node;
+      return;
+    }
   }
 
   /// One verdict per decoding sequence. Its rule has the laws made that it needs.
@@ -387,7 +391,10 @@ class decoder {
     running_request& r = slots_[static_cast<std::size_t>(plan.slot)];
     const draft_tree<real> tree = drafts_.tree(k);
     r.staged_tail = r.tail;
-    const std::int32_t decided = v.accepted + (v.status == status::ok ? 1 : 0);
+    const std::int32_t last = v.accepted > 0 ? v.path[v.accepted - 1] : 0;
+    const status why =
+        v.status == status::ok && last == plan.no_token_behind ? status::invalid_token : v.status;
+    const std::int32_t decided = v.accepted + (why == status::ok ? 1 : 0);
     while (plan.finish == finish_reason::none && plan.emitted < decided) {
       const bool drafted = plan.emitted < v.accepted;
       const token t = drafted ? tree.tokens[v.path[plan.emitted]] : v.next;
@@ -398,9 +405,9 @@ class decoder {
     }
     // An error behind the end of the text is none: plain decoding does not look there, and a
     // grammar allows nothing there.
-    if (plan.finish != finish_reason::none || v.status == status::ok) { return; }
+    if (plan.finish != finish_reason::none || why == status::ok) { return; }
     plan.finish = finish_reason::error;
-    plan.status = v.status;
+    plan.status = why;
   }
 
   /// Log-probabilities of what is emitted, where they were asked for.

@@ -282,40 +282,66 @@ auto scripted_decoder(toy_target<>& target, scripted_tree<Children, IsChain> dra
                  plain_sampler{}, std::move(rule),    two};
 }
 
-TEST_CASE("a drafter that proposes what is no token is stopped before the target reads it") {
-  const std::vector<request> requests{{{2, 3}, ask(6)}, {{1, 0}, ask(6)}};
+TEST_CASE("what is no token takes nothing from the text in front of it, and no model reads it") {
+  // One token can come after each text, so that what is drafted right is accepted by all rules.
   toy_target<> target{target_world};
+  target.edit = [](std::uint64_t text, std::int32_t size, double* row) {
+    std::fill(row, row + size, -infinity);
+    row[text % static_cast<std::uint64_t>(size)] = 0.0;
+  };
+  const std::vector<request> requests{{{2, 3}, ask(6)}, {{1, 0}, ask(6)}};
   auto good = scripted_decoder(target, scripted_drafter{});
   const auto expected = run(good, requests);
-  const auto check = [&](const auto& drafter, auto rule) {
+  const text& right = expected[0].emitted;
+  const auto other = [](token t) { return (t + 1) % vocab; };
+  enum class noticed { at_once, perhaps };
+  /// \param least tokens that are emitted before it is noticed that node `at` + 1 is no token.
+  const auto check = [&](auto drafter, auto rule, std::size_t at, std::size_t least,
+                         noticed when = noticed::perhaps) {
+    CAPTURE(at);
     for (const token wrong : {-1, -2147483647, vocab, 1 << 30}) {
-      for (const std::size_t at : {0u, 1u, 2u}) {
-        CAPTURE(wrong);
-        CAPTURE(at);
-        auto broken = drafter;
-        broken.script[at] = wrong;
-        auto d = scripted_decoder(target, broken, rule);
-        const auto results = run(d, requests);
-        CHECK(results[0].finish == finish_reason::error);
-        CHECK(results[0].why == status::invalid_token);
-        CHECK(results[0].emitted.empty());
-        if (std::is_same_v<decltype(rule), verifier::rejection>) {
-          CHECK(results[1].emitted == expected[1].emitted);
-        }
-        CHECK(results[1].finish == finish_reason::length);
-      }
+      CAPTURE(wrong);
+      drafter.script[at] = wrong;
+      auto d = scripted_decoder(target, drafter, rule);
+      const auto results = run(d, requests);
+      const bool whole = results[0].emitted == right;
+      CHECK(results[0].finish == (whole ? finish_reason::length : finish_reason::error));
+      CHECK(results[0].why == (whole ? status::ok : status::invalid_token));
+      const text& emitted = results[0].emitted;
+      CHECK(emitted.size() >= least);
+      if (when == noticed::at_once) { CHECK(emitted.size() == least); }
+      CHECK(std::equal(emitted.begin(), emitted.end(), right.begin()));
+      CHECK(results[1].emitted == expected[1].emitted);
+      CHECK(results[1].finish == finish_reason::length);
     }
   };
-  const std::vector<token> script{1, 2, 1};
   const std::vector<double> row{0.5, 0.25, 0.125, 1.0};
   using enum child_law;
-  check(scripted_drafter{script, row}, verifier::rejection{});
-  check(scripted_drafter{script, row}, verifier::block{});
-  check(scripted_tree<independent, false>{script, row, {0, 0, 1}}, verifier::rejection{});
-  check(scripted_tree<without_replacement, false>{script, row, {0, 0, 2}}, verifier::rejection{});
-  check(scripted_tree<ranked, false>{script, row, {0, 0, 1}}, verifier::point_mass{});
-  check(scripted_tree<ranked, false>{script, row, {0, 0, 1}}, verifier::coupled{});
-  check(scripted_tree<ranked, false>{script, row, {0, 0, 1}}, verifier::typical{});
+  const auto check_all = [&](auto drafter, auto rule) {
+    drafter.row = row;
+    drafter.script = {right[0], right[1], right[2]};
+    drafter.parents = {0, 1, 2};
+    for (const std::size_t at : {0u, 1u, 2u}) { check(drafter, rule, at, at, noticed::at_once); }
+    // The text takes another way in the first step.
+    drafter.script = {other(right[0]), right[1], right[2]};
+    for (const std::size_t at : {1u, 2u}) { check(drafter, rule, at, 1); }
+    if constexpr (!decltype(drafter)::is_chain) {
+      drafter.parents = {0, 0, 1};  // the sibling is not asked for
+      drafter.script = {right[0], other(right[0]), right[1]};
+      check(drafter, rule, 1, 2);
+      check(drafter, rule, 2, 1);
+      drafter.script = {other(right[0]), right[0], right[1]};
+      check(drafter, rule, 1, 0, noticed::at_once);
+      check(drafter, rule, 2, 2);
+    }
+  };
+  check_all(scripted_drafter{}, verifier::rejection{});
+  check_all(scripted_drafter{}, verifier::block{});
+  check_all(scripted_tree<independent, false>{}, verifier::rejection{});
+  check_all(scripted_tree<without_replacement, false>{}, verifier::rejection{});
+  check_all(scripted_tree<ranked, false>{}, verifier::point_mass{});
+  check_all(scripted_tree<ranked, false>{}, verifier::coupled{});
+  check_all(scripted_tree<ranked, false>{}, verifier::typical{});
 }
 
 /// How a request ended whose draft was told.

@@ -57,6 +57,7 @@ struct draft_outcomes {
 /// 4. `d.propose(state, size, contexts, drafts, selector, sampler, draw, executor)` grows the trees
 ///    `drafts.tree(k)`, which the caller has planted, node by node through `drafts.grow`. `draw` is
 ///    a `child_draw`: how tokens are drawn from laws. Nothing is final; it may throw.
+///    A token outside of the vocabulary ends its tree, and the request if the text gets there.
 /// 5. `d.observe(state, outcomes, evaluation)` makes it final: what was kept of each sequence.
 ///    Only here does a drafter advance, but for a cache of committed text that it catches up with.
 ///    It does not throw and does not allocate. What is drafted depends on the text, on the

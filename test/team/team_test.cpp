@@ -411,6 +411,33 @@ TEST_CASE("laws of rows whose tiles differ in their frames") {
   }
 }
 
+TEST_CASE("cuts in the tail of a peaked row, where samples are asked for several times") {
+  const std::int32_t n = 30000;
+  std::vector<float> row = row_of(n, row_kind::smooth, 31);
+  row[77] = 60.0f;
+  const sampler_type sampler;
+  for (const sampling_parameters& with : {sampling_parameters{0.1f, 50, 1.0f},
+                                          {0.02f, n - 10, 1.0f},
+                                          {3.0f, 0, 1.0f - 0x1.0p-20f},
+                                          {0.5f, 0, 1.0f - 0x1.0p-24f}}) {
+    CAPTURE(with.temperature);
+    const auto law_on = [&](auto& team) {
+      bits out;
+      note(out, sampler(team, row_view<float>{row.data(), n}, with, {}));
+      return out;
+    };
+    team::serial serial;
+    const bits expected = law_on(serial);
+    for (const team_shape& shape : rule_shapes) {
+      std::vector<bits> seen(shape.size());
+      shape.launch(1, [&](team::simulated& team, std::int32_t) {
+        seen[static_cast<std::size_t>(team.rank())] = law_on(team);
+      });
+      CHECK(std::ranges::all_of(seen, [&](const bits& b) { return b == expected; }));
+    }
+  }
+}
+
 TEST_CASE("what is no number is found in every tile, whatever its bits") {
   const std::int32_t n = 3 * 4096 + 100;
   const sampler::pipeline<sampler::temperature> sampler;

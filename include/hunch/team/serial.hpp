@@ -18,6 +18,7 @@ namespace hunch::team {
 class serial {
  public:
   using worker_type = single_thread;
+  static constexpr bool is_one_thread = true;
 
   HUNCH_HOST_DEVICE static constexpr std::int32_t size() { return 1; }
   HUNCH_HOST_DEVICE static constexpr std::int32_t rank() { return 0; }

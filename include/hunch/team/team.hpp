@@ -34,6 +34,17 @@ struct any_action {
 
 }  // namespace detail
 
+namespace team {
+
+/// Whether a team is always a single thread, by `static constexpr bool is_one_thread = true`. A
+/// body may then do what saves operations, not what spreads them; its results are the same.
+template <class T>
+inline constexpr bool is_one_thread = requires {
+  requires T::is_one_thread;
+};
+
+}  // namespace team
+
 /// The threads that work on one row or one sequence together. A kernel body is a function object
 /// that gets a team and leaves all its loops to it; so one text runs as a host thread (`serial`),
 /// as a CUDA thread block (`block`), or as host threads with a barrier under a race detector

@@ -198,9 +198,9 @@ struct cut_estimate {
       // What lies below weighs less by element, and so its sum in the sample is known to within
       // the root of this.
       const auto weight = static_cast<float>(Measure::of(l, low));
-      const float known =
-          3.0f * std::sqrt(b.spare * static_cast<float>(l.logits.size / fine_sample) / weight) +
-          64.0f;
+      const float known = std::fma(
+          3.0f, std::sqrt(b.spare * static_cast<float>(l.logits.size / fine_sample) / weight),
+          64.0f);
       const float aside = (from_low && known < few ? known : few) / between;
       const float left = share - aside;
       const float right = share + aside;

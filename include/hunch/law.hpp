@@ -10,6 +10,7 @@
 #include <hunch/rows.hpp>
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/four.hpp>
+#include <hunch/team/prefetch.hpp>
 #include <hunch/types.hpp>
 
 namespace hunch {
@@ -88,9 +89,9 @@ struct law {
     return kernel::product(weight(i), norm);
   }
 
-  /// What makes it a `team::Fetched` function.
-  HUNCH_HOST_DEVICE HUNCH_INLINE void fetch_behind(std::int64_t i) const {
-    team::fetch(logits.data + i, team::lane_count);
+  /// What makes a function of its elements a `team::Prefetched` one.
+  HUNCH_HOST_DEVICE HUNCH_INLINE void prefetch_after(std::int64_t i) const {
+    team::prefetch_after(logits.data + i, team::lane_count);
   }
 
   /// What the sums of the weights are remembered by.

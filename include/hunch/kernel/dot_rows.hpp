@@ -9,6 +9,7 @@
 #include <hunch/bfloat16.hpp>
 #include <hunch/config.hpp>
 #include <hunch/float16.hpp>
+#include <hunch/team/prefetch.hpp>
 #include <hunch/team/processor.hpp>
 
 /// \file
@@ -97,13 +98,9 @@ HUNCH_INLINE void load_vector(const void* p, Vector& v) {
   __builtin_memcpy(&v, p, sizeof v);
 }
 
-/// Where the lines of rows begin that are asked for in one step.
-using line_address = std::uintptr_t;
-inline constexpr line_address line = 64;
-
-HUNCH_INLINE void load_soon(line_address at) {
-  __builtin_prefetch(reinterpret_cast<const void*>(at), 0, 3);
-}
+using team::line;
+using team::line_address;
+using team::load_soon;
 
 /// Whether the processor has an instruction for a * b + c that rounds once.
 template <class On>

@@ -58,9 +58,9 @@ struct excess {
   }
 
   /// The draft's row was read a while ago, the target's just now.
-  HUNCH_HOST_DEVICE HUNCH_INLINE void fetch_behind(std::int64_t v) const
-      requires(Over == list_kind::everything && team::Fetched<Q>) {
-    q.fetch_behind(v);
+  HUNCH_HOST_DEVICE HUNCH_INLINE void prefetch_after(std::int64_t v) const
+      requires(Over == list_kind::everything && team::Prefetched<Q>) {
+    q.prefetch_after(v);
   }
 
   /// Four of them, from 16-byte loads; q's are gathered unless it ranges over everything.
@@ -132,9 +132,9 @@ struct excess_and_remainder {
   }
 
   HUNCH_HOST_DEVICE HUNCH_INLINE terms plain(std::int64_t v) const { return excess.terms(v); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE void fetch_behind(
-      std::int64_t v) const requires team::Fetched<Excess> {
-    excess.fetch_behind(v);
+  HUNCH_HOST_DEVICE HUNCH_INLINE void prefetch_after(
+      std::int64_t v) const requires team::Prefetched<Excess> {
+    excess.prefetch_after(v);
   }
   HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const requires Excess::is_vectorised {
     return excess.is_aligned();

@@ -10,6 +10,7 @@
 
 #include <hunch/config.hpp>
 #include <hunch/team/four.hpp>
+#include <hunch/team/prefetch.hpp>
 
 /// \file
 /// The one order in which this library adds. Rounding is part of the text that a model writes, so
@@ -104,10 +105,10 @@ struct plain_part {
   const F& f;
   HUNCH_HOST_DEVICE HUNCH_INLINE auto operator()(std::int64_t i) const { return f.plain(i); }
   HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return f.is_aligned(); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE void fetch_behind(std::int64_t i) const requires requires {
-    f.fetch_behind(i);
+  HUNCH_HOST_DEVICE HUNCH_INLINE void prefetch_after(std::int64_t i) const requires requires {
+    f.prefetch_after(i);
   }
-  { f.fetch_behind(i); }
+  { f.prefetch_after(i); }
   HUNCH_HOST_DEVICE HUNCH_INLINE auto four(std::int64_t i) const requires requires {
     f.plain_four(i);
   }
@@ -124,28 +125,11 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void patched_lanes(std::int64_t base, std::int32_
   for (std::int32_t l = 0; l < count; ++l) { use(l, term[l]); }
 }
 
-/// Bytes that a loop over a row fetches ahead: into the second cache across the pages at which
-/// hardware stops to do so, and from there into the first. Found by measurement.
-inline constexpr std::size_t fetch_far = 8192;
-inline constexpr std::size_t fetch_near = 1024;
-
-/// Asks for what lies behind `count` elements, in time.
-template <class Element>
-HUNCH_HOST_DEVICE HUNCH_INLINE void fetch(const Element* elements, std::size_t count) {
-#if !defined(__CUDA_ARCH__)
-  const auto* const from = reinterpret_cast<const char*>(elements);
-  for (std::size_t line = 0; line < count * sizeof(Element); line += 64) {
-    __builtin_prefetch(from + fetch_far + line, 0, 2);
-    __builtin_prefetch(from + fetch_near + line, 0, 3);
-  }
-#endif
-}
-
-/// A function of a row that is likely to come from memory: f.fetch_behind(base) asks for what lies
-/// behind a row of lanes.
+/// A function of a row that is likely to come from memory: f.prefetch_after(base) asks for what is
+/// read after the row of lanes at base.
 template <class F>
-concept Fetched = requires(const F& f, std::int64_t i) {
-  f.fetch_behind(i);
+concept Prefetched = requires(const F& f, std::int64_t i) {
+  f.prefetch_after(i);
 };
 
 /// A function whose elements lie in memory one row of lanes at a time: f.lanes_at(base) is a
@@ -168,7 +152,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void tile_terms(std::int64_t begin, std::int64_t 
     }
   } else {
     for (; base + lane_count <= end; base += lane_count) {
-      if constexpr (Fetched<F>) { f.fetch_behind(base); }
+      if constexpr (Prefetched<F>) { f.prefetch_after(base); }
       if constexpr (Strided<F>) {
         const auto at = f.lanes_at(base);
         for (std::int32_t l = 0; l < lane_count; ++l) { use(l, at(l)); }
@@ -439,7 +423,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE bool quick_tile(std::int64_t begin, const frame_o
   element top[tops];
   for (std::int32_t l = 0; l < tops; ++l) { top[l] = terms.value(terms.lowest); }
   for (std::int64_t base = begin; base < begin + tile_elements; base += lane_count) {
-    fetch(terms.elements + base, lane_count);
+    prefetch_after(terms.elements + base, lane_count);
     for (std::int32_t first = 0; first < lane_count; first += tops) {
       for (std::int32_t l = 0; l < tops; ++l) {
         const element x = terms.elements[base + first + l];

@@ -64,6 +64,21 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto run_loop(On on, const Loop& loop, const F&..
 #define HUNCH_HAS_AVX512 0
 #endif
 
+// What loops for a processor use, each tested for before they run: a machine, or a hypervisor, may
+// have the first and mask another. With these two, `each` is put around every name, and `then`
+// between them.
+#define HUNCH_NAMES_OF_AVX2(each, then) \
+  each("avx2") then each("fma") then each("bmi") then each("popcnt")
+#define HUNCH_NAMES_OF_AVX512(each, then) \
+  HUNCH_NAMES_OF_AVX2(each, then)         \
+  then each("avx512f") then each("avx512bw") then each("avx512dq") then each("avx512vl")
+#define HUNCH_NAME(name) name
+
+// Whether the flags of the build say as much.
+#if defined(__AVX2__) && defined(__FMA__) && defined(__BMI__) && defined(__POPCNT__)
+#define HUNCH_IS_AVX2 1
+#endif
+
 // The functions that a loop calls are copied: what they refer to by value stays in registers.
 
 template <class Loop, class... F>
@@ -75,8 +90,8 @@ HUNCH_COMPILED_AS_LOOP auto with_flags(const Loop& loop, const F&... f) {
 
 #if HUNCH_HAS_AVX2
 template <class Loop, class... F>
-HUNCH_COMPILED_AS_LOOP __attribute__((target("avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt"))) auto
-with_avx2(const Loop& loop, const F&... f) {
+HUNCH_COMPILED_AS_LOOP __attribute__((target(HUNCH_NAMES_OF_AVX2(HUNCH_NAME, ",")))) auto with_avx2(
+    const Loop& loop, const F&... f) {
   const Loop copy = loop;
   return [&copy](const F... of)
              HUNCH_INLINED { return run_loop(instructions<2>{}, copy, of...); }(f...);
@@ -86,8 +101,7 @@ with_avx2(const Loop& loop, const F&... f) {
 #if HUNCH_HAS_AVX512
 template <class Loop, class... F>
 HUNCH_COMPILED_AS_LOOP
-    __attribute__((target("avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt,"
-                          "avx512f,avx512bw,avx512dq,avx512vl" HUNCH_WIDE))) auto
+    __attribute__((target(HUNCH_NAMES_OF_AVX512(HUNCH_NAME, ",") HUNCH_WIDE))) auto
     with_avx512(const Loop& loop, const F&... f) {
   const Loop copy = loop;
   return [&copy](const F... of)
@@ -105,22 +119,18 @@ HUNCH_COMPILED_AS_LOOP
 template <class Loop, class... F>
 HUNCH_HOST_DEVICE HUNCH_INLINE auto on_processor(const Loop& loop, const F&... f) {
 #if HUNCH_HAS_AVX512
-#if defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#if defined(HUNCH_IS_AVX2) && defined(__AVX512F__) && defined(__AVX512BW__) && \
+    defined(__AVX512DQ__) && defined(__AVX512VL__)
   return detail::with_avx512(loop, f...);
 #else
-  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl")) {
-    return detail::with_avx512(loop, f...);
-  }
+  if (HUNCH_NAMES_OF_AVX512(__builtin_cpu_supports, &&)) { return detail::with_avx512(loop, f...); }
 #endif
 #endif
 #if HUNCH_HAS_AVX2
-#if defined(__AVX2__) && defined(__FMA__)
+#if defined(HUNCH_IS_AVX2)
   return detail::with_avx2(loop, f...);
 #else
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    return detail::with_avx2(loop, f...);
-  }
+  if (HUNCH_NAMES_OF_AVX2(__builtin_cpu_supports, &&)) { return detail::with_avx2(loop, f...); }
 #endif
 #endif
 #if defined(__CUDA_ARCH__)

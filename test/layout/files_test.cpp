@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -105,6 +106,17 @@ TEST_CASE("copies of a head have one fingerprint, whatever they are stored as") 
   const kernel::head_weights<float> reordered{permuted.data(), vocab, width + 3};
   CHECK(head_fingerprint(reordered, &layout) == expected);
   CHECK(head_fingerprint(reordered) != expected);
+  for (const std::int32_t rows : {vocab - 1, vocab + 1}) {
+    const kernel::head_weights<float> other{permuted.data(), rows, width + 3};
+    try {
+      head_fingerprint(other, &layout);
+      FAIL_CHECK("not refused");
+    } catch (const std::invalid_argument& e) {
+      const std::string what = e.what();
+      CHECK(what.find(std::to_string(rows)) != std::string::npos);
+      CHECK(what.find(std::to_string(vocab)) != std::string::npos);
+    }
+  }
 }
 
 TEST_CASE("any weight and any order of tokens make another head") {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -44,9 +45,14 @@ std::uint64_t row_fingerprint(token t, const Weight* row, std::int32_t width, fl
 /// \param head in memory of the host, up to 2^24 tokens of 2^24 elements; integers and the factors
 ///        of their rows are multiplied in float.
 /// \param layout the order in which it is stored; nullptr: by token.
+/// \throws std::invalid_argument if the layout has another number of rows.
 template <class Weight>
 std::uint64_t head_fingerprint(const kernel::head_weights<Weight>& head,
                                const vocab_layout* layout = nullptr) {
+  if (layout != nullptr && layout->head_rows() != head.rows) {
+    throw std::invalid_argument("hunch::head_fingerprint: a head of " + std::to_string(head.rows) +
+                                " rows, and a layout of " + std::to_string(layout->head_rows()));
+  }
   const token* const row_token = layout == nullptr ? nullptr : layout->row_token();
   std::uint64_t sum = 0;
   for (std::int32_t r = 0; r < head.rows; ++r) {

@@ -62,7 +62,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE float exp2_product(float d, float s) {
   return whole >= static_cast<float>(Least) ? bit_cast<float>(bits) : 0.0f;
 }
 
-/// Whether it is more than 0.
+/// Whether exp2_product(d, s) is more than 0.
 HUNCH_HOST_DEVICE HUNCH_INLINE bool exp2_is_positive(float d, float s) {
   return std::fma(d, s, round_shift) - round_shift >= -126.0f;
 }

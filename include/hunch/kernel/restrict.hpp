@@ -114,8 +114,6 @@ struct row_terms {
   }
 };
 
-template <class Real>
-row_terms(const Real*, Real) -> row_terms<Real>;
 static_assert(team::SoftTerms<row_terms<float>>);
 
 namespace detail {

@@ -18,9 +18,8 @@ namespace hunch {
 
 /// Saves a layout as safetensors: "row_token" and, if it has clusters, "cluster_begin".
 ///
-/// \param head whose order it is: with its fingerprint for one that was made from weights, with
-/// that
-///        of the vocabulary for one that was made from text alone.
+/// \param head whose order it is: with its own fingerprint for a layout that was made from weights,
+///        with that of the vocabulary for one that was made from text alone.
 /// \param about more words for the file's metadata, such as how the layout was made.
 /// \throws std::invalid_argument if the layout is of another vocabulary, or neither fingerprint is
 ///         known; std::runtime_error if the file cannot be written.
@@ -61,6 +60,7 @@ inline vocab_layout load_layout(const tensor_file& file, const made_for& head) {
   return file.has("cluster_begin") ? layout.clustered(file.get<std::int32_t>("cluster_begin"))
                                    : layout;
 }
+/// The same from a file that is read first. \throws also what `tensor_file::read` does.
 inline vocab_layout load_layout(const std::filesystem::path& path, const made_for& head) {
   return load_layout(tensor_file::read(path), head);
 }

@@ -77,6 +77,7 @@ struct weights {
                       const made_for& head, const std::string& layout_name = "the layout") {
     return load(tensor_file::read(path), layout, head, layout_name);
   }
+  /// The same from a file that was read.
   static weights load(const tensor_file& file, const vocab_layout& layout, const made_for& head,
                       const std::string& layout_name = "the layout") {
     constexpr std::int64_t most_of_a_side = 1 << 24;

@@ -80,6 +80,9 @@ inline constexpr bool is_one_thread = requires {
 /// 10. `t.for_each_worker(n, f)` calls f(worker, i) once for every i in [0, n), each by one of the
 ///    team's workers (see worker.hpp), `typename T::worker_type`, with a `sync` after the last.
 ///
+/// Function objects are copied, once for each call or more often, and called as const: what they
+/// change they refer to. None but those of `for_each` and `for_each_worker` changes anything.
+///
 /// Not required: a size that is a power of two, or more than one rank. A body may branch only on
 /// collective results and on its arguments; else ranks would wait for each other for ever. And only
 /// `sync`, `for_each` and `for_each_worker` are barriers for what a body itself writes: other

@@ -154,10 +154,10 @@ class decoder {
   /// valid until the next call of `step`, `add` or `cancel`. A request that only read a piece of
   /// its prompt is left out. Returns nothing when nothing runs.
   std::span<const emission> step() {
+    detail::stopwatch watch;
     emissions_.clear();
     const std::int32_t size = gather();
     if (size == 0) { return {}; }
-    detail::stopwatch watch;
     drafter_.propose(draft_state_, size, contexts_.data(), drafts_, selector_, sampler_,
                      child_draw<Random, verifier_type::shares_noise>{random_}, executor_);
     const double draft_seconds = watch.lap();

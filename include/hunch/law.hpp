@@ -95,7 +95,7 @@ struct law {
   }
 
   /// What the sums of the weights are remembered by.
-  HUNCH_HOST_DEVICE team::summed sum_of_weights() const {
+  HUNCH_HOST_DEVICE team::summed remembered_as() const {
     return {logits.data, static_cast<double>(scale), static_cast<double>(maximum),
             static_cast<double>(threshold), last_kept};
   }
@@ -149,9 +149,9 @@ struct weights_of {
   }
   /// What a team may remember their sums by: these are all weights of the law.
   HUNCH_HOST_DEVICE team::summed remembered_as() const requires requires(const L& l) {
-    l.sum_of_weights();
+    l.remembered_as();
   }
-  { return law.sum_of_weights(); }
+  { return law.remembered_as(); }
   HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const requires VectorisedLaw<L> {
     return law.is_aligned();
   }

@@ -64,11 +64,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE prefix_walk walk_along(double target, std::int32_
 template <Team T, class Weight>
 HUNCH_HOST_DEVICE HUNCH_INLINE double sum_for_draw(T& team, std::int64_t n, const Weight& weight) {
   if constexpr (requires { weight.remembered_as(); }) {
-    if (team.last_sum() == weight.remembered_as()) {
-      double total = 0.0;
-      for (std::int32_t g = 0; g < team::groups_of(n); ++g) { total += team.scratch().groups[g]; }
-      return total;
-    }
+    if (team.last_sum() == weight.remembered_as()) { return team::remembered_total(team, n); }
   }
   return team.sum(n, weight);
 }

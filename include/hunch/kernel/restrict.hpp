@@ -135,7 +135,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> law_of_terms(T& team, row_vie
   // Not a quotient of both, for which a device needs more registers.
   const auto top_weight = static_cast<double>(terms.weight(result.maximum, terms.frame(all.top)));
   result.norm = static_cast<Real>(product(top_weight, 1.0 / all.sum));
-  team.last_sum() = result.sum_of_weights();
+  team.last_sum() = result.remembered_as();
 #if !defined(__CUDA_ARCH__)
   team.last_sum().has_tops = true;
 #endif
@@ -171,7 +171,7 @@ HUNCH_HOST_DEVICE std::int32_t argmax(T& team, const law<Real>& l) {
   std::int64_t end = l.size();
 #if !defined(__CUDA_ARCH__)  // a device has no registers for it
   const team::summed& last = team.last_sum();
-  if (last.has_tops && last == l.sum_of_weights()) {
+  if (last.has_tops && last == l.remembered_as()) {
     const auto top = static_cast<std::int64_t>(order<Real>::of(l.maximum));
     const std::int64_t* const tops = team.scratch().tops;
     std::int32_t g = 0;
@@ -226,13 +226,7 @@ HUNCH_HOST_DEVICE void cut_at(T& team, law<Real>& l, Real value, std::int32_t ke
 /// The sum of the kept weights. Reads the row once, unless the team remembers them.
 template <class Real, Team T>
 HUNCH_HOST_DEVICE double sum_of_weights(T& team, const law<Real>& l) {
-  if (team.last_sum() == l.sum_of_weights()) {
-    double total = 0.0;
-    for (std::int32_t g = 0; g < team::groups_of(l.size()); ++g) {
-      total += team.scratch().groups[g];
-    }
-    return total;
-  }
+  if (team.last_sum() == l.remembered_as()) { return team::remembered_total(team, l.size()); }
   return with_whole(l, [&](const auto& of) { return team.sum(l.size(), weights_of{of}); });
 }
 
@@ -290,7 +284,7 @@ HUNCH_HOST_DEVICE void normalise(T& team, law<Real>& l) {
   const double sum = sum_of(weights_of{before});
 #endif
   l.norm = static_cast<Real>(1.0 / sum);
-  team.last_sum() = l.sum_of_weights();
+  team.last_sum() = l.remembered_as();
 }
 
 }  // namespace hunch::kernel

@@ -75,8 +75,8 @@ inline constexpr bool is_one_thread = requires {
 ///    element i to v, which all ranks know, and leaves the others.
 /// 7. `t.broadcast(v, from)` is rank `from`'s v on all ranks.
 /// 8. `t.scratch()` is shared by the ranks, or a copy that those who are near each other share.
-/// 9. `t.last_sum()` is a `team::summed` of this rank's own: `sum` and `soft_sum` clear it, and
-///    whoever knows what was summed may set it.
+/// 9. `t.last_sum()` is a `team::summed` of this rank's own: `sum`, `sum_both` and `soft_sum`
+///    clear it, and whoever knows what was summed may set it.
 /// 10. `t.for_each_worker(n, f)` calls f(worker, i) once for every i in [0, n), each by one of the
 ///    team's workers (see worker.hpp), `typename T::worker_type`, with a `sync` after the last.
 ///
@@ -111,5 +111,17 @@ concept Team = requires(T& t, std::int64_t n, double v) {
   typename T::worker_type;
   t.for_each_worker(0, detail::any_action{});
 };
+
+namespace team {
+
+/// The total of n elements whose group sums a team remembers.
+template <Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE double remembered_total(T& team, std::int64_t n) {
+  double total = 0.0;
+  for (std::int32_t g = 0; g < team::groups_of(n); ++g) { total += team.scratch().groups[g]; }
+  return total;
+}
+
+}  // namespace team
 
 }  // namespace hunch

@@ -46,8 +46,6 @@ constexpr named<color_mode> colors[] = {
 constexpr std::int32_t most_requests = 128;
 constexpr std::int32_t most_rounds = 1000;
 constexpr std::size_t most_prompt_bytes = std::size_t{1} << 20;
-/// Of canvases: nothing meters what their passes cost.
-constexpr std::int32_t canvas_draft_length = 4;
 // Where logits of any model stay finite.
 constexpr float most_temperature = 1e4f;
 constexpr float least_temperature = 1e-4f;
@@ -151,8 +149,8 @@ flags flags_of(destination to) {
           "levels drafted per step, 0 to 8, or auto: as many as pay, by measured times and\n"
           "acceptance (default); or the levels of each step, 4,0,3,..., of which the last\n"
           "stays, with a / between the continuations of a batch: what auto chose is printed,\n"
-          "and given in its place it repeats a text; with --method diffusion one number\n"
-          "(default 4)",
+          "and given in its place it repeats a text; with --method diffusion one number,\n"
+          "or auto: what is fastest at the beginning of the text",
           [&a](const std::string& text) { choose_length(a, text); });
   out.add("--block-length", "N",
           "of a canvas: positions that are written before those behind them\n"
@@ -266,9 +264,6 @@ void fill_in(arguments& a, const std::set<std::string>& given) {
   if (a.method != method_kind::speculative) {
     if (a.model.empty()) { a.model = HUNCH_MODELS "/masked"; }
     if (a.method == method_kind::stepwise && !own_draft) { a.draft.clear(); }
-    if (given.count("--draft-length") == 0) {
-      a.draft_length = a.method == method_kind::stepwise ? 0 : canvas_draft_length;
-    }
     return;
   }
   if (a.model.empty()) { a.model = HUNCH_MODELS "/target"; }
@@ -326,9 +321,9 @@ void check_method(const arguments& a, const Refuse& refuse) {
     refuse("--draft", method);
     refuse("--draft-length", method);
   }
-  if (!a.draft_length) {
+  if (!a.draft_lengths.empty()) {
     throw usage_error(std::string("--draft-length: with ") + method +
-                      " it is one number, neither auto nor one for each step");
+                      " it is one number, or auto, not one for each step");
   }
 }
 

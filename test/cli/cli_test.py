@@ -55,9 +55,8 @@ BAD_FLAGS = [
     (["--draft-length", "-1"], "--draft-length: -1 is less than 0"),
     (["--draft-length", "9"], "--draft-length: 9 is more than 8"),
     (["--draft-length", "some"], "not a number"),
-    (["--draft-length", "1,2", "--method", "diffusion"], "--draft-length: with --method diffusion it is one number, neither auto"),
-    (["--draft-length", "auto", "--method", "diffusion"], "--draft-length: with --method diffusion it is one number, neither auto"),
-    (["--draft-length", "auto", "--preset", "canvas-head"], "--draft-length: with --method diffusion it is one number, neither auto"),
+    (["--draft-length", "1,2", "--method", "diffusion"], "--draft-length: with --method diffusion it is one number, or auto"),
+    (["--draft-length", "1,2", "--preset", "canvas-head"], "--draft-length: with --method diffusion it is one number, or auto"),
     (["--draft-length", "1,2", "--device", "cuda"], "--draft-length: --device cuda keeps to one number"),
     (["--draft-length", "1,9"], "--draft-length: 9 is more than 8"),
     (["--draft-length", "1,,2"], "--draft-length: '' is not a number"),
@@ -167,7 +166,9 @@ def within_limits(*command, **streams):
 
 def report_of(*flags, program=PROGRAM, short=SHORT):
     file = WORK / "report.json"
-    done = generate(*short, "--json", str(file), *flags, program=program)
+    # Several tests run side by side, and threads that wait for each other crawl then.
+    one_thread = [] if "--threads" in flags or "cuda" in flags else ["--threads", "1"]
+    done = generate(*short, "--json", str(file), *one_thread, *flags, program=program)
     if done.returncode != 0:
         raise AssertionError(done.stderr)
     return json.loads(file.read_text()), done.stdout
@@ -236,7 +237,7 @@ class BadFlags(unittest.TestCase):
     def test_values_that_look_like_something_else(self):
         for prompt in ("{}", "[a,b]", "%%", "--plain", "-1", "a=b", ""):
             with self.subTest(prompt=prompt):
-                report, printed = report_of("--plain", "--prompt", prompt, short=SHORT[:4])
+                report, printed = report_of("--plain", "--prompt", prompt, short=SHORT[:-2])
                 self.assertIn("plain decoding\n\n" + prompt + report["text"][:10], printed)
 
 
@@ -779,12 +780,18 @@ class Diffusion(unittest.TestCase):
                     self.assertEqual(report["text"], plain["text"])
                     self.assertEqual(report["tokens"], 24)
                     self.assertIn(report["text"].strip()[:20], printed)
-                    self.assertEqual(report["draft_length"], drafts or "4")
-                    passes[drafts] = report["diffusion"]["passes"]
+                    if drafts is None:  # what is the fastest is chosen, and said
+                        drafts = report["draft_length"]
+                        self.assertIn(drafts, "01248")
+                        self.assertIn(f"--draft-length {drafts}\n", printed)
+                    else:
+                        self.assertEqual(report["draft_length"], drafts)
+                        self.assertNotIn("--draft-length", printed)
+                    counted = report["diffusion"]["passes"]
+                    self.assertEqual(passes.setdefault(drafts, counted), counted)
             self.assertEqual(passes["0"], 24)
             self.assertLess(passes["1"], 24)
             self.assertLess(passes["4"], 24)
-            self.assertEqual(passes[None], passes["4"])  # as the help says
 
     def test_drafts_by_a_head(self):
         for flags in (["--temperature", "0"], ["--temperature", "0.8"], ["--block-length", "5"]):

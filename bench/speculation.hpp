@@ -32,7 +32,8 @@
 /// \file
 /// Plain and speculative decoding with the shipped models, drafts as deep as a meter lets them be:
 /// every preset, with the shortlists and shapes that its name stands for, one request at a time and
-X
+/// batches. Where drafting does not pay it must switch itself off. Those of canvases choose their
+/// number once, in `generate`; the suite `diffusion` measures them.
 
 namespace bench {
 

@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <engine/thread_pool.hpp>
 
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
 #include <stdexcept>
+#include <thread>
+#include <vector>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -10,11 +18,16 @@
 namespace engine {
 namespace {
 
-/// How long a thread looks before it sleeps. Within a call about 200 microseconds: whoever sleeps
-/// at a barrier is woken some 50 microseconds late, and then all the others wait for him at the
-/// next. Between calls about 20: shorter than what a caller does between two steps.
-constexpr int spins_within = 4000;
-constexpr int spins_between = 400;
+using std::chrono::microseconds;
+
+constexpr int most_threads = 256;
+
+/// How long a thread looks before it sleeps: whoever sleeps is woken some 10 to 50 microseconds
+/// late. At a barrier all the others wait for him. Between two calls a shorter time, for on a
+/// machine whose processors come in pairs the one that looks slows down the one that works: a third
+/// of the speed, so that it may look for some three times as long as it would be late.
+constexpr microseconds patience_within{200};
+constexpr microseconds patience_between{100};
 
 void pause() {
 #if defined(__x86_64__)
@@ -23,11 +36,16 @@ void pause() {
 }
 
 /// Returns when `value` is no longer `old`.
-void await_change(const std::atomic<std::uint32_t>& value, std::uint32_t old, int spins) {
-  for (int i = 0; i < spins; ++i) {
-    if (value.load(std::memory_order_acquire) != old) { return; }
-    pause();
-  }
+void await_change(const std::atomic<std::uint32_t>& value, std::uint32_t old,
+                  microseconds patience) {
+  constexpr int looks = 16;  // for one at the clock
+  const auto end = std::chrono::steady_clock::now() + patience;
+  do {
+    for (int i = 0; i < looks; ++i) {
+      if (value.load(std::memory_order_acquire) != old) { return; }
+      pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
   while (value.load(std::memory_order_acquire) == old) {
     value.wait(old, std::memory_order_acquire);
   }
@@ -35,53 +53,137 @@ void await_change(const std::atomic<std::uint32_t>& value, std::uint32_t old, in
 
 }  // namespace
 
-thread_pool::thread_pool(int threads) : size_{threads} {
-  if (threads < 1 || threads > 256) {
-    throw std::invalid_argument("engine::thread_pool: threads must be in [1, 256]");
+/// Threads that wait for work together.
+class thread_pool::crew {
+ public:
+  explicit crew(int threads) : size_{threads} {
+    workers_.reserve(static_cast<std::size_t>(threads - 1));
+    for (int thread = 1; thread < threads; ++thread) {
+      workers_.emplace_back([this, thread] { work(thread); });
+    }
   }
-  workers_.reserve(static_cast<std::size_t>(threads - 1));
-  for (int thread = 1; thread < threads; ++thread) {
-    workers_.emplace_back([this, thread] { work(thread); });
+  crew(const crew&) = delete;
+  crew& operator=(const crew&) = delete;
+  ~crew() {
+    stopping_ = true;
+    call();
+    for (std::thread& worker : workers_) { worker.join(); }
   }
-}
 
-thread_pool::~thread_pool() {
-  stopping_ = true;
-  calls_.fetch_add(1, std::memory_order_release);
-  calls_.notify_all();
-  for (std::thread& worker : workers_) { worker.join(); }
-}
+  void start(function f, void* context) {
+    function_ = f;
+    context_ = context;
+    call();
+    f(context, 0);
+    barrier();
+  }
 
-void thread_pool::start(function f, void* context) {
-  function_ = f;
-  context_ = context;
-  if (size_ > 1) {
+  void barrier() {
+    const std::uint32_t phase = phase_.load(std::memory_order_relaxed);
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<std::uint32_t>(size_)) {
+      arrived_.store(0, std::memory_order_relaxed);
+      phase_.store(phase + 1, std::memory_order_release);
+      phase_.notify_all();
+    } else {
+      await_change(phase_, phase, patience_within);
+    }
+  }
+
+ private:
+  void call() {
     calls_.fetch_add(1, std::memory_order_release);
     calls_.notify_all();
   }
-  f(context, 0);
-  barrier();
+  void work(int thread) {
+    for (std::uint32_t seen = 0;; ++seen) {
+      await_change(calls_, seen, patience_between);
+      if (stopping_) { return; }
+      function_(context_, thread);
+      barrier();
+    }
+  }
+
+  int size_;
+  function function_ = nullptr;
+  void* context_ = nullptr;
+  bool stopping_ = false;
+  alignas(64) std::atomic<std::uint32_t> calls_{0};
+  alignas(64) std::atomic<std::uint32_t> arrived_{0};
+  alignas(64) std::atomic<std::uint32_t> phase_{0};
+  std::vector<std::thread> workers_;
+};
+
+/// As many crews as there are pools of this size. Who needs one takes the one that worked last.
+class thread_pool::crews_of_a_size {
+ public:
+  static std::shared_ptr<crews_of_a_size> of(int size) {
+    static std::mutex mutex;
+    static std::array<std::weak_ptr<crews_of_a_size>, most_threads + 1> all;
+    const std::lock_guard lock(mutex);
+    std::weak_ptr<crews_of_a_size>& known = all[static_cast<std::size_t>(size)];
+    std::shared_ptr<crews_of_a_size> crews = known.lock();
+    if (!crews) { known = crews = std::make_shared<crews_of_a_size>(); }
+    return crews;
+  }
+
+  void add(int size) {
+    auto one = std::make_unique<crew>(size);
+    const std::lock_guard lock(mutex_);
+    idle_.reserve(++count_);
+    // The one that waits longest.
+    idle_.insert(idle_.begin(), std::move(one));
+  }
+  void remove() {
+    std::unique_ptr<crew> one;  // joined without the lock
+    const std::lock_guard lock(mutex_);
+    --count_;
+    one = std::move(idle_.front());
+    idle_.erase(idle_.begin());
+  }
+  std::unique_ptr<crew> take() {
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<crew> one = std::move(idle_.back());
+    idle_.pop_back();
+    return one;
+  }
+  void give(std::unique_ptr<crew> one) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(one));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<crew>> idle_;
+  std::size_t count_ = 0;
+};
+
+thread_pool::thread_pool(int threads) : size_{threads} {
+  if (threads < 1 || threads > most_threads) {
+    throw std::invalid_argument("engine::thread_pool: threads must be in [1, 256]");
+  }
+  if (threads == 1) { return; }
+  crews_ = crews_of_a_size::of(threads);
+  crews_->add(threads);
 }
 
-void thread_pool::work(int thread) {
-  for (std::uint32_t seen = 0;; ++seen) {
-    await_change(calls_, seen, spins_between);
-    if (stopping_) { return; }
-    function_(context_, thread);
-    barrier();
+thread_pool::~thread_pool() {
+  if (crews_) { crews_->remove(); }
+}
+
+void thread_pool::start(function f, void* context) {
+  if (!crews_) {
+    f(context, 0);
+    return;
   }
+  std::unique_ptr<crew> mine = crews_->take();
+  at_work_ = mine.get();
+  mine->start(f, context);
+  at_work_ = nullptr;
+  crews_->give(std::move(mine));
 }
 
 void thread_pool::barrier() {
-  if (size_ == 1) { return; }
-  const std::uint32_t phase = phase_.load(std::memory_order_relaxed);
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<std::uint32_t>(size_)) {
-    arrived_.store(0, std::memory_order_relaxed);
-    phase_.store(phase + 1, std::memory_order_release);
-    phase_.notify_all();
-  } else {
-    await_change(phase_, phase, spins_within);
-  }
+  if (at_work_ != nullptr) { at_work_->barrier(); }
 }
 
 }  // namespace engine

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
-#include <cstdint>
-#include <thread>
-#include <vector>
+#include <memory>
 
 namespace engine {
 
 /// A few threads that run one function together and meet at barriers inside it.
 ///
-/// Between two calls a worker spins for some microseconds, then parks: on a virtual machine whose
-/// two processors are both spun on, the thread that does the work in between loses a third of its
-/// speed. Nothing here allocates after construction.
+/// Pools of one size that are used in turn, as a target's and its drafter's are, share the same
+/// threads: whose threads have just worked finds them awake, and no two pools look for work on the
+/// processors of each other. Pools that are used at once, from several threads of the caller, have
+/// their own. Nothing here allocates after construction.
 class thread_pool {
  public:
   /// `threads` includes the caller. \throws std::invalid_argument unless 1 <= threads <= 256.
@@ -23,8 +21,8 @@ class thread_pool {
 
   int size() const { return size_; }
 
-  /// Calls f(thread) on every thread, thread in [0, size), and returns when all are done.
-  /// `f` must not throw.
+  /// Calls f(thread) on every thread, thread in [0, size), and returns when all are done. One call
+  /// of a pool at a time. `f` must not throw.
   template <class F>
   void run(F& f) {
     start([](void* context, int thread) { (*static_cast<F*>(context))(thread); }, &f);
@@ -34,19 +32,15 @@ class thread_pool {
   void barrier();
 
  private:
+  class crew;
+  class crews_of_a_size;
   using function = void (*)(void*, int);
 
   void start(function f, void* context);
-  void work(int thread);
 
   int size_;
-  function function_ = nullptr;
-  void* context_ = nullptr;
-  bool stopping_ = false;
-  alignas(64) std::atomic<std::uint32_t> calls_{0};
-  alignas(64) std::atomic<std::uint32_t> arrived_{0};
-  alignas(64) std::atomic<std::uint32_t> phase_{0};
-  std::vector<std::thread> workers_;
+  std::shared_ptr<crews_of_a_size> crews_;
+  crew* at_work_ = nullptr;  ///< while `run` runs
 };
 
 }  // namespace engine

@@ -28,9 +28,10 @@ namespace hunch::length {
 /// **An account.** Plain decoding emits a token per sequence and unit. What a step that may draft
 /// brings beyond that is booked to the account of its batch size, so long as it holds no more than
 /// chance may draw from it, `most` over the root of the batch; what it loses is drawn from it. A
-/// step that drafts has to bring a `margin` more than it costs: it leaves caches that slow the next
-/// plain steps down, those that are timed among them. Where the account is empty nothing is
-/// drafted. So a decoder never loses more than `credit` plain steps, and what tries cost.
+/// step that drafts has to bring a `margin` more than it costs. It leaves caches that slow the next
+/// plain steps down: what these take longer is a price of the draft, too. Where the account is
+/// empty nothing is drafted, and what was drawn beyond it is taken from what is put aside for
+/// tries. So a decoder never loses more than `credit` plain steps, and what tries cost.
 ///
 /// **Tries.** Where nothing is drafted nothing is learnt. So `share` of the time is put aside, and
 /// as soon as it covers what a try is expected to cost, a step drafts: all sequences at once, since
@@ -48,7 +49,7 @@ namespace hunch::length {
 class meter {
  public:
   struct options {
-    double share = 0.01;        ///< of the time, for tries
+    double share = 0.0075;      ///< of the time, for tries
     double credit = 1.25;       ///< plain steps that each account begins with
     double most = 16.0;         ///< plain steps in an account, over the root of the batch
     double margin = 0.05;       ///< by which drafting has to be faster
@@ -89,6 +90,7 @@ class meter {
 
   /// Takes note of a step whose draft length `next` has chosen.
   void observe(const step_summary& s) {
+    const bool behind = unsettled_ > 0;  // a step that drafted
     learn(s);
     if (s.sequences < 1) { return; }
     batch& b = of(s.sequences);
@@ -100,7 +102,9 @@ class meter {
     }
     const double cost = std::min(s.seconds() / one, most_believed(b, s));
     b.saved = std::min(b.saved + options_.share * cost, options_.most);
-    if (s.draft_length > 0) { book(b, s, cost); }
+    const bool after_draft = behind && s.levels == 0;
+    if (s.draft_length > 0) { book(b, s, after_draft ? 1.0 : cost); }
+    if (after_draft) { book_aftermath(b, s.seconds() / one - 1.0); }
   }
 
   /// Learns prices and acceptance from a step, whatever chose its draft length; books nothing.
@@ -117,16 +121,17 @@ class meter {
     if (s.finished > 0) { missed_ *= static_cast<double>(was_) / s.sequences; }
     if (s.sequences < 1 || s.prompt_rows > 0) { return; }
     batch& b = of(s.sequences);
+    const bool settled = unsettled_ == 0;
+    unsettled_ = s.levels > 0 ? settling : std::max(unsettled_ - 1, 0);
     if (s.draft_length == 0) {
-      time_plain(b, s);
+      if (settled) { time_plain(b, s); }
       return;
     }
-    if (s.levels > 0) { unsettled_ = settling; }
     ++b.since_plain;
     const double one = b.plain.typical();
     if (one <= 0.0 || s.levels == 0 || reads) { return; }
     const double mean = 1.0 + static_cast<double>(s.drafted) / s.sequences;
-    if (b.level.count >= few) {
+    if (b.level.count() >= few) {
       const double share = s.seconds() / one / expected_cost(b, mean, s.deepest);
       b.odd = alike(share) ? 0 : b.odd + 1;
     }
@@ -171,38 +176,45 @@ class meter {
   static constexpr std::int64_t soon_stale = 64;
   static constexpr std::int64_t stale = 2000;
 
-  /// The last few of some times.
+  /// The last few of some times. They are asked for more often than they change.
   template <std::size_t Size>
-  struct recent {
-    std::array<float, Size> values{};
-    std::int32_t count = 0;
-
+  class recent {
+   public:
     void add(double value) {
-      values[static_cast<std::size_t>(count) % Size] = static_cast<float>(value);
-      count = count + 1 == static_cast<std::int32_t>(2 * Size) ? static_cast<std::int32_t>(Size)
-                                                               : count + 1;
+      values_[static_cast<std::size_t>(count_) % Size] = static_cast<float>(value);
+      count_ = count_ + 1 == static_cast<std::int32_t>(2 * Size) ? static_cast<std::int32_t>(Size)
+                                                                 : count_ + 1;
+      median_ = middle();
+      typical_ = size() < Size / 2 ? median_ : mean_below(2.0 * median_);
     }
-    std::size_t size() const { return std::min(static_cast<std::size_t>(count), Size); }
+    /// As many as were added, or more than all that are kept.
+    std::int32_t count() const { return count_; }
     /// The lower one of two, 0 of nothing.
-    double median() const {
-      if (count == 0) { return 0.0; }
-      std::array<float, Size> sorted = values;
-      const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>((size() - 1) / 2);
-      std::nth_element(sorted.begin(), middle,
-                       sorted.begin() + static_cast<std::ptrdiff_t>(size()));
-      return *middle;
-    }
+    double median() const { return median_; }
     /// The mean, of which nothing counts for more than twice the median: what a sum of many is
     /// made of, but for what happens once. Of a few the median.
-    double typical() const {
-      if (size() < Size / 2) { return median(); }
-      const double most = 2.0 * median();
+    double typical() const { return typical_; }
+
+   private:
+    std::size_t size() const { return std::min(static_cast<std::size_t>(count_), Size); }
+    double middle() const {
+      std::array<float, Size> sorted = values_;
+      const auto at = sorted.begin() + static_cast<std::ptrdiff_t>((size() - 1) / 2);
+      std::nth_element(sorted.begin(), at, sorted.begin() + static_cast<std::ptrdiff_t>(size()));
+      return *at;
+    }
+    double mean_below(double most) const {
       double sum = 0.0;
       for (std::size_t i = 0; i < size(); ++i) {
-        sum += std::min(static_cast<double>(values[i]), most);
+        sum += std::min(static_cast<double>(values_[i]), most);
       }
       return sum / static_cast<double>(size());
     }
+
+    std::array<float, Size> values_{};
+    std::int32_t count_ = 0;
+    double median_ = 0.0;
+    double typical_ = 0.0;
   };
 
   /// What is known of batches of about one size.
@@ -210,6 +222,7 @@ class meter {
     recent<15> plain;  ///< seconds
     recent<9> level;   ///< c
     recent<9> idles;   ///< steps that might have drafted and did not, over plain ones
+    recent<9> after;   ///< plain steps that the steps behind one that drafted took longer
     std::array<recent<9>, most_rows + 1> rows;       ///< r(n)
     std::array<std::int64_t, most_rows + 1> seen{};  ///< when
     std::int32_t size = 0;                           ///< requests of the last plain step
@@ -218,9 +231,11 @@ class meter {
     double saved = 0.0;  ///< for tries
     std::int32_t since_plain = 0;
     std::int32_t since_try = 0;
-    std::int32_t odd = 0;   ///< steps in turn that took another time than is expected of them
-    std::int32_t idle = 0;  ///< steps in turn that might have drafted and did not
-    std::int32_t won = 0;   ///< tries in turn that gained
+    std::int32_t odd = 0;    ///< steps in turn that took another time than is expected of them
+    std::int32_t idle = 0;   ///< steps in turn that might have drafted and did not
+    std::int32_t won = 0;    ///< tries in turn that gained
+    double aftermath = 0.0;  ///< of the last step that drafted, so far
+    bool lost = false;       ///< it was a try that lost
   };
 
   /// A count of tests and of what passed, recent ones for more.
@@ -259,21 +274,16 @@ class meter {
     return 4 * std::abs(running - b.size) > running;
   }
   bool wants_plain(const batch& b, std::int32_t running) const {
-    return b.plain.count < few || b.since_plain >= options_.refresh || b.odd >= few ||
+    return b.plain.count() < few || b.since_plain >= options_.refresh || b.odd >= few ||
            is_far(b, running);
   }
   /// Whether two times, of which this is the ratio, are of one machine in one state.
   static bool alike(double ratio) { return ratio > 0.8 && ratio < 1.25; }
 
-  /// The first steps behind one that drafted find the caches as the drafter has left them. Where
-  /// the machine has become slower or faster, what was timed before says nothing any more.
+  /// Where the machine has become slower or faster, what was timed before says nothing any more.
   void time_plain(batch& b, const step_summary& s) {
-    if (unsettled_ > 0) {
-      --unsettled_;
-      return;
-    }
     const double before = b.plain.median();
-    if (is_far(b, s.sequences) || (b.plain.count >= few && !alike(s.seconds() / before))) {
+    if (is_far(b, s.sequences) || (b.plain.count() >= few && !alike(s.seconds() / before))) {
       b.plain = {};
     }
     b.plain.add(s.seconds());
@@ -289,8 +299,8 @@ class meter {
     curve_[0] = 1.0;
     std::size_t last = 0;
     for (std::size_t n = 2; n <= most_rows; ++n) {
-      if (steps_ - b.seen[n] > (b.rows[n].count < few ? soon_stale : stale)) { continue; }
-      if (b.rows[n].count == 0) { continue; }
+      if (steps_ - b.seen[n] > (b.rows[n].count() < few ? soon_stale : stale)) { continue; }
+      if (b.rows[n].count() == 0) { continue; }
       const double from = curve_[last];
       const double rise = std::max(b.rows[n].median() - from, 0.0);
       for (std::size_t i = last + 1; i < n; ++i) {
@@ -316,13 +326,14 @@ class meter {
   double most_believed(const batch& b, const step_summary& s) {
     const double levels = s.deepest;
     const double rows = 1.0 + static_cast<double>(s.drafted) / s.sequences;
-    const double bound = b.level.count < few ? rows + levels : 3.0 * expected_cost(b, rows, levels);
+    const double bound =
+        b.level.count() < few ? rows + levels : 3.0 * expected_cost(b, rows, levels);
     return bound + late_ + 1.0;
   }
 
   /// What drafting is taken to cost in a step that reads a prompt, whose time says nothing of it.
   double beside_a_prompt(const batch& b, const step_summary& s) {
-    if (b.level.count < few) { return 1.0 + unknown; }
+    if (b.level.count() < few) { return 1.0 + unknown; }
     return expected_cost(b, 1.0 + static_cast<double>(s.drafted) / s.sequences, s.deepest);
   }
 
@@ -341,7 +352,8 @@ class meter {
 
   double price_of_try(const batch& b) {
     double price = std::max(expected_cost(b, 1.0 + mean_width(), 1.0) - 1.0, 0.02);
-    if (b.level.count < few) { price = std::min(price, unknown); }
+    if (b.level.count() < few) { price = std::min(price, unknown); }
+    price += b.after.median();
     if (reading_.rows > 0.0) {
       const double one = b.plain.typical();
       const double seconds = reading_.seconds - reading_.levels * b.level.median() * one;
@@ -356,6 +368,8 @@ class meter {
     again_ = tries_ && s.levels == 0 && !again_;
     if (s.levels > 0) {
       b.idle = 0;
+      b.aftermath = 0.0;
+      b.lost = tries_ && gain < options_.margin * cost;
       gain -= options_.margin * cost;
     } else {
       // What is not drafted costs next to nothing, as a rule: not what one clock reading says.
@@ -368,9 +382,42 @@ class meter {
     if (tries_ && gain < 0.0) {
       b.saved = std::max(b.saved + gain, -options_.most);
     } else {
-      const double most = std::max(options_.most / std::sqrt(s.sequences), options_.credit);
-      b.account = std::clamp(b.account + gain, 0.0, most);
+      draw(b, -gain, s.levels > 0 ? usual_loss(b, s) : -gain);
     }
+    const double most = std::max(options_.most / std::sqrt(s.sequences), options_.credit);
+    b.account = std::min(b.account, most);
+  }
+
+  /// What a step behind one that drafted took longer than a plain one, in plain ones: the caches
+  /// are as the drafter has left them. Each for itself is hardly known.
+  void book_aftermath(batch& b, double longer) {
+    const double cost = std::clamp(longer, -0.5, 1.0);
+    b.aftermath += cost;
+    if (b.lost || b.account <= 0.0) {
+      b.saved -= cost;
+    } else {
+      draw(b, cost, cost);
+    }
+    if (unsettled_ > 0) { return; }
+    b.after.add(std::max(b.aftermath, 0.0));
+    b.aftermath = 0.0;
+  }
+
+  /// Takes a loss from an account. What it does not hold is taken from what was saved, as far as it
+  /// is usual.
+  void draw(batch& b, double loss, double usual) {
+    b.account -= loss;
+    if (b.account < 0.0) {
+      b.saved -= std::min(-b.account, std::max(usual, 0.0));
+      b.account = 0.0;
+    }
+  }
+
+  /// What a step that drafted was expected to lose, for what it emitted.
+  double usual_loss(const batch& b, const step_summary& s) {
+    if (b.level.count() < few) { return 0.0; }
+    const double rows = 1.0 + static_cast<double>(s.drafted) / s.sequences;
+    return expected_cost(b, rows, s.deepest) - static_cast<double>(s.emitted) / s.sequences;
   }
 
   static constexpr std::int32_t max_batches = 16;

@@ -15,10 +15,13 @@
 #include <engine/canvas_head.hpp>
 #include <engine/masked_model.hpp>
 #include <engine/tokenizer.hpp>
+#include <generate/arguments.hpp>
+#include <generate/fastest.hpp>
 #include <generate/measure.hpp>
 #include <hunch/hunch.hpp>
 
 #include "common.hpp"
+#include "paired.hpp"
 #include "prompts.hpp"
 
 /// \file
@@ -93,6 +96,12 @@ class suite {
     for (const float temperature : temperatures) {
       lossless(temperature);
       lossy(temperature);
+      automatic("auto", hunch::diffusion::self_speculation<generate::max_draft_length>{},
+                temperature);
+      if (head_) {
+        automatic("head, auto", hunch::diffusion::drafted_by<generate::max_draft_length>(*head_),
+                  temperature);
+      }
     }
   }
 
@@ -111,10 +120,11 @@ class suite {
 
   /// Fills a domain's canvas behind its prompt, once for each seed.
   template <class Decoder>
-  filled_texts fill(Decoder& d, std::size_t domain, float temperature) {
+  filled_texts fill(Decoder& d, std::size_t domain, float temperature,
+                    std::int32_t tokens = new_tokens) {
     filled_texts all;
     generation_options request;
-    request.max_new_tokens = new_tokens;
+    request.max_new_tokens = tokens;
     request.temperature = temperature;
     d.reset_stats();
     for (int seed = 0; seed < (temperature == 0.0f ? 1 : seeds); ++seed) {
@@ -242,6 +252,34 @@ class suite {
       out_.add(row + "tokens that differ", mean(differ), "x");
       out_.add(row + "repeated 4-grams", mean(repeated), "");
     }
+  }
+
+  /// The number of canvases that `generate` chooses at the beginning of each domain's text, for
+  /// whole texts, beside one token a pass.
+  template <class Drafts>
+  void automatic(const std::string& name, Drafts drafts, float temperature) {
+    constexpr int rounds = 6;
+    auto d = decoder(std::move(drafts));
+    paired_rounds ratios(domains_.size());
+    for (std::size_t domain = 0; domain < domains_.size(); ++domain) {
+      const auto rate = [&](std::int32_t n, std::int32_t tokens) {
+        d.draft_length(n);
+        return fill(d, domain, temperature, tokens).rate();
+      };
+      const std::int32_t chosen = generate::fastest_number(
+          generate::max_draft_length,
+          [&](std::int32_t n) { return rate(n, generate::tokens_of_a_try); });
+      for (int round = 0; round < rounds; ++round) {
+        const bool first = round % 2 == 0;  // by turns, so that neither always follows the other
+        const double before = first ? rate(0, new_tokens) : 0.0;
+        const double fast = rate(chosen, new_tokens);
+        ratios.add(domain, fast / (first ? before : rate(0, new_tokens)));
+      }
+      out_.record(name + ", " + domains_[domain] + at(temperature) + "canvases with drafts", chosen,
+                  "");
+    }
+    out_.add(name + at(temperature) + "speed-up", ratios.speed_up(), "x", at_least(0.97));
+    out_.record(name + at(temperature) + "speed-up, standard error", ratios.error(), "x");
   }
 
   static double repetition(const std::vector<std::vector<token>>& texts) {

@@ -27,6 +27,7 @@
 #include <hunch/hunch.hpp>
 
 #include "common.hpp"
+#include "paired.hpp"
 #include "prompts.hpp"
 
 /// \file
@@ -193,6 +194,7 @@ class speculation {
       for (std::int32_t batch = 1; batch <= largest; batch *= 2) {
         measure(name, plain, speculative, length, meter, batch, t);
       }
+      measure_cold(name, plain, speculative, length, t);
     }
   }
 
@@ -200,9 +202,6 @@ class speculation {
   void measure(const std::string& name, Plain& plain, Speculative& speculative,
                generate::any_length& length, hunch::length::meter& meter, std::int32_t batch,
                int t) {
-    // Every batch takes the prompts in turn, so that each row speaks for all domains.
-    const auto nothing = [](auto&&...) {};
-    const int rounds = batch == 1 ? 2 * static_cast<int>(prompts_.size()) : 9;
     hunch::generation_options request;
     request.max_new_tokens = batch < 4 ? 96 : batch < 16 ? 40 : 16;
     request.temperature = static_cast<float>(t);
@@ -211,38 +210,80 @@ class speculation {
     const generate::costs cost = generate::calibrate(meter, speculative, prompts_, request, batch);
     length = hunch::length::metered{meter};
     generate::settle(meter, speculative, prompts_, request, batch);
-    std::vector<double> ratios;
-    bool identical = true;
-    for (int round = 0; round < rounds; ++round) {
-      auto asked = prompts_;
-      std::rotate(asked.begin(), asked.begin() + round % std::ssize(asked), asked.end());
-      const auto run_plain = [&] {
-        return generate::run_requests(plain, asked, request, batch, nothing, nothing);
-      };
-      const auto run_fast = [&] {
-        return generate::run_metered(meter, speculative, asked, request, batch, nothing);
-      };
-      const bool first = round % 2 == 0;  // by turns, so that neither always follows the other
-      generate::run slow = first ? run_plain() : generate::run{};
-      const generate::run fast = run_fast();
-      if (!first) { slow = run_plain(); }
-      ratios.push_back(static_cast<double>(fast.timed) / fast.time * slow.time /
-                       static_cast<double>(slow.timed));
-      identical = identical && fast.tokens == slow.tokens;
-      request.seed += static_cast<std::uint64_t>(batch);
-    }
+    const std::string row = row_of(name, t) + "batch " + std::to_string(batch) + ": ";
+    compare(row, plain, request, batch, [&](const auto& asked, const auto& o) {
+      return generate::run_metered(meter, speculative, asked, o, batch, nothing);
+    });
     length = hunch::length::fixed{};
-    const std::string row =
-        name + ", " + std::to_string(threads_) + (threads_ == 1 ? " thread" : " threads") +
-        ", T = " + std::to_string(t) + ", batch " + std::to_string(batch) + ": ";
     const auto stats = speculative.stats();
-    out_.add(row + "speed-up", median(ratios), "x", at_least(0.97));
     out_.record(row + "speed-up predicted", generate::predicted_gain(cost, stats), "x");
     out_.record(
         row + "mean draft length",
         static_cast<double>(generate::drafted_levels(stats)) / static_cast<double>(stats.steps),
         "tokens");
-    if (t == 0 && !identical) { out_.add(row + "text identical to plain", 0.0, "", at_least(1.0)); }
+  }
+
+  /// One request by a meter that knows nothing, again and again.
+  template <class Plain, class Speculative>
+  void measure_cold(const std::string& name, Plain& plain, Speculative& speculative,
+                    generate::any_length& length, int t) {
+    hunch::generation_options request;
+    request.max_new_tokens = 256;
+    request.temperature = static_cast<float>(t);
+    request.seed = 1;
+    compare(row_of(name, t) + "a new meter: ", plain, request, 1,
+            [&](const auto& asked, const auto& o) {
+              hunch::length::meter meter(Speculative::max_nodes - 1);
+              length = hunch::length::metered{meter};
+              generate::run one = generate::run_metered(meter, speculative, asked, o, 1, nothing);
+              length = hunch::length::fixed{};
+              return one;
+            });
+  }
+
+  static constexpr auto nothing = [](auto&&...) {};
+  std::string row_of(const std::string& name, int t) const {
+    return name + ", " + std::to_string(threads_) + (threads_ == 1 ? " thread" : " threads") +
+           ", T = " + std::to_string(t) + ", ";
+  }
+
+  /// The row of a way to decode beside plain decoding. Every batch takes the prompts in turn, so
+  /// that each row speaks for all domains: a round of a small one for some of them, of a large one
+  /// for all. Machines like these are disturbed: rounds go on until it is known whether the goal is
+  /// met.
+  template <class Plain, class Fast>
+  void compare(const std::string& row, Plain& plain, hunch::generation_options request,
+               std::int32_t batch, const Fast& run_fast) {
+    constexpr double goal = 0.97;
+    const int prompts = static_cast<int>(prompts_.size());
+    const int texts = batch < prompts ? prompts : 1;
+    const int least = texts == 1 ? 8 : 4 * texts;
+    const int most = texts == 1 ? 32 : 12 * texts;
+    paired_rounds ratios(static_cast<std::size_t>(texts));
+    bool identical = true;
+    for (int round = 0; round < most; ++round) {
+      const bool balanced = round % (2 * texts) == 0;
+      if (balanced && round >= least && ratios.decides(goal)) { break; }
+      auto asked = prompts_;
+      std::rotate(asked.begin(), asked.begin() + round % prompts, asked.end());
+      const auto run_plain = [&] {
+        return generate::run_requests(plain, asked, request, batch, nothing, nothing);
+      };
+      // By turns, so that neither always follows the other.
+      const bool first = (round + round / texts) % 2 == 0;
+      generate::run slow = first ? run_plain() : generate::run{};
+      const generate::run fast = run_fast(asked, request);
+      if (!first) { slow = run_plain(); }
+      ratios.add(static_cast<std::size_t>(round % texts), static_cast<double>(fast.timed) /
+                                                              fast.time * slow.time /
+                                                              static_cast<double>(slow.timed));
+      identical = identical && fast.tokens == slow.tokens;
+      request.seed += static_cast<std::uint64_t>(batch);
+    }
+    out_.add(row + "speed-up", ratios.speed_up(), "x", at_least(goal));
+    out_.record(row + "speed-up, standard error", ratios.error(), "x");
+    const bool greedy = request.temperature == 0.0f;
+    if (greedy && !identical) { out_.add(row + "text identical to plain", 0.0, "", at_least(1.0)); }
   }
 
   report& out_;

@@ -2,7 +2,6 @@
 #include "generate/diffusion.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +20,7 @@
 #include <nlohmann/json.hpp>
 
 #include "generate/canvas_view.hpp"
+#include "generate/fastest.hpp"
 #include "generate/measure.hpp"
 #include "generate/median.hpp"
 #include "generate/ranking.hpp"
@@ -93,24 +93,15 @@ class diffusion_program {
   }
 
  private:
-  /// The number of canvases with drafts that is the fastest at the beginning of this text, 0 where
-  /// none pays: a pass that holds more of them takes longer. What is written does not depend on it.
+  /// At the beginning of this text. What is written does not depend on it.
   std::int32_t fastest() {
-    static constexpr std::array<std::int32_t, 5> candidates{0, 1, 2, 4, max_draft_length};
-    static constexpr double margin = 1.03;  // by which drafts have to be faster than none
     generation_options beginning = request_;
-    beginning.max_new_tokens = std::min(beginning.max_new_tokens, 48);
-    std::array<canvas_run, candidates.size()> runs;
-    for (std::int32_t round = 0; round < 3; ++round) {
-      for (std::size_t i = 0; i < candidates.size(); ++i) {
-        fill(beginning, candidates[i], runs[i], false);
-      }
-    }
-    std::size_t best = 0;
-    for (std::size_t i = 1; i < candidates.size(); ++i) {
-      if (runs[i].rate() > runs[best].rate() * (best == 0 ? margin : 1.0)) { best = i; }
-    }
-    return candidates[best];
+    beginning.max_new_tokens = std::min(beginning.max_new_tokens, tokens_of_a_try);
+    return fastest_number(max_draft_length, [&](std::int32_t drafts) {
+      canvas_run one;
+      fill(beginning, drafts, one, false);
+      return one.rate();
+    });
   }
 
   void fill(const generation_options& request, std::int32_t drafts, canvas_run& out, bool visible) {

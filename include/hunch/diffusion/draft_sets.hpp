@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -103,10 +102,15 @@ class draft_sets {
       if (is_written(from.set, d.what.position)) { continue; }
       if (count > 0 && d.block != next[0]->block) { break; }
       next[at(count)] = &d;
-      chance[at(count++)] = log_odds(d.probability);
+      // The largest first.
+      const double odds = log_odds(d.probability);
+      std::int32_t rank = count++;
+      for (; rank > 0 && chance[at(rank - 1)] < odds; --rank) {
+        chance[at(rank)] = chance[at(rank - 1)];
+      }
+      chance[at(rank)] = odds;
     }
     if (count == 0) { return; }
-    std::sort(chance.begin(), chance.begin() + count, std::greater<>{});
     const double largest = chance[0];
     double sum = 0.0;
     for (std::int32_t r = 0; r < count; ++r) {

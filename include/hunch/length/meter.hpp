@@ -41,11 +41,10 @@ namespace hunch::length {
 ///
 /// Steps in which prompts are read are not timed: their drafts are booked at what they are expected
 /// to cost. A drafter that drafts in the step behind a first one only, as streams do, is tried for
-/// two. Batches of up to 1, 2, 4, 8, ... requests are told
-/// apart. A step counts for at most a few times of what is expected of it, so that one that was
-/// disturbed does not decide. What is decided for a step depends on earlier steps alone: any law
-/// stays as it is. But it depends on the clock: see `decoder::draft_length` for how a text is
-/// repeated.
+/// two. Batches of up to 1, 2, 4, 8, ... requests are told apart. A step counts for at most a few
+/// times of what is expected of it, so that one that was disturbed does not decide. What is decided
+/// for a step depends on earlier steps alone: any law stays as it is. But it depends on the clock:
+/// see `decoder::draft_length` for how a text is repeated.
 class meter {
  public:
   struct options {
@@ -81,7 +80,7 @@ class meter {
     }
     const std::int32_t reach = std::clamp(2 * b.deepest, std::int32_t{1}, max_depth_);
     const bool rests = b.account <= 0.0 || b.idle > 0 || (b.won > 0 && b.won < in_turn);
-    tries_ = again_ || (b.saved >= price_of_try(b) && (rests || b.since_try >= between_tries));
+    tries_ = again_ || ((rests || b.since_try >= between_tries) && affords_try(b));
     if (!tries_ && b.account <= 0.0) { return 0; }
     policy_ = prices(running);
     policy_.at_least = tries_ ? 1 : 0;
@@ -119,10 +118,12 @@ class meter {
     late_ = s.levels > 0 ? rows / s.sequences : 0.0;
     missed_ = s.levels > 0 ? 0.0 : rows + static_cast<double>(s.emitted);
     if (s.finished > 0) { missed_ *= static_cast<double>(was_) / s.sequences; }
+    if (s.prompt_rows > 0) { behind_prompt_ = settling; }
     if (s.sequences < 1 || s.prompt_rows > 0) { return; }
     batch& b = of(s.sequences);
-    const bool settled = unsettled_ == 0;
+    const bool settled = has_settled();
     unsettled_ = s.levels > 0 ? settling : std::max(unsettled_ - 1, 0);
+    behind_prompt_ = std::max(behind_prompt_ - 1, 0);
     if (s.draft_length == 0) {
       if (settled) { time_plain(b, s); }
       return;
@@ -164,8 +165,9 @@ class meter {
   double account(std::int32_t running) const { return of(running).account; }
 
  private:
-  static constexpr double known = 8.0;    ///< tests that the expected acceptance counts for
-  static constexpr double unknown = 0.5;  ///< what a try is taken to cost before it was measured
+  static constexpr double known = 8.0;      ///< tests that the expected acceptance counts for
+  static constexpr double unknown = 0.5;    ///< what a try is taken to cost before it was measured
+  static constexpr double cheapest = 0.02;  ///< try
   static constexpr std::int32_t few = 3;  ///< measurements that one that was disturbed can be among
   static constexpr std::int32_t most_rows = 64;  ///< of a sequence; further ones are like the last
   static constexpr std::int32_t settling = 4;    ///< plain steps behind one that drafted
@@ -280,6 +282,15 @@ class meter {
   /// Whether two times, of which this is the ratio, are of one machine in one state.
   static bool alike(double ratio) { return ratio > 0.8 && ratio < 1.25; }
 
+  /// Whether the next step finds the caches as plain decoding leaves them, not as a drafter or a
+  /// prompt has. Where prompts come all the time it always does.
+  bool has_settled() {
+    if (unsettled_ > 0) { return false; }
+    passed_ = behind_prompt_ > 0 ? passed_ + 1 : 0;
+    if (passed_ > 2 * settling) { passed_ = 0; }
+    return passed_ == 0;
+  }
+
   /// Where the machine has become slower or faster, what was timed before says nothing any more.
   void time_plain(batch& b, const step_summary& s) {
     const double before = b.plain.median();
@@ -350,8 +361,13 @@ class meter {
     return std::max(best, 1);
   }
 
+  bool affords_try(const batch& b) {
+    // As a rule there is less than any try costs.
+    return b.saved >= cheapest + b.after.median() && b.saved >= price_of_try(b);
+  }
+
   double price_of_try(const batch& b) {
-    double price = std::max(expected_cost(b, 1.0 + mean_width(), 1.0) - 1.0, 0.02);
+    double price = std::max(expected_cost(b, 1.0 + mean_width(), 1.0) - 1.0, cheapest);
     if (b.level.count() < few) { price = std::min(price, unknown); }
     price += b.after.median();
     if (reading_.rows > 0.0) {
@@ -434,8 +450,10 @@ class meter {
   std::int32_t was_ = 0;    ///< sequences that went on behind the last step
   std::int64_t steps_ = 0;  ///< that drafted
   bool tries_ = false;
-  bool again_ = false;          ///< the try before has drafted nothing
-  std::int32_t unsettled_ = 0;  ///< plain steps that are not timed
+  bool again_ = false;              ///< the try before has drafted nothing
+  std::int32_t unsettled_ = 0;      ///< plain steps that are not timed, behind a draft
+  std::int32_t behind_prompt_ = 0;  ///< and behind a prompt
+  std::int32_t passed_ = 0;         ///< in turn that were not timed for that
   std::array<double, most_rows> curve_{};
 };
 

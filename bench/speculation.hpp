@@ -211,9 +211,14 @@ class speculation {
     length = hunch::length::metered{meter};
     generate::settle(meter, speculative, prompts_, request, batch);
     const std::string row = row_of(name, t) + "batch " + std::to_string(batch) + ": ";
-    compare(row, plain, request, batch, [&](const auto& asked, const auto& o) {
-      return generate::run_metered(meter, speculative, asked, o, batch, nothing);
-    });
+    compare(
+        row, batch, request,
+        [&](const auto& asked, const auto& o) {
+          return generate::run_requests(plain, asked, o, batch, nothing, nothing);
+        },
+        [&](const auto& asked, const auto& o) {
+          return generate::run_metered(meter, speculative, asked, o, batch, nothing);
+        });
     length = hunch::length::fixed{};
     const auto stats = speculative.stats();
     out_.record(row + "speed-up predicted", generate::predicted_gain(cost, stats), "x");
@@ -223,22 +228,42 @@ class speculation {
         "tokens");
   }
 
-  /// One request by a meter that knows nothing, again and again.
+  /// Requests one after the other, of all domains, by a meter that knows nothing at first.
   template <class Plain, class Speculative>
   void measure_cold(const std::string& name, Plain& plain, Speculative& speculative,
                     generate::any_length& length, int t) {
     hunch::generation_options request;
-    request.max_new_tokens = 256;
+    request.max_new_tokens = 96;
     request.temperature = static_cast<float>(t);
     request.seed = 1;
-    compare(row_of(name, t) + "a new meter: ", plain, request, 1,
-            [&](const auto& asked, const auto& o) {
-              hunch::length::meter meter(Speculative::max_nodes - 1);
-              length = hunch::length::metered{meter};
-              generate::run one = generate::run_metered(meter, speculative, asked, o, 1, nothing);
-              length = hunch::length::fixed{};
-              return one;
-            });
+    const auto in_turn = [&](auto asked, auto o, const auto& run) {
+      generate::run all;
+      for (std::size_t i = 0; i < asked.size(); ++i) {
+        const generate::run one = run(asked, o);
+        all.tokens.push_back(one.tokens[0]);
+        all.time += one.time;
+        all.timed += one.timed;
+        std::rotate(asked.begin(), asked.begin() + 1, asked.end());
+        ++o.seed;
+      }
+      return all;
+    };
+    compare(
+        row_of(name, t) + "a new meter: ", static_cast<std::int32_t>(prompts_.size()), request,
+        [&](const auto& asked, const auto& o) {
+          return in_turn(asked, o, [&](const auto& one, const auto& with) {
+            return generate::run_requests(plain, one, with, 1, nothing, nothing);
+          });
+        },
+        [&](const auto& asked, const auto& o) {
+          hunch::length::meter meter(Speculative::max_nodes - 1);
+          length = hunch::length::metered{meter};
+          generate::run all = in_turn(asked, o, [&](const auto& one, const auto& with) {
+            return generate::run_metered(meter, speculative, one, with, 1, nothing);
+          });
+          length = hunch::length::fixed{};
+          return all;
+        });
   }
 
   static constexpr auto nothing = [](auto&&...) {};
@@ -247,16 +272,16 @@ class speculation {
            ", T = " + std::to_string(t) + ", ";
   }
 
-  /// The row of a way to decode beside plain decoding. Every batch takes the prompts in turn, so
-  /// that each row speaks for all domains: a round of a small one for some of them, of a large one
+  /// The row of a way to decode beside plain decoding, of `requests` a round. They take the prompts
+  /// in turn, so that each row speaks for all domains: a round of a few for some of them, of many
   /// for all. Machines like these are disturbed: rounds go on until it is known whether the goal is
   /// met.
   template <class Plain, class Fast>
-  void compare(const std::string& row, Plain& plain, hunch::generation_options request,
-               std::int32_t batch, const Fast& run_fast) {
+  void compare(const std::string& row, std::int32_t requests, hunch::generation_options request,
+               const Plain& run_plain, const Fast& run_fast) {
     constexpr double goal = 0.97;
     const int prompts = static_cast<int>(prompts_.size());
-    const int texts = batch < prompts ? prompts : 1;
+    const int texts = requests < prompts ? prompts : 1;
     const int least = texts == 1 ? 8 : 4 * texts;
     const int most = texts == 1 ? 32 : 12 * texts;
     paired_rounds ratios(static_cast<std::size_t>(texts));
@@ -266,19 +291,16 @@ class speculation {
       if (balanced && round >= least && ratios.decides(goal)) { break; }
       auto asked = prompts_;
       std::rotate(asked.begin(), asked.begin() + round % prompts, asked.end());
-      const auto run_plain = [&] {
-        return generate::run_requests(plain, asked, request, batch, nothing, nothing);
-      };
       // By turns, so that neither always follows the other.
       const bool first = (round + round / texts) % 2 == 0;
-      generate::run slow = first ? run_plain() : generate::run{};
+      generate::run slow = first ? run_plain(asked, request) : generate::run{};
       const generate::run fast = run_fast(asked, request);
-      if (!first) { slow = run_plain(); }
+      if (!first) { slow = run_plain(asked, request); }
       ratios.add(static_cast<std::size_t>(round % texts), static_cast<double>(fast.timed) /
                                                               fast.time * slow.time /
                                                               static_cast<double>(slow.timed));
       identical = identical && fast.tokens == slow.tokens;
-      request.seed += static_cast<std::uint64_t>(batch);
+      request.seed += static_cast<std::uint64_t>(requests);
     }
     out_.add(row + "speed-up", ratios.speed_up(), "x", at_least(goal));
     out_.record(row + "speed-up, standard error", ratios.error(), "x");

@@ -103,7 +103,9 @@ TEST_CASE("a call allocates nothing, and sizes that no machine has are refused")
   thread_pool pool(3);
   thread_pool other(3);
   int calls = 0;
-  auto body = [&](int thread) { calls += thread == 0 ? 1 : 0; };
+  auto body = [&](int thread) {
+    if (thread == 0) { ++calls; }
+  };
   const long before = test::allocation_count();
   for (int i = 0; i < 10; ++i) {
     pool.run(body);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include <hunch/length/cost.hpp>
 #include <hunch/length/length.hpp>
@@ -36,8 +37,12 @@ namespace hunch::length {
 /// **Tries.** Where nothing is drafted nothing is learnt. So `share` of the time is put aside, and
 /// as soon as it covers what a try is expected to cost, a step drafts: all sequences at once, since
 /// the models' passes are shared. A try that loses little comes back soon, one that loses much
-/// late; one that gains is repeated at once, and opens the account again. What a drafter would have
-/// to read first, because it has not kept up, belongs to its price.
+/// late; one that gains is repeated at once, and opens the account again.
+///
+/// **Reading.** A drafter reads prompts, and what it has missed while nothing was drafted. That
+/// belongs to the price of a try, beside a prompt as behind it. Where drafting pays, it is an
+/// investment: it is drawn from the account over the steps that a request takes on the mean. So a
+/// drafter whose gains do not cover its readings is switched off, too.
 ///
 /// Steps in which prompts are read are not timed: their drafts are booked at what they are expected
 /// to cost. A drafter that drafts in the step behind a first one only, as streams do, is tried for
@@ -72,7 +77,7 @@ class meter {
 
   /// Levels that the next step may draft, for `running` requests: 0 is plain decoding.
   std::int32_t next(std::int32_t running) {
-    const batch& b = of(running);
+    batch& b = of(running);
     tries_ = false;
     if (max_depth_ < 1 || wants_plain(b, running)) {
       again_ = false;
@@ -80,7 +85,7 @@ class meter {
     }
     const std::int32_t reach = std::clamp(2 * b.deepest, std::int32_t{1}, max_depth_);
     const bool rests = b.account <= 0.0 || b.idle > 0 || (b.won > 0 && b.won < in_turn);
-    tries_ = again_ || ((rests || b.since_try >= between_tries) && affords_try(b));
+    tries_ = again_ || ((rests || b.since_try >= between_tries) && affords_try(b, running));
     if (!tries_ && b.account <= 0.0) { return 0; }
     policy_ = prices(running);
     policy_.at_least = tries_ ? 1 : 0;
@@ -96,22 +101,30 @@ class meter {
     const double one = b.plain.typical();
     if (one <= 0.0) { return; }
     if (s.prompt_rows > 0) {
-      if (s.levels > 0) { book(b, s, beside_a_prompt(b, s)); }
+      if (s.levels > 0) { book(b, s, beside_a_prompt(b, s), late_price(b, s)); }
       return;
     }
     const double cost = std::min(s.seconds() / one, most_believed(b, s));
-    b.saved = std::min(b.saved + options_.share * cost, options_.most);
+    b.saved = std::min(b.saved + options_.share * cost, std::max(options_.most, b.price));
     const bool after_draft = behind && s.levels == 0;
-    if (s.draft_length > 0) { book(b, s, after_draft ? 1.0 : cost); }
+    if (s.draft_length > 0) {
+      const double least =
+          b.level.count() < few ? 1.0 + unknown : 1.0;  // for the drafts themselves
+      const double read = std::min(late_price(b, s), std::max(cost - least, 0.0));
+      book(b, s, after_draft ? 1.0 : cost - read, read);
+    }
     if (after_draft) { book_aftermath(b, s.seconds() / one - 1.0); }
   }
 
   /// Learns prices and acceptance from a step, whatever chose its draft length; books nothing.
   void learn(const step_summary& s) {
     if (s.sequences < was_) { missed_ *= static_cast<double>(s.sequences) / was_; }
+    if (s.prompt_rows > 0) { prompts_.add(std::max(s.sequences - was_, 0), s.prompt_rows); }
     was_ = s.sequences - s.finished;
     accepted_.add(s.tested, s.accepted);
     width_.add(s.levels, s.drafted);
+    lasted_ += s.sequences;
+    if (s.finished > 0) { requests_.add(s.finished, std::exchange(lasted_, 0)); }
     const bool reads = s.prompt_rows > 0 || missed_ > 1.5 * s.sequences;
     const double rows = missed_ + static_cast<double>(s.prompt_rows);
     if (s.levels > 0 && reads) { reading_.add(s.draft_seconds, s.deepest, rows); }
@@ -193,8 +206,8 @@ class meter {
     std::int32_t count() const { return count_; }
     /// The lower one of two, 0 of nothing.
     double median() const { return median_; }
-    /// The mean, of which nothing counts for more than twice the median: what a sum of many is
-    /// made of, but for what happens once. Of a few the median.
+    /// The mean without the largest and the smallest, of which nothing counts for more than twice
+    /// the median: what a sum of many is made of, but for what happens once. Of a few the median.
     double typical() const { return typical_; }
 
    private:
@@ -207,10 +220,15 @@ class meter {
     }
     double mean_below(double most) const {
       double sum = 0.0;
+      double least = most;
+      double largest = 0.0;
       for (std::size_t i = 0; i < size(); ++i) {
-        sum += std::min(static_cast<double>(values_[i]), most);
+        const double value = std::min(static_cast<double>(values_[i]), most);
+        sum += value;
+        least = std::min(least, value);
+        largest = std::max(largest, value);
       }
-      return sum / static_cast<double>(size());
+      return (sum - least - largest) / static_cast<double>(size() - 2);
     }
 
     std::array<float, Size> values_{};
@@ -231,6 +249,8 @@ class meter {
     std::int32_t deepest = 0;
     double account = 0.0;
     double saved = 0.0;  ///< for tries
+    double owed = 0.0;   ///< for what the drafter has read, while drafting pays
+    double price = 0.0;  ///< of the try that was asked for last
     std::int32_t since_plain = 0;
     std::int32_t since_try = 0;
     std::int32_t odd = 0;    ///< steps in turn that took another time than is expected of them
@@ -361,27 +381,49 @@ class meter {
     return std::max(best, 1);
   }
 
-  bool affords_try(const batch& b) {
+  bool affords_try(batch& b, std::int32_t running) {
     // As a rule there is less than any try costs.
-    return b.saved >= cheapest + b.after.median() && b.saved >= price_of_try(b);
+    if (b.saved < cheapest + b.after.median()) { return false; }
+    const std::int32_t come = std::max(running - was_, 0);
+    const double prompt = prompts_.tested > 0.0 ? prompts_.passed / prompts_.tested : 0.0;
+    b.price = price_of_try(b) + price_of_reading(b, missed_ + come * prompt);
+    return b.saved >= b.price;
   }
 
+  /// Of a drafter that has read everything.
   double price_of_try(const batch& b) {
     double price = std::max(expected_cost(b, 1.0 + mean_width(), 1.0) - 1.0, cheapest);
     if (b.level.count() < few) { price = std::min(price, unknown); }
-    price += b.after.median();
-    if (reading_.rows > 0.0) {
-      const double one = b.plain.typical();
-      const double seconds = reading_.seconds - reading_.levels * b.level.median() * one;
-      price += std::max(seconds, 0.0) / reading_.rows * missed_ / one;
-    }
-    return price;
+    return price + b.after.median();
   }
 
-  void book(batch& b, const step_summary& s, double cost) {
+  /// What the drafter of a step took to read what it had missed.
+  double late_price(const batch& b, const step_summary& s) const {
+    return s.levels > 0 ? price_of_reading(b, late_ * s.sequences) : 0.0;
+  }
+
+  /// What a drafter is expected to take for reading so many rows of the target.
+  double price_of_reading(const batch& b, double rows) const {
+    const double one = b.plain.typical();
+    if (reading_.rows <= 0.0 || one <= 0.0) { return 0.0; }
+    const double seconds = reading_.seconds - reading_.levels * b.level.median() * one;
+    return std::max(seconds, 0.0) / reading_.rows * rows / one;
+  }
+
+  /// \param cost in plain steps, without
+  /// \param read which the drafter took to read what it had missed.
+  void book(batch& b, const step_summary& s, double cost, double read) {
     double gain = static_cast<double>(s.emitted) / s.sequences - cost;
     b.since_try = tries_ ? 0 : b.since_try + 1;
     again_ = tries_ && s.levels == 0 && !again_;
+    if (tries_) {
+      b.saved = std::max(b.saved - read, -options_.most);
+    } else {
+      const double steps = std::max(requests_.passed / requests_.tested, 1.0);
+      const double part = (b.owed + read) / steps;
+      b.owed += read - part;
+      gain -= part;
+    }
     if (s.levels > 0) {
       b.idle = 0;
       b.aftermath = 0.0;
@@ -402,6 +444,10 @@ class meter {
     }
     const double most = std::max(options_.most / std::sqrt(s.sequences), options_.credit);
     b.account = std::min(b.account, most);
+    if (b.account <= 0.0) {
+      b.saved = std::max(b.saved - b.owed, -options_.most);
+      b.owed = 0.0;
+    }
   }
 
   /// What a step behind one that drafted took longer than a plain one, in plain ones: the caches
@@ -445,7 +491,10 @@ class meter {
   tally accepted_;
   tally width_;  ///< levels, and nodes in them
   readings reading_;
-  double missed_ = 0.0;     ///< rows of the target since the last draft
+  tally prompts_;              ///< requests that came, and tokens that were read in that step
+  tally requests_{1.0, 64.0};  ///< that ended, and their steps
+  std::int64_t lasted_ = 0;    ///< steps of requests since one ended
+  double missed_ = 0.0;        ///< rows of the target since the last draft
   double late_ = 0.0;       ///< of a sequence, which the last step's drafter may have had to read
   std::int32_t was_ = 0;    ///< sequences that went on behind the last step
   std::int64_t steps_ = 0;  ///< that drafted

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -218,7 +219,8 @@ class speculation {
         },
         [&](const auto& asked, const auto& o) {
           return generate::run_metered(meter, speculative, asked, o, batch, nothing);
-        });
+        },
+        0.97);
     length = hunch::length::fixed{};
     const auto stats = speculative.stats();
     out_.record(row + "speed-up predicted", generate::predicted_gain(cost, stats), "x");
@@ -228,7 +230,9 @@ class speculation {
         "tokens");
   }
 
-  /// Requests one after the other, of all domains, by a meter that knows nothing at first.
+  /// Requests one after the other, of all domains, by a meter that knows nothing at first: what it
+  /// costs to learn. A drafter with a cache of its own reads a prompt once before anything is
+  /// known.
   template <class Plain, class Speculative>
   void measure_cold(const std::string& name, Plain& plain, Speculative& speculative,
                     generate::any_length& length, int t) {
@@ -263,7 +267,8 @@ class speculation {
           });
           length = hunch::length::fixed{};
           return all;
-        });
+        },
+        {});
   }
 
   static constexpr auto nothing = [](auto&&...) {};
@@ -274,12 +279,11 @@ class speculation {
 
   /// The row of a way to decode beside plain decoding, of `requests` a round. They take the prompts
   /// in turn, so that each row speaks for all domains: a round of a few for some of them, of many
-  /// for all. Machines like these are disturbed: rounds go on until it is known whether the goal is
-  /// met.
+  /// for all. Machines like these are disturbed: rounds go on until it is known whether the goal,
+  /// if there is one, is met.
   template <class Plain, class Fast>
   void compare(const std::string& row, std::int32_t requests, hunch::generation_options request,
-               const Plain& run_plain, const Fast& run_fast) {
-    constexpr double goal = 0.97;
+               const Plain& run_plain, const Fast& run_fast, std::optional<double> goal) {
     const int prompts = static_cast<int>(prompts_.size());
     const int texts = requests < prompts ? prompts : 1;
     const int least = texts == 1 ? 8 : 4 * texts;
@@ -288,7 +292,7 @@ class speculation {
     bool identical = true;
     for (int round = 0; round < most; ++round) {
       const bool balanced = round % (2 * texts) == 0;
-      if (balanced && round >= least && ratios.decides(goal)) { break; }
+      if (balanced && round >= least && (!goal || ratios.decides(*goal))) { break; }
       auto asked = prompts_;
       std::rotate(asked.begin(), asked.begin() + round % prompts, asked.end());
       // By turns, so that neither always follows the other.
@@ -302,7 +306,11 @@ class speculation {
       identical = identical && fast.tokens == slow.tokens;
       request.seed += static_cast<std::uint64_t>(requests);
     }
-    out_.add(row + "speed-up", ratios.speed_up(), "x", at_least(goal));
+    if (goal) {
+      out_.add(row + "speed-up", ratios.speed_up(), "x", at_least(*goal));
+    } else {
+      out_.record(row + "speed-up", ratios.speed_up(), "x");
+    }
     out_.record(row + "speed-up, standard error", ratios.error(), "x");
     const bool greedy = request.temperature == 0.0f;
     if (greedy && !identical) { out_.add(row + "text identical to plain", 0.0, "", at_least(1.0)); }

@@ -42,7 +42,8 @@ namespace hunch::length {
 /// **Reading.** A drafter reads prompts, and what it has missed while nothing was drafted. That
 /// belongs to the price of a try, beside a prompt as behind it. Where drafting pays, it is an
 /// investment: it is drawn from the account over the steps that a request takes on the mean. So a
-/// drafter whose gains do not cover its readings is switched off, too.
+/// drafter whose gains do not cover its readings is switched off, too. What the first one takes is
+/// learnt by paying it.
 ///
 /// Steps in which prompts are read are not timed: their drafts are booked at what they are expected
 /// to cost. A drafter that drafts in the step behind a first one only, as streams do, is tried for
@@ -108,8 +109,7 @@ class meter {
     b.saved = std::min(b.saved + options_.share * cost, std::max(options_.most, b.price));
     const bool after_draft = behind && s.levels == 0;
     if (s.draft_length > 0) {
-      const double least =
-          b.level.count() < few ? 1.0 + unknown : 1.0;  // for the drafts themselves
+      const double least = b.level.count() < few ? 1.0 + unknown : 1.0;  // if it drafts
       const double read = std::min(late_price(b, s), std::max(cost - least, 0.0));
       book(b, s, after_draft ? 1.0 : cost - read, read);
     }

@@ -127,9 +127,9 @@ template <class Speculative>
 costs calibrate(hunch::length::meter& meter, Speculative& speculative,
                 const std::vector<std::vector<hunch::token>>& prompts,
                 const hunch::generation_options& options, std::int32_t batch) {
-  // The first two steps behind one that drafted do not count as plain ones, and a drafter whose
-  // streams were not asked for drafts nothing in the next step.
-  std::vector<std::int32_t> lengths{0, 0, 0, 0, 1};
+  // A drafter whose streams were not asked for drafts nothing in the next step.
+  std::vector<std::int32_t> lengths(hunch::length::meter::settling + 2, 0);
+  lengths.push_back(1);
   for (std::int32_t n = 1; n < 2 * (Speculative::max_nodes - 1); n *= 2) { lengths.push_back(n); }
 
   const std::int32_t chosen = speculative.draft_length();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs of requests that do not end well.
+// Runs of requests: those that do not end well, and those that name the costs of drafting.
 
 #include <cstdint>
 #include <stdexcept>
@@ -43,6 +43,34 @@ TEST_CASE("what was accepted before a bad row is shown before the error is told"
     with_text += d.last_step().emitted > 0 ? 1 : 0;
   }
   CHECK(with_text > 4);
+}
+
+TEST_CASE("a short run times plain steps and drafts of every length") {
+  constexpr std::int32_t vocab = 5;
+  const toy_world world{vocab, 81, flavour::sharp};
+  for (const std::int32_t batch : {1, 3}) {
+    CAPTURE(batch);
+    toy_target<> target{world};
+    toy_draft<> draft{world};
+    length::meter meter(4);
+    decoder d{target,
+              drafter::autoregressive{draft, tree::chain<4>{}},
+              selector::full{vocab},
+              sampler::pipeline<sampler::temperature>{},
+              verifier::rejection{},
+              decoder_options{.max_batch = batch}};
+    generation_options options;
+    options.max_new_tokens = 64;
+    const generate::costs costs = generate::calibrate(meter, d, {{1, 2}, {3}}, options, batch);
+    // In units of a plain step: 0 where none was timed.
+    CHECK(costs.draft > 0.0);
+    REQUIRE(costs.rows.size() == 5);
+    CHECK(costs.rows[0] == 1.0);
+    CHECK(costs.rows[4] >= costs.rows[1]);
+    CHECK(meter.prices(batch).rows.size() == 5);
+    CHECK(costs.alpha > 0.3);
+    CHECK(costs.alpha < 1.0);
+  }
 }
 
 }  // namespace

@@ -53,6 +53,9 @@ namespace hunch::length {
 /// see `decoder::draft_length` for how a text is repeated.
 class meter {
  public:
+  /// Plain steps behind one that drafted which are not timed: they find the caches as it left them.
+  static constexpr std::int32_t settling = 4;
+
   struct options {
     double share = 0.0075;      ///< of the time, for tries
     double credit = 1.25;       ///< plain steps that each account begins with
@@ -183,7 +186,6 @@ class meter {
   static constexpr double cheapest = 0.02;  ///< try
   static constexpr std::int32_t few = 3;  ///< measurements that one that was disturbed can be among
   static constexpr std::int32_t most_rows = 64;  ///< of a sequence; further ones are like the last
-  static constexpr std::int32_t settling = 4;    ///< plain steps behind one that drafted
   static constexpr std::int32_t in_turn = 8;     ///< tries, before a policy is asked for more
   static constexpr std::int32_t between_tries = 16;  ///< steps, while drafting pays
   // Steps that draft, until a price is dropped that was not measured again: few measurements, and

@@ -287,7 +287,7 @@ class speculation {
     const int prompts = static_cast<int>(prompts_.size());
     const int texts = requests < prompts ? prompts : 1;
     const int least = texts == 1 ? 8 : 4 * texts;
-    const int most = texts == 1 ? 32 : 12 * texts;
+    const int most = texts == 1 ? 96 : 12 * texts;
     paired_rounds ratios(static_cast<std::size_t>(texts));
     bool identical = true;
     for (int round = 0; round < most; ++round) {

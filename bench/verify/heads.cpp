@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <numeric>
 #include <random>
@@ -14,6 +13,7 @@
 
 #include <engine/aligned_buffer.hpp>
 
+#include "random_weights.hpp"
 #include "variants.hpp"
 
 namespace bench {
@@ -31,28 +31,6 @@ constexpr std::size_t lists_at_once = 8;
 
 std::size_t size_of(std::int32_t n) { return static_cast<std::size_t>(n); }
 
-/// Many small random weights of a few that were drawn.
-template <class Weight>
-void fill(Weight* to, std::size_t count) {
-  std::minstd_rand random(1);
-  const std::size_t drawn = std::min(count, std::size_t(1) << 20);
-  for (std::size_t i = 0; i < drawn; ++i) {
-    const float x = static_cast<float>(random() & 0xffffu) * 0x1p-16f - 0.5f;
-    if constexpr (std::is_same_v<Weight, float>) {
-      to[i] = x;
-    } else if constexpr (std::is_same_v<Weight, bfloat16>) {
-      to[i] = to_bfloat16(x);
-    } else if constexpr (std::is_same_v<Weight, float16>) {
-      to[i] = to_float16(x);
-    } else {
-      to[i] = static_cast<std::int8_t>(254.0f * x);
-    }
-  }
-  for (std::size_t i = drawn; i < count; i += drawn) {
-    std::memcpy(to + i, to, std::min(drawn, count - i) * sizeof(Weight));
-  }
-}
-
 /// Heads that take turns, and a random fifth of their rows in clusters.
 template <class Weight>
 class products {
@@ -66,8 +44,8 @@ class products {
       : weights_(copies * head_bytes / sizeof(Weight)),
         hidden_(lists_at_once * width_size),
         scale_(std::is_same_v<Weight, std::int8_t> ? size_of(rows) : 0, 0.01f) {
-    fill(weights_.data(), copies * head_bytes / sizeof(Weight));
-    fill(hidden_.data(), lists_at_once * width_size);
+    bench::fill_at_random(weights_.data(), copies * head_bytes / sizeof(Weight));
+    bench::fill_at_random(hidden_.data(), lists_at_once * width_size);
     std::mt19937 random(2);
     for (std::size_t i = 0; i < lists_at_once; ++i) { choose(random); }
     logits_.assign(lists_at_once, std::vector<float>(size_of(rows)));

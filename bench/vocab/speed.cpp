@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -22,6 +21,7 @@
 #include <hunch/shortlist_head.hpp>
 
 #include "blas.hpp"
+#include "random_weights.hpp"
 #include "read_once.hpp"
 
 namespace bench {
@@ -39,26 +39,6 @@ volatile float sink;
 
 std::size_t size_of(std::int32_t n) { return static_cast<std::size_t>(n); }
 
-/// Many small random weights of a few that were drawn.
-template <class Weight>
-void fill(Weight* to, std::size_t count) {
-  std::minstd_rand random(1);
-  const std::size_t drawn = std::min(count, std::size_t(1) << 20);
-  for (std::size_t i = 0; i < drawn; ++i) {
-    const float x = static_cast<float>(random() & 0xffffu) * 0x1p-16f - 0.5f;
-    if constexpr (std::is_same_v<Weight, float>) {
-      to[i] = x;
-    } else if constexpr (std::is_same_v<Weight, bfloat16>) {
-      to[i] = to_bfloat16(x);
-    } else {
-      to[i] = static_cast<std::int8_t>(254.0f * x);
-    }
-  }
-  for (std::size_t i = drawn; i < count; i += drawn) {
-    std::memcpy(to + i, to, std::min(drawn, count - i) * sizeof(Weight));
-  }
-}
-
 /// Heads of one shape, used in turn: more of them than a last-level cache holds.
 template <class Weight>
 class heads {
@@ -68,7 +48,7 @@ class heads {
         copies_(std::max(std::size_t(1), (std::size_t(1) << 30) / head_bytes())),
         weights_(copies_ * size_of(vocab) * size_of(width)),
         scale_(std::is_same_v<Weight, std::int8_t> ? size_of(vocab) : 0, 0.01f) {
-    fill(weights_.data(), weights_.size());
+    bench::fill_at_random(weights_.data(), weights_.size());
   }
 
   std::size_t head_bytes() const { return size_of(vocab) * size_of(width_) * sizeof(Weight); }
@@ -133,7 +113,7 @@ class products {
  public:
   explicit products(std::int32_t width)
       : of_(width), hidden_(size_of(width)), logits_(size_of(vocab)) {
-    fill(hidden_.data(), hidden_.size());
+    bench::fill_at_random(hidden_.data(), hidden_.size());
   }
 
   heads<Weight>& of() { return of_; }
@@ -202,9 +182,9 @@ class routing {
         ranges_(size_of(clusters) + 1),
         router_(view(first_, middle, 2 * width), bias_.data(), view(second_, clusters, middle),
                 bias_.data()) {
-    fill(first_.data(), first_.size());
-    fill(second_.data(), second_.size());
-    fill(context_.data(), context_.size());
+    bench::fill_at_random(first_.data(), first_.size());
+    bench::fill_at_random(second_.data(), second_.size());
+    bench::fill_at_random(context_.data(), context_.size());
     for (std::int32_t c = 0; c <= clusters; ++c) {
       begin_[size_of(c)] = static_cast<std::int32_t>(std::int64_t(vocab) * c / clusters);
     }

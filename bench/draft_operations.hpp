@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <vector>
 
+#include <hunch/draft/ancestor_masks.hpp>
+#include <hunch/draft/find_match.hpp>
+#include <hunch/draft/grow_dynamic.hpp>
+#include <hunch/draft/tree_links.hpp>
 #include <hunch/executor/host.hpp>
-#include <hunch/kernel/ancestor_masks.hpp>
-#include <hunch/kernel/find_match.hpp>
-#include <hunch/kernel/grow_dynamic.hpp>
-#include <hunch/kernel/tree_links.hpp>
 #include <hunch/team/serial.hpp>
 
 #include "common.hpp"

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <hunch/kernel/arithmetic.hpp>
-#include <hunch/kernel/draw.hpp>
+#include <hunch/core/arithmetic.hpp>
+#include <hunch/distribution/detail/draw.hpp>
 
 /// \file
 /// Chain rejection as it is usually built: soft-max both sides into probability matrices, test,

@@ -12,7 +12,7 @@
 #include <engine/config.hpp>
 #include <engine/tokenizer.hpp>
 #include <engine/vocabulary.hpp>
-#include <hunch/types.hpp>
+#include <hunch/core/types.hpp>
 
 namespace bench {
 

@@ -8,8 +8,8 @@
 #include <random>
 #include <type_traits>
 
-#include <hunch/bfloat16.hpp>
-#include <hunch/float16.hpp>
+#include <hunch/core/bfloat16.hpp>
+#include <hunch/core/float16.hpp>
 
 namespace bench {
 

@@ -7,16 +7,16 @@
 
 #include <cuda_runtime.h>
 
-#include <hunch/draft_tree.hpp>
+#include <hunch/distribution/law.hpp>
+#include <hunch/distribution/restrict.hpp>
+#include <hunch/draft/draft_tree.hpp>
 #include <hunch/executor/cuda.cuh>
-#include <hunch/kernel/restrict.hpp>
-#include <hunch/kernel/verify_rows.hpp>
-#include <hunch/law.hpp>
-#include <hunch/rows.hpp>
+#include <hunch/model/rows.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/verifier/rejection.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/verifier/verify_rows.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 /// \file
 /// Batches of drafted chains with the arrays that an engine would hold for them.

@@ -6,7 +6,7 @@
 
 #include <cuda_runtime.h>
 
-#include <hunch/random.hpp>
+#include <hunch/distribution/random.hpp>
 
 #include "chains.hpp"
 

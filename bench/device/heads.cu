@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include <hunch/bfloat16.hpp>
-#include <hunch/kernel/head_weights.hpp>
-#include <hunch/rows.hpp>
-#include <hunch/shortlist_head.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/core/bfloat16.hpp>
+#include <hunch/head/head_weights.hpp>
+#include <hunch/head/shortlist_head.hpp>
+#include <hunch/model/rows.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 #include "language_rows.hpp"
 #include "sections.hpp"

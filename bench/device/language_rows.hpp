@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include <hunch/config.hpp>
+#include <hunch/core/config.hpp>
 #include <hunch/team/team.hpp>
 
 /// \file

@@ -7,11 +7,11 @@
 #include <type_traits>
 #include <vector>
 
-#include <hunch/kernel/verify_rows.hpp>
-#include <hunch/law.hpp>
-#include <hunch/random.hpp>
+#include <hunch/distribution/law.hpp>
+#include <hunch/distribution/random.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
+#include <hunch/verifier/verify_rows.hpp>
 
 #include "language_rows.hpp"
 #include "sections.hpp"

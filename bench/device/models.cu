@@ -17,11 +17,11 @@
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/none.hpp>
 #include <hunch/executor/cuda.cuh>
-#include <hunch/layout/layout_file.hpp>
-#include <hunch/resident_decoder.hpp>
+#include <hunch/resident/resident_decoder.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/selector/frequency.hpp>
+#include <hunch/tools/layout_file.hpp>
 #include <hunch/tree/chain.hpp>
 #include <hunch/verifier/rejection.hpp>
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include <hunch/drafter/autoregressive.hpp>
-#include <hunch/resident_decoder.hpp>
+#include <hunch/resident/resident_decoder.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/selector/frequency.hpp>

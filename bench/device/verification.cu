@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <hunch/random.hpp>
+#include <hunch/distribution/random.hpp>
 
 #include "chains.hpp"
 #include "language_rows.hpp"

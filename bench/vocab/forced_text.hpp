@@ -9,10 +9,10 @@
 #include <vector>
 
 #include <engine/model.hpp>
-#include <hunch/rows.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/model/rows.hpp>
 #include <hunch/selector/selector.hpp>
-#include <hunch/types.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 namespace bench::vocab {
 

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include <engine/aligned_buffer.hpp>
+#include <hunch/head/range_gemv.hpp>
+#include <hunch/head/shortlist_head.hpp>
 #include <hunch/hunch.hpp>
-#include <hunch/kernel/range_gemv.hpp>
-#include <hunch/shortlist_head.hpp>
 
 #include "blas.hpp"
 #include "random_weights.hpp"

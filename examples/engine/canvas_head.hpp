@@ -13,8 +13,8 @@
 #include <engine/config.hpp>
 #include <engine/masked_model.hpp>
 #include <engine/model.hpp>
-#include <hunch/diffusion/masked_model.hpp>
-#include <hunch/diffusion/model_drafts.hpp>
+#include <hunch/diffusion/canvas/masked_model.hpp>
+#include <hunch/diffusion/drafter/model_drafts.hpp>
 
 /// \file
 /// A head that drafts for a masked model from its residuals: an example of a

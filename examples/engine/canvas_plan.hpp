@@ -7,8 +7,8 @@
 
 #include <engine/masked_config.hpp>
 #include <engine/sequences.hpp>
-#include <hunch/diffusion/masked_model.hpp>
-#include <hunch/types.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/diffusion/canvas/masked_model.hpp>
 
 /// \file
 /// Which rows a pass over canvases must compute, and what is cached of each slot.

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <engine/config_object.hpp>
-#include <hunch/layout/fingerprints.hpp>
+#include <hunch/tools/fingerprints.hpp>
 
 namespace engine {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <engine/config.hpp>
-#include <hunch/layout/fingerprints.hpp>
+#include <hunch/tools/fingerprints.hpp>
 
 /// \file
 /// What readers of `config.json` share.

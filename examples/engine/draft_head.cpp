@@ -10,8 +10,8 @@
 
 #include <engine/bfloat16.hpp>
 #include <engine/simd.hpp>
-#include <hunch/kernel/head_weights.hpp>
-#include <hunch/layout/fingerprints.hpp>
+#include <hunch/head/head_weights.hpp>
+#include <hunch/tools/fingerprints.hpp>
 
 namespace engine {
 namespace {

@@ -10,10 +10,10 @@
 #include <engine/pool_executor.hpp>
 #include <engine/tensor.hpp>
 #include <engine/thread_pool.hpp>
-#include <hunch/bfloat16.hpp>
-#include <hunch/rows.hpp>
-#include <hunch/shortlist_head.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/core/bfloat16.hpp>
+#include <hunch/head/shortlist_head.hpp>
+#include <hunch/model/rows.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 namespace engine {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <hunch/rows.hpp>
+#include <hunch/model/rows.hpp>
 
 namespace engine {
 

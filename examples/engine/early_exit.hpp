@@ -12,9 +12,9 @@
 #include <engine/config.hpp>
 #include <engine/model.hpp>
 #include <engine/packed_matrix.hpp>
-#include <hunch/concepts.hpp>
-#include <hunch/rows.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/model/concepts.hpp>
+#include <hunch/model/rows.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 namespace engine {
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include <engine/config.hpp>
-#include <hunch/types.hpp>
+#include <hunch/core/types.hpp>
 
 namespace engine {
 

@@ -10,8 +10,8 @@
 #include <engine/checkpoint.hpp>
 #include <engine/masked_config.hpp>
 #include <engine/model.hpp>
-#include <hunch/diffusion/masked_model.hpp>
-#include <hunch/rows.hpp>
+#include <hunch/diffusion/canvas/masked_model.hpp>
+#include <hunch/model/rows.hpp>
 
 /// \file
 /// A masked diffusion language model on the CPU: an example of a `hunch::diffusion::MaskedModel`.

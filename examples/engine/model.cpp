@@ -9,7 +9,7 @@
 
 #include <engine/implementation.hpp>
 #include <engine/tensors.hpp>
-#include <hunch/layout/fingerprints.hpp>
+#include <hunch/tools/fingerprints.hpp>
 
 namespace engine {
 

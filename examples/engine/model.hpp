@@ -10,11 +10,11 @@
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
 #include <engine/packed_matrix.hpp>
-#include <hunch/concepts.hpp>
-#include <hunch/layout/made_for.hpp>
-#include <hunch/rows.hpp>
-#include <hunch/types.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/model/concepts.hpp>
+#include <hunch/model/rows.hpp>
+#include <hunch/tools/made_for.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 /// \file
 /// A Llama-family transformer on the CPU: an example of a `hunch::TargetModel`, and of a

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <hunch/rows.hpp>
+#include <hunch/model/rows.hpp>
 
 /// \file
 /// Driving a model by hand, without a decoder: rows of a forward pass, and what is kept of them.

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <hunch/rows.hpp>
-#include <hunch/types.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/model/rows.hpp>
 
 /// \file
 /// Which rows are cached and staged in which slot, and what a pass over rows must do.

@@ -10,9 +10,9 @@
 #include <engine/config.hpp>
 #include <engine/drafted_states.hpp>
 #include <engine/model.hpp>
-#include <hunch/concepts.hpp>
-#include <hunch/rows.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/model/concepts.hpp>
+#include <hunch/model/rows.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 namespace engine {
 

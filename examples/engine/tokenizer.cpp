@@ -3,7 +3,7 @@
 
 #include <sentencepiece_processor.h>
 
-#include <hunch/layout/fingerprints.hpp>
+#include <hunch/tools/fingerprints.hpp>
 #include <stdexcept>
 
 namespace engine {

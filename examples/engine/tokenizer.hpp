@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <hunch/types.hpp>
+#include <hunch/core/types.hpp>
 
 namespace engine {
 

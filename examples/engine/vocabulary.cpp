@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <engine/vocabulary.hpp>
 
-#include <hunch/layout/fingerprints.hpp>
+#include <hunch/tools/fingerprints.hpp>
 #include <stdexcept>
 #include <string>
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <engine/tokenizer.hpp>
-#include <hunch/types.hpp>
+#include <hunch/core/types.hpp>
 
 #include "generate/terminal.hpp"
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include <hunch/selector/budget.hpp>
+#include <hunch/vocab/budget.hpp>
 
 namespace generate {
 

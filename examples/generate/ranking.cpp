@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <engine/vocabulary.hpp>
-#include <hunch/layout/frequency_ranking.hpp>
-#include <hunch/layout/layout_file.hpp>
+#include <hunch/tools/frequency_ranking.hpp>
+#include <hunch/tools/layout_file.hpp>
 
 namespace generate {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <engine/config.hpp>
 #include <engine/tokenizer.hpp>
-#include <hunch/layout/made_for.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/tools/made_for.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 #include "generate/arguments.hpp"
 

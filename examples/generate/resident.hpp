@@ -15,8 +15,8 @@
 #include <engine/device/model.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/none.hpp>
-#include <hunch/planner.hpp>
-#include <hunch/resident_decoder.hpp>
+#include <hunch/length/planner.hpp>
+#include <hunch/resident/resident_decoder.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/tree/chain.hpp>
 

@@ -14,10 +14,10 @@
 #include <engine/config.hpp>
 #include <engine/tokenizer.hpp>
 #include <engine/vocabulary.hpp>
-#include <hunch/generation.hpp>
-#include <hunch/layout/layouts.hpp>
+#include <hunch/decoder/generation.hpp>
 #include <hunch/selector/frequency.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/vocab/layouts.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 #include "generate/arguments.hpp"
 #include "generate/measure.hpp"

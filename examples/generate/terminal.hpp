@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include <hunch/types.hpp>
+#include <hunch/core/types.hpp>
 
 #include "generate/arguments.hpp"
 

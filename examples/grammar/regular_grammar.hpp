@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include <hunch/grammar.hpp>
-#include <hunch/types.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/sampler/grammar.hpp>
 
 namespace grammar {
 

@@ -22,9 +22,9 @@
 #include <engine/tensor.hpp>
 #include <engine/vocabulary.hpp>
 #include <hunch/executor/host.hpp>
-#include <hunch/layout/layout_file.hpp>
-#include <hunch/layout/layouts.hpp>
-#include <hunch/layout/spherical_kmeans.hpp>
+#include <hunch/tools/layout_file.hpp>
+#include <hunch/tools/spherical_kmeans.hpp>
+#include <hunch/vocab/layouts.hpp>
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 
-#include <hunch/types.hpp>
+#include <hunch/core/types.hpp>
 
 namespace hunch_torch {
 

@@ -7,7 +7,7 @@
 
 #include <hunch/selector/clustered.hpp>
 #include <hunch/selector/selector.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 #include "generate/cluster_budget.hpp"
 #include "train_router/recording.hpp"

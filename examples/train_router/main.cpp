@@ -22,14 +22,14 @@
 #include <engine/model.hpp>
 #include <engine/tokenizer.hpp>
 #include <engine/vocabulary.hpp>
-#include <hunch/decoder.hpp>
+#include <hunch/decoder/decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
-#include <hunch/layout/layout_file.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/selector/full.hpp>
 #include <hunch/selector/oracle.hpp>
-#include <hunch/selector/router_weights.hpp>
+#include <hunch/tools/layout_file.hpp>
+#include <hunch/tools/router_weights.hpp>
 #include <hunch/tree/chain.hpp>
 #include <hunch/verifier/rejection.hpp>
 

@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <vector>
 
-#include <hunch/concepts.hpp>
-#include <hunch/kernel/restrict.hpp>
-#include <hunch/rows.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/distribution/restrict.hpp>
+#include <hunch/model/concepts.hpp>
+#include <hunch/model/rows.hpp>
 #include <hunch/selector/oracle.hpp>
 #include <hunch/team/serial.hpp>
-#include <hunch/types.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 /// \file
 /// What a router learns from: the contexts of positions that were really drafted, and what the

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include <hunch/selector/router_weights.hpp>
+#include <hunch/tools/router_weights.hpp>
 
 #include "train_router/recording.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: logits must be float or double on this executor
 
-#include <hunch/bfloat16.hpp>
+#include <hunch/core/bfloat16.hpp>
 #include "models.hpp"
 
 using namespace hunch;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <hunch/diffusion/drafter/detail/choose_writes.hpp>
 #include <hunch/diffusion/order/confidence.hpp>
 #include <hunch/diffusion/order/entropy.hpp>
 #include <hunch/diffusion/order/left_to_right.hpp>
 #include <hunch/diffusion/verifier/stepwise_exact.hpp>
 #include <hunch/diffusion/verifier/top_k.hpp>
-#include <hunch/kernel/choose_writes.hpp>
-#include <hunch/kernel/verify_writes.hpp>
+#include <hunch/diffusion/verifier/verify_writes.hpp>
 #include "gate.cuh"
 
 namespace hunch::gate {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <hunch/kernel/choose_clusters.hpp>
+#include <hunch/selector/detail/choose_clusters.hpp>
 #include <hunch/selector/router.hpp>
 #include "gate.cuh"
 

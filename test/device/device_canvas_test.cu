@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <hunch/diffusion/decoder.hpp>
-#include <hunch/diffusion/model_drafts.hpp>
+#include <hunch/diffusion/drafter/model_drafts.hpp>
 #include <hunch/diffusion/order/confidence.hpp>
 #include <hunch/diffusion/order/entropy.hpp>
 #include <hunch/diffusion/verifier/stepwise_exact.hpp>

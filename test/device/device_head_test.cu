@@ -14,8 +14,8 @@
 
 #include <hunch/executor/cuda.cuh>
 #include <hunch/executor/host.hpp>
-#include <hunch/kernel/best_children.hpp>
-#include <hunch/kernel/digest_rows.hpp>
+#include <hunch/head/best_children.hpp>
+#include <hunch/head/digest_rows.hpp>
 #include "../support/head_problem.hpp"
 
 namespace {

@@ -12,13 +12,13 @@
 #include <string>
 #include <vector>
 
+#include <hunch/draft/ancestor_masks.hpp>
+#include <hunch/draft/draft_evidence.hpp>
+#include <hunch/draft/find_match.hpp>
+#include <hunch/draft/tree_links.hpp>
 #include <hunch/executor/cuda.cuh>
 #include <hunch/executor/host.hpp>
 #include <hunch/interop/flashinfer.hpp>
-#include <hunch/kernel/ancestor_masks.hpp>
-#include <hunch/kernel/draft_evidence.hpp>
-#include <hunch/kernel/find_match.hpp>
-#include <hunch/kernel/tree_links.hpp>
 #include <hunch/sampler/allowed_tokens.hpp>
 #include <hunch/sampler/bias.hpp>
 #include <hunch/sampler/greedy.hpp>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <hunch/kernel/ancestor_masks.hpp>
-#include <hunch/kernel/copy_rows.hpp>
-#include <hunch/kernel/draft_evidence.hpp>
-#include <hunch/kernel/draw_children.hpp>
-#include <hunch/kernel/find_match.hpp>
-#include <hunch/kernel/grow_dynamic.hpp>
-#include <hunch/kernel/prune_tree.hpp>
-#include <hunch/kernel/rank_children.hpp>
-#include <hunch/kernel/tree_links.hpp>
+#include <hunch/draft/ancestor_masks.hpp>
+#include <hunch/draft/detail/copy_rows.hpp>
+#include <hunch/draft/draft_evidence.hpp>
+#include <hunch/draft/draw_children.hpp>
+#include <hunch/draft/find_match.hpp>
+#include <hunch/draft/grow_dynamic.hpp>
+#include <hunch/draft/prune_tree.hpp>
+#include <hunch/draft/rank_children.hpp>
+#include <hunch/draft/tree_links.hpp>
 #include "gate.cuh"
 
 namespace hunch::gate {

@@ -18,11 +18,11 @@
 #include <hunch/drafter/none.hpp>
 #include <hunch/executor/cuda.cuh>
 #include <hunch/executor/host.hpp>
-#include <hunch/resident_decoder.hpp>
+#include <hunch/model/staged_rows.hpp>
+#include <hunch/resident/resident_decoder.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/selector/full.hpp>
-#include <hunch/staged_rows.hpp>
 #include <hunch/tree/chain.hpp>
 #include <hunch/verifier/coupled.hpp>
 #include "../engine/tiny_model.hpp"

@@ -4,10 +4,9 @@
 // The compile gate of the device side: bodies of the library as the kernels that the executor for
 // CUDA launches, each under a name by which budget.txt and the tests know it. Nothing here runs.
 
+#include <hunch/distribution/law.hpp>
+#include <hunch/distribution/random.hpp>
 #include <hunch/executor/cuda.cuh>
-#include <hunch/kernel/verify_rows.hpp>
-#include <hunch/law.hpp>
-#include <hunch/random.hpp>
 #include <hunch/sampler/allowed_tokens.hpp>
 #include <hunch/sampler/bias.hpp>
 #include <hunch/sampler/min_p.hpp>
@@ -17,6 +16,7 @@
 #include <hunch/sampler/top_k.hpp>
 #include <hunch/sampler/top_p.hpp>
 #include <hunch/verifier/verifier.hpp>
+#include <hunch/verifier/verify_rows.hpp>
 
 namespace hunch::gate {
 

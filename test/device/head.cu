@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <hunch/float16.hpp>
-#include <hunch/kernel/best_children.hpp>
-#include <hunch/kernel/digest_rows.hpp>
-#include <hunch/kernel/head_plan.hpp>
-#include <hunch/kernel/multiply_strips.hpp>
-#include <hunch/kernel/range_gemv.hpp>
+#include <hunch/core/float16.hpp>
+#include <hunch/head/best_children.hpp>
+#include <hunch/head/digest_rows.hpp>
+#include <hunch/head/head_plan.hpp>
+#include <hunch/head/multiply_strips.hpp>
+#include <hunch/head/range_gemv.hpp>
 #include "gate.cuh"
 
 namespace hunch::gate {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <hunch/kernel/kmeans.hpp>
+#include <hunch/tools/detail/kmeans.hpp>
 #include "gate.cuh"
 
 namespace hunch::gate {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <hunch/kernel/draw_children.hpp>
-#include <hunch/kernel/log_probabilities.hpp>
-#include <hunch/kernel/verify_rows.hpp>
+#include <hunch/distribution/log_probabilities.hpp>
+#include <hunch/draft/draw_children.hpp>
 #include <hunch/sampler/greedy.hpp>
+#include <hunch/verifier/verify_rows.hpp>
 #include "gate.cuh"
 
 namespace hunch::gate {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <hunch/kernel/verify_rows.hpp>
 #include <hunch/verifier/rejection.hpp>
+#include <hunch/verifier/verify_rows.hpp>
 #include "gate.cuh"
 
 namespace hunch::gate {

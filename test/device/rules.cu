@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <hunch/kernel/verify_rows.hpp>
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/greedy.hpp>
 #include <hunch/verifier/point_mass.hpp>
 #include <hunch/verifier/top_k.hpp>
 #include <hunch/verifier/typical.hpp>
+#include <hunch/verifier/verify_rows.hpp>
 #include "gate.cuh"
 
 namespace hunch::gate {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <hunch/kernel/verify_rows.hpp>
+#include <hunch/verifier/verify_rows.hpp>
 #include "gate.cuh"
 
 namespace hunch::gate {

@@ -13,7 +13,7 @@
 
 #include <doctest/doctest.h>
 
-#include <hunch/diffusion/draft_sets.hpp>
+#include <hunch/diffusion/drafter/detail/draft_sets.hpp>
 #include "../support/hash.hpp"
 
 namespace hunch::test {

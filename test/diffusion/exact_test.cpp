@@ -10,9 +10,9 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/diffusion/canvas/right_shifted.hpp>
 #include <hunch/diffusion/order/entropy.hpp>
 #include <hunch/diffusion/order/left_to_right.hpp>
-#include <hunch/diffusion/right_shifted.hpp>
 #include <hunch/diffusion/verifier/top_k.hpp>
 #include "../support/policies.hpp"
 #include "every_canvas.hpp"

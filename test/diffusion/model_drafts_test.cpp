@@ -13,7 +13,7 @@
 
 #include <doctest/doctest.h>
 
-#include <hunch/diffusion/model_drafts.hpp>
+#include <hunch/diffusion/drafter/model_drafts.hpp>
 #include <hunch/length/confidence.hpp>
 #include <hunch/length/entropy.hpp>
 #include <hunch/length/ewma.hpp>

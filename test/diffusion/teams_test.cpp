@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include <hunch/diffusion/model_drafts.hpp>
+#include <hunch/diffusion/drafter/model_drafts.hpp>
 #include <hunch/diffusion/order/entropy.hpp>
 #include <hunch/diffusion/verifier/top_k.hpp>
 #include <hunch/executor/host.hpp>

@@ -8,10 +8,10 @@
 #include <limits>
 #include <vector>
 
-#include <hunch/diffusion/write.hpp>
-#include <hunch/kernel/race.hpp>
-#include <hunch/random.hpp>
-#include <hunch/types.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/diffusion/canvas/write.hpp>
+#include <hunch/distribution/detail/race.hpp>
+#include <hunch/distribution/random.hpp>
 #include "../support/hash.hpp"
 #include "../support/toy_canvas.hpp"
 

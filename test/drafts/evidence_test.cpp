@@ -10,9 +10,9 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/distribution/entropy.hpp>
+#include <hunch/draft/draft_evidence.hpp>
 #include <hunch/executor/host.hpp>
-#include <hunch/kernel/draft_evidence.hpp>
-#include <hunch/kernel/entropy.hpp>
 #include <hunch/sampler/greedy.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>

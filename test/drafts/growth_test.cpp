@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include <hunch/decoder.hpp>
+#include <hunch/decoder/decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/sampler/penalties.hpp>

@@ -18,7 +18,7 @@
 #include <hunch/length/ewma.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/one_of.hpp>
-#include <hunch/planner.hpp>
+#include <hunch/length/planner.hpp>
 #include "../support/hash.hpp"
 
 namespace hunch::test {

@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include <hunch/decoder.hpp>
+#include <hunch/decoder/decoder.hpp>
 #include <hunch/drafter/lookup.hpp>
 #include <hunch/drafter/none.hpp>
 #include <hunch/length/cost.hpp>

@@ -12,11 +12,11 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/draft/prune_tree.hpp>
 #include <hunch/executor/host.hpp>
-#include <hunch/kernel/prune_tree.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 #include "../support/hash.hpp"
 #include "../support/team_executors.hpp"
 

@@ -10,10 +10,10 @@
 
 #include <doctest/doctest.h>
 
-#include <hunch/kernel/draw_children.hpp>
-#include <hunch/kernel/restrict.hpp>
-#include <hunch/law.hpp>
-#include <hunch/random.hpp>
+#include <hunch/distribution/law.hpp>
+#include <hunch/distribution/random.hpp>
+#include <hunch/distribution/restrict.hpp>
+#include <hunch/draft/draw_children.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/team/serial.hpp>

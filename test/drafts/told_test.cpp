@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include <hunch/decoder.hpp>
+#include <hunch/decoder/decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/length/length.hpp>
 #include <hunch/sampler/greedy.hpp>

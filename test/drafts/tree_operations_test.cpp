@@ -10,9 +10,9 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/draft/ancestor_masks.hpp>
+#include <hunch/draft/tree_links.hpp>
 #include <hunch/executor/host.hpp>
-#include <hunch/kernel/ancestor_masks.hpp>
-#include <hunch/kernel/tree_links.hpp>
 #include "../support/hash.hpp"
 #include "../support/team_executors.hpp"
 

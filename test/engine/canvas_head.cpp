@@ -12,8 +12,8 @@
 
 #include <engine/canvas_head.hpp>
 #include <engine/masked_model.hpp>
-#include <hunch/diffusion/model_drafts.hpp>
-#include <hunch/diffusion/self_speculation.hpp>
+#include <hunch/diffusion/drafter/model_drafts.hpp>
+#include <hunch/diffusion/drafter/self_speculation.hpp>
 
 #include "counted_new.hpp"
 #include "masked_texts.hpp"

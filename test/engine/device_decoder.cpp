@@ -6,9 +6,9 @@
 #include <vector>
 
 #include <engine/device/model.hpp>
-#include <hunch/decoder.hpp>
+#include <hunch/decoder/decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
-#include <hunch/resident_decoder.hpp>
+#include <hunch/resident/resident_decoder.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/selector/frequency.hpp>

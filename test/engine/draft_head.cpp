@@ -17,8 +17,8 @@
 #include <engine/simd.hpp>
 #include <engine/tensor.hpp>
 #include <engine/thread_pool.hpp>
-#include <hunch/rows.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/model/rows.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 #include "tiny_model.hpp"
 

@@ -11,7 +11,7 @@
 #include <engine/early_exit.hpp>
 #include <engine/medusa.hpp>
 #include <engine/model.hpp>
-#include <hunch/decoder.hpp>
+#include <hunch/decoder/decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/none.hpp>

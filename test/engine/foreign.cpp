@@ -23,9 +23,9 @@
 #include <engine/tokenizer.hpp>
 #include <engine/vocabulary.hpp>
 #include <hunch/executor/host.hpp>
-#include <hunch/layout/layout_file.hpp>
-#include <hunch/layout/layouts.hpp>
-#include <hunch/selector/router_weights.hpp>
+#include <hunch/tools/layout_file.hpp>
+#include <hunch/tools/router_weights.hpp>
+#include <hunch/vocab/layouts.hpp>
 
 #include "checkpoint_files.hpp"
 #include "temporary_directory.hpp"

@@ -18,7 +18,7 @@
 #include <engine/packed_matrix.hpp>
 #include <engine/row_batch.hpp>
 #include <engine/tokenizer.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 #include "reference.hpp"
 #include "tiny_model.hpp"

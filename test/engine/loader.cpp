@@ -13,7 +13,7 @@
 #include <engine/medusa.hpp>
 #include <engine/model.hpp>
 #include <engine/streams.hpp>
-#include <hunch/layout/fingerprints.hpp>
+#include <hunch/tools/fingerprints.hpp>
 
 #include "checkpoint_files.hpp"
 #include "temporary_directory.hpp"

@@ -12,7 +12,7 @@
 
 #include <engine/medusa.hpp>
 #include <engine/model.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 #include "reference.hpp"
 #include "tiny_model.hpp"

@@ -15,11 +15,11 @@
 #include <engine/model.hpp>
 #include <engine/row_batch.hpp>
 #include <engine/tokenizer.hpp>
-#include <hunch/layout/layout_file.hpp>
 #include <hunch/selector/clustered.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/selector/full.hpp>
-#include <hunch/selector/router_weights.hpp>
+#include <hunch/tools/layout_file.hpp>
+#include <hunch/tools/router_weights.hpp>
 
 /// The shipped EAGLE head, layout and router along held-out text: what of the target's law is
 /// accepted from a draft law over the shortlists of a selector.

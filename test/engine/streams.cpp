@@ -15,7 +15,7 @@
 #include <engine/early_exit.hpp>
 #include <engine/model.hpp>
 #include <engine/streams.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 #include "reference.hpp"
 #include "tiny_model.hpp"

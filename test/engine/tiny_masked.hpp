@@ -10,7 +10,7 @@
 #include <engine/checkpoint.hpp>
 #include <engine/masked_config.hpp>
 #include <engine/masked_model.hpp>
-#include <hunch/diffusion/masked_model.hpp>
+#include <hunch/diffusion/canvas/masked_model.hpp>
 
 #include "reference.hpp"
 #include "tiny_model.hpp"

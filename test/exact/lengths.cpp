@@ -8,13 +8,13 @@
 #include <cstdint>
 #include <vector>
 
-#include <hunch/kernel/entropy.hpp>
+#include <hunch/distribution/entropy.hpp>
+#include <hunch/drafter/length_slots.hpp>
 #include <hunch/length/confidence.hpp>
 #include <hunch/length/cost.hpp>
 #include <hunch/length/entropy.hpp>
 #include <hunch/length/ewma.hpp>
 #include <hunch/length/fixed.hpp>
-#include <hunch/length/slots.hpp>
 #include <hunch/verifier/block.hpp>
 #include "exact.hpp"
 

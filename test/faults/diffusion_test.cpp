@@ -11,7 +11,7 @@
 
 #include <doctest/doctest.h>
 
-#include <hunch/diffusion/model_drafts.hpp>
+#include <hunch/diffusion/drafter/model_drafts.hpp>
 #include <hunch/length/ewma.hpp>
 #include "../diffusion/fill.hpp"
 #include "allocations.hpp"

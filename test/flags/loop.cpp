@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <hunch/law.hpp>
+#include <hunch/distribution/law.hpp>
 #include <hunch/team/serial.hpp>
 
 /// \file

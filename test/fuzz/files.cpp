@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <string>
 
-#include <hunch/layout/layout_file.hpp>
-#include <hunch/selector/router_weights.hpp>
+#include <hunch/tools/layout_file.hpp>
+#include <hunch/tools/router_weights.hpp>
 #include "bytes.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -6,9 +6,9 @@
 #include <stdexcept>
 #include <vector>
 
-#include <hunch/layout/frequency_ranking.hpp>
 #include <hunch/selector/frequency.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/tools/frequency_ranking.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 #include "bytes.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

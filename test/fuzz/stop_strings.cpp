@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <hunch/stop.hpp>
+#include <hunch/decoder/stop.hpp>
 #include "bytes.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -7,15 +7,15 @@
 #include <cstddef>
 #include <vector>
 
-#include <hunch/kernel/log_probabilities.hpp>
-#include <hunch/kernel/verify_rows.hpp>
-#include <hunch/token_census.hpp>
+#include <hunch/distribution/log_probabilities.hpp>
+#include <hunch/sampler/token_census.hpp>
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/point_mass.hpp>
 #include <hunch/verifier/rejection.hpp>
 #include <hunch/verifier/top_k.hpp>
 #include <hunch/verifier/typical.hpp>
+#include <hunch/verifier/verify_rows.hpp>
 #include "../support/stages.hpp"
 #include "bytes.hpp"
 

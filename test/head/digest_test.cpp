@@ -14,12 +14,12 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/distribution/detail/draw.hpp>
+#include <hunch/distribution/restrict.hpp>
 #include <hunch/executor/host.hpp>
-#include <hunch/kernel/best_children.hpp>
-#include <hunch/kernel/digest_rows.hpp>
-#include <hunch/kernel/draw.hpp>
-#include <hunch/kernel/restrict.hpp>
-#include <hunch/shortlist_head.hpp>
+#include <hunch/head/best_children.hpp>
+#include <hunch/head/digest_rows.hpp>
+#include <hunch/head/shortlist_head.hpp>
 #include <hunch/team/serial.hpp>
 #include "../support/hash.hpp"
 #include "../support/head_problem.hpp"

@@ -13,11 +13,11 @@
 
 #include <doctest/doctest.h>
 
-#include <hunch/bfloat16.hpp>
+#include <hunch/core/bfloat16.hpp>
+#include <hunch/core/float16.hpp>
 #include <hunch/executor/host.hpp>
-#include <hunch/float16.hpp>
-#include <hunch/kernel/range_gemv.hpp>
-#include <hunch/shortlist_head.hpp>
+#include <hunch/head/range_gemv.hpp>
+#include <hunch/head/shortlist_head.hpp>
 #include <hunch/team/serial.hpp>
 #include "../support/head_problem.hpp"
 #include "../support/team_executors.hpp"

@@ -31,8 +31,8 @@
 #define minor hunch_macro_trap(
 #define ERROR hunch_macro_trap(
 
+#include <hunch/head/range_gemv.hpp>
 #include <hunch/hunch.hpp>
-#include <hunch/kernel/range_gemv.hpp>
 #include <hunch/team/simulated.hpp>
 
 int rows_of_full_selector(int vocab_size);

@@ -13,7 +13,7 @@
 
 #include <doctest/doctest.h>
 
-#include <hunch/layout/frequency_ranking.hpp>
+#include <hunch/tools/frequency_ranking.hpp>
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/point_mass.hpp>

@@ -16,10 +16,10 @@
 
 #include <doctest/doctest.h>
 
-#include <hunch/bfloat16.hpp>
-#include <hunch/layout/layout_file.hpp>
-#include <hunch/layout/layouts.hpp>
-#include <hunch/selector/router_weights.hpp>
+#include <hunch/core/bfloat16.hpp>
+#include <hunch/tools/layout_file.hpp>
+#include <hunch/tools/router_weights.hpp>
+#include <hunch/vocab/layouts.hpp>
 #include "../support/hash.hpp"
 
 namespace hunch::test {

@@ -16,10 +16,10 @@
 #include <doctest/doctest.h>
 
 #include <hunch/executor/host.hpp>
-#include <hunch/layout/layouts.hpp>
-#include <hunch/layout/spherical_kmeans.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/selector/trimmed.hpp>
+#include <hunch/tools/spherical_kmeans.hpp>
+#include <hunch/vocab/layouts.hpp>
 #include "../support/hash.hpp"
 #include "../support/team_executors.hpp"
 

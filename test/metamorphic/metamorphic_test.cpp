@@ -11,9 +11,9 @@
 #include <doctest/doctest.h>
 
 #include <hunch/drafter/streaming.hpp>
-#include <hunch/kernel/verify_rows.hpp>
 #include <hunch/length/length.hpp>
 #include <hunch/tree/sampled.hpp>
+#include <hunch/verifier/verify_rows.hpp>
 #include "../exact/exact.hpp"
 #include "../exact/selectors.hpp"
 #include "../support/poisoned_host.hpp"

@@ -6,9 +6,9 @@
 #include <limits>
 #include <utility>
 
-#include <hunch/draft_tree.hpp>
+#include <hunch/distribution/restrict.hpp>
+#include <hunch/draft/draft_tree.hpp>
 #include <hunch/drafter/autoregressive.hpp>
-#include <hunch/kernel/restrict.hpp>
 #include <hunch/verifier/verifier.hpp>
 #include "../support/forking_source.hpp"
 #include "../support/toy_model.hpp"

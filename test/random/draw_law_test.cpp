@@ -9,8 +9,8 @@
 
 #include <doctest/doctest.h>
 
-#include <hunch/kernel/excess.hpp>
-#include <hunch/random.hpp>
+#include <hunch/distribution/excess.hpp>
+#include <hunch/distribution/random.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/team/serial.hpp>

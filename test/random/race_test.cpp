@@ -12,8 +12,8 @@
 
 #include <doctest/doctest.h>
 
-#include <hunch/kernel/race.hpp>
-#include <hunch/random.hpp>
+#include <hunch/distribution/detail/race.hpp>
+#include <hunch/distribution/random.hpp>
 #include <hunch/sampler/min_p.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>

@@ -16,7 +16,7 @@
 #include <doctest/doctest.h>
 
 #include <hunch/drafter/lookup.hpp>
-#include <hunch/resident_decoder.hpp>
+#include <hunch/resident/resident_decoder.hpp>
 #include <hunch/team/simulated.hpp>
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/coupled.hpp>

@@ -13,16 +13,16 @@
 
 #include <doctest/doctest.h>
 
-#include <hunch/bfloat16.hpp>
-#include <hunch/kernel/choose_clusters.hpp>
-#include <hunch/kernel/restrict.hpp>
-#include <hunch/layout/layouts.hpp>
+#include <hunch/core/bfloat16.hpp>
+#include <hunch/distribution/restrict.hpp>
 #include <hunch/selector/clustered.hpp>
+#include <hunch/selector/detail/choose_clusters.hpp>
 #include <hunch/selector/oracle.hpp>
 #include <hunch/selector/router.hpp>
-#include <hunch/selector/router_weights.hpp>
 #include <hunch/team/serial.hpp>
 #include <hunch/team/simulated.hpp>
+#include <hunch/tools/router_weights.hpp>
+#include <hunch/vocab/layouts.hpp>
 #include "../support/hash.hpp"
 
 namespace hunch::test {

@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include <hunch/decoder.hpp>
-#include <hunch/generation.hpp>
+#include <hunch/decoder/decoder.hpp>
+#include <hunch/decoder/generation.hpp>
 #include "forking_source.hpp"
 #include "reference.hpp"
 

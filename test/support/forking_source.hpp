@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include <hunch/random.hpp>
+#include <hunch/distribution/random.hpp>
 
 namespace hunch::test {
 

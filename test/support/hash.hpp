@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include <hunch/types.hpp>
+#include <hunch/core/types.hpp>
 
 namespace hunch::test {
 

@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <hunch/core/types.hpp>
 #include <hunch/executor/executor.hpp>
-#include <hunch/rows.hpp>
+#include <hunch/model/rows.hpp>
 #include <hunch/team/team.hpp>
-#include <hunch/types.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 /// \file
 /// Models on any executor whose logits are a hash of everything that the row has read: its cache is

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include <hunch/bfloat16.hpp>
-#include <hunch/float16.hpp>
-#include <hunch/shortlist_head.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/core/bfloat16.hpp>
+#include <hunch/core/float16.hpp>
+#include <hunch/head/shortlist_head.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 #include "hash.hpp"
 
 namespace hunch::test {

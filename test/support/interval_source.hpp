@@ -10,10 +10,10 @@
 #include <tuple>
 #include <vector>
 
-#include <hunch/law.hpp>
-#include <hunch/random.hpp>
-#include <hunch/types.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/distribution/law.hpp>
+#include <hunch/distribution/random.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 #include "forking_source.hpp"
 
 namespace hunch::test {

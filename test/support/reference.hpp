@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include <hunch/generation.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/decoder/generation.hpp>
 #include <hunch/sampler/sampler.hpp>
-#include <hunch/types.hpp>
 #include "hash.hpp"
 #include "toy_world.hpp"
 

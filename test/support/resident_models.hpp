@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <hunch/concepts.hpp>
-#include <hunch/rows.hpp>
+#include <hunch/model/concepts.hpp>
+#include <hunch/model/rows.hpp>
 #include "toy_model.hpp"
 #include "toy_world.hpp"
 

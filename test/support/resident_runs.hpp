@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <hunch/drafter/autoregressive.hpp>
-#include <hunch/resident_decoder.hpp>
+#include <hunch/resident/resident_decoder.hpp>
 #include <hunch/selector/clustered.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/tree/chain.hpp>

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include <hunch/generation.hpp>
-#include <hunch/grammar.hpp>
+#include <hunch/decoder/generation.hpp>
 #include <hunch/sampler/allowed_tokens.hpp>
 #include <hunch/sampler/bias.hpp>
+#include <hunch/sampler/grammar.hpp>
 #include <hunch/sampler/min_p.hpp>
 #include <hunch/sampler/penalties.hpp>
 #include <hunch/sampler/pipeline.hpp>

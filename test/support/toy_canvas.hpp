@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include <hunch/diffusion/masked_model.hpp>
-#include <hunch/rows.hpp>
-#include <hunch/types.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/diffusion/canvas/masked_model.hpp>
+#include <hunch/model/rows.hpp>
 #include "hash.hpp"
 #include "toy_model.hpp"
 #include "toy_world.hpp"

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <vector>
 
-#include <hunch/concepts.hpp>
-#include <hunch/rows.hpp>
-#include <hunch/types.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/model/concepts.hpp>
+#include <hunch/model/rows.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 #include "hash.hpp"
 #include "toy_model.hpp"
 #include "toy_router.hpp"

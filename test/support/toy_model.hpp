@@ -8,9 +8,9 @@
 #include <type_traits>
 #include <vector>
 
-#include <hunch/rows.hpp>
-#include <hunch/types.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/model/rows.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 #include "hash.hpp"
 #include "toy_world.hpp"
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include <hunch/types.hpp>
+#include <hunch/core/types.hpp>
 #include "hash.hpp"
 
 namespace hunch::test {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <hunch/draft/draw_children.hpp>
 #include <hunch/drafter/drafter.hpp>
-#include <hunch/kernel/draw_children.hpp>
 #include <hunch/selector/selector.hpp>
 #include "hash.hpp"
 #include "toy_world.hpp"

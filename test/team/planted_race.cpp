@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include <hunch/kernel/draw.hpp>
+#include <hunch/distribution/detail/draw.hpp>
 #include <hunch/team/simulated.hpp>
 
 namespace {

@@ -13,22 +13,20 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/distribution/detail/race.hpp>
+#include <hunch/distribution/excess.hpp>
+#include <hunch/distribution/log_probabilities.hpp>
+#include <hunch/distribution/random.hpp>
+#include <hunch/draft/draw_children.hpp>
 #include <hunch/executor/host.hpp>
-#include <hunch/kernel/draw_children.hpp>
-#include <hunch/kernel/excess.hpp>
-#include <hunch/kernel/log_probabilities.hpp>
-#include <hunch/kernel/race.hpp>
-#include <hunch/kernel/range_gemv.hpp>
-#include <hunch/kernel/verify_rows.hpp>
-#include <hunch/layout/layouts.hpp>
-#include <hunch/random.hpp>
+#include <hunch/head/range_gemv.hpp>
 #include <hunch/sampler/greedy.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
+#include <hunch/sampler/token_census.hpp>
 #include <hunch/sampler/top_k.hpp>
 #include <hunch/sampler/top_p.hpp>
 #include <hunch/team/simulated.hpp>
-#include <hunch/token_census.hpp>
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/greedy.hpp>
@@ -36,6 +34,8 @@
 #include <hunch/verifier/rejection.hpp>
 #include <hunch/verifier/top_k.hpp>
 #include <hunch/verifier/typical.hpp>
+#include <hunch/verifier/verify_rows.hpp>
+#include <hunch/vocab/layouts.hpp>
 #include "../support/hash.hpp"
 #include "../support/stages.hpp"
 

@@ -15,13 +15,13 @@
 
 #include <doctest/doctest.h>
 
-#include <hunch/layout/frequency_ranking.hpp>
-#include <hunch/planner.hpp>
+#include <hunch/decoder/statistics.hpp>
+#include <hunch/decoder/stop.hpp>
+#include <hunch/length/planner.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/selector/frequency.hpp>
-#include <hunch/statistics.hpp>
-#include <hunch/stop.hpp>
+#include <hunch/tools/frequency_ranking.hpp>
 #include <hunch/verifier/rejection.hpp>
 #include "../support/hash.hpp"
 

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include <hunch/head/range_gemv.hpp>
+#include <hunch/head/shortlist_head.hpp>
 #include <hunch/hunch.hpp>
-#include <hunch/kernel/range_gemv.hpp>
-#include <hunch/shortlist_head.hpp>
 
 /// \file
 /// What the suite `verify` times, behind pointers: it is compiled once for each set of flags, into

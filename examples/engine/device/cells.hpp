@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include <hunch/bfloat16.hpp>
-#include <hunch/config.hpp>
+#include <hunch/core/bfloat16.hpp>
+#include <hunch/core/config.hpp>
 
 namespace engine::device {
 

@@ -5,7 +5,7 @@
 
 #include <engine/device/cells.hpp>
 #include <engine/device/slots.hpp>
-#include <hunch/rows.hpp>
+#include <hunch/model/rows.hpp>
 #include <hunch/team/team.hpp>
 
 /// \file

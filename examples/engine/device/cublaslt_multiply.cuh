@@ -15,7 +15,7 @@
 
 #include <engine/device/matrix.hpp>
 #include <engine/into.hpp>
-#include <hunch/bfloat16.hpp>
+#include <hunch/core/bfloat16.hpp>
 #include <hunch/executor/cuda.cuh>
 
 namespace engine::device {

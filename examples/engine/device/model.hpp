@@ -24,13 +24,13 @@
 #include <engine/device/weights.hpp>
 #include <engine/device/workspace.hpp>
 #include <engine/into.hpp>
-#include <hunch/concepts.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/executor/host.hpp>
-#include <hunch/layout/made_for.hpp>
-#include <hunch/rows.hpp>
-#include <hunch/shortlist_head.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/head/shortlist_head.hpp>
+#include <hunch/model/concepts.hpp>
+#include <hunch/model/rows.hpp>
+#include <hunch/tools/made_for.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 /// \file
 /// The transformers of `engine::model` on an executor: an example of models that live in a

@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include <engine/device/matrix.hpp>
-#include <hunch/bfloat16.hpp>
+#include <hunch/core/bfloat16.hpp>
+#include <hunch/core/types.hpp>
 #include <hunch/team/team.hpp>
-#include <hunch/types.hpp>
 
 namespace engine::device {
 

@@ -6,8 +6,8 @@
 
 #include <engine/device/matrix.hpp>
 #include <engine/device/staging.hpp>
-#include <hunch/bfloat16.hpp>
-#include <hunch/kernel/arithmetic.hpp>
+#include <hunch/core/arithmetic.hpp>
+#include <hunch/core/bfloat16.hpp>
 #include <hunch/team/four.hpp>
 #include <hunch/team/team.hpp>
 

@@ -6,7 +6,7 @@
 
 #include <engine/device/cells.hpp>
 #include <engine/device/staging.hpp>
-#include <hunch/kernel/arithmetic.hpp>
+#include <hunch/core/arithmetic.hpp>
 #include <hunch/team/team.hpp>
 
 namespace engine::device {

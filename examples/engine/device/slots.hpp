@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include <hunch/config.hpp>
-#include <hunch/rows.hpp>
+#include <hunch/core/config.hpp>
+#include <hunch/model/rows.hpp>
 
 /// \file
 /// What is cached and what is staged, where only bodies look at it. The values of memory that

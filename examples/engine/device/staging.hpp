@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include <engine/device/slots.hpp>
-#include <hunch/rows.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/model/rows.hpp>
 #include <hunch/team/team.hpp>
-#include <hunch/types.hpp>
 
 /// \file
 /// The beginning of a pass: its rows are staged, and every row learns what it attends to.

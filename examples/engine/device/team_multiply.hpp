@@ -9,8 +9,8 @@
 #include <engine/device/matrix.hpp>
 #include <engine/into.hpp>
 #include <hunch/executor/executor.hpp>
-#include <hunch/kernel/range_gemv.hpp>
-#include <hunch/rows.hpp>
+#include <hunch/head/range_gemv.hpp>
+#include <hunch/model/rows.hpp>
 #include <hunch/team/team.hpp>
 
 namespace engine::device {

@@ -13,9 +13,9 @@
 #include <engine/config.hpp>
 #include <engine/device/matrix.hpp>
 #include <engine/rope.hpp>
-#include <hunch/bfloat16.hpp>
+#include <hunch/core/bfloat16.hpp>
 #include <hunch/executor/executor.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 namespace engine::device {
 

@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <hunch/diffusion/masked_model.hpp>
-#include <hunch/diffusion/model_drafts.hpp>
+#include <hunch/diffusion/canvas/masked_model.hpp>
+#include <hunch/diffusion/drafter/model_drafts.hpp>
+#include <hunch/diffusion/drafter/self_speculation.hpp>
 #include <hunch/diffusion/order/order.hpp>
-#include <hunch/diffusion/self_speculation.hpp>
 #include <hunch/diffusion/verifier/verifier.hpp>
+#include <hunch/distribution/random.hpp>
 #include <hunch/executor/executor.hpp>
-#include <hunch/random.hpp>
 #include <hunch/sampler/sampler.hpp>
 
 namespace hunch::diffusion {

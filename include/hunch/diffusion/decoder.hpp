@@ -13,24 +13,24 @@
 #include <utility>
 #include <vector>
 
-#include <hunch/diffusion/canvas_pass.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/decoder/generation.hpp>
+#include <hunch/decoder/request_slots.hpp>
+#include <hunch/decoder/statistics.hpp>
+#include <hunch/diffusion/canvas/masked_model.hpp>
+#include <hunch/diffusion/canvas/position_digest.hpp>
 #include <hunch/diffusion/composition.hpp>
-#include <hunch/diffusion/draft_sets.hpp>
-#include <hunch/diffusion/masked_model.hpp>
-#include <hunch/diffusion/model_drafts.hpp>
-#include <hunch/diffusion/position_digest.hpp>
+#include <hunch/diffusion/drafter/detail/canvas_pass.hpp>
+#include <hunch/diffusion/drafter/detail/draft_sets.hpp>
+#include <hunch/diffusion/drafter/model_drafts.hpp>
+#include <hunch/diffusion/drafter/self_speculation.hpp>
 #include <hunch/diffusion/request.hpp>
-#include <hunch/diffusion/self_speculation.hpp>
 #include <hunch/diffusion/verifier/verifier.hpp>
+#include <hunch/diffusion/verifier/verify_writes.hpp>
+#include <hunch/distribution/random.hpp>
 #include <hunch/drafter/drafter.hpp>
+#include <hunch/drafter/length_slots.hpp>
 #include <hunch/executor/host.hpp>
-#include <hunch/generation.hpp>
-#include <hunch/kernel/verify_writes.hpp>
-#include <hunch/length/slots.hpp>
-#include <hunch/random.hpp>
-#include <hunch/request_slots.hpp>
-#include <hunch/statistics.hpp>
-#include <hunch/types.hpp>
 
 namespace hunch::diffusion {
 

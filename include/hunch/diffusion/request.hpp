@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include <hunch/diffusion/write.hpp>
-#include <hunch/generation.hpp>
-#include <hunch/request.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/decoder/generation.hpp>
+#include <hunch/decoder/request.hpp>
+#include <hunch/diffusion/canvas/write.hpp>
 #include <hunch/sampler/sampler.hpp>
-#include <hunch/types.hpp>
 
 namespace hunch::diffusion {
 

@@ -10,14 +10,14 @@
 #include <utility>
 #include <vector>
 
-#include <hunch/concepts.hpp>
-#include <hunch/drafter/check_model.hpp>
+#include <hunch/drafter/detail/check_model.hpp>
+#include <hunch/drafter/detail/growth.hpp>
 #include <hunch/drafter/drafter.hpp>
-#include <hunch/drafter/growth.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
+#include <hunch/model/concepts.hpp>
+#include <hunch/model/staged_rows.hpp>
 #include <hunch/selector/selector.hpp>
-#include <hunch/staged_rows.hpp>
 #include <hunch/tree/shape.hpp>
 
 namespace hunch::drafter {

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <hunch/draft_tree.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/draft/draft_tree.hpp>
 #include <hunch/executor/host.hpp>
-#include <hunch/rows.hpp>
-#include <hunch/types.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/model/rows.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 namespace hunch {
 

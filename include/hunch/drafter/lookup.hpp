@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
+#include <hunch/draft/find_match.hpp>
 #include <hunch/drafter/drafter.hpp>
+#include <hunch/drafter/length_slots.hpp>
 #include <hunch/executor/host.hpp>
-#include <hunch/kernel/find_match.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
-#include <hunch/length/slots.hpp>
 
 namespace hunch::drafter {
 

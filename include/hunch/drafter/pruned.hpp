@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include <hunch/concepts.hpp>
-#include <hunch/draft_tree.hpp>
-#include <hunch/drafter/check_model.hpp>
+#include <hunch/draft/draft_tree.hpp>
+#include <hunch/draft/prune_tree.hpp>
+#include <hunch/drafter/detail/check_model.hpp>
 #include <hunch/drafter/drafter.hpp>
-#include <hunch/kernel/prune_tree.hpp>
+#include <hunch/model/concepts.hpp>
+#include <hunch/model/staged_rows.hpp>
 #include <hunch/selector/selector.hpp>
-#include <hunch/staged_rows.hpp>
 #include <hunch/team/canonical.hpp>
 
 namespace hunch::drafter {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include <hunch/drafter/ahead.hpp>
+#include <hunch/drafter/detail/ahead.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
 #include <hunch/tree/shape.hpp>

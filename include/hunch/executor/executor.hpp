@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <hunch/config.hpp>
+#include <hunch/core/config.hpp>
 
 namespace hunch {
 

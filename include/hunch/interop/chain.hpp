@@ -3,13 +3,13 @@
 
 #include <cstdint>
 
-#include <hunch/config.hpp>
-#include <hunch/law.hpp>
-#include <hunch/random.hpp>
+#include <hunch/core/config.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/distribution/law.hpp>
+#include <hunch/distribution/random.hpp>
 #include <hunch/team/team.hpp>
-#include <hunch/types.hpp>
 #include <hunch/verifier/verifier.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 /// \file
 /// What the adapters share: the arrays of an engine, seen as what verification rules ask for.

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include <hunch/distribution/given_uniforms.hpp>
 #include <hunch/executor/executor.hpp>
-#include <hunch/given_uniforms.hpp>
 #include <hunch/interop/chain.hpp>
 #include <hunch/verifier/rejection.hpp>
 

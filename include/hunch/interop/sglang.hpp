@@ -3,15 +3,15 @@
 
 #include <cstdint>
 
+#include <hunch/core/arithmetic.hpp>
+#include <hunch/distribution/detail/noted.hpp>
+#include <hunch/distribution/detail/without.hpp>
+#include <hunch/distribution/given_uniforms.hpp>
 #include <hunch/executor/executor.hpp>
-#include <hunch/given_uniforms.hpp>
 #include <hunch/interop/chain.hpp>
 #include <hunch/interop/sglang_links.hpp>
 #include <hunch/interop/sglang_tree.hpp>
-#include <hunch/kernel/arithmetic.hpp>
-#include <hunch/kernel/follow.hpp>
-#include <hunch/kernel/noted.hpp>
-#include <hunch/kernel/without.hpp>
+#include <hunch/verifier/follow.hpp>
 #include <hunch/verifier/greedy.hpp>
 
 /// \file

@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
-#include <hunch/config.hpp>
+#include <hunch/core/config.hpp>
+#include <hunch/core/types.hpp>
 #include <hunch/interop/chain.hpp>
 #include <hunch/team/team.hpp>
-#include <hunch/types.hpp>
 #include <hunch/verifier/verifier.hpp>
 
 /// \file

@@ -3,14 +3,14 @@
 
 #include <cstdint>
 
-#include <hunch/config.hpp>
+#include <hunch/core/config.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/draft/ancestor_masks.hpp>
+#include <hunch/draft/detail/tree_parents.hpp>
+#include <hunch/draft/tree_links.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/interop/chain.hpp>
-#include <hunch/kernel/ancestor_masks.hpp>
-#include <hunch/kernel/tree_links.hpp>
-#include <hunch/kernel/tree_parents.hpp>
 #include <hunch/team/team.hpp>
-#include <hunch/types.hpp>
 
 /// \file
 /// From the choice of an EAGLE-2 drafter to a tree of links, attention mask and positions: the

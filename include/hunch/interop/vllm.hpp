@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <hunch/distribution/given_uniforms.hpp>
 #include <hunch/executor/executor.hpp>
-#include <hunch/given_uniforms.hpp>
 #include <hunch/interop/chain.hpp>
 #include <hunch/interop/vllm_logits.hpp>
 #include <hunch/sampler/greedy.hpp>

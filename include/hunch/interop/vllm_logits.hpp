@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <hunch/core/arithmetic.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/interop/chain.hpp>
-#include <hunch/kernel/arithmetic.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/verifier/greedy.hpp>

@@ -7,7 +7,7 @@
 #include <span>
 
 #include <hunch/length/length.hpp>
-#include <hunch/planner.hpp>
+#include <hunch/length/planner.hpp>
 
 namespace hunch::length {
 

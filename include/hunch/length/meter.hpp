@@ -10,10 +10,10 @@
 #include <span>
 #include <utility>
 
+#include <hunch/decoder/statistics.hpp>
 #include <hunch/length/cost.hpp>
 #include <hunch/length/length.hpp>
-#include <hunch/planner.hpp>
-#include <hunch/statistics.hpp>
+#include <hunch/length/planner.hpp>
 
 namespace hunch::length {
 

@@ -7,14 +7,14 @@
 #include <type_traits>
 #include <utility>
 
-#include <hunch/concepts.hpp>
+#include <hunch/draft/draw_children.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/none.hpp>
-#include <hunch/kernel/draw_children.hpp>
+#include <hunch/model/concepts.hpp>
+#include <hunch/model/staged_rows.hpp>
 #include <hunch/resident/routing.hpp>
 #include <hunch/resident/sequences.hpp>
 #include <hunch/resident/step.hpp>
-#include <hunch/staged_rows.hpp>
 
 /// \file
 /// How drafters propose inside a resident step: only launches and calls of models, the same ones in

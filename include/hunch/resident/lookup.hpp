@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <hunch/draft/find_match.hpp>
 #include <hunch/drafter/lookup.hpp>
-#include <hunch/kernel/find_match.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/resident/drafting.hpp>
 

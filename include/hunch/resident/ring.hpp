@@ -7,9 +7,9 @@
 #include <atomic>
 #endif
 
-#include <hunch/config.hpp>
-#include <hunch/generation.hpp>
-#include <hunch/types.hpp>
+#include <hunch/core/config.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/decoder/generation.hpp>
 
 /// \file
 /// How tokens leave a loop that does not wait: one ring per slot, written by the body that ends the

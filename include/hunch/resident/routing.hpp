@@ -5,14 +5,14 @@
 #include <cstdint>
 #include <vector>
 
-#include <hunch/concepts.hpp>
 #include <hunch/executor/executor.hpp>
-#include <hunch/kernel/choose_clusters.hpp>
-#include <hunch/kernel/write_shifts.hpp>
+#include <hunch/head/shortlist_head.hpp>
+#include <hunch/model/concepts.hpp>
 #include <hunch/selector/clustered.hpp>
+#include <hunch/selector/detail/choose_clusters.hpp>
 #include <hunch/selector/router.hpp>
 #include <hunch/selector/selector.hpp>
-#include <hunch/shortlist_head.hpp>
+#include <hunch/vocab/detail/write_shifts.hpp>
 
 /// \file
 /// How selectors choose inside a resident step: those that bodies can call at once, and those with

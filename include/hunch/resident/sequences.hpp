@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <hunch/config.hpp>
-#include <hunch/generation.hpp>
+#include <hunch/core/config.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/decoder/generation.hpp>
 #include <hunch/sampler/sampler.hpp>
-#include <hunch/types.hpp>
 
 namespace hunch::resident {
 

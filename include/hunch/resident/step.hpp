@@ -3,13 +3,13 @@
 
 #include <cstdint>
 
-#include <hunch/draft_tree.hpp>
-#include <hunch/kernel/verify_rows.hpp>
+#include <hunch/decoder/statistics.hpp>
+#include <hunch/draft/draft_tree.hpp>
+#include <hunch/model/staged_rows.hpp>
 #include <hunch/resident/ring.hpp>
 #include <hunch/resident/sequences.hpp>
-#include <hunch/staged_rows.hpp>
-#include <hunch/statistics.hpp>
 #include <hunch/verifier/verifier.hpp>
+#include <hunch/verifier/verify_rows.hpp>
 
 /// \file
 /// The bodies of a resident step behind the draft. Nothing here is of variable size: each slot has

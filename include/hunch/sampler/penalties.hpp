@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-#include <hunch/kernel/arithmetic.hpp>
+#include <hunch/core/arithmetic.hpp>
 #include <hunch/sampler/pipeline.hpp>
 
 namespace hunch::sampler {

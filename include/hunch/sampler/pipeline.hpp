@@ -4,7 +4,7 @@
 #include <concepts>
 #include <type_traits>
 
-#include <hunch/kernel/restrict.hpp>
+#include <hunch/distribution/restrict.hpp>
 #include <hunch/sampler/sampler.hpp>
 
 namespace hunch {

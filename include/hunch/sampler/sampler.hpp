@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <hunch/law.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/distribution/law.hpp>
 #include <hunch/team/serial.hpp>
 #include <hunch/team/team.hpp>
-#include <hunch/types.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 namespace hunch {
 

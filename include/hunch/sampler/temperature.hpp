@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include <hunch/kernel/restrict.hpp>
+#include <hunch/distribution/restrict.hpp>
 #include <hunch/sampler/pipeline.hpp>
 
 namespace hunch::sampler {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <hunch/kernel/restrict.hpp>
+#include <hunch/distribution/restrict.hpp>
 #include <hunch/sampler/pipeline.hpp>
 
 namespace hunch::sampler {

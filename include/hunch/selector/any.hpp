@@ -5,9 +5,9 @@
 #include <memory>
 #include <utility>
 
-#include <hunch/rows.hpp>
+#include <hunch/model/rows.hpp>
 #include <hunch/selector/selector.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 namespace hunch::selector {
 

@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include <hunch/kernel/choose_clusters.hpp>
-#include <hunch/selector/budget.hpp>
+#include <hunch/selector/detail/choose_clusters.hpp>
 #include <hunch/selector/router.hpp>
 #include <hunch/selector/selector.hpp>
 #include <hunch/team/serial.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/vocab/budget.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 namespace hunch::selector {
 

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <hunch/config.hpp>
-#include <hunch/kernel/arithmetic.hpp>
-#include <hunch/law.hpp>
+#include <hunch/core/arithmetic.hpp>
+#include <hunch/core/config.hpp>
+#include <hunch/distribution/law.hpp>
 #include <hunch/selector/router.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 /// \file
 /// What a router could know at best, for measuring: what is lost with an oracle is lost by the

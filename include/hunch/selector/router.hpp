@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <hunch/bfloat16.hpp>
-#include <hunch/config.hpp>
-#include <hunch/float16.hpp>
-#include <hunch/kernel/head_weights.hpp>
-#include <hunch/kernel/range_gemv.hpp>
+#include <hunch/core/bfloat16.hpp>
+#include <hunch/core/config.hpp>
+#include <hunch/core/float16.hpp>
+#include <hunch/head/head_weights.hpp>
+#include <hunch/head/range_gemv.hpp>
 #include <hunch/team/serial.hpp>
 #include <hunch/team/team.hpp>
 

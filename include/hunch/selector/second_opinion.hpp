@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include <hunch/rows.hpp>
+#include <hunch/model/rows.hpp>
 #include <hunch/selector/clustered.hpp>
 #include <hunch/selector/selector.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 namespace hunch::selector {
 

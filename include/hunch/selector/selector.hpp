@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <hunch/rows.hpp>
-#include <hunch/selector/budget.hpp>
-#include <hunch/types.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/model/rows.hpp>
+#include <hunch/vocab/budget.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 namespace hunch {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <hunch/selector/selector.hpp>
-#include <hunch/vocab_layout.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 namespace hunch::selector {
 

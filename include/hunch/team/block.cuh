@@ -11,10 +11,10 @@
 #include <cub/warp/warp_reduce.cuh>
 
 #include <hunch/team/canonical.hpp>
-#include <hunch/team/cooperative.hpp>
+#include <hunch/team/detail/cooperative.hpp>
+#include <hunch/team/detail/tensor_warp.cuh>
+#include <hunch/team/detail/warp.cuh>
 #include <hunch/team/team.hpp>
-#include <hunch/team/tensor_warp.cuh>
-#include <hunch/team/warp.cuh>
 
 namespace hunch::team {
 

@@ -8,9 +8,9 @@
 #include <type_traits>
 #include <utility>
 
-#include <hunch/config.hpp>
+#include <hunch/core/config.hpp>
+#include <hunch/team/detail/prefetch.hpp>
 #include <hunch/team/four.hpp>
-#include <hunch/team/prefetch.hpp>
 
 /// \file
 /// The one order in which this library adds. Rounding is part of the text that a model writes, so

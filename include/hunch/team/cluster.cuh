@@ -6,7 +6,7 @@
 #include <cooperative_groups.h>
 
 #include <hunch/team/block.cuh>
-#include <hunch/team/cooperative.hpp>
+#include <hunch/team/detail/cooperative.hpp>
 
 namespace hunch::team {
 

@@ -4,7 +4,7 @@
 #include <concepts>
 #include <cstdint>
 
-#include <hunch/config.hpp>
+#include <hunch/core/config.hpp>
 
 /// \file
 /// Four neighbours at a time. Teams on a device read rows with 16-byte loads where a function says

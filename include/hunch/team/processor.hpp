@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include <hunch/config.hpp>
+#include <hunch/core/config.hpp>
 
 /// \file
 /// Host loops at the speed of the processor they run on, whatever flags they were compiled with. A

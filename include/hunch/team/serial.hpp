@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <utility>
 
-#include <hunch/kernel/bits.hpp>
+#include <hunch/core/bits.hpp>
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/processor.hpp>
 #include <hunch/team/team.hpp>

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <hunch/team/canonical.hpp>
-#include <hunch/team/cooperative.hpp>
+#include <hunch/team/detail/cooperative.hpp>
 #include <hunch/team/four.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/team/worker.hpp>

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <hunch/bfloat16.hpp>
-#include <hunch/config.hpp>
-#include <hunch/float16.hpp>
+#include <hunch/core/bfloat16.hpp>
+#include <hunch/core/config.hpp>
+#include <hunch/core/float16.hpp>
 #include <hunch/team/worker.hpp>
 
 namespace hunch::team {

@@ -4,7 +4,7 @@
 #include <concepts>
 #include <cstdint>
 
-#include <hunch/config.hpp>
+#include <hunch/core/config.hpp>
 #include <hunch/team/canonical.hpp>
 
 namespace hunch {

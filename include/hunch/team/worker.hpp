@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include <hunch/config.hpp>
+#include <hunch/core/config.hpp>
 
 /// \file
 /// A worker of a team: threads that run in lockstep, a warp on a device and a single thread

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <hunch/row_digest.hpp>
+#include <hunch/head/row_digest.hpp>
 #include <hunch/team/canonical.hpp>
 #include <hunch/tree/shape.hpp>
 

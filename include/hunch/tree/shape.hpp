@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <hunch/draft_tree.hpp>
+#include <hunch/draft/draft_tree.hpp>
 
 namespace hunch {
 

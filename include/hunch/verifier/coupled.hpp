@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <hunch/kernel/follow.hpp>
+#include <hunch/verifier/follow.hpp>
 #include <hunch/verifier/verifier.hpp>
 
 namespace hunch::verifier {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include <hunch/kernel/excess.hpp>
+#include <hunch/distribution/excess.hpp>
 #include <hunch/verifier/verifier.hpp>
 
 namespace hunch::verifier {

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include <hunch/kernel/longest_path.hpp>
-#include <hunch/kernel/rank_of.hpp>
+#include <hunch/distribution/detail/rank_of.hpp>
+#include <hunch/verifier/longest_path.hpp>
 #include <hunch/verifier/verifier.hpp>
 
 namespace hunch::verifier {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include <hunch/kernel/longest_path.hpp>
+#include <hunch/verifier/longest_path.hpp>
 #include <hunch/verifier/verifier.hpp>
 
 namespace hunch::verifier {

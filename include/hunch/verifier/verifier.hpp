@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <hunch/draft_tree.hpp>
-#include <hunch/law.hpp>
-#include <hunch/random.hpp>
-#include <hunch/types.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/distribution/law.hpp>
+#include <hunch/distribution/random.hpp>
+#include <hunch/draft/draft_tree.hpp>
 
 namespace hunch {
 

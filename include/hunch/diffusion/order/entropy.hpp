@@ -2,7 +2,7 @@
 #pragma once
 
 #include <hunch/diffusion/order/order.hpp>
-#include <hunch/kernel/entropy.hpp>
+#include <hunch/distribution/entropy.hpp>
 
 namespace hunch::diffusion::order {
 

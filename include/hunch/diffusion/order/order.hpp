@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <hunch/diffusion/write.hpp>
-#include <hunch/law.hpp>
+#include <hunch/diffusion/canvas/write.hpp>
+#include <hunch/distribution/law.hpp>
 #include <hunch/team/serial.hpp>
 #include <hunch/team/team.hpp>
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include <hunch/diffusion/verifier/verifier.hpp>
-#include <hunch/kernel/rank_of.hpp>
+#include <hunch/distribution/detail/rank_of.hpp>
 
 namespace hunch::diffusion::verifier {
 

@@ -5,15 +5,15 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <hunch/config.hpp>
+#include <hunch/core/config.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/diffusion/canvas/position_digest.hpp>
+#include <hunch/diffusion/canvas/write.hpp>
 #include <hunch/diffusion/order/confidence.hpp>
-#include <hunch/diffusion/position_digest.hpp>
-#include <hunch/diffusion/write.hpp>
-#include <hunch/random.hpp>
+#include <hunch/distribution/random.hpp>
 #include <hunch/sampler/greedy.hpp>
 #include <hunch/team/serial.hpp>
 #include <hunch/team/team.hpp>
-#include <hunch/types.hpp>
 
 namespace hunch::diffusion {
 

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <type_traits>
+
+#include <hunch/distribution/random.hpp>
+#include <hunch/drafter/drafter.hpp>
+#include <hunch/executor/executor.hpp>
+#include <hunch/model/concepts.hpp>
+#include <hunch/sampler/sampler.hpp>
+#include <hunch/selector/selector.hpp>
+#include <hunch/verifier/verifier.hpp>
+
+namespace hunch {
+
+/// What a loop is composed of, and whether it fits: parts that do not are refused when this is
+/// instantiated, with a sentence that says what to use instead. References are looked through.
+template <class Target, class D, class Selector, class S, class V, class Random, class E>
+struct composition {
+  template <class T>
+  using bare = std::remove_cvref_t<T>;
+
+  static_assert(TargetModel<bare<Target>>,
+                "hunch: the first argument of a decoder must model hunch::TargetModel: "
+                "vocab_size(), evaluate(rows) and commit(kept_rows) noexcept");
+  static_assert(Drafter<bare<D>>,
+                "hunch: the second argument of a decoder must model hunch::Drafter, such as "
+                "drafter::autoregressive or drafter::none");
+  static_assert(VocabSelector<bare<Selector>>,
+                "hunch: the third argument of a decoder must model hunch::VocabSelector, such as "
+                "selector::full or selector::frequency");
+  static_assert(Sampler<bare<S>>,
+                "hunch: the fourth argument of a decoder must model hunch::Sampler, such as "
+                "sampler::greedy or sampler::pipeline");
+  static_assert(Verifier<bare<V>>,
+                "hunch: the fifth argument of a decoder must model hunch::Verifier, such as "
+                "verifier::rejection or verifier::greedy");
+  static_assert(RandomSource<Random>, "hunch: Random must model hunch::RandomSource");
+  static_assert(Executor<E>, "hunch: E must model hunch::Executor");
+
+  using drafter_type = bare<D>;
+  using sampler_type = bare<S>;
+  using verifier_type = bare<V>;
+
+  static_assert(!verifier_type::needs_draft_law || drafter_type::children != child_law::ranked,
+                "hunch: this verifier needs the law that tokens were drawn from, and a ranked "
+                "drafter has none: use verifier::point_mass, or a drafter that samples");
+  static_assert(verifier_type::accepts(drafter_type::children, drafter_type::is_chain),
+                "hunch: this verifier is not exact on such draft trees: use a tree::chain, or a "
+                "verifier that accepts them");
+  static_assert(!verifier_type::needs_greedy || sampler_type::always_greedy,
+                "hunch: verifier::greedy keeps only greedy decoding exact: use sampler::greedy, "
+                "or verifier::rejection or verifier::point_mass for sampled text");
+  static_assert(!drafter_type::needs_hidden || HiddenStates<evaluation_of<bare<Target>>>,
+                "hunch: this drafter reads the target's hidden states: give the target's "
+                "evaluation a function hidden(row)");
+
+  static_assert(streams_of<drafter_type>() == 0 || SpeculativeStreams<evaluation_of<bare<Target>>>,
+                "hunch: this drafter reads streams of the target: give the target's evaluation a "
+                "function stream(row, j)");
+
+  using real = model_logit<bare<Target>>;
+  static_assert(std::is_same_v<real, float> || std::is_same_v<real, double>,
+                "hunch: logits must be float or double on this executor");
+
+  /// Whether the emitted text has exactly the law of plain decoding.
+  static constexpr bool lossless = verifier_type::lossless;
+  static constexpr std::int32_t max_nodes = drafter_type::max_nodes;
+};
+
+}  // namespace hunch

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hunch/core/types.hpp>
+#include <hunch/decoder/generation.hpp>
+#include <hunch/decoder/stop.hpp>
+#include <hunch/sampler/grammar.hpp>
+#include <hunch/sampler/sampler.hpp>
+#include <hunch/sampler/token_census.hpp>
+
+namespace hunch {
+
+/// What a decoder can do for a request.
+struct request_limits {
+  const char* owner = "";  ///< the class that refuses, for messages
+  std::int32_t vocab_size = 0;
+  std::int32_t log_probabilities = -1;  ///< the most that may be reported; -1: none
+  bool has_token_text = false;
+};
+
+/// Refuses what cannot be done as asked: nothing is ever ignored.
+/// \throws std::invalid_argument naming what is wrong.
+template <Sampler S>
+void check_request(std::span<const token> prompt, const generation_options& options,
+                   const S& sampler, const request_limits& limits) {
+  const auto refuse = [&limits](const std::string& why) {
+    throw std::invalid_argument(std::string(limits.owner) + ": " + why);
+  };
+  const auto in_vocabulary = [&](token t) { return t >= 0 && t < limits.vocab_size; };
+  if (prompt.empty()) { refuse("the prompt is empty; begin with the model's start token"); }
+  for (const token t : prompt) {
+    if (!in_vocabulary(t)) {
+      refuse("invalid_token: the prompt holds " + std::to_string(t) + ", the vocabulary " +
+             std::to_string(limits.vocab_size) + " tokens");
+    }
+  }
+  for (const token t : options.stop_tokens) {
+    if (!in_vocabulary(t)) {
+      refuse("invalid_token: a stop token " + std::to_string(t) + ", the vocabulary has " +
+             std::to_string(limits.vocab_size) + " tokens");
+    }
+  }
+  if (options.max_new_tokens < 1) { refuse("max_new_tokens must be at least 1"); }
+  if (sampler.check(options.sampling()) != status::ok) {
+    refuse(
+        "invalid_parameter: a value of a sampling stage is out of range, or the sampler has no "
+        "stage for it");
+  }
+  std::vector<token> biased;
+  for (const logit_bias& b : options.bias) {
+    if (!in_vocabulary(b.t)) {
+      refuse("invalid_token: a bias for " + std::to_string(b.t) + ", outside the vocabulary");
+    }
+    biased.push_back(b.t);
+  }
+  std::ranges::sort(biased);
+  if (std::ranges::adjacent_find(biased) != biased.end()) {
+    refuse("invalid_parameter: two biases for one token");
+  }
+  const std::int32_t reported = options.log_probabilities.value_or(-1);
+  if (options.log_probabilities.has_value() && reported < 0) {
+    refuse("invalid_parameter: log_probabilities must not be negative");
+  }
+  if (reported > limits.log_probabilities) {
+    refuse("log-probabilities of " + std::to_string(reported) +
+           " tokens: raise decoder_options::max_log_probabilities");
+  }
+  for (const std::string& s : options.stop_strings) {
+    if (s.empty()) { refuse("a stop string is empty"); }
+  }
+  if (!options.stop_strings.empty() && !limits.has_token_text) {
+    refuse("stop strings need decoder_options::token_text");
+  }
+}
+
+/// A request while it runs. All that its steps need is allocated when it is made.
+struct running_request {
+  request_id id = 0;          ///< 0: none
+  std::vector<token> tokens;  ///< committed: prompt and emitted
+  std::int32_t cached = 0;    ///< tokens in the target's cache
+  std::int32_t remaining = 0;
+  std::int32_t draft_length = std::numeric_limits<std::int32_t>::max();  ///< levels, at most
+  std::uint64_t seed = 0;
+  std::vector<logit_bias> bias;
+  sampling_parameters parameters;
+  token_census census;                    ///< empty unless the sampler asks for counts
+  std::unique_ptr<grammar_walk> grammar;  ///< nullptr: none
+  std::int32_t log_probabilities = -1;
+  std::vector<token> stop_tokens;
+  stop_strings stops;
+  stop_tail tail;
+  stop_tail staged_tail;  ///< `tail` after the tokens of this step
+
+  running_request() = default;
+
+  running_request(std::span<const token> prompt, const generation_options& options,
+                  std::int32_t vocab_size, bool counts, std::int32_t max_nodes)
+      : remaining(options.max_new_tokens),
+        seed(options.seed),
+        bias(options.bias),
+        parameters(options.sampling()),
+        log_probabilities(options.log_probabilities.value_or(-1)),
+        stop_tokens(options.stop_tokens),
+        stops(options.stop_strings) {
+    const auto more = static_cast<std::size_t>(options.max_new_tokens);
+    tokens.reserve(prompt.size() + more);
+    tokens.assign(prompt.begin(), prompt.end());
+    parameters.bias = bias.data();
+    if (counts) { census = token_census(vocab_size, tokens, more); }
+    if (options.grammar) { grammar = options.grammar.begin(max_nodes); }
+    tail.text.reserve(stops.tail_size());
+    staged_tail.text.reserve(tail.text.capacity());
+  }
+
+  std::int32_t length() const { return static_cast<std::int32_t>(tokens.size()); }
+
+  /// Why the text ends with token t, the `emitted`-th of this step, if it does. Works on
+  /// `staged_tail`, which begins as `tail`.
+  template <class TokenText>
+  finish_reason ends_with(token t, std::int32_t emitted, const TokenText& text) {
+    if (std::ranges::find(stop_tokens, t) != stop_tokens.end()) {
+      return finish_reason::stop_token;
+    }
+    if (!stops.empty() && stops.feed(staged_tail, text(t))) { return finish_reason::stop_string; }
+    return emitted == remaining ? finish_reason::length : finish_reason::none;
+  }
+
+  /// Appends emitted tokens, within the capacity.
+  void append(std::span<const token> emitted, bool counts) noexcept {
+    tokens.insert(tokens.end(), emitted.begin(), emitted.end());
+    remaining -= static_cast<std::int32_t>(emitted.size());
+    for (const token t : emitted) {
+      if (counts) { census.emit(t); }
+      if (grammar != nullptr) { grammar->commit(t); }
+    }
+  }
+};
+
+}  // namespace hunch

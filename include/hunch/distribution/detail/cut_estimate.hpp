@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include <hunch/core/arithmetic.hpp>
+#include <hunch/distribution/detail/measure.hpp>
+#include <hunch/distribution/law.hpp>
+#include <hunch/team/canonical.hpp>
+#include <hunch/team/team.hpp>
+
+/// \file
+/// Where in a row a cut is likely to be, from samples of it. Which part of the row is searched
+/// follows from these estimates, and so the rounding of what is found: they are the same bits on
+/// every team, as all sums are.
+
+namespace hunch::kernel::detail {
+
+/// The cut lies in [low, high): at or above `low` lies what is wanted and `spare` more, at or above
+/// `high` less than what is wanted, `at_high`.
+template <class Real>
+struct bracket {
+  Real low;
+  Real high;
+  float spare;
+  double at_high;
+};
+
+/// Terms of a sample of a row: of every `stride` rows of lanes one. A `team::Strided` function.
+template <class Terms>
+struct sampled_terms {
+  Terms terms;
+  std::int64_t stride;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t at(std::int64_t i) const {
+    return i / team::lane_count * team::lane_count * stride + i % team::lane_count;
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE auto operator()(std::int64_t i) const { return terms(at(i)); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE auto lanes_at(std::int64_t base) const {
+    return [of = terms, first = at(base)](std::int64_t l) HUNCH_INLINED { return of(first + l); };
+  }
+};
+
+/// Elements of a sample of a row: few, to find the place, or enough to tell it to within a list.
+inline constexpr std::int32_t coarse_sample = 2048;
+inline constexpr std::int32_t fine_sample = 16384;
+
+/// Says from samples of a row where its cut may be. What samples say is no better than a float, and
+/// on a device registers are few.
+template <class Measure, Team T, class Real>
+struct cut_estimate {
+  T& team;
+  const law<Real>& l;
+  double wanted;
+
+  /// What a sample of about `elements` lets expect at or above `least`.
+  template <class Of = Measure>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE float sampled(std::int32_t elements, Real least) const {
+    return with_whole(l, [&]<class L>(const L& of) {
+      return sum_of(elements, measured_at_least<Of, L>{of, least});
+    });
+  }
+  /// And in [least, end).
+  template <class Of = Measure>
+  HUNCH_HOST_DEVICE float sampled(std::int32_t elements, Real least, Real end) const {
+    return sum_of(elements, measured_between<Of, law<Real>>{l, least, end});
+  }
+  template <class Terms>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE float sum_of(std::int32_t elements,
+                                                        const Terms& terms) const {
+    const std::int32_t stride = l.logits.size < elements ? 1 : l.logits.size / elements;
+    const std::int32_t rows = l.logits.size / (team::lane_count * stride);
+    return static_cast<float>(
+        static_cast<double>(stride) *
+        team.sum(std::int64_t{rows} * team::lane_count, sampled_terms<Terms>{terms, stride}));
+  }
+
+  /// What lies lower has no weight.
+  HUNCH_HOST_DEVICE Real end_of_weights() const { return l.maximum - Real(127) / l.scale; }
+
+  /// The lower end of a bracket, or what is below all but the strangest logits: what is masked is
+  /// not measured, and differences of what is are finite.
+  HUNCH_HOST_DEVICE static Real lowest_of(const bracket<Real>& b) {
+    constexpr Real least = -largest<Real> / 4;
+    return b.low > least ? b.low : least;
+  }
+
+  /// Whether [low, high) is less than the bracket, and not nothing.
+  HUNCH_HOST_DEVICE static bool narrows(const bracket<Real>& b, Real low, Real high) {
+    return low < high && (low > b.low || high < b.high);
+  }
+
+  /// Everything within some powers of two of the maximum, if that is likely to be enough and yet
+  /// few elements: so it is in nearly every law of a language model.
+  HUNCH_HOST_DEVICE bool near_maximum(const bracket<Real>& b, Real& low) const {
+    low = b.low;
+    if (l.size() <= team::list_capacity) { return true; }
+    Real least = b.high;
+    HUNCH_ROLLED
+    for (int octaves = 4; octaves <= 64; octaves *= 2) {
+      const Real wider = l.maximum - static_cast<Real>(octaves) / l.scale;
+      if (sampled<element_count>(coarse_sample, wider) > 0.5f * team::list_capacity) { break; }
+      least = wider;
+    }
+    if (least == b.high) { return false; }
+    // By what is below: of the few above, none may be in the sample.
+    float below = 0.0f;
+    HUNCH_ROLLED
+    for (int end = 0; end < 2; ++end) {
+      below = sampled(coarse_sample, end == 0 ? least : lowest_of(b)) - below;
+    }
+    if (below > 2.0f * b.spare) { return false; }
+    low = least;
+    return true;
+  }
+
+  /// Sets [low, high) to most of a list of elements around the cut, whatever the row is like:
+  /// halves the bracket by keys. It is measured from the end at which there is less, so that this
+  /// may be as little as rounding would make of a difference.
+  HUNCH_HOST_DEVICE void around_cut_by_halves(const bracket<Real>& b, Real& low, Real& high) const {
+    using keys = order<Real>;
+    const Real end = end_of_weights();
+    Real least = lowest_of(b);
+    if (Measure::has_end && least < end) { least = end; }
+    const bool from_low = b.spare < static_cast<float>(wanted - b.at_high);
+    const float sought = from_low ? b.spare : static_cast<float>(wanted - b.at_high);
+    low = least;
+    high = b.high;
+    std::int32_t elements = coarse_sample;
+    HUNCH_ROLLED
+    for (;;) {
+      const bool fine = elements == fine_sample;
+      if (sampled<element_count>(elements, low, high) <=
+          (fine ? 0.8f : 1.6f) * team::list_capacity) {
+        if (fine) { return; }
+        elements = fine_sample;
+        continue;
+      }
+      const auto from = keys::of(low);
+      const auto to = keys::of(high);
+      const Real at = keys::value((from & to) + ((from ^ to) >> 1));
+      if (!(at > low && at < high)) { return; }
+      const float found = sampled(elements, from_low ? least : at, from_low ? at : b.high);
+      if (from_low ? found <= sought : found >= sought) {
+        low = at;
+      } else {
+        high = at;
+      }
+    }
+  }
+
+  /// Sets [low, high) to about half a list of elements around the cut. A small sample tells the
+  /// place; then a larger one tells it to within a list, in so little that sums are nearly a line.
+  /// Returns false where that is not so, or samples contradict each other: there is no such part.
+  HUNCH_HOST_DEVICE bool around_cut(const bracket<Real>& b, Real& low, Real& high) const {
+    constexpr float few = 0.4f * team::list_capacity;
+    const Real least = lowest_of(b);
+    const Real end = end_of_weights();
+    low = least < end ? end : least;
+    high = b.high;
+    // From the end that is nearer: the few elements at the other may be in no sample.
+    const bool from_low = b.spare < static_cast<float>(wanted - b.at_high);
+    float sought = 0.0f;
+    float at_low = 0.0f;
+    float at_high = 0.0f;
+    std::int32_t elements = coarse_sample;
+    int step = 0;
+    HUNCH_ROLLED
+    for (;;) {
+      Real at = step == 1 ? low : high;
+      if (step == 0) { at = from_low ? least : b.high; }
+      if (step > 2) {
+        at = low + (high - low) / 2;
+        if (!(at > low && at < high)) { return narrows(b, low, high); }
+      }
+      const float found = sampled(elements, at);
+      if (step == 0) {
+        sought = from_low ? found - b.spare : found + static_cast<float>(wanted - b.at_high);
+      } else if (step == 1 || (step > 2 && found >= sought)) {
+        if (!Measure::has_end && found < sought) { return false; }  // it lies lower
+        low = at;
+        at_low = found;
+      } else {
+        high = at;
+        at_high = found;
+      }
+      if (++step <= 2) { continue; }
+      const float between = (at_low - at_high) / static_cast<float>(Measure::of(l, low));
+      if (elements == coarse_sample) {
+        if (between <= 4.0f * few) {
+          elements = fine_sample;
+          step = 0;
+        }
+        continue;
+      }
+      const float share = (at_low - sought) / (at_low - at_high);
+      // What lies below weighs less by element, and so its sum in the sample is known to within
+      // the root of this.
+      const auto weight = static_cast<float>(Measure::of(l, low));
+      const float known = std::fma(
+          3.0f, std::sqrt(b.spare * static_cast<float>(l.logits.size / fine_sample) / weight),
+          64.0f);
+      const float aside = (from_low && known < few ? known : few) / between;
+      const float left = share - aside;
+      const float right = share + aside;
+      if (!(left > -8.0f && right < 9.0f)) { return narrows(b, low, high); }
+      const Real from = low;
+      const Real width = high - low;
+      low = from + product(static_cast<Real>(left), width);
+      high = from + product(static_cast<Real>(right), width);
+      low = low > b.low ? low : b.low;
+      high = high < b.high ? high : b.high;
+      return narrows(b, low, high);
+    }
+  }
+};
+
+}  // namespace hunch::kernel::detail

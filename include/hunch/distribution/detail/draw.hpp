@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <hunch/core/config.hpp>
+#include <hunch/team/team.hpp>
+
+namespace hunch::kernel {
+
+/// A uniform number in [0, 1) with 53 bits. Fewer are not enough: 24 bits over a float prefix
+/// make most of the tail of a large vocabulary unreachable.
+HUNCH_HOST_DEVICE constexpr double uniform(std::uint64_t word) {
+  return static_cast<double>(word >> 11) * 0x1.0p-53;
+}
+
+namespace detail {
+
+/// Walks along weights until the target is used up. Entries without weight are never chosen, and
+/// where rounding leaves the target beyond the end, the last entry with weight is.
+struct prefix_walk {
+  double target;
+  std::int32_t chosen = -1;
+  double weight = 0.0;  ///< of the chosen entry
+  bool done = false;
+
+  HUNCH_HOST_DEVICE void visit(std::int32_t i, double w) {
+    if (done || !(w > 0.0)) { return; }
+    if (chosen >= 0) { target -= weight; }
+    chosen = i;
+    weight = w;
+    done = target < w;
+  }
+
+  /// The rest of the target as a fraction of the chosen entry, for the next level.
+  HUNCH_HOST_DEVICE double fraction() const { return target < weight ? target / weight : 1.0; }
+};
+
+/// The same along weight(0), ..., weight(n - 1) at once: without branches, so that only the
+/// differences wait for each other.
+template <class Weight>
+HUNCH_HOST_DEVICE HUNCH_INLINE prefix_walk walk_along(double target, std::int32_t n,
+                                                      const Weight& weight) {
+  prefix_walk out{target};
+  for (std::int32_t i = 0; i < n; ++i) {
+    const double given = weight(i);
+    const double w = given > 0.0 ? given : 0.0;
+    const bool takes = !out.done && w > 0.0;
+    out.chosen = takes ? i : out.chosen;
+    out.weight = takes ? w : out.weight;
+    out.target = takes ? target : out.target;
+    out.done = out.done || target < w;
+    target -= w;
+  }
+  return out;
+}
+
+/// The total of the weights, with the group sums in the team's scratch.
+///
+/// Those of a whole law that the team has forgotten are not the ones of `soft_sum`, bit for bit:
+/// the bounds of a group differ by up to 1e-7 of the total. Added like them they would be the same,
+/// but a device would read each tile twice, first for its frame, which is not the law's in many
+/// tiles of a row that has a peak.
+template <Team T, class Weight>
+HUNCH_HOST_DEVICE HUNCH_INLINE double sum_for_draw(T& team, std::int64_t n, const Weight& weight) {
+  if constexpr (requires { weight.remembered_as(); }) {
+    if (team.last_sum() == weight.remembered_as()) { return team::remembered_total(team, n); }
+  }
+  return team.sum(n, weight);
+}
+
+/// Chooses a tile of a group of several, beyond 262,144 elements: its index, `fraction` of the
+/// group's weight into the group; `fraction` becomes that into the tile.
+template <Team T, class Weight>
+HUNCH_HOST_DEVICE std::int32_t tile_in_group(T& team, std::int64_t n, std::int32_t first_tile,
+                                             double group_weight, const Weight& weight,
+                                             double& fraction) {
+  const team::shared_scratch& shared = team.scratch();
+  const std::int32_t rest = team::tiles_of(n) - first_tile;
+  const std::int32_t per_group = team::tiles_per_group(n);
+  const std::int32_t tiles = rest < per_group ? rest : per_group;
+  prefix_walk among{fraction * group_weight};
+  for (std::int32_t first = 0; first < tiles; first += team::lane_count) {
+    const std::int32_t left = tiles - first;
+    const std::int32_t count = left < team::lane_count ? left : team::lane_count;
+    team.tiles(n, first_tile + first, count, weight);
+    for (std::int32_t k = 0; k < count; ++k) { among.visit(first + k, shared.lanes[k]); }
+  }
+  fraction = among.fraction();
+  return first_tile + among.chosen;
+}
+
+}  // namespace detail
+
+/// An index i in [0, n) with probability weight(i) / sum of weights, decided by one random word;
+/// -1 if no weight is positive. Weights are finite and >= 0.
+///
+/// Collective. Reads every weight once for the canonical sums, unless the team remembers them, and
+/// one tile once more. Inside the tile the lanes are summed in double: there the draw is exact to
+/// 53 bits.
+template <Team T, class Weight>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t draw(T& team, std::int64_t n,
+                                                           const Weight& of, std::uint64_t word) {
+  const Weight weight = of;  // a copy of its own: what it holds stays in registers
+  const double total = detail::sum_for_draw(team, n, weight);
+  if (!(total > 0.0)) { return -1; }
+  const team::shared_scratch& shared = team.scratch();
+
+  detail::prefix_walk group{uniform(word) * total};
+  for (std::int32_t g = 0; g < team::groups_of(n); ++g) { group.visit(g, shared.groups[g]); }
+
+  const std::int32_t per_group = team::tiles_per_group(n);
+  std::int32_t tile = group.chosen * per_group;
+  double fraction = group.fraction();
+  if (per_group > 1) { tile = detail::tile_in_group(team, n, tile, group.weight, of, fraction); }
+
+  const std::int64_t begin = tile * team::tile_elements;
+  const std::int64_t end = begin + team::tile_elements < n ? begin + team::tile_elements : n;
+  team.lanes(begin, end, weight);
+  // By one rank: additions in order are no work for several, which would wait for each other.
+  return team.reduce(
+      1, std::int64_t(-1),
+      [=, &shared](std::int64_t) {
+        double in_tile = 0.0;
+        for (std::int32_t l = 0; l < team::lane_count; ++l) { in_tile += shared.lanes[l]; }
+        const detail::prefix_walk lane = detail::walk_along(
+            fraction * in_tile, team::lane_count, [&](std::int32_t l) { return shared.lanes[l]; });
+        const std::int64_t first = begin + lane.chosen;
+        const auto count =
+            static_cast<std::int32_t>((end - first + team::lane_count - 1) / team::lane_count);
+        const detail::prefix_walk element =
+            detail::walk_along(lane.fraction() * lane.weight, count, [&](std::int32_t i) {
+              return static_cast<double>(weight(first + i * team::lane_count));
+            });
+        return element.chosen < 0 ? -1 : first + element.chosen * team::lane_count;
+      },
+      [](std::int64_t a, std::int64_t b) { return a > b ? a : b; });
+}
+
+}  // namespace hunch::kernel

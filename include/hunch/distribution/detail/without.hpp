@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <hunch/core/config.hpp>
+#include <hunch/distribution/detail/noted.hpp>
+#include <hunch/distribution/law.hpp>
+
+namespace hunch::kernel {
+
+/// The weights of a law, 0 for the tokens that are noted: what is left of it once these are ruled
+/// out. A `team::Patched` function.
+template <Law L>
+struct weights_without {
+  using real = typename L::real;
+
+  L law;
+  noted_tokens excluded;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t v) const {
+    const real w = law.weight(v);
+    return excluded.hold(v) ? real(0) : w;
+  }
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE real plain(std::int64_t v) const { return law.weight(v); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const requires VectorisedLaw<L> {
+    return law.is_aligned();
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE auto plain_four(std::int64_t v) const requires VectorisedLaw<L> {
+    return law.four_weights(v);
+  }
+  HUNCH_HOST_DEVICE bool is_plain(std::int64_t begin, std::int64_t end) const {
+    return !excluded.any_in(begin, end);
+  }
+  HUNCH_HOST_DEVICE void patch(std::int64_t begin, std::int64_t end, real* to) const {
+    excluded.for_each_in(begin, end, [&](std::int64_t v) { to[v - begin] = 0; });
+  }
+};
+
+// For compilers that do not deduce this for an aggregate; see `weights_of`.
+template <Law L>
+weights_without(L, noted_tokens) -> weights_without<L>;
+
+}  // namespace hunch::kernel

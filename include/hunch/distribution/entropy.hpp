@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <hunch/core/arithmetic.hpp>
+#include <hunch/core/config.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/distribution/law.hpp>
+#include <hunch/team/team.hpp>
+
+namespace hunch::kernel {
+
+/// The weight of each element times its logarithm to base 2, 0 for what has no weight. A
+/// `team::Vectorised` function.
+template <class Real>
+struct weighted_logarithms {
+  law<Real> l;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real of(Real x, std::int64_t i) const {
+    const Real w = l.weight_of(x, i);
+    const Real term = product(w, product(x - l.maximum, l.scale));
+    return w > Real(0) ? term : Real(0);  // a logit of -inf is no number here
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real operator()(std::int64_t i) const {
+    return of(l.logits.data[i], i);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return l.is_aligned(); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<Real> four(std::int64_t i) const {
+    const auto x = team::load_four(l.logits.data + i);
+    return {{of(x[0], i), of(x[1], i + 1), of(x[2], i + 2), of(x[3], i + 3)}};
+  }
+};
+
+/// The entropy of a law in nats: -sum of p log p, over what it keeps; 0 for a law that carries an
+/// error. Collective, in the canonical order; the result is on all ranks. Reads the row once.
+template <class Real, Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE double entropy(T& team, const law<Real>& l) {
+  if (l.status != status::ok) { return 0.0; }
+  const double sum = team.sum(l.logits.size, weighted_logarithms<Real>{l});
+  const auto norm = static_cast<double>(l.norm);
+  // p = w norm, so that log p = log w + log norm.
+  const double nats = -log_of(norm) - product(product(sum, norm), 0.69314718055994530942);
+  return nats > 0.0 ? nats : 0.0;  // of a point mass, but for rounding
+}
+
+}  // namespace hunch::kernel

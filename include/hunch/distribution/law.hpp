@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+
+#include <hunch/core/arithmetic.hpp>
+#include <hunch/core/config.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/model/rows.hpp>
+#include <hunch/team/canonical.hpp>
+#include <hunch/team/detail/prefetch.hpp>
+#include <hunch/team/four.hpp>
+
+namespace hunch {
+
+/// What verification rules ask of a law: weights, probabilities and whether it is one. `law` is a
+/// law over logits, `probabilities` one that somebody has written out.
+///
+/// 1. `l.size()` elements; `l.weight(i)` >= 0, and `l.prob(i)` = weight(i) * `l.norm`, the
+///    probability of element i in [0, size); both O(1) and of type `L::real`.
+/// 2. `l.status` is an error if the row has no law.
+///
+/// Not required: that elements are tokens; a draft law ranges over the positions of a shortlist.
+template <class L>
+concept Law = std::is_trivially_copyable_v<L> && requires(const L& l, std::int64_t i) {
+  typename L::real;
+  { l.size() } -> std::same_as<std::int32_t>;
+  { l.weight(i) } -> std::same_as<typename L::real>;
+  { l.prob(i) } -> std::same_as<typename L::real>;
+  { l.norm } -> std::convertible_to<typename L::real>;
+  { l.status } -> std::convertible_to<status>;
+};
+
+/// A probability law over one row of logits, never written out: a view of the logits and five
+/// scalars. Element i has the weight 2^((x_i - maximum) * scale) if it is kept, else 0; and it is
+/// kept if x_i > threshold, or x_i == threshold and i <= last_kept, so that cuts through equal
+/// logits are exact (lower ids are kept first).
+///
+/// A point mass (temperature 0) is a law too: threshold = maximum, last_kept = the argmax.
+///
+/// The logits must stay in place and unchanged while the law is used.
+/// \tparam Real float in production; double in tests of exactness.
+template <class Real = float>
+struct law {
+  using real = Real;
+
+  row_view<const Real> logits;
+  Real scale = Real(1);                      ///< log2(e) / temperature
+  Real maximum = Real(0);                    ///< the largest kept logit
+  Real norm = Real(0);                       ///< 1 / sum of weights
+  Real threshold = -kernel::infinity<Real>;  ///< keep what is above
+  std::int32_t last_kept = kernel::last_id;  ///< and ties up to this id
+  hunch::status status = hunch::status::ok;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t size() const { return logits.size; }
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool keeps(std::int64_t i) const {
+    return keeps(logits.data[i], i);
+  }
+  /// The same for an element i whose logit x is known.
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool keeps(Real x, std::int64_t i) const {
+    // Without branches, and with an index as wide as the logits, so that loops vectorise.
+    const bool tie = (x == threshold) & (static_cast<std::int32_t>(i) <= last_kept);
+    return (x > threshold) | tie;
+  }
+
+  /// Unnormalised, in [0, 1].
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(std::int64_t i) const {
+    return weight_of(logits.data[i], i);
+  }
+  /// The same for an element i whose logit x is known.
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight_of(Real x, std::int64_t i) const {
+    const Real w = kernel::exp2_product(x - maximum, scale);
+    return keeps(x, i) ? w : Real(0);
+  }
+
+  /// What makes its weights a `team::Vectorised` function.
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return team::loads_fours(logits.data); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<Real> four_weights(std::int64_t i) const {
+    const auto x = team::load_four(logits.data + i);
+    return {{weight_of(x[0], i), weight_of(x[1], i + 1), weight_of(x[2], i + 2),
+             weight_of(x[3], i + 3)}};
+  }
+
+  /// The probability of element i: O(1).
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real prob(std::int64_t i) const {
+    return kernel::product(weight(i), norm);
+  }
+
+  /// What makes a function of its elements a `team::Prefetched` one.
+  HUNCH_HOST_DEVICE HUNCH_INLINE void prefetch_after(std::int64_t i) const {
+    team::prefetch_after(logits.data + i, team::lane_count);
+  }
+
+  /// What the sums of the weights are remembered by.
+  HUNCH_HOST_DEVICE team::summed remembered_as() const {
+    return {logits.data, static_cast<double>(scale), static_cast<double>(maximum),
+            static_cast<double>(threshold), last_kept};
+  }
+};
+
+static_assert(Law<law<float>>);
+
+/// A law that nothing restricts, without the test of what it keeps: the same values, in loops that
+/// are a third shorter.
+template <class Real>
+struct whole_law : law<Real> {
+  explicit HUNCH_HOST_DEVICE whole_law(const law<Real>& l) : law<Real>(l) {}
+
+  /// Whether `l` is such a law. (A logit of -inf has no weight either way.)
+  HUNCH_HOST_DEVICE static bool fits(const law<Real>& l) {
+    return l.threshold == -kernel::infinity<Real>;
+  }
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE static constexpr bool keeps(Real, std::int64_t) { return true; }
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(std::int64_t i) const {
+    return weight_of(this->logits.data[i]);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight_of(Real x, std::int64_t = 0) const {
+    return kernel::exp2_product(x - this->maximum, this->scale);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real prob(std::int64_t i) const {
+    return kernel::product(weight(i), this->norm);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<Real> four_weights(std::int64_t i) const {
+    const auto x = team::load_four(this->logits.data + i);
+    return {{weight_of(x[0]), weight_of(x[1]), weight_of(x[2]), weight_of(x[3])}};
+  }
+};
+
+static_assert(Law<whole_law<float>>);
+
+/// A law whose elements can be asked for four at a time.
+template <class L>
+concept VectorisedLaw = Law<L> && requires(const L& l, std::int64_t i) {
+  { l.is_aligned() } -> std::same_as<bool>;
+  { l.four_weights(i) } -> std::same_as<team::four<typename L::real>>;
+};
+
+/// The weight of element i as a function object that is always inlined: what draws and sums take.
+template <Law L>
+struct weights_of {
+  L law;
+  HUNCH_HOST_DEVICE HUNCH_INLINE typename L::real operator()(std::int64_t i) const {
+    return law.weight(i);
+  }
+  /// What a team may remember their sums by: these are all weights of the law.
+  HUNCH_HOST_DEVICE team::summed remembered_as() const requires requires(const L& l) {
+    l.remembered_as();
+  }
+  { return law.remembered_as(); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const requires VectorisedLaw<L> {
+    return law.is_aligned();
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE auto four(std::int64_t i) const requires VectorisedLaw<L> {
+    return law.four_weights(i);
+  }
+};
+
+// Compilers before P1816, clang up to 16 among them, do not deduce this for an aggregate.
+template <Law L>
+weights_of(L) -> weights_of<L>;
+
+/// A law that somebody has written out as probabilities, for engines that hand these over. They
+/// are taken as they are; `norm` is 1 over their sum where that is not 1.
+template <class Real = float>
+struct probabilities {
+  using real = Real;
+
+  row_view<const Real> values;
+  Real norm = Real(1);
+  hunch::status status = hunch::status::ok;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t size() const { return values.size; }
+  /// 0 for a negative number or a NaN: a draw over such a row must not leave the row.
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(std::int64_t i) const {
+    return weight_of(values.data[i]);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE static Real weight_of(Real w) { return w > Real(0) ? w : Real(0); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real prob(std::int64_t i) const {
+    return kernel::product(values.data[i], norm);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return team::loads_fours(values.data); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<Real> four_weights(std::int64_t i) const {
+    const auto x = team::load_four(values.data + i);
+    return {{weight_of(x[0]), weight_of(x[1]), weight_of(x[2]), weight_of(x[3])}};
+  }
+};
+
+static_assert(Law<probabilities<float>>);
+
+}  // namespace hunch

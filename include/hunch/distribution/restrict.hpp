@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+
+#include <hunch/distribution/detail/cut.hpp>
+#include <hunch/distribution/detail/weight_frame.hpp>
+#include <hunch/distribution/law.hpp>
+#include <hunch/team/team.hpp>
+
+/// \file
+/// Operations that make a law out of a row of logits and cut it: collective, no allocation, no
+/// write to the row. Ties are decided by probability descending, then by id ascending.
+
+namespace hunch::kernel {
+
+/// log2(e): the scale of a law at temperature 1.
+template <class Real>
+inline constexpr Real scale_at_one = Real(1.4426950408889634074);
+
+/// The key of each element of a row. A `team::Vectorised` function.
+template <class Real>
+struct keys_of {
+  using keys = order<Real>;
+
+  const Real* row;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE typename keys::key operator()(std::int64_t i) const {
+    return keys::of(row[i]);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return team::loads_fours(row); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<typename keys::key> four(std::int64_t i) const {
+    const auto x = team::load_four(row + i);
+    return {{keys::of(x[0]), keys::of(x[1]), keys::of(x[2]), keys::of(x[3])}};
+  }
+};
+
+/// The ids of the elements that are equal to `value`, `none` for all others. Likewise.
+template <class Real>
+struct ids_equal_to {
+  static constexpr std::int32_t none = order<float>::highest;
+
+  const Real* row;
+  Real value;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t of(Real x, std::int64_t i) const {
+    return x == value ? static_cast<std::int32_t>(i) : none;
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t operator()(std::int64_t i) const {
+    return of(row[i], i);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return team::loads_fours(row); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<std::int32_t> four(std::int64_t i) const {
+    const auto x = team::load_four(row + i);
+    return {{of(x[0], i), of(x[1], i + 1), of(x[2], i + 2), of(x[3], i + 3)}};
+  }
+};
+
+/// The law of `row` at temperature 1 without its norm, or a law that only carries an error: a NaN
+/// or a +inf is `invalid_logits`, nothing but -inf is `nothing_left`. Reads the row once.
+template <class Real, Team T>
+HUNCH_HOST_DEVICE law<Real> whole_row(T& team, row_view<const Real> row,
+                                      status nothing_left = status::invalid_logits) {
+  using keys = order<Real>;
+  using key = typename keys::key;
+  law<Real> result;
+  result.logits = row;
+  const key top = team.reduce(row.size, keys::minus_infinity, keys_of<Real>{row.data},
+                              [](key a, key b) { return a > b ? a : b; });
+  if (top >= keys::plus_infinity || top <= keys::minus_infinity) {
+    result.status = top >= keys::plus_infinity ? status::invalid_logits : nothing_left;
+    return result;
+  }
+  result.maximum = keys::value(top);
+  result.scale = scale_at_one<Real>;
+  return result;
+}
+
+/// The weights of a row of logits at a scale, as `soft_sum` adds them.
+template <class Real>
+struct row_terms {
+  using element = Real;
+  using keys = order<Real>;
+  using key_type = typename keys::key;
+  static constexpr key_type infinite = keys::plus_infinity;
+  static constexpr key_type not_a_number = keys::highest;
+
+  const Real* elements;
+  Real scale;
+  key_type lowest = keys::minus_infinity;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE key_type key(Real x) const { return keys::of(x); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real value(key_type k) const { return keys::value(k); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE key_type magnitude(Real x) const {
+    return bit_cast<key_type>(x) & largest<key_type>;
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE weight_frame<Real> frame(key_type top) const {
+    return weight_frame<Real>::of(keys::value(top), scale);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(Real x, const weight_frame<Real>& frame) const {
+    return frame.weight(x, scale);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE double inverse(key_type top) const {
+    return frame(top).inverse(keys::value(top), scale);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE double rescale(key_type from, key_type to) const {
+    return weight_frame<Real>::rescale(keys::value(from), keys::value(to), scale);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE quick_weights
+  quick(const weight_frame<float>& frame) const requires std::same_as<Real, float> {
+    return {frame, scale};
+  }
+};
+
+static_assert(team::SoftTerms<row_terms<float>>);
+
+namespace detail {
+
+template <class Real, Team T, class Terms>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> law_of_terms(T& team, row_view<const Real> row,
+                                                                Real scale, status nothing_left,
+                                                                const Terms& terms) {
+  using keys = order<Real>;
+  const auto all = team.soft_sum(row.size, terms);
+  law<Real> result;
+  result.logits = row;
+  if (all.top >= keys::plus_infinity || all.top <= keys::minus_infinity) {
+    result.status = all.top >= keys::plus_infinity ? status::invalid_logits : nothing_left;
+    return result;
+  }
+  result.maximum = keys::value(all.top);
+  result.scale = scale;
+  // Not a quotient of both, for which a device needs more registers.
+  const auto top_weight = static_cast<double>(terms.weight(result.maximum, terms.frame(all.top)));
+  result.norm = static_cast<Real>(product(top_weight, 1.0 / all.sum));
+  team.last_sum() = result.remembered_as();
+#if !defined(__CUDA_ARCH__)
+  team.last_sum().has_tops = true;
+#endif
+  return result;
+}
+
+}  // namespace detail
+
+/// `whole_row` and `normalise` in one, for a law that nothing restricts. Reads the row once from
+/// memory: the maximum of a tile and its sum, in a frame, are found together.
+template <class Real, Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> unrestricted(T& team, row_view<const Real> row,
+                                                                Real scale, status nothing_left) {
+  return detail::law_of_terms(team, row, scale, nothing_left, row_terms<Real>{row.data, scale});
+}
+
+/// The same law, bit for bit, where the totals of the row's tiles at that scale are known: the row
+/// is not read.
+template <class Real, Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> unrestricted(
+    T& team, row_view<const Real> row, Real scale, status nothing_left,
+    const team::soft_total<typename order<Real>::key>* tiles) {
+  const row_terms<Real> terms{row.data, scale};
+  return detail::law_of_terms(team, row, scale, nothing_left,
+                              team::totalled_terms<row_terms<Real>>{terms, tiles});
+}
+
+/// The lowest id among the elements equal to the maximum of `l`. Where the team remembers the
+/// largest keys of the law's groups, it reads one of them, a tile for up to 262,144 elements.
+template <class Real, Team T>
+HUNCH_HOST_DEVICE std::int32_t argmax(T& team, const law<Real>& l) {
+  std::int64_t begin = 0;
+  std::int64_t end = l.size();
+#if !defined(__CUDA_ARCH__)  // a device has no registers for it
+  const team::summed& last = team.last_sum();
+  if (last.has_tops && last == l.remembered_as()) {
+    const auto top = static_cast<std::int64_t>(order<Real>::of(l.maximum));
+    const std::int64_t* const tops = team.scratch().tops;
+    std::int32_t g = 0;
+    while (tops[g] < top) { ++g; }
+    const std::int64_t group = team::tiles_per_group(end) * team::tile_elements;
+    begin = g * group;
+    end = begin + group < end ? begin + group : end;
+  }
+#endif
+  const std::int32_t found = team.reduce(
+      end - begin, ids_equal_to<Real>::none, ids_equal_to<Real>{l.logits.data + begin, l.maximum},
+      [](std::int32_t a, std::int32_t b) { return a < b ? a : b; });
+  return static_cast<std::int32_t>(begin) + found;
+}
+
+/// Restricts a law to its most probable element: temperature 0. Its norm is set.
+template <class Real, Team T>
+HUNCH_HOST_DEVICE void keep_argmax(T& team, law<Real>& l) {
+  l.last_kept = argmax(team, l);
+  l.threshold = l.maximum;
+  l.norm = Real(1);
+}
+
+/// Cuts `l` at a value of which it has `ties` elements: everything above stays, and the first
+/// `kept` >= 1 of these.
+template <class Real, Team T>
+HUNCH_HOST_DEVICE void cut_at(T& team, law<Real>& l, Real value, std::int32_t kept,
+                              std::int32_t ties) {
+  const law<Real> before = l;
+  l.threshold = value;
+  l.last_kept = last_id;
+  if (kept >= ties && before.threshold < value) { return; }
+  std::int32_t low = 0;
+  std::int32_t high = before.size() - 1;
+  while (low < high) {
+    const std::int32_t middle = low + (high - low) / 2;
+    const std::int32_t held = team.reduce(
+        before.size(), std::int32_t(0),
+        [=](std::int64_t i) {
+          return before.keeps(i) && before.logits[i] == value && i <= middle ? 1 : 0;
+        },
+        [](std::int32_t a, std::int32_t b) { return a + b; });
+    if (held >= kept) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  l.last_kept = low;
+}
+
+/// The sum of the kept weights. Reads the row once, unless the team remembers them.
+template <class Real, Team T>
+HUNCH_HOST_DEVICE double sum_of_weights(T& team, const law<Real>& l) {
+  if (team.last_sum() == l.remembered_as()) { return team::remembered_total(team, l.size()); }
+  return with_whole(l, [&](const auto& of) { return team.sum(l.size(), weights_of{of}); });
+}
+
+/// Keeps the k most probable elements (all, if fewer are kept); k >= 1.
+template <class Real, Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_k(T& team, law<Real>& l, std::int32_t k) {
+  constexpr Real lowest = -largest<Real>;
+  const double total = measure_at_least<element_count>(team, l, lowest);
+  if (total <= static_cast<double>(k)) { return; }
+  const cut<Real> c = find_cut<element_count>(team, l, static_cast<double>(k), total);
+  if (c.ties == 0) { return; }
+  cut_at(team, l, c.value, k - static_cast<std::int32_t>(c.above), c.ties);
+}
+
+/// Keeps the smallest set of most probable elements that holds at least the share p of the mass
+/// that is kept so far; 0 < p < 1. (Holtzman et al. 2020, arXiv:1904.09751)
+template <class Real, Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_p(T& team, law<Real>& l, Real p) {
+  const double total = sum_of_weights(team, l);
+  const double wanted = static_cast<double>(p) * total;
+  const cut<Real> c = find_cut<element_weight>(team, l, wanted, total);
+  if (c.ties == 0) { return; }
+  const double each = element_weight::of(l, c.value);
+  const auto ties = static_cast<double>(c.ties);
+  double needed = each > 0.0 ? std::ceil((wanted - c.above) / each) : ties;
+  needed = needed < 1.0 ? 1.0 : needed;
+  needed = needed > ties ? ties : needed;
+  cut_at(team, l, c.value, static_cast<std::int32_t>(needed), c.ties);
+}
+
+/// Keeps the elements whose weight is at least the share `least` of the largest; 0 < least <= 1.
+/// (Nguyen et al. 2024, arXiv:2407.01082)
+template <class Real, Team T>
+HUNCH_HOST_DEVICE void keep_min_p(T&, law<Real>& l, Real least) {
+  const double log2_least = log_of(static_cast<double>(least)) * 1.4426950408889634074;
+  const Real cut = l.maximum + static_cast<Real>(log2_least / static_cast<double>(l.scale));
+  if (cut > l.threshold) {
+    l.threshold = cut;
+    l.last_kept = last_id;
+  }
+}
+
+/// Sums the kept weights and sets the norm. Reads the row once.
+template <class Real, Team T>
+HUNCH_HOST_DEVICE void normalise(T& team, law<Real>& l) {
+  const law<Real> before = l;
+  const auto sum_of = [&](const auto& weights) { return team.sum(before.size(), weights); };
+#if !defined(__CUDA_ARCH__)
+  // Where all of equal logits are kept, which is which need not be asked: a quarter of the loop.
+  using kept = measured_at_least<element_weight, whole_law<Real>>;
+  const double sum = before.last_kept == last_id
+                         ? sum_of(kept{whole_law<Real>{before}, before.threshold})
+                         : sum_of(weights_of{before});
+#else
+  const double sum = sum_of(weights_of{before});
+#endif
+  l.norm = static_cast<Real>(1.0 / sum);
+  team.last_sum() = l.remembered_as();
+}
+
+}  // namespace hunch::kernel

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <hunch/core/config.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/distribution/law.hpp>
+#include <hunch/model/rows.hpp>
+#include <hunch/sampler/grammar.hpp>
+#include <hunch/sampler/sampler.hpp>
+
+namespace hunch {
+
+/// How the children of a draft node came about. It decides which verifiers are exact.
+enum class child_law {
+  ranked,               ///< chosen, not drawn (top-k, n-grams): a point mass, there is no law q
+  independent,          ///< drawn from q, each independently; duplicates stay
+  without_replacement,  ///< drawn from q one after the other, each without the ones before
+};
+
+/// The tokens of a draft and how they hang together: a tree in structure-of-arrays form. A
+/// trivially copyable view.
+///
+/// Node 0 is the root, the last emitted token, which is not in the target's cache yet. A parent
+/// comes before its children, and siblings are in draw order. A chain is a tree of width one.
+///
+/// Once drawn, a token is never dropped because of its value, reordered or merged: that would
+/// change the law that it was drawn from.
+struct drafted_tokens {
+  std::int32_t count = 0;            ///< nodes, the root included
+  token* tokens = nullptr;           ///< [max_nodes]
+  std::int32_t* parent = nullptr;    ///< [max_nodes]; -1 for the root
+  std::int32_t* drawn_at = nullptr;  ///< [max_nodes] position of the token in its shortlist
+
+  /// The next child of `node` after node `after` in draw order, or -1. Start with after = node.
+  HUNCH_HOST_DEVICE std::int32_t next_child(std::int32_t node, std::int32_t after) const {
+    for (std::int32_t i = after + 1; i < count; ++i) {
+      if (parent[i] == node) { return i; }
+    }
+    return -1;
+  }
+
+  /// Nodes between `node` and the root, the root included: 0 for the root itself.
+  HUNCH_HOST_DEVICE std::int32_t depth(std::int32_t node) const {
+    std::int32_t depth = 0;
+    for (std::int32_t up = parent[node]; up >= 0; up = parent[up]) { ++depth; }
+    return depth;
+  }
+};
+
+/// The draft of one sequence: at most `max_nodes` nodes, a compile-time constant of the drafter,
+/// and the laws that its tokens were drawn from.
+template <class Real = float>
+struct draft_tree : drafted_tokens {
+  law<Real>* laws = nullptr;   ///< [max_nodes] the law of the children of each node
+  shortlist* lists = nullptr;  ///< [max_nodes] what that law ranges over
+};
+
+/// What a drafter is told about one sequence.
+struct draft_context {
+  std::int32_t slot = 0;             ///< of the sequence in the models
+  const token* committed = nullptr;  ///< [length]: prompt and emitted tokens; the last is the root
+  std::int32_t length = 0;
+  std::int32_t max_depth = 0;  ///< draft at most so many levels; 0: none
+  std::uint64_t seed = 0;
+  sampling_parameters parameters;
+  token_counts counts;              ///< of the committed tokens, if the sampler asks for them
+  grammar_walk* grammar = nullptr;  ///< that the text follows; nullptr: none
+  std::int32_t cached = 0;          ///< tokens that the target has read
+  bool idle = false;  ///< no step drafts until further notice: a drafter need not keep up
+};
+
+/// Sizes of the storage of a `draft_batch`.
+struct draft_capacity {
+  std::int32_t max_batch = 1;
+  std::int32_t max_nodes = 1;
+  std::int32_t max_ranges = 0;  ///< in a shortlist
+  std::int32_t max_rows = 0;    ///< in a shortlist
+  std::int32_t vocab_size = 0;
+  bool grammars = false;       ///< whether sets of allowed tokens are kept
+  std::int32_t max_parts = 0;  ///< of a layout, if shortlists come with shifts
+  std::int32_t law_rows = 0;   ///< rows of draft logits of a tree that are there at the same time
+
+  /// From one row of logits to the next: all of them can be read sixteen bytes at a time.
+  HUNCH_HOST_DEVICE std::int32_t row_stride() const { return (max_rows + 3) / 4 * 4; }
+};
+
+/// The draft trees of one step, as bodies see them: a trivially copyable view of a `draft_batch`.
+template <class Real>
+struct draft_trees {
+  draft_capacity capacity;
+  std::int32_t words = 0;  ///< of a set of allowed tokens
+  std::int32_t* counts = nullptr;
+  token* tokens = nullptr;
+  std::int32_t* parents = nullptr;
+  std::int32_t* drawn_at = nullptr;
+  law<Real>* laws = nullptr;
+  shortlist* lists = nullptr;
+  row_range* all_ranges = nullptr;
+  std::int32_t* all_shifts = nullptr;
+  Real* all_logits = nullptr;
+  std::uint32_t* all_allowed = nullptr;
+
+  /// The tree of sequence k.
+  HUNCH_HOST_DEVICE draft_tree<Real> tree(std::int32_t k) const {
+    const std::int64_t first = index(k, 0);
+    return {{counts[k], tokens + first, parents + first, drawn_at + first},
+            laws + first,
+            lists + first};
+  }
+  HUNCH_HOST_DEVICE std::int32_t& count(std::int32_t k) const { return counts[k]; }
+
+  /// Room for the ranges of the shortlist of node `node` of sequence k.
+  HUNCH_HOST_DEVICE row_range* ranges(std::int32_t k, std::int32_t node) const {
+    return all_ranges + index(k, node) * capacity.max_ranges;
+  }
+  /// Room for the shifts of that shortlist; nullptr where there are none.
+  HUNCH_HOST_DEVICE std::int32_t* shifts(std::int32_t k, std::int32_t node) const {
+    return capacity.max_parts == 0 ? nullptr : all_shifts + index(k, node) * capacity.max_parts;
+  }
+  /// Room for row `row` < law_rows of the draft logits of sequence k. Where laws are stored, they
+  /// are views of them.
+  HUNCH_HOST_DEVICE Real* logits(std::int32_t k, std::int32_t row) const {
+    return all_logits + (static_cast<std::int64_t>(k) * capacity.law_rows + row) *
+                            static_cast<std::int64_t>(capacity.row_stride());
+  }
+  /// The tokens that may come after node `node` of sequence k.
+  HUNCH_HOST_DEVICE std::uint32_t* allowed(std::int32_t k, std::int32_t node) const {
+    return all_allowed + index(k, node) * words;
+  }
+
+  /// Makes tree k a lone root.
+  HUNCH_HOST_DEVICE void plant(std::int32_t k, token root) const {
+    counts[k] = 1;
+    tokens[index(k, 0)] = root;
+    parents[index(k, 0)] = -1;
+  }
+  /// Adds node `node` = count(k), whose token is in place, to tree k as a child of `parent`.
+  HUNCH_HOST_DEVICE void grow(std::int32_t k, std::int32_t node, std::int32_t parent) const {
+    counts[k] = node + 1;
+    parents[index(k, node)] = parent;
+  }
+
+ private:
+  HUNCH_HOST_DEVICE std::int64_t index(std::int32_t k, std::int32_t node) const {
+    return static_cast<std::int64_t>(k) * capacity.max_nodes + node;
+  }
+};
+
+/// The draft trees of one step: storage for `max_batch` sequences, made by the decoder and filled
+/// by the drafter. The logits of draft rows are stored with the draft, because its laws are views
+/// of them; so are the sets of tokens that a grammar allows after each node.
+template <class Real, class Executor>
+class draft_batch {
+ public:
+  using real = Real;
+
+  draft_batch(Executor& executor, const draft_capacity& capacity)
+      : capacity_(capacity),
+        words_(capacity.grammars ? allowed_words(capacity.vocab_size) : 0),
+        count_(executor, static_cast<std::size_t>(capacity.max_batch)),
+        tokens_(executor, nodes()),
+        parent_(executor, nodes()),
+        drawn_at_(executor, nodes()),
+        laws_(executor, nodes()),
+        lists_(executor, nodes()),
+        ranges_(executor, nodes() * static_cast<std::size_t>(capacity.max_ranges)),
+        shifts_(executor, nodes() * static_cast<std::size_t>(capacity.max_parts)),
+        logits_(executor, static_cast<std::size_t>(capacity.max_batch) *
+                              static_cast<std::size_t>(capacity.law_rows) *
+                              static_cast<std::size_t>(capacity.row_stride())),
+        allowed_(executor, nodes() * static_cast<std::size_t>(words_)) {}
+
+  draft_trees<Real> view() const {
+    return {capacity_,      words_,           count_.data(),  tokens_.data(),
+            parent_.data(), drawn_at_.data(), laws_.data(),   lists_.data(),
+            ranges_.data(), shifts_.data(),   logits_.data(), allowed_.data()};
+  }
+
+  /// The tree of sequence k of this step.
+  draft_tree<Real> tree(std::int32_t k) const { return view().tree(k); }
+  std::int32_t& count(std::int32_t k) const { return count_.data()[k]; }
+  std::int32_t max_nodes() const { return capacity_.max_nodes; }
+  row_range* ranges(std::int32_t k, std::int32_t node) const { return view().ranges(k, node); }
+  std::int32_t* shifts(std::int32_t k, std::int32_t node) const { return view().shifts(k, node); }
+  Real* logits(std::int32_t k, std::int32_t row) const { return view().logits(k, row); }
+
+  /// Makes tree k a lone root.
+  void plant(std::int32_t k, const draft_context& context) const {
+    view().plant(k, context.committed[context.length - 1]);
+    if (context.grammar != nullptr) { context.grammar->plant(view().allowed(k, 0)); }
+  }
+
+  /// Adds node `node` = count(k), whose token is in place, to tree k as a child of `parent`.
+  void grow(std::int32_t k, const draft_context& context, std::int32_t node,
+            std::int32_t parent) const {
+    view().grow(k, node, parent);
+    // A grammar knows no other tokens; the decoder refuses such a tree.
+    const token t = tree(k).tokens[node];
+    if (context.grammar != nullptr && t >= 0 && t < capacity_.vocab_size) {
+      context.grammar->grow(node, parent, t, view().allowed(k, node));
+    }
+  }
+
+  /// Where the row after node `node` of tree k stands, for the sampler.
+  /// \param list what a draft row ranges over; nullptr for the target's row.
+  row_history history(std::int32_t k, const draft_context& context, std::int32_t node,
+                      const shortlist* list) const {
+    const draft_tree<Real> t = tree(k);
+    return {list,           context.committed,
+            context.length, context.counts,
+            t.tokens,       t.parent,
+            node,           context.grammar != nullptr ? view().allowed(k, node) : nullptr};
+  }
+
+ private:
+  std::size_t nodes() const {
+    return static_cast<std::size_t>(capacity_.max_batch) *
+           static_cast<std::size_t>(capacity_.max_nodes);
+  }
+
+  template <class T>
+  using buffer = typename Executor::template buffer<T>;
+
+  draft_capacity capacity_;
+  std::int32_t words_;
+  buffer<std::int32_t> count_;
+  buffer<token> tokens_;
+  buffer<std::int32_t> parent_;
+  buffer<std::int32_t> drawn_at_;
+  buffer<law<Real>> laws_;
+  buffer<shortlist> lists_;
+  buffer<row_range> ranges_;
+  buffer<std::int32_t> shifts_;
+  buffer<Real> logits_;
+  buffer<std::uint32_t> allowed_;
+};
+
+}  // namespace hunch

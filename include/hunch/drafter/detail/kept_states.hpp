@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <hunch/draft/detail/copy_rows.hpp>
+#include <hunch/drafter/drafter.hpp>
+
+namespace hunch::drafter {
+
+/// States of the target's pass at the last kept node of each sequence: what the law of the next
+/// root was made of, or streams beside it. Copied when a step is committed, for the target's own
+/// are valid until its next pass only.
+template <class Executor>
+class kept_states {
+ public:
+  /// \param each states of a node; `setup.hidden_size` numbers each.
+  kept_states(Executor& executor, const drafter_setup& setup, std::int32_t each)
+      : executor_(&executor),
+        each_(each),
+        width_(setup.hidden_size),
+        values_(executor, index(setup.max_batch) * index(each) * index(setup.hidden_size)),
+        copies_(executor, index(setup.max_batch) * index(each)),
+        known_(index(setup.max_batch)) {}
+
+  std::int32_t each() const { return each_; }
+  std::int32_t width() const { return width_; }
+  /// Whether a slot has states: not before its first step.
+  bool knows(std::int32_t slot) const { return known_[index(slot)] != 0; }
+  /// [each, width] of a slot; those of the next slot follow.
+  const float* of(std::int32_t slot) const { return row(slot, 0); }
+
+  /// Waits for the states of the step before. \param name of the drafter, for errors.
+  /// \throws std::invalid_argument if the target's states have another size than is read.
+  void wait(const char* name) {
+    executor_->synchronize();
+    if (other_width_ != 0) {
+      throw std::invalid_argument(std::string(name) + ": the target's states have " +
+                                  std::to_string(other_width_) + " numbers, and " +
+                                  std::to_string(width_) + " are read");
+    }
+  }
+
+  /// Copies what state(row, j) is of the row of the last kept node of each sequence.
+  template <class State>
+  void observe(const draft_outcomes& outcomes, const State& state) noexcept {
+    std::int32_t copies = 0;
+    for (std::int32_t k = 0; k < outcomes.size; ++k) {
+      const draft_outcome& outcome = outcomes.of[k];
+      char& known = known_[index(outcome.slot)];
+      known = 0;
+      if (outcome.finished || outcome.path == nullptr) { continue; }
+      const std::int32_t last = outcome.kept == 0 ? 0 : outcome.path[outcome.kept - 1];
+      known = 1;
+      for (std::int32_t j = 0; j < each_; ++j) {
+        const auto from = state(outcome.first_row + outcome.prefix + last, j);
+        if (from.size != width_) {
+          other_width_ = from.size;
+          known = 0;
+          break;
+        }
+        copies_.data()[copies++] = {from.data, {row(outcome.slot, j), width_}};
+      }
+    }
+    if (copies == 0) { return; }
+    try {
+      executor_->launch(copies, kernel::copy_rows<float>{copies_.data()});
+    } catch (...) {  // an executor that has failed: the next step will say so
+      std::fill(known_.begin(), known_.end(), char{0});
+    }
+  }
+
+  void release(std::int32_t slot) noexcept { known_[index(slot)] = 0; }
+
+ private:
+  template <class T>
+  using buffer = typename Executor::template buffer<T>;
+
+  static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
+  float* row(std::int32_t slot, std::int32_t j) const {
+    return values_.data() + (index(slot) * index(each_) + index(j)) * index(width_);
+  }
+
+  Executor* executor_;
+  std::int32_t each_;
+  std::int32_t width_;
+  buffer<float> values_;  ///< [max_batch, each, width]
+  buffer<kernel::row_copy<float>> copies_;
+  std::vector<char> known_;       ///< [max_batch]
+  std::int32_t other_width_ = 0;  ///< of a state of the target that does not fit
+};
+
+}  // namespace hunch::drafter

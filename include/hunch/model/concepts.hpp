@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <hunch/core/config.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/model/rows.hpp>
+
+/// \file
+/// The contracts of the models. A target model is anything with three functions; a draft model
+/// has five. The library owns no weight format, no attention and no cache.
+
+namespace hunch {
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_row_view = false;
+template <class T>
+inline constexpr bool is_row_view<row_view<T>> = !std::is_const_v<T>;
+
+}  // namespace detail
+
+/// The result of a target's forward pass.
+///
+/// 1. `e.logits(i)` is a mutable `row_view<T>` of V logits for row i of the pass, for every row
+///    that was wanted and whose status is `ok`; it stays valid until the next `evaluate`. The
+///    library edits these rows in place (masks, penalties), at most once.
+/// 2. `e.status(i)` is `status::ok`, or `status::cache_full` where the model had no room for row
+///    i; then the later rows of that sequence in the pass have none either.
+///
+/// Not required: ownership, contiguity between rows, or logits of rows that were not wanted.
+template <class E>
+concept Evaluation = requires(E& e, std::int32_t i) {
+  { e.status(i) } -> std::same_as<status>;
+  e.logits(i);
+  requires detail::is_row_view<decltype(e.logits(i))>;
+};
+
+/// The type of an evaluation's logits.
+template <Evaluation E>
+using logit_type = std::remove_reference_t<decltype(std::declval<E&>().logits(0)[0])>;
+
+/// An evaluation that also gives the target's hidden states, for drafters that read them.
+///
+/// 1. `e.hidden(i)` is a `row_view` of the hidden state of wanted row i, valid as long as its
+///    logits are.
+template <class E>
+concept HiddenStates = Evaluation<E> && requires(E& e, std::int32_t i) {
+  e.hidden(i).data;
+  { e.hidden(i).size } -> std::convertible_to<std::int32_t>;
+};
+
+/// An evaluation that also gives hidden states of speculative streams: beside each wanted row that
+/// is `ok`, `rows::streams` states more, of which stream j says what the target might make of the
+/// token j + 1 behind the one that it has the law of. (Bhendawade et al. 2024, arXiv:2402.11131)
+///
+/// 1. `e.stream(i, j)` is a `row_view` of the state of stream j, counted from 0, of wanted row i,
+///    valid as long as the row's logits are: what the language-model head reads.
+///
+/// The logits of the rows are what they are without streams, bit for bit where the text is to be
+/// too: streams read the rows, and rows do not read streams. Streams are not cached.
+template <class E>
+concept SpeculativeStreams = Evaluation<E> && requires(E& e, std::int32_t i) {
+  e.stream(i, i).data;
+  { e.stream(i, i).size } -> std::convertible_to<std::int32_t>;
+};
+
+/// The model whose law is to be kept.
+///
+/// 1. `m.vocab_size()` is the number of logits in a row.
+/// 2. `m.evaluate(rows)` runs one forward pass over the rows (see `rows`) and returns an
+///    `Evaluation`. It changes nothing but staged rows; it may throw.
+/// 3. `m.commit(kept)` appends the kept staged rows to the caches and drops the caches of released
+///    sequences. It does not throw and does not allocate. A slot that was never used, or was
+///    released, has an empty cache.
+///
+/// Not required: a batch dimension (rows are ragged), a rollback call, copyability, any type for
+/// weights or caches. Reading a prompt is `evaluate` in pieces without wanted rows.
+template <class M>
+concept TargetModel = requires(M& m, const rows& r, const kept_rows& kept) {
+  { m.vocab_size() } -> std::convertible_to<std::int32_t>;
+  { m.evaluate(r) } -> Evaluation;
+  { m.commit(kept) }
+  noexcept;
+};
+
+/// What a target model's pass returns, and the type of its logits.
+template <TargetModel M>
+using evaluation_of = decltype(std::declval<M&>().evaluate(std::declval<const rows&>()));
+template <TargetModel M>
+using model_logit = logit_type<evaluation_of<M>>;
+
+/// A model that proposes tokens.
+///
+/// 1. `m.vocab_size()` is the number of tokens that it can read; it equals the target's.
+/// 2. `m.forward(rows)` runs the layers and returns the hidden states of the wanted rows, with
+///    `h.status(i)` as in `Evaluation`. It changes nothing but staged rows; it may throw.
+/// 3. `m.head(hidden, head_rows)` writes the logits of the listed hidden rows over the given row
+///    ranges of its head: position i of a shortlist to element i of the row.
+/// 4. `m.head_order()` is the `order()` of the `vocab_layout` in whose order the head is stored
+///    (`vocab_layout::identity(V).order()` for a head that nobody permuted). The decoder compares
+///    it with the selector's layout. It says nothing of the weights: see `head_fingerprint`.
+/// 5. `m.commit(kept)` as for `TargetModel`.
+///
+/// Not required: the target's hidden size, tokenizer code, or cache layout.
+template <class M, class Real = float>
+concept DraftModel = requires(M& m, const rows& r, const kept_rows& kept, const head_rows<Real>& h,
+                              std::int32_t i) {
+  { m.vocab_size() } -> std::convertible_to<std::int32_t>;
+  { m.head_order() } -> std::same_as<std::uint64_t>;
+  // std::declval and not a parameter: nvcc 13 knows no parameter that depends on another.
+  { std::declval<decltype(m.forward(r))&>().status(i) } -> std::same_as<status>;
+  m.head(std::declval<decltype(m.forward(r))&>(), h);
+  { m.commit(kept) }
+  noexcept;
+};
+
+/// Whether a draft model reads accepted tokens again, by `static constexpr bool rereads_accepted =
+/// true`: one whose rows depend on what the target made of the tokens before them, as EAGLE's do,
+/// which it only guessed while it drafted. Drafted rows are then never kept.
+template <class M>
+inline constexpr bool rereads_accepted = requires {
+  requires std::remove_reference_t<M>::rereads_accepted;
+};
+
+/// Heads that draft several tokens ahead from what the target's pass returned of one node: its
+/// hidden state, as Medusa's do, or its speculative streams, of which head j reads stream j.
+///
+/// 1. `m.vocab_size()` and `m.head_order()` as for `DraftModel`; `m.hidden_size()`, how many
+///    values a state has that they read; `m.heads()`, how many tokens ahead they draft.
+/// 2. `m.forward(inputs)` returns their hidden states: row i * heads() + j is that of head j, which
+///    drafts depth j + 1, for input i (see `head_inputs`). Rows of streams that an input does not
+///    have are not asked for. It may throw.
+/// 3. `m.head(hidden, head_rows)` as for `DraftModel`.
+///
+/// Not required: a cache; what they know of the text is in the target's states.
+template <class M, class Real = float>
+concept DraftHeads = requires(M& m, const head_inputs& inputs, const head_rows<Real>& h) {
+  { m.vocab_size() } -> std::convertible_to<std::int32_t>;
+  { m.hidden_size() } -> std::convertible_to<std::int32_t>;
+  { m.heads() } -> std::convertible_to<std::int32_t>;
+  { m.head_order() } -> std::same_as<std::uint64_t>;
+  m.head(std::declval<decltype(m.forward(inputs))&>(), h);
+};
+
+/// Whether a draft model is a view of the target that shares its cache, by `static constexpr bool
+/// shares_target_cache = true`: its first layers, as an early-exit drafter uses. What the target
+/// has read is read; what the view reads in a step has the staged ids that the target's rows have.
+template <class M>
+inline constexpr bool shares_target_cache = requires {
+  requires std::remove_reference_t<M>::shares_target_cache;
+};
+
+/// A draft model that tells routers what it knows of a row.
+///
+/// 1. `m.context_width()` is the number of values for a row.
+/// 2. `h.context(i)`, for the hidden states h that `forward` returns and a wanted row i, are these
+///    values, in memory that selectors read: the state that the head is about to read, or whatever
+///    a router was trained on. Valid as long as h.
+template <class M>
+concept RoutedModel = requires(M& m, const rows& r, std::int32_t i) {
+  { m.context_width() } -> std::convertible_to<std::int32_t>;
+  { std::declval<decltype(m.forward(r))&>().context(i) } -> std::convertible_to<const float*>;
+};
+
+namespace detail {
+
+template <class M>
+concept has_early_contexts = requires(M& m, const rows& r) {
+  { m.contexts(r) } -> std::same_as<context_rows>;
+};
+template <class M>
+concept has_late_contexts = requires(M& m, const rows& r) {
+  { std::declval<decltype(m.forward(r))&>().contexts() } -> std::same_as<context_rows>;
+};
+
+}  // namespace detail
+
+/// Such a model in a resident loop, where contexts lie in memory of the executor, at the same place
+/// in every pass. One of two:
+///
+/// 1. `m.contexts(rows)` is called before `m.forward(rows)` with the same rows, and launches what
+///    writes their contexts; they stay until the next call. The router then runs beside the pass.
+/// 2. `h.contexts()`, for the hidden states h that `forward` returns, if contexts depend on the
+///    pass: they may be its states, or the model reads two tokens in one and knows the first of
+///    them only behind it.
+template <class M>
+concept ResidentRoutedModel = requires(M& m) {
+  { m.context_width() } -> std::convertible_to<std::int32_t>;
+  requires detail::has_early_contexts<M> || detail::has_late_contexts<M>;
+};
+
+}  // namespace hunch

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <hunch/core/config.hpp>
+
+/// \file
+/// Memory that is asked for before it is read. Addresses are counted, not pointed to: they may lie
+/// behind the array, where a pointer must not.
+
+namespace hunch::team {
+
+/// Where a line of memory begins.
+using line_address = std::uintptr_t;
+inline constexpr line_address line = 64;
+
+/// Asks for the line at an address, whatever is there.
+/// \tparam Locality as of `__builtin_prefetch`: 3, into the first cache; 2, into the second.
+template <int Locality = 3>
+HUNCH_HOST_DEVICE HUNCH_INLINE void load_soon(line_address at) {
+#if !defined(__CUDA_ARCH__)
+  __builtin_prefetch(reinterpret_cast<const void*>(at), 0, Locality);
+#else
+  static_cast<void>(at);
+#endif
+}
+
+/// Bytes that a loop over a row asks for ahead: into the second cache across the pages at which
+/// hardware stops to do so, and from there into the first. Found by measurement.
+inline constexpr line_address second_cache_ahead = 8192;
+inline constexpr line_address first_cache_ahead = 1024;
+
+/// Asks for what lies that much after `count` elements, which are about to be read.
+template <class Element>
+HUNCH_HOST_DEVICE HUNCH_INLINE void prefetch_after(const Element* elements, std::size_t count) {
+  const auto from = reinterpret_cast<line_address>(elements);
+  for (line_address at = from; at < from + count * sizeof(Element); at += line) {
+    load_soon<2>(at + second_cache_ahead);
+    load_soon(at + first_cache_ahead);
+  }
+}
+
+}  // namespace hunch::team

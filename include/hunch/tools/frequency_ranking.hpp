@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <thrust/execution_policy.h>
+#include <thrust/sequence.h>
+#include <thrust/sort.h>
+
+#include <hunch/core/types.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
+
+namespace hunch {
+
+/// The layout that stores the tokens of `vocab_size` in the order of their number in `corpus`,
+/// the lower id first on ties; tokens in `keep` (end of text, byte tokens) come before all others.
+/// \throws std::invalid_argument for an id outside the vocabulary.
+inline vocab_layout frequency_ranking(std::span<const token> corpus, std::int32_t vocab_size,
+                                      std::span<const token> keep = {}) {
+  if (vocab_size <= 0) {
+    throw std::invalid_argument("hunch::frequency_ranking: the vocabulary is empty");
+  }
+  std::vector<std::int64_t> count(static_cast<std::size_t>(vocab_size));
+  const auto at = [&](token t) -> std::int64_t& {
+    if (t < 0 || t >= vocab_size) {
+      throw std::invalid_argument("hunch::frequency_ranking: token " + std::to_string(t) +
+                                  " is outside the vocabulary of " + std::to_string(vocab_size));
+    }
+    return count[static_cast<std::size_t>(t)];
+  };
+  for (const token t : corpus) { ++at(t); }
+  const auto first = static_cast<std::int64_t>(corpus.size()) + 1;
+  for (const token t : keep) { at(t) = first; }
+  for (std::int64_t& c : count) { c = -c; }  // ascending, so that a stable sort keeps ids ascending
+
+  std::vector<token> ranked(static_cast<std::size_t>(vocab_size));
+  thrust::sequence(thrust::host, ranked.begin(), ranked.end());
+  thrust::stable_sort_by_key(thrust::host, count.begin(), count.end(), ranked.begin());
+  return vocab_layout::permuted(std::move(ranked), vocab_size);
+}
+
+}  // namespace hunch

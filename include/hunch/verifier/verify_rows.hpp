@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <hunch/distribution/law.hpp>
+#include <hunch/sampler/sampler.hpp>
+#include <hunch/team/team.hpp>
+#include <hunch/verifier/verifier.hpp>
+
+namespace hunch {
+
+/// One row of target logits and what its law depends on.
+template <class Real>
+struct target_row {
+  row_view<Real> logits;
+  sampling_parameters parameters;
+  row_history history;
+};
+
+/// The target's laws of one sequence, each made when it is first asked for and kept: a sampler may
+/// edit a row only once, and rows that no rule asks for are never read.
+/// \tparam Rows gives the `target_row` of node c as rows[c].
+template <class Real, class S, class Rows = const target_row<Real>*>
+struct sampled_laws {
+  Rows rows = {};             ///< [nodes]
+  law<Real>* made = nullptr;  ///< [nodes]; begins with `unmade` elements
+  S sampler;
+
+  /// A law that has not been made.
+  static constexpr law<Real> unmade{};
+
+  template <Team T>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> operator()(T& team, std::int32_t c) const {
+    law<Real> l = made[c];
+    if (l.logits.data == nullptr) {
+      const target_row<Real> row = rows[c];
+      l = sampler(team, row.logits, row.parameters, row.history);
+      team.sync();  // every rank has seen that it was not made
+      if (team.rank() == 0) { made[c] = l; }
+      team.sync();
+    }
+    return l;
+  }
+};
+
+namespace kernel {
+
+/// Makes the law of row `index` before any verifier asks: rows in parallel, where there are teams
+/// to spare. One team per row.
+template <class Real, class S>
+struct make_laws {
+  sampled_laws<Real, S> laws;
+  static constexpr bool reads_rows = true;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {
+    laws(team, index);
+  }
+};
+
+/// Verifies the draft of sequence `index`. One team per sequence.
+template <class View, class V, class Random>
+struct verify_sequences {
+  const View* views;
+  verdict* verdicts;  ///< in: `path`; out: everything else
+  V verifier;
+  Random random;
+  static constexpr bool reads_rows = true;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {
+    verdict out;
+    out.path = verdicts[index].path;
+    verifier(team, views[index], random, out);
+    team.sync();  // every rank has read `path`, which the next line writes again
+    if (team.rank() == 0) { verdicts[index] = out; }
+  }
+};
+
+}  // namespace kernel
+}  // namespace hunch

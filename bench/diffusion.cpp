@@ -25,14 +25,14 @@
 #include "prompts.hpp"
 
 /// \file
-/// Self-speculation of a masked diffusion model: how many passes it takes for the very writes of
-/// decoding one token a pass, how many canvases are in them, and how fast they are.
+/// Self-speculation of a masked diffusion model: how many passes it takes for the very unmaskings
+/// of decoding one token a pass, how many canvases are in them, and how fast they are.
 
 namespace bench::diffusion {
 namespace {
 
 using namespace hunch;
-using hunch::diffusion::write;
+using hunch::diffusion::unmasking;
 
 constexpr std::int32_t most_drafts = 8;
 constexpr std::int32_t block = 8;
@@ -40,7 +40,7 @@ constexpr std::int32_t new_tokens = 128;
 constexpr int seeds = 3;
 /// Temperature 0 repeats itself in a model of this size; 1 is the law that it was trained as.
 constexpr std::array temperatures{0.0f, 0.5f, 1.0f};
-/// Of the lossy variant; the last one writes whatever is drafted.
+/// Of the lossy variant; the last one unmasks whatever is drafted.
 constexpr std::array accepted_ranks{2, 5, 20, 1 << 30};
 
 using canvas_sampler = sampler::pipeline<sampler::temperature>;
@@ -48,14 +48,14 @@ using canvas_sampler = sampler::pipeline<sampler::temperature>;
 /// One canvas after the other was filled.
 struct filled_texts {
   std::vector<std::vector<token>> answers;
-  std::vector<std::vector<write>> writes;
+  std::vector<std::vector<unmasking>> unmaskings;
   std::int64_t passes = 0;
   std::int64_t canvases = 0;
   double time = 0.0;
 
   double tokens() const {
     double sum = 0.0;
-    for (const auto& w : writes) { sum += static_cast<double>(w.size()); }
+    for (const auto& w : unmaskings) { sum += static_cast<double>(w.size()); }
     return sum;
   }
   double rate() const { return tokens() / time; }
@@ -118,7 +118,7 @@ class suite {
     return engine::canvas_head::load(models / "canvas_head", models / "masked", model_, options());
   }
 
-  /// Fills a domain's canvas behind its prompt, once for each seed.
+  /// Fills a domain's canvas after its prompt, once for each seed.
   template <class Decoder>
   filled_texts fill(Decoder& d, std::size_t domain, float temperature,
                     std::int32_t tokens = new_tokens) {
@@ -129,13 +129,13 @@ class suite {
     d.reset_stats();
     for (int seed = 0; seed < (temperature == 0.0f ? 1 : seeds); ++seed) {
       request.seed = static_cast<std::uint64_t>(seed) + 1;
-      auto& writes = all.writes.emplace_back();
+      auto& unmaskings = all.unmaskings.emplace_back();
       auto& answer = all.answers.emplace_back();
       const auto start = std::chrono::steady_clock::now();
       d.add(prompts_[domain], request, {.block_length = block, .answer = {}});
       while (d.running() > 0) {
         for (const hunch::diffusion::emission& e : d.step()) {
-          writes.insert(writes.end(), e.writes.begin(), e.writes.end());
+          unmaskings.insert(unmaskings.end(), e.unmaskings.begin(), e.unmaskings.end());
           if (e.finish == finish_reason::error) {
             throw std::runtime_error("the logits of a canvas are not numbers");
           }
@@ -211,7 +211,7 @@ class suite {
         passes.push_back(share(of.passes, one.passes));
         canvases.push_back(share(of.canvases, one.canvases));
         rates.push_back(of.rate());
-        identical += of.writes == one.writes ? 1.0 : 0.0;
+        identical += of.unmaskings == one.unmaskings ? 1.0 : 0.0;
         const std::string row =
             from + domains_[domain] + ", N = " + std::to_string(n) + at(temperature);
         out_.record(row + "passes / one token a pass", passes.back(), "x");
@@ -221,7 +221,7 @@ class suite {
       const std::string row = from + "N = " + std::to_string(n) + at(temperature);
       out_.add(row + "tokens per second", mean(rates), "tok/s");
       out_.add(row + "passes / one token a pass", mean(passes), "x");
-      out_.add(row + "if every draft were written", 1.0 / (n + 1), "x");
+      out_.add(row + "if every draft were unmasked", 1.0 / (n + 1), "x");
       out_.add(row + "canvases / one token a pass", mean(canvases), "x");
       if (n <= 4) { best = std::min(best, mean(passes)); }
     }
@@ -231,7 +231,7 @@ class suite {
     return best;
   }
 
-  /// Four drafts, written if they are among the k best.
+  /// Four drafts, unmasked if they are among the k best.
   void lossy(float temperature) {
     for (const std::int32_t k : accepted_ranks) {
       hunch::diffusion::decoder d{model_, hunch::diffusion::order::confidence{}, canvas_sampler{},

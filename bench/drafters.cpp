@@ -16,6 +16,9 @@
 #include <engine/vocabulary.hpp>
 #include <generate/measure.hpp>
 #include <hunch/hunch.hpp>
+#include <hunch/tools/layout_file.hpp>
+#include <hunch/tools/made_for.hpp>
+#include <hunch/tools/router_weights.hpp>
 
 #include "common.hpp"
 #include "draft_operations.hpp"

@@ -26,6 +26,9 @@
 #include <generate/presets.hpp>
 #include <generate/shapes.hpp>
 #include <hunch/hunch.hpp>
+#include <hunch/tools/layout_file.hpp>
+#include <hunch/tools/made_for.hpp>
+#include <hunch/tools/router_weights.hpp>
 
 #include "common.hpp"
 #include "paired.hpp"
@@ -210,7 +213,7 @@ class speculation {
     length = hunch::length::fixed{};
     const generate::costs cost = generate::calibrate(meter, speculative, prompts_, request, batch);
     length = hunch::length::metered{meter};
-    generate::settle(meter, speculative, prompts_, request, batch);
+    generate::warm_up(meter, speculative, prompts_, request, batch);
     const std::string row = row_of(name, t) + "batch " + std::to_string(batch) + ": ";
     compare(
         row, batch, request,

@@ -16,6 +16,8 @@
 #include <engine/vocabulary.hpp>
 #include <generate/measure.hpp>
 #include <hunch/hunch.hpp>
+#include <hunch/tools/layout_file.hpp>
+#include <hunch/tools/made_for.hpp>
 
 #include "common.hpp"
 #include "drafters/measure.hpp"

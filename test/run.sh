@@ -51,9 +51,9 @@ if [ "$long" = yes ]; then
   # The programs that own memory: the engine and its loaders, the decoder's loop under faults, random
   # operations and bad input. Compiling the templates of the other tests with sanitizers takes longer
   # than all of this.
-  sanitized=(engine faults input state units)
+  sanitized=(core decoder engine faults input state)
   cmake --preset sanitize >/dev/null
-  build sanitize --target hunch_test_engine test_faults test_input test_state test_units
+  build sanitize --target hunch_test_engine test_faults test_input test_state test_core test_decoder
   run_tests sanitize -LE '^(full|all)$' -R "^($(IFS='|'; echo "${sanitized[*]}"))$"
   stage long runs
   build strict --target all test_full

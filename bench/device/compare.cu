@@ -31,7 +31,7 @@ auto guarded(Use&& use) -> decltype(use()) {
 
 extern "C" {
 
-/// A batch of drafts on `stream`; nullptr after an error, which is printed. Behind it the laws of
+/// A batch of drafts on `stream`; nullptr after an error, which is printed. After it the laws of
 /// the draft are known, as a drafter leaves them.
 /// \param target [batch, 6, vocab], \param draft [batch, 5, vocab] logits that stay in place.
 /// \param drafted [batch, 5] tokens.

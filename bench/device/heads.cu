@@ -57,29 +57,29 @@ class request {
         logits_(executor, count() * static_cast<std::size_t>(rows_)),
         totals_(executor, count() * tiles()),
         best_(executor, count() * tiles() * children),
-        digests_(executor, count()) {
+        summaries_(executor, count()) {
     std::vector<std::int32_t> row(count());
     std::iota(row.begin(), row.end(), 0);
     const std::vector<shortlist> lists(
         count(),
         {ranges_.data(), static_cast<std::int32_t>(ranges.size()), rows_, nullptr, nullptr, vocab});
     std::vector<row_view<float>> views;
-    std::vector<row_digest> digests;
+    std::vector<row_summary> summaries;
     for (std::size_t i = 0; i < count(); ++i) {
       views.push_back({logits_.data() + i * static_cast<std::size_t>(rows_), rows_});
-      digests.push_back({kernel::scale_at_one<float>, totals_.data() + i * tiles(), children,
-                         best_.data() + i * tiles() * children});
+      summaries.push_back({kernel::scale_at_one<float>, totals_.data() + i * tiles(), children,
+                           best_.data() + i * tiles() * children});
     }
     executor.upload(ranges_.data(), ranges.data(), ranges.size());
     executor.upload(row_.data(), row.data(), row.size());
     executor.upload(lists_.data(), lists.data(), lists.size());
     executor.upload(views_.data(), views.data(), views.size());
-    executor.upload(digests_.data(), digests.data(), digests.size());
+    executor.upload(summaries_.data(), summaries.data(), summaries.size());
     executor.synchronize();
   }
 
   head_rows<float> asked() const { return {size_, row_.data(), lists_.data(), views_.data()}; }
-  const row_digest* digests() const { return digests_.data(); }
+  const row_summary* summaries() const { return summaries_.data(); }
   /// Of weights: each row is read once, however many states ask for it.
   double bytes() const { return 2.0 * width * rows_; }
 
@@ -98,7 +98,7 @@ class request {
   cuda::resident<float> logits_;
   cuda::resident<team::soft_total<std::int32_t>> totals_;
   cuda::resident<std::int64_t> best_;
-  cuda::resident<row_digest> digests_;
+  cuda::resident<row_summary> summaries_;
 };
 
 /// Disjoint lists of randomly chosen clusters, in ascending order, as a router leaves them.
@@ -141,7 +141,7 @@ void measure_heads(report& out, cuda& executor, memory_copy& copy) {
   const auto with_epilogue = [&](const std::vector<request>& requests) {
     return candidate{[&executor, &weights, &hidden, &head, &requests] {
                        for (const request& r : requests) {
-                         head(executor, weights, hidden.data(), width, r.asked(), r.digests());
+                         head(executor, weights, hidden.data(), width, r.asked(), r.summaries());
                        }
                      },
                      static_cast<double>(requests.size())};

@@ -112,7 +112,7 @@ void measure_batch(report& out, cuda& executor, memory_copy& copy, std::int32_t 
   }
 }
 
-/// One sequence, many verifications behind each other in a graph.
+/// One sequence, many verifications after each other in a graph.
 void measure_one(report& out, cuda& executor) {
   constexpr std::int32_t sets = 48;  // 271 MB
   chain_sets cold(executor, 1, sets, false);

@@ -62,7 +62,7 @@ def main():
     for x, y, name in lossy(values, temperatures[-1]):
         changed.parts.append(svg.text(changed.x(x), changed.y(y) + 18, name, "middle", size=9))
     changed.parts.append(svg.text(changed.x(exact) - 8, changed.y(0.0) - 8, "lossless", "end", size=9))
-    bound = by_drafts(values, temperatures[0], "if every draft were written")
+    bound = by_drafts(values, temperatures[0], "if every draft were unmasked")
     passes.curve(bound, "#999", "2 3")
     head = [("by a head", "#555", HEAD)] if by_drafts(values, temperatures[0], "tokens per second", "head, ") else []
     legend = [*((f"T = {t}", COLOURS[t], "") for t in temperatures), ("in a chain", "#555", CHAIN), *head,

@@ -85,7 +85,7 @@ struct repeated {
   }
 };
 
-/// The mean acceptance length of one step behind held-out text, per domain: given its draft, the
+/// The mean acceptance length of one step after held-out text, per domain: given its draft, the
 /// mean over the rule's own choices. It is the second step, since some drafters need what the
 /// target made of the first.
 /// \param make makes a decoder, given its rule.

@@ -60,7 +60,7 @@ class forced_text {
   const float* context(int root, int depth) const {
     return contexts_.data() + size(root * depths_ + depth) * size(context_width_);
   }
-  /// [vocab] the probabilities of the token behind it: the drafter's.
+  /// [vocab] the probabilities of the token after it: the drafter's.
   std::span<const float> draft(int root, int depth) const {
     return {draft_laws_.data() + size(root * depths_ + depth) * size(vocab_), size(vocab_)};
   }

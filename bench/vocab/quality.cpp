@@ -20,6 +20,10 @@
 #include <generate/draft_length.hpp>
 #include <generate/measure.hpp>
 #include <hunch/hunch.hpp>
+#include <hunch/tools/frequency_ranking.hpp>
+#include <hunch/tools/layout_file.hpp>
+#include <hunch/tools/made_for.hpp>
+#include <hunch/tools/router_weights.hpp>
 
 #include "prompts.hpp"
 #include "vocab/forced_text.hpp"
@@ -46,7 +50,7 @@ std::string percent(double share) {
   return text;
 }
 
-/// A ranking with the byte pieces behind all other tokens. It has them in front so that any text
+/// A ranking with the byte pieces after all other tokens. It has them in front so that any text
 /// can be drafted; here they would take the place of words that are more frequent.
 vocab_layout by_frequency_alone(const vocab_layout& ranked) {
   constexpr token first_byte = 3;
@@ -202,7 +206,7 @@ double share_of_length(const measured& all, std::size_t column, int temperature)
   return (all[column].mean_length(temperature) - 1.0) / (all[0].mean_length(temperature) - 1.0);
 }
 
-/// Windows at even distances behind the prompts of the generation part.
+/// Windows at even distances after the prompts of the generation part.
 template <class Draft>
 measured measure_domain(engine::model& target, Draft& draft, const std::vector<token>& tokens,
                         std::vector<column>& columns) {
@@ -605,8 +609,8 @@ void measure_quality(report& out, const fs::path& models) {
         engine::eagle_model::load(models / "eagle", models / "target", target, options);
     const auto [all, mean, columns] = along_text("EAGLE", eagle, columns_of(m));
     report_goals(out, all, mean, columns);
-    const materials unseen = load(models / "left_out", m.trimmed);
-    std::vector<column> apart = columns_of(unseen);
+    const materials opaque = load(models / "left_out", m.trimmed);
+    std::vector<column> apart = columns_of(opaque);
     const auto found = std::ranges::find(names, left_out) - names.begin();
     report_left_out(
         out, measure_domain(target, eagle, texts[static_cast<std::size_t>(found)], apart), apart);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -261,7 +262,7 @@ void measure_around(report& out) {
   const auto tiles = size_of(static_cast<std::int32_t>(team::tiles_of(chosen_rows)));
   std::vector<team::soft_total<std::int32_t>> totals(tiles);
   std::vector<std::int64_t> best(tiles * size_of(children));
-  const row_digest digest{kernel::scale_at_one<float>, totals.data(), children, best.data()};
+  const row_summary summary{kernel::scale_at_one<float>, totals.data(), children, best.data()};
   const auto one = [&] {
     lists[0] = head.lists().next();
     return head_rows<float>{1, rows.data(), lists.data(), views.data()};
@@ -271,7 +272,7 @@ void measure_around(report& out) {
       rounds, memory::as_left,
       {[&] { head.some(); }, [&] { by_bf16.choose(); }, [&] { by_bytes.choose(); },
        [&] { together(executor, head.of().next(), head.hidden(), width, one()); },
-       [&] { together(executor, head.of().next(), head.hidden(), width, one(), &digest); },
+       [&] { together(executor, head.of().next(), head.hidden(), width, one(), &summary); },
        [&] {
          for (shortlist& l : lists) { l = head.lists().next(); }
          together(executor, head.of().next(), head.hidden(), width,

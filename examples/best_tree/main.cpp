@@ -21,8 +21,8 @@
 
 namespace {
 
-constexpr std::int32_t most_nodes = 1024;
-constexpr std::size_t most_bytes = std::size_t{1} << 24;
+constexpr std::int32_t max_tree_nodes = 1024;
+constexpr std::size_t max_bytes = std::size_t{1} << 24;
 
 struct arguments {
   std::string acceptance;
@@ -41,7 +41,7 @@ arguments parse(const std::vector<std::string>& words) {
   flags.require("--acceptance");
   flags.add_number("--temperature", "which of them: 0 or 1 (default 0)", out.temperature, 0, 1);
   flags.add_number("--nodes", "of the tree, without the root (default 8)", out.nodes, 1,
-                   most_nodes);
+                   max_tree_nodes);
   flags.parse(words);
   return out;
 }
@@ -49,7 +49,7 @@ arguments parse(const std::vector<std::string>& words) {
 using acceptance_table = std::vector<std::vector<double>>;
 
 acceptance_table read_table(const arguments& a) {
-  const std::string text = command_line::read_file("--acceptance", a.acceptance, most_bytes);
+  const std::string text = command_line::read_file("--acceptance", a.acceptance, max_bytes);
   const std::string key = "T=" + std::to_string(a.temperature);
   try {
     const nlohmann::json all = nlohmann::json::parse(text);

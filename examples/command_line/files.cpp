@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Why the last call failed, behind a colon, where that is known.
+/// Why the last call failed, after a colon, where that is known.
 std::string reason() { return errno != 0 ? std::string(": ") + std::strerror(errno) : ""; }
 
 std::runtime_error cannot_write(const std::string& flag, const std::string& path) {

@@ -6,7 +6,7 @@
 
 /// \file
 /// Files that flags name. What cannot be written is to be seen before the run, where that is
-/// possible, and never goes unseen.
+/// possible, and never goes opaque.
 
 namespace command_line {
 

@@ -49,7 +49,7 @@ canvas_head_config read_canvas_head_config(const std::filesystem::path& file);
 /// arXiv:2402.02082)
 ///
 /// `observe` reads what the target's last pass has left in it, and `evaluate` works in its cache:
-/// it reads the known text there, and puts its own rows into the free positions behind it. So the
+/// it reads the known text there, and puts its own rows into the free positions after it. So the
 /// target must live as long. If it has made another pass over a slot since it was observed, what
 /// the head says of the slot is of no use, and the target forgets what it has cached there since;
 /// its own logits never change. Else what the head says of a slot depends on nothing but what was

@@ -189,7 +189,7 @@ void canvas_planner::plan_slot(const canvases& all, std::int32_t begin, std::int
   if (count > 0) { span.groups.push_back({slot, first_row_, first_row_ + count}); }
 }
 
-/// Rows of the positions [from, to), behind those of `chain_`.
+/// Rows of the positions [from, to), after those of `chain_`.
 void canvas_planner::add_rows(const canvas& of, int from, int to, int slot, layer_span& span) {
   const int first = static_cast<int>(plan_.rows.rows.size());
   for (int position = from; position < to; ++position) {

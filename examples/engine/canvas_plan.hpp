@@ -21,16 +21,16 @@ struct canvas_output {
   int slot = 0;
 };
 
-/// Tokens that a pass reads behind those that a slot has cached, and that are cached then.
+/// Tokens that a pass reads after those that a slot has cached, and that are cached then.
 struct cached_part {
   int slot = 0;
   int from = 0;    ///< positions that were cached and stay
-  int to = 0;      ///< positions that are cached behind the pass
+  int to = 0;      ///< positions that are cached after the pass
   int row = 0;     ///< of the pass: that of position `from`
   int canvas = 0;  ///< whose tokens they are
 };
 
-/// The rows of a canvas behind what is cached with the pass: of positions that follow each other.
+/// The rows of a canvas after what is cached with the pass: of positions that follow each other.
 struct canvas_span {
   int first = 0;  ///< position
   int begin = 0;  ///< in `canvas_plan::rows_of`
@@ -79,7 +79,7 @@ class canvas_planner {
     std::span<const hunch::token> tokens;
     std::span<const std::int32_t> wanted;
     int known = 0;      ///< positions before it are read causally
-    int block_end = 0;  ///< behind the first block with masks
+    int block_end = 0;  ///< after the first block with masks
   };
 
   void check(const hunch::diffusion::canvases& canvases);
@@ -93,7 +93,7 @@ class canvas_planner {
   void note_rows(std::int32_t i, int cached);
   /// How many positions of `tokens` need not be read again.
   int reusable(int slot, std::span<const hunch::token> tokens) const;
-  /// Behind the block of a position, and so behind what its row sees.
+  /// After the block of a position, and so after what its row sees.
   static int behind_block(const canvas& of, int position);
 
   bool causal_prefix_;

@@ -84,12 +84,12 @@ void config::check() const {
 }
 
 nlohmann::json parsed_json(const std::filesystem::path& file) {
-  constexpr std::uintmax_t most_bytes = 1 << 24;
+  constexpr std::uintmax_t max_bytes = 1 << 24;
   std::error_code unknown;
   const std::uintmax_t size = std::filesystem::file_size(file, unknown);
   std::ifstream in(file, std::ios::binary);
   if (unknown || !in) { throw std::runtime_error(file.string() + ": cannot be opened"); }
-  if (size > most_bytes) {
+  if (size > max_bytes) {
     throw std::runtime_error(file.string() + ": has " + std::to_string(size) +
                              " bytes: it is no config");
   }

@@ -18,12 +18,12 @@
 
 namespace engine {
 
-/// The first layers of a target, which outlives it, as a draft model: behind them a norm, a small
+/// The first layers of a target, which outlives it, as a draft model: after them a norm, a small
 /// map h + up silu(down h), and the target's head (as LayerSkip, Elhoushi et al. 2024,
 /// arXiv:2404.16710, with an exit of its own). Threads and arithmetic are the target's.
 ///
 /// It reads into the target's cache. What it has computed of a row the target takes over, when it
-/// evaluates in the same step a row of the same position, token and ancestors: it goes on behind
+/// evaluates in the same step a row of the same position, token and ancestors: it goes on after
 /// the last layer of the view. Its logits are bitwise those that it would have computed alone.
 class early_exit {
  public:
@@ -47,7 +47,7 @@ class early_exit {
   /// How many of the target's layers it runs.
   int layers() const { return layers_; }
 
-  /// One pass over rows behind the target's cached tokens. The target's next `evaluate` of the
+  /// One pass over rows after the target's cached tokens. The target's next `evaluate` of the
   /// sequence ends the view's step. Throws like `model::evaluate`.
   hidden_states forward(const hunch::rows& rows);
 

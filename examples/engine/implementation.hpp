@@ -22,7 +22,7 @@
 #include <engine/weights.hpp>
 
 /// \file
-/// What is behind a `model`, for the model itself and for those that draft with parts of it.
+/// What is after a `model`, for the model itself and for those that draft with parts of it.
 
 namespace engine {
 
@@ -96,7 +96,7 @@ struct model::implementation {
 
   /// Runs layers [0, last) over rows that are staged for them, then finish(thread) on every thread:
   /// row i of the plan is row i of the residual then. Rows whose first layers a view has computed
-  /// begin behind them.
+  /// begin after them.
   template <class Finish>
   void run(const pass_plan& plan, int last, const Finish& finish);
 

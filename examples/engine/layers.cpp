@@ -156,7 +156,7 @@ void model::implementation::begin(const pass_plan& plan, int thread) {
   }
 }
 
-/// Keeps the residuals, for the layers behind `span`.
+/// Keeps the residuals, for the layers after `span`.
 void model::implementation::leave(const pass_plan& plan, int thread) {
   const share mine = part(row_count(), thread);
   for (int i = mine.begin; i < mine.end; ++i) {
@@ -271,7 +271,7 @@ void model::implementation::attend_groups(const pass_plan& plan, int layer, int 
 }
 
 /// Stages keys and values of one key-value head for the rows of a sequence, all of them before any
-/// row attends: what a row sees may come behind it.
+/// row attends: what a row sees may come after it.
 void model::implementation::attend_group(const pass_plan& plan, int layer, int head,
                                          const row_group& group, int thread) {
   kv_cache& kv = lent.of == nullptr ? cache : *lent.of;

@@ -113,7 +113,7 @@ void masked_model::finish(int thread) {
 }
 
 /// What the pass has read of known prefixes lies in the cache: attention has put it there, at the
-/// free positions behind the cached ones, and no other row of the slot was put in its place.
+/// free positions after the cached ones, and no other row of the slot was put in its place.
 void masked_model::keep(const hunch::diffusion::canvases& canvases) noexcept {
   if (shape_.pattern != masked_config::attention::causal_prefix) { return; }
   for (const cached_part& part : planner_->planned().parts) {

@@ -51,8 +51,8 @@ class canvas_planner;
 ///   as in a Llama, so that its keys and values stay what they are when more of the text is
 ///   written; they are cached. From there on a position sees all positions before the end of its
 ///   block. Blocks have the length of the canvas's, [known, block_end); where a draft has filled
-///   it, the first block with masks is one behind it. (As in Block Diffusion, Arriola et al. 2025,
-///   arXiv:2503.09573, but for drafts behind a block's end)
+///   it, the first block with masks is one after it. (As in Block Diffusion, Arriola et al. 2025,
+///   arXiv:2503.09573, but for drafts after a block's end)
 ///
 /// The law of a position comes from the row that `masked_config::shifted` says, so that the model
 /// is not to be wrapped in `hunch::diffusion::right_shifted`.
@@ -60,7 +60,7 @@ class canvas_planner;
 /// The logits are a function of a canvas and the position: bitwise the same in any batch, with any
 /// number of threads, and whatever is cached. What all canvases of a slot have before their
 /// first masked block and is not cached yet is read in the same pass, once; so is what some of them
-/// have beyond that, where it is the same. Blocks behind the last one that is asked for are not
+/// have beyond that, where it is the same. Blocks after the last one that is asked for are not
 /// computed. Another text in a slot needs no `release`: what is cached is compared with what is
 /// asked for.
 ///

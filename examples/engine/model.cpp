@@ -209,7 +209,7 @@ void model::head(const hidden_states&, const hunch::head_rows<float>& rows) {
 void model::commit(const hunch::kept_rows& kept) noexcept {
   implementation& m = *self_;
   for (std::int32_t i = 0; i < kept.size; ++i) {
-    const int slot = kept.sequence[i];
+    const int slot = kept.slot[i];
     const int staged = m.slots.staged_index(slot, kept.id[i], m.shape.layers);
     const int position = staged < 0 ? -1 : m.slots.append(slot);
     if (position >= 0) {
@@ -220,7 +220,7 @@ void model::commit(const hunch::kept_rows& kept) noexcept {
       }
       if (m.own_features.kept()) { m.own_features.keep(slot, position, staged); }
     }
-    const bool last = i + 1 == kept.size || kept.sequence[i + 1] != slot;
+    const bool last = i + 1 == kept.size || kept.slot[i + 1] != slot;
     if (last && slot >= 0 && slot < m.slots.slots()) { m.slots.discard_staged(slot); }
   }
   for (std::int32_t i = 0; i < kept.release_count; ++i) {

@@ -13,7 +13,7 @@
 
 namespace engine {
 
-/// The owner of the arrays behind a `hunch::rows`.
+/// The owner of the arrays after a `hunch::rows`.
 class row_batch {
  public:
   row_batch& add(int slot, int id, int parent, int position, hunch::token token,
@@ -59,7 +59,7 @@ void keep(Model& m, int slot, const std::vector<std::int32_t>& ids) {
   const std::vector<std::int32_t> sequence(ids.size(), slot);
   hunch::kept_rows kept;
   kept.size = static_cast<std::int32_t>(ids.size());
-  kept.sequence = sequence.data();
+  kept.slot = sequence.data();
   kept.id = ids.data();
   m.commit(kept);
 }

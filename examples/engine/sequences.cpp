@@ -16,7 +16,7 @@ std::string row_name(int i) { return "engine::model: row " + std::to_string(i); 
 /// The end of the rows of the sequence that row `begin` belongs to.
 int group_end(const hunch::rows& rows, int begin) {
   int end = begin + 1;
-  while (end < rows.size && rows.sequence[end] == rows.sequence[begin]) { ++end; }
+  while (end < rows.size && rows.slot[end] == rows.slot[begin]) { ++end; }
   return end;
 }
 
@@ -55,7 +55,7 @@ void sequences::release(int slot) noexcept {
 void sequences::check(const hunch::rows& rows, int layers) {
   ++pass_;
   for (int begin = 0; begin < rows.size;) {
-    const int slot = rows.sequence[begin];
+    const int slot = rows.slot[begin];
     if (slot < 0 || slot >= slots()) {
       throw std::out_of_range(row_name(begin) + " is of sequence " + std::to_string(slot) +
                               ", outside the " + std::to_string(slots()) + " slots");
@@ -73,7 +73,7 @@ void sequences::check(const hunch::rows& rows, int layers) {
 }
 
 void sequences::check_group(const hunch::rows& rows, int begin, int end, int layers) const {
-  const slot_state& slot = slots_[static_cast<std::size_t>(rows.sequence[begin])];
+  const slot_state& slot = slots_[static_cast<std::size_t>(rows.slot[begin])];
   const bool opens_step = slot.opens(rows.id[begin], layers);
   const auto was_staged = [&](std::int32_t id) { return !opens_step && slot.find(id) != nullptr; };
   for (int i = begin; i < end; ++i) {
@@ -106,7 +106,7 @@ void sequences::stage(const hunch::rows& rows, int layers, pass_plan& plan) {
   plan.streams = 0;
   for (int begin = 0; begin < rows.size;) {
     const int end = group_end(rows, begin);
-    const int slot = rows.sequence[begin];
+    const int slot = rows.slot[begin];
     if (slots_[static_cast<std::size_t>(slot)].opens(rows.id[begin], layers)) {
       open(slot, layers);
     }
@@ -150,7 +150,7 @@ int sequences::stage_row(slot_state& slot, staged_row& row) {
 }
 
 void sequences::stage_group(const hunch::rows& rows, int begin, int end, pass_plan& plan) {
-  slot_state& slot = slots_[static_cast<std::size_t>(rows.sequence[begin])];
+  slot_state& slot = slots_[static_cast<std::size_t>(rows.slot[begin])];
   const auto ids = static_cast<std::size_t>(rows.id[end - 1]) + 1;
   if (slot.index_of_id.size() < ids) { slot.index_of_id.resize(ids, -1); }
 
@@ -171,7 +171,7 @@ void sequences::stage_group(const hunch::rows& rows, int begin, int end, pass_pl
     row.full = full;
 
     planned_row planned;
-    planned.slot = rows.sequence[i];
+    planned.slot = rows.slot[i];
     planned.staged = stage_row(slot, row);
     planned.layers = row.layers;
     planned.length = slot.length + row.depth;

@@ -46,7 +46,7 @@ struct stream_weights {
 
   // Of a draft.
   aligned_buffer<float> states;   ///< [inputs, streams, hidden_stride]
-  aligned_buffer<float> joined;   ///< [states, inputs, joined_stride] each with its root behind it
+  aligned_buffer<float> joined;   ///< [states, inputs, joined_stride] each with its root after it
   aligned_buffer<float> reduced;  ///< [states, inputs, root_stride]
   int joined_stride = 0;
   int root_stride = 0;

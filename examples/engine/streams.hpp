@@ -22,8 +22,8 @@ struct stream_weights;
 /// rows beside the rows of tokens in the target's top layers. While they are there, the target's
 /// passes have as many streams as are asked for. Its logits are bitwise what they are without.
 ///
-/// With x the residual of a row behind the layers below, and n = x / rms(x), stream j begins as
-/// x + up_j silu(down n) + embedding_j, at the position j + 1 behind its row. It attends to what
+/// With x the residual of a row after the layers below, and n = x / rms(x), stream j begins as
+/// x + up_j silu(down n) + embedding_j, at the position j + 1 after its row. It attends to what
 /// its row attends to, to its row, and to the streams before it. Each product of a layer has an
 /// adapter, b a, that only streams go through. The target's last norm makes of it the state s_j.
 ///

@@ -23,7 +23,7 @@ struct tensor_shape {
   }
 };
 
-/// What a checkpoint calls the tensors of a model: those of a layer behind its number, all without
+/// What a checkpoint calls the tensors of a model: those of a layer after its number, all without
 /// ".weight" and ".bias".
 struct tensor_names {
   const char* embedding;

@@ -14,7 +14,7 @@
 namespace generate {
 
 /// Shows the answer of a canvas while it is written. What is written up to the first mask is text
-/// and stays; on a terminal what is written behind it is shown too, with a sign in the place of
+/// and stays; on a terminal what is written after it is shown too, with a sign in the place of
 /// each mask, and drawn again in every round.
 class canvas_view {
  public:

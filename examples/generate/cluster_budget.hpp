@@ -41,7 +41,7 @@ inline cluster_budget default_budget(std::int32_t vocab_size) {
   return out;
 }
 
-/// Reads `fixed:K`, `mass:P[:K]` or `rows:R[:K]`, behind any of `per-row:` and `position-aware:`;
+/// Reads `fixed:K`, `mass:P[:K]` or `rows:R[:K]`, after any of `per-row:` and `position-aware:`;
 /// `position-aware:K` is that of `fixed:K`.
 /// \throws command_line::usage_error naming the flag.
 cluster_budget parse_budget(const std::string& flag, const std::string& text);

@@ -39,7 +39,7 @@ using canvas_sampler =
 /// What one way of filling a canvas took.
 struct canvas_run {
   std::vector<token> answer;
-  std::vector<diffusion::write> writes;
+  std::vector<diffusion::unmasking> unmaskings;
   std::vector<double> rates;  ///< tokens per second, of each round of runs
   std::int64_t passes = 0;
   std::int64_t canvases = 0;
@@ -107,18 +107,18 @@ class diffusion_program {
   void fill(const generation_options& request, std::int32_t drafts, canvas_run& out, bool visible) {
     decoder_.draft_length(drafts);
     decoder_.reset_stats();
-    out.writes.clear();
+    out.unmaskings.clear();
     canvas_view view(text_, terminal_, model_.mask_token());
     std::vector<origin> origins(static_cast<std::size_t>(args_.max_new_tokens));
     const auto start = std::chrono::steady_clock::now();
     decoder_.add(prompt_, request, canvas_);
     while (decoder_.running() > 0) {
       for (const diffusion::emission& e : decoder_.step()) {
-        for (std::size_t i = 0; i < e.writes.size(); ++i) {
-          const auto at = static_cast<std::size_t>(e.writes[i].position) - prompt_.size();
+        for (std::size_t i = 0; i < e.unmaskings.size(); ++i) {
+          const auto at = static_cast<std::size_t>(e.unmaskings[i].position) - prompt_.size();
           origins[at] = e.origins[i];
         }
-        out.writes.insert(out.writes.end(), e.writes.begin(), e.writes.end());
+        out.unmaskings.insert(out.unmaskings.end(), e.unmaskings.begin(), e.unmaskings.end());
         if (visible) { view.show(e.answer, origins); }
         if (e.finish == finish_reason::none) { continue; }
         if (e.finish == finish_reason::error) {
@@ -128,7 +128,7 @@ class diffusion_program {
       }
     }
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-    out.rates.push_back(static_cast<double>(out.writes.size()) / passed.count());
+    out.rates.push_back(static_cast<double>(out.unmaskings.size()) / passed.count());
     out.passes = decoder_.stats().target_passes;
     out.canvases = decoder_.stats().target_rows;
     out.accepted = decoder_.stats().draft_acceptance_rate();
@@ -137,7 +137,7 @@ class diffusion_program {
   void report(const canvas_run& shown, const canvas_run& stepwise, std::int32_t drafts,
               const canvas_run* speculative) const {
     const auto per_pass = [](const canvas_run& r) {
-      return static_cast<double>(r.writes.size()) / static_cast<double>(r.passes);
+      return static_cast<double>(r.unmaskings.size()) / static_cast<double>(r.passes);
     };
     const double repeated = repeated_4grams(shown.answer);
     std::printf("\n%-34s %12s", "", "stepwise");
@@ -168,7 +168,7 @@ class diffusion_program {
     j["tokens"] = shown.answer.size();
     j["stepwise"] = {{"tokens_per_second", stepwise.rate()}, {"passes", stepwise.passes}};
     if (speculative != nullptr) {
-      const bool identical = speculative->writes == stepwise.writes;
+      const bool identical = speculative->unmaskings == stepwise.unmaskings;
       std::printf("%-34s %12s %15.1f%%\n", "drafts accepted", "", 100.0 * speculative->accepted);
       std::printf("%-34s %12s %16s\n", "positions and tokens identical", "",
                   identical ? "yes" : "NO");

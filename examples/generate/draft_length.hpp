@@ -38,7 +38,9 @@ struct chosen_length {
   std::int32_t begin(memory& m, std::int32_t max_depth) const {
     return choice->begin(m, max_depth);
   }
-  bool goes_on(memory& m, const hunch::length_evidence& e) const { return choice->goes_on(m, e); }
+  bool continues(memory& m, const hunch::length_evidence& e) const {
+    return choice->continues(m, e);
+  }
   void observe(memory& m, std::int32_t drafted, std::int32_t accepted) const noexcept {
     choice->observe(m, drafted, accepted);
   }

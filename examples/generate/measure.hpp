@@ -43,7 +43,7 @@ struct run {
 /// origin)` for each token. Reading the prompts is not timed: it is the same work with and without
 /// speculation.
 /// \param repeated Lengths that drafts are to have, of request i % their number; empty: any.
-/// \throws std::runtime_error if a request ends with an error, behind `on_token` of what it
+/// \throws std::runtime_error if a request ends with an error, after `on_token` of what it
 /// emitted.
 template <class Decoder, class OnStep, class OnToken>
 run run_requests(Decoder& decoder, const std::vector<std::vector<hunch::token>>& prompts,
@@ -128,7 +128,7 @@ costs calibrate(hunch::length::meter& meter, Speculative& speculative,
                 const std::vector<std::vector<hunch::token>>& prompts,
                 const hunch::generation_options& options, std::int32_t batch) {
   // A drafter whose streams were not asked for drafts nothing in the next step.
-  std::vector<std::int32_t> lengths(hunch::length::meter::settling + 2, 0);
+  std::vector<std::int32_t> lengths(hunch::length::meter::untimed_after_draft + 2, 0);
   lengths.push_back(1);
   for (std::int32_t n = 1; n < 2 * (Speculative::max_nodes - 1); n *= 2) { lengths.push_back(n); }
 
@@ -181,9 +181,9 @@ run run_metered(hunch::length::meter& meter, Speculative& speculative,
 /// Short runs that are not timed, in which a meter that has learnt what drafting costs finds out
 /// whether it pays.
 template <class Speculative>
-void settle(hunch::length::meter& meter, Speculative& speculative,
-            const std::vector<std::vector<hunch::token>>& prompts,
-            const hunch::generation_options& options, std::int32_t batch) {
+void warm_up(hunch::length::meter& meter, Speculative& speculative,
+             const std::vector<std::vector<hunch::token>>& prompts,
+             const hunch::generation_options& options, std::int32_t batch) {
   run_briefly(options, batch, [&](const auto& o, auto&& on_token) {
     run_metered(meter, speculative, prompts, o, batch, on_token);
   });

@@ -8,6 +8,9 @@
 
 #include <engine/model.hpp>
 #include <hunch/hunch.hpp>
+#include <hunch/tools/layout_file.hpp>
+#include <hunch/tools/made_for.hpp>
+#include <hunch/tools/router_weights.hpp>
 
 #include "generate/arguments.hpp"
 #include "generate/draft_length.hpp"
@@ -114,7 +117,7 @@ class program {
     if (args_.draft_length) { speculative.draft_length(*args_.draft_length); }
     if (metered) {
       length_ = hunch::length::metered{meter};
-      settle(meter, speculative, session_.prompts(), session_.request, args_.batch);
+      warm_up(meter, speculative, session_.prompts(), session_.request, args_.batch);
     }
 
     session_.begin_text();

@@ -27,7 +27,7 @@
 
 namespace generate {
 
-/// Whether a draft directory holds an EAGLE head: layers behind a map that joins two inputs.
+/// Whether a draft directory holds an EAGLE head: layers after a map that joins two inputs.
 inline bool is_eagle(const std::string& directory) {
   return engine::checkpoint::open(directory).has("model.fc.weight");
 }

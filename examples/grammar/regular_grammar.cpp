@@ -45,7 +45,7 @@ struct automaton {
     free_edges.emplace_back();
     return static_cast<int>(edges.size()) - 1;
   }
-  /// Adds states like [first, last), of which no edge leads to others. Returns how far behind them.
+  /// Adds states like [first, last), of which no edge leads to others. Returns how far after them.
   int repeat(int first, int last) {
     const int by = size() - first;
     for (int from = first; from < last; ++from) {

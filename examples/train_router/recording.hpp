@@ -90,9 +90,9 @@ class recorded_draft {
   std::uint64_t head_order() const { return model_->head_order(); }
 
   auto forward(const hunch::rows& r) {
-    slots_.assign(r.sequence, r.sequence + r.size);
+    slots_.assign(r.slot, r.slot + r.size);
     for (std::int32_t i = 0; i < r.size; ++i) {
-      if (r.id[i] == 0) { to_->begin_step(r.sequence[i]); }
+      if (r.id[i] == 0) { to_->begin_step(r.slot[i]); }
     }
     return model_->forward(r);
   }
@@ -123,11 +123,11 @@ class recorded_target {
     auto evaluation = model_->evaluate(r);
     std::int32_t depth = 0;
     for (std::int32_t i = 0; i < r.size; ++i) {
-      if (i == 0 || r.sequence[i] != r.sequence[i - 1]) { depth = 0; }
+      if (i == 0 || r.slot[i] != r.slot[i - 1]) { depth = 0; }
       if (r.wanted[i] == 0) { continue; }
       if (evaluation.status(i) == hunch::status::ok) {
         const auto logits = evaluation.logits(i);
-        to_->take(r.sequence[i], depth, {logits.data, logits.size});
+        to_->take(r.slot[i], depth, {logits.data, logits.size});
       }
       ++depth;
     }

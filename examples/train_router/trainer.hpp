@@ -53,7 +53,7 @@ class trainer {
     fill(weights_.second, options.width);
   }
 
-  /// Calls epoch(number, mean loss) behind each.
+  /// Calls epoch(number, mean loss) after each.
   template <class Epoch>
   hunch::router::weights run(Epoch&& epoch) {
     std::vector<std::size_t> order(from_.size());

@@ -9,6 +9,7 @@
 #include <hunch/decoder/generation.hpp>
 #include <hunch/decoder/statistics.hpp>
 #include <hunch/diffusion/canvas/masked_model.hpp>
+#include <hunch/diffusion/canvas/request.hpp>
 #include <hunch/diffusion/canvas/right_shifted.hpp>
 #include <hunch/diffusion/decoder.hpp>
 #include <hunch/diffusion/drafter/model_drafts.hpp>
@@ -16,7 +17,6 @@
 #include <hunch/diffusion/order/confidence.hpp>
 #include <hunch/diffusion/order/entropy.hpp>
 #include <hunch/diffusion/order/left_to_right.hpp>
-#include <hunch/diffusion/request.hpp>
 #include <hunch/diffusion/verifier/stepwise_exact.hpp>
 #include <hunch/diffusion/verifier/top_k.hpp>
 #include <hunch/distribution/given_uniforms.hpp>
@@ -67,13 +67,6 @@
 #include <hunch/selector/second_opinion.hpp>
 #include <hunch/selector/trimmed.hpp>
 #include <hunch/selector/united.hpp>
-#include <hunch/tools/fingerprints.hpp>
-#include <hunch/tools/frequency_ranking.hpp>
-#include <hunch/tools/layout_file.hpp>
-#include <hunch/tools/made_for.hpp>
-#include <hunch/tools/router_weights.hpp>
-#include <hunch/tools/spherical_kmeans.hpp>
-#include <hunch/tools/tensor_file.hpp>
 #include <hunch/tree/best_choices.hpp>
 #include <hunch/tree/chain.hpp>
 #include <hunch/tree/dynamic.hpp>

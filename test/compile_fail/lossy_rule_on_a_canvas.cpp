@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: the writes are those of decoding one token a pass
+// expect: the unmaskings are those of decoding one token a pass
 
 #include "models.hpp"
 
@@ -14,5 +14,5 @@ void compose() {
   diffusion::decoder d{masked{}, diffusion::order::confidence{}, sampled{},
                        diffusion::verifier::stepwise_exact{}};
 #endif
-  static_assert(decltype(d)::lossless, "the writes are those of decoding one token a pass");
+  static_assert(decltype(d)::lossless, "the unmaskings are those of decoding one token a pass");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: hunch: a canvas is not written from left to right, so no tokens come before a position
+// expect: hunch: a canvas is not unmasked from left to right, so no tokens come before a position
 
 #include "models.hpp"
 

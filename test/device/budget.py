@@ -27,7 +27,7 @@ STREAMING = [
     "law_of_a_row cluster",
     "law_of_a_row_in_double block",
     "argmax_of_a_row block",
-    "digest_of_rows block",
+    "summary_of_rows block",
     "digest_of_a_position block",
     "draw_of_a_child block",
     "residual_sum block",

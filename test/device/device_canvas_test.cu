@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// On a GPU: canvases are filled as they are on the host, write by write, in a batch, with and
-// without temperature. Without a GPU nothing is run, and the program says so.
+// On a GPU: canvases are filled as they are on the host, unmasking by unmasking, in a batch, with
+// and without temperature. Without a GPU nothing is run, and the program says so.
 
 #include <cstdint>
 #include <cstdio>
@@ -88,9 +88,9 @@ struct by_model {
   }
 };
 
-/// Everything that is written, in its order.
+/// Everything that is unmasked, in its order.
 template <class From, class O, class V, class E>
-std::vector<std::int32_t> writes_of(E executor, O order, V verifier, float temperature) {
+std::vector<std::int32_t> unmaskings_of(E executor, O order, V verifier, float temperature) {
   using sampler_type = sampler::pipeline<sampler::temperature, sampler::top_p>;
   hashing_model<E> model(executor, 3 * 5 * most_positions);
   diffusion::decoder d(model, order, sampler_type{}, verifier, From{}.drafts(executor),
@@ -108,7 +108,7 @@ std::vector<std::int32_t> writes_of(E executor, O order, V verifier, float tempe
   }
   while (d.running() > 0) {
     for (const diffusion::emission& e : d.step()) {
-      for (const diffusion::write& w : e.writes) {
+      for (const diffusion::unmasking& w : e.unmaskings) {
         all.insert(all.end(), {static_cast<std::int32_t>(e.id), w.position, w.t});
       }
     }
@@ -121,12 +121,12 @@ int failures = 0;
 bool has_device = false;
 
 template <class From = by_itself, class O, class V>
-void same_writes(const char* name, O order, V verifier) {
+void same_unmaskings(const char* name, O order, V verifier) {
   for (const float temperature : {0.0f, 0.8f}) {
     ++checks;
     if (!has_device) { continue; }
-    const auto expected = writes_of<From>(executor::host{}, order, verifier, temperature);
-    if (writes_of<From>(executor::cuda{}, order, verifier, temperature) != expected) {
+    const auto expected = unmaskings_of<From>(executor::host{}, order, verifier, temperature);
+    if (unmaskings_of<From>(executor::cuda{}, order, verifier, temperature) != expected) {
       ++failures;
       std::printf("FAILED: %s, temperature %g\n", name, static_cast<double>(temperature));
     }
@@ -138,10 +138,10 @@ void same_writes(const char* name, O order, V verifier) {
 int main() {
   int devices = 0;
   has_device = cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
-  same_writes("exactly", diffusion::order::confidence{}, diffusion::verifier::stepwise_exact{});
-  same_writes<by_model>("drafted by a model", diffusion::order::confidence{},
-                        diffusion::verifier::stepwise_exact{});
-  same_writes("by top-k", diffusion::order::entropy{}, diffusion::verifier::top_k{3});
+  same_unmaskings("exactly", diffusion::order::confidence{}, diffusion::verifier::stepwise_exact{});
+  same_unmaskings<by_model>("drafted by a model", diffusion::order::confidence{},
+                            diffusion::verifier::stepwise_exact{});
+  same_unmaskings("by top-k", diffusion::order::entropy{}, diffusion::verifier::top_k{3});
   if (!has_device) {
     std::printf("######## NO CUDA DEVICE: %d device checks were NOT RUN ########\n", checks);
     return 0;

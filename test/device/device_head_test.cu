@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // On a GPU: the logits of the head are right, by tensor cores and of float weights, no logit
-// depends on what is computed beside it, and digests have the bits of the host's. (The logits have
-// not the bits of the host: a device rounds a product and a sum once.) Without a GPU nothing is
-// run, and the program says so. With HUNCH_TEST_SHORT=1 there are few heads, for tools that watch
-// each access to memory.
+// depends on what is computed beside it, and summaries have the bits of the host's. (The logits
+// have not the bits of the host: a device rounds a product and a sum once.) Without a GPU nothing
+// is run, and the program says so. With HUNCH_TEST_SHORT=1 there are few heads, for tools that
+// watch each access to memory.
 
 #include <cstdint>
 #include <cstdio>
@@ -15,7 +15,7 @@
 #include <hunch/executor/cuda.cuh>
 #include <hunch/executor/host.hpp>
 #include <hunch/head/best_children.hpp>
-#include <hunch/head/digest_rows.hpp>
+#include <hunch/head/summarise_rows.hpp>
 #include "../support/head_problem.hpp"
 
 namespace {
@@ -56,7 +56,7 @@ void check_head(const char* name, std::int32_t rows, std::int32_t width, std::in
   }
 }
 
-/// The digest of a row of tied and of excluded logits, and its children, on the host and here.
+/// The summary of a row of tied and of excluded logits, and its children, on the host and here.
 void check_epilogue(std::int32_t size) {
   const std::string what = "epilogue of " + std::to_string(size) + " logits";
   if (!has_device) {
@@ -70,7 +70,7 @@ void check_epilogue(std::int32_t size) {
     x = random.below(5) == 0 ? -kernel::infinity<float>
                              : static_cast<float>(random.below(4000)) / 100.0f;
   }
-  const auto digest = [&](auto executor) {
+  const auto summary = [&](auto executor) {
     using E = decltype(executor);
     const auto of = [&](const auto& values) { return head_problem<float>::copy(executor, values); };
     const auto tiles = static_cast<std::size_t>(team::tiles_of(size));
@@ -82,21 +82,21 @@ void check_epilogue(std::int32_t size) {
     const auto law_of_row = of(std::vector<law<float>>(1));
     const auto children = of(std::vector<token>(count));
     const auto probability = of(std::vector<float>(count));
-    const row_digest made{1.5f, totals.data(), count, best.data()};
+    const row_summary made{1.5f, totals.data(), count, best.data()};
     const auto views = of(std::vector<row_view<float>>{{row.data(), size}});
     const auto asked = of(std::vector<std::int32_t>{0});
-    const auto digests = of(std::vector<row_digest>{made});
+    const auto summaries = of(std::vector<row_summary>{made});
     const auto rows =
-        of(std::vector<kernel::digested_row>{{{row.data(), size},
-                                              {ranges.data(), 1, size, nullptr, nullptr, size},
-                                              made,
-                                              law_of_row.data(),
-                                              work.data(),
-                                              children.data(),
-                                              probability.data()}});
+        of(std::vector<kernel::summarised_row>{{{row.data(), size},
+                                                {ranges.data(), 1, size, nullptr, nullptr, size},
+                                                made,
+                                                law_of_row.data(),
+                                                work.data(),
+                                                children.data(),
+                                                probability.data()}});
     executor.launch(static_cast<std::int32_t>(tiles),
-                    kernel::digest_rows{views.data(), asked.data(), digests.data(),
-                                        static_cast<std::int32_t>(tiles)});
+                    kernel::summarise_rows{views.data(), asked.data(), summaries.data(),
+                                           static_cast<std::int32_t>(tiles)});
     executor.launch(1, kernel::best_children{rows.data()});
     executor.synchronize();
     std::vector<double> all{static_cast<double>(law_of_row.data()->norm)};
@@ -106,7 +106,7 @@ void check_epilogue(std::int32_t size) {
     }
     return all;
   };
-  check(digest(gpu{}) == digest(executor::host{}), what);
+  check(summary(gpu{}) == summary(executor::host{}), what);
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <hunch/core/float16.hpp>
 #include <hunch/head/best_children.hpp>
-#include <hunch/head/digest_rows.hpp>
 #include <hunch/head/head_plan.hpp>
 #include <hunch/head/multiply_strips.hpp>
 #include <hunch/head/range_gemv.hpp>
+#include <hunch/head/summarise_rows.hpp>
 #include "gate.cuh"
 
 namespace hunch::gate {
@@ -17,7 +17,7 @@ struct strips_of_floats;
 struct strips_of_bfloats;
 struct strips_of_halves;
 struct strips_of_bytes;
-struct digest_of_rows;
+struct summary_of_rows;
 struct best_children;
 }  // namespace names
 
@@ -43,7 +43,7 @@ kernel_pointer heads[] = {
     by_block<names::strips_of_bfloats, kernel::multiply_strips<bfloat16>>(),
     by_block<names::strips_of_halves, kernel::multiply_strips<float16>>(),
     by_block<names::strips_of_bytes, kernel::multiply_strips<std::int8_t>>(),
-    by_block<names::digest_of_rows, kernel::digest_rows>(),
+    by_block<names::summary_of_rows, kernel::summarise_rows>(),
     by_block<names::best_children, kernel::best_children>(),
 };
 

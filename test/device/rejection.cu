@@ -22,7 +22,7 @@ struct residual {
   double* to;
 
   HUNCH_HOST_DEVICE auto weight() const {
-    return kernel::excess<whole, whole, kernel::list_kind::everything>{whole(p), whole(q), {}};
+    return kernel::residual<whole, whole, kernel::list_kind::everything>{whole(p), whole(q), {}};
   }
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t) const {

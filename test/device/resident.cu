@@ -19,9 +19,9 @@ struct add_bias;
 struct choose_list;
 struct place_rows;
 struct resident_law;
-struct settle_by_point_mass;
-struct settle_greedily;
-struct go_on;
+struct end_step_by_point_mass;
+struct end_step_greedily;
+struct decide_repeat;
 }  // namespace names
 
 constexpr int nodes = 6;
@@ -39,13 +39,13 @@ kernel_pointer resident_step[] = {
     by_block<names::choose_list, resident::choose_list<float, scored>>(),
     by_block<names::place_rows, resident::place_rows<float, plain, nodes>>(),
     by_block<names::resident_law, resident::make_laws<float, plain, nodes>>(),
-    by_block<names::settle_by_point_mass,
-             resident::settle<float, plain, verifier::point_mass, source, nodes>>(),
-    by_cluster<names::settle_by_point_mass,
-               resident::settle<float, plain, verifier::point_mass, source, nodes>>(),
-    by_block<names::settle_greedily,
-             resident::settle<float, sampler::greedy, verifier::greedy, source, nodes>>(),
-    by_block<names::go_on, resident::go_on>(),
+    by_block<names::end_step_by_point_mass,
+             resident::end_step<float, plain, verifier::point_mass, source, nodes>>(),
+    by_cluster<names::end_step_by_point_mass,
+               resident::end_step<float, plain, verifier::point_mass, source, nodes>>(),
+    by_block<names::end_step_greedily,
+             resident::end_step<float, sampler::greedy, verifier::greedy, source, nodes>>(),
+    by_block<names::decide_repeat, resident::decide_repeat>(),
 };
 
 }  // namespace hunch::gate

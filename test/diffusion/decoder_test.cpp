@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The loop around the rule: batches, stops, known parts of answers, draft lengths, temperatures,
-// counters. What is written depends on the request alone.
+// counters. What is unmasked depends on the request alone.
 
 #include <cmath>
 #include <cstddef>
@@ -107,7 +107,7 @@ TEST_CASE("drafts of a model that does not change its mind are all accepted") {
   task.canvas[0] = 2;
   const fill_result found = fill(d, task);
   CHECK(found.finish == finish_reason::length);
-  CHECK(found.writes.size() == 20);
+  CHECK(found.unmaskings.size() == 20);
   // One token in the first pass, then five a pass, the last of which finds four masks.
   CHECK(found.rounds == 5);
   CHECK(d.stats().target_passes == 5);
@@ -132,12 +132,12 @@ TEST_CASE("a block cache ends drafts with the block") {
   canvas_task task{std::vector<token>(13, world.mask), 1, 4};
   task.canvas[0] = 2;
   const fill_result found = fill(d, task);
-  // Each block: one write of the pass that opens it, then two drafts and the last one.
+  // Each block: one unmasking of the pass that opens it, then two drafts and the last one.
   CHECK(found.rounds == 6);
   CHECK(d.stats().target_rows == 3 * (1 + 3));
 }
 
-TEST_CASE("a draft length that changes between rounds changes no write") {
+TEST_CASE("a draft length that changes between rounds changes no unmasking") {
   toy_masked<double> model{world};
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const canvas_task task = some_task(seed);
@@ -147,7 +147,7 @@ TEST_CASE("a draft length that changes between rounds changes no write") {
     for (std::uint64_t round = 0; d.running() > 0; ++round) {
       d.draft_length(static_cast<std::int32_t>(mix(seed + round) % 7) - 1);
       for (const diffusion::emission& e : d.step()) {
-        CHECK(static_cast<std::int32_t>(e.writes.size()) <= d.draft_length() + 1);
+        CHECK(static_cast<std::int32_t>(e.unmaskings.size()) <= d.draft_length() + 1);
         append(found, e);
       }
     }
@@ -170,7 +170,7 @@ void check_length(L policy) {
   CHECK(d.stats().drafted > 20);
 }
 
-TEST_CASE("every length policy writes the same") {
+TEST_CASE("every length policy unmasks the same") {
   const std::vector<double> rows{1.0, 1.1, 1.2, 1.3, 1.4};
   check_length(length::fixed{2});
   check_length(length::confidence{0.9});
@@ -188,7 +188,7 @@ struct listening {
   std::vector<length_evidence>* told = nullptr;
 
   std::int32_t begin(memory&, std::int32_t max_depth) const { return max_depth; }
-  bool goes_on(memory&, const length_evidence& e) const {
+  bool continues(memory&, const length_evidence& e) const {
     told->push_back(e);
     return true;
   }
@@ -204,7 +204,7 @@ TEST_CASE("what length policies are told") {
   canvas_task task{std::vector<token>(7, world.mask), 1, 6};
   task.canvas[0] = 2;
   add(d, task);
-  const diffusion::write first = d.step()[0].writes[0];
+  const diffusion::unmasking first = d.step()[0].unmaskings[0];
   d.step();
   REQUIRE(told.size() == 2);  // the third draft is the last there is room for
   // The first draft is the surest of what was left.
@@ -241,20 +241,20 @@ struct backwards : diffusion::order::by_score {
   }
 };
 
-TEST_CASE("a stop token ends the text once all before it is written") {
+TEST_CASE("a stop token ends the text once all before it is unmasked") {
   toy_masked<double> model{world};
   auto d = canvas_decoder<3>(model, 1, backwards{});
   canvas_task task{std::vector<token>(7, world.mask), 1, 3};
   task.canvas[0] = 2;
   const fill_result whole = fill(d, task);
-  REQUIRE(whole.writes.size() == 6);
+  REQUIRE(whole.unmaskings.size() == 6);
   CHECK(whole.finish == finish_reason::length);
   CHECK(whole.answer == std::vector<token>(whole.canvas.begin() + 1, whole.canvas.end()));
-  task.stop_tokens = {whole.writes[0].t};  // at position 3
+  task.stop_tokens = {whole.unmaskings[0].t};  // at position 3
   const fill_result stopped = fill(d, task);
   CHECK(stopped.finish == finish_reason::stop_token);
-  REQUIRE(stopped.writes.size() == 3);
-  CHECK(std::ranges::equal(stopped.writes, std::span(whole.writes).first(3)));
+  REQUIRE(stopped.unmaskings.size() == 3);
+  CHECK(std::ranges::equal(stopped.unmaskings, std::span(whole.unmaskings).first(3)));
   CHECK(stopped.answer.back() == task.stop_tokens[0]);
   CHECK(stopped.answer.size() <= 3);
 }

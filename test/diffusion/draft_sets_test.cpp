@@ -21,7 +21,7 @@ namespace {
 
 using diffusion::draft_sets;
 using diffusion::planned_draft;
-using diffusion::write;
+using diffusion::unmasking;
 
 planned_draft likely(std::int32_t position, double probability, std::int32_t block = 0,
                      token t = 7) {
@@ -30,7 +30,7 @@ planned_draft likely(std::int32_t position, double probability, std::int32_t blo
 
 /// What is chosen: drafts, and sets of them.
 struct choice {
-  std::vector<write> drafts;
+  std::vector<unmasking> drafts;
   std::vector<std::uint64_t> sets;
 };
 
@@ -99,13 +99,13 @@ TEST_CASE("what is known after the first of the chain goes for all sets that hav
   const std::vector<planned_draft> before{likely(3, 0.9), likely(1, 0.5)};
   const std::vector<planned_draft> after{likely(1, 0.9, 0, 8), likely(2, 0.1)};
   const choice c = choose({before, after}, 2, 1.0);
-  CHECK(c.drafts == std::vector<write>{{3, 7}, {1, 8}, {1, 7}, {2, 7}});
+  CHECK(c.drafts == std::vector<unmasking>{{3, 7}, {1, 8}, {1, 7}, {2, 7}});
   CHECK(c.sets == sets_of{0, 0b1, 0b11});
   // If both are as likely: {A} 0.440, the other token without A 0.440, {A} and the new token
   // 0.440 * 81 / 82 * 0.974 = 0.423.
   const std::vector<planned_draft> alike{likely(3, 0.6), likely(1, 0.6)};
   const choice wider = choose({alike, after, {likely(2, 0.9)}}, 3, 1.0);
-  CHECK(wider.drafts[3] == write{1, 7});
+  CHECK(wider.drafts[3] == unmasking{1, 7});
   CHECK(wider.sets == sets_of{0, 0b1, 0b1000, 0b11});
 }
 

@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "../support/noted_rows.hpp"
+#include "../support/recorded_rows.hpp"
 #include "fill.hpp"
 
 namespace hunch::test {
@@ -24,7 +24,7 @@ struct tally {
 template <class Decoder, class Judge>
 void fill_every_canvas(Decoder& d, const canvas_world& world, std::int32_t longest,
                        const canvas_task& like, tally& sum, const Judge& is_right) {
-  if (world.rows.bad != 0) { noted_rows().insert(spelled_out<Decoder>()); }
+  if (world.rows.bad != 0) { recorded_rows().insert(spelled_out<Decoder>()); }
   std::int64_t failed = 0;
   for (std::int32_t length = 1; length <= longest; ++length) {
     for (const std::vector<token>& canvas : all_canvases(length)) {

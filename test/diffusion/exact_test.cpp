@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Self-speculation writes what decoding one token a pass writes, positions and tokens in their
+// Self-speculation unmasks what decoding one token a pass unmasks, positions and tokens in their
 // order: over every canvas of up to six positions.
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 namespace hunch::test {
 namespace {
 
-/// Token 1 is the mask, tokens 0, 2, ..., are what there is to be written.
+/// Token 1 is the mask, tokens 0, 2, ..., are what there is to be unmasked.
 constexpr canvas_world tied_world{{3, 11, flavour::tied}};
 constexpr canvas_world smooth_world{{3, 12, flavour::smooth}};
 
@@ -71,7 +71,7 @@ TEST_CASE("every canvas, without ties") { check(run_model<toy_masked<double>>(sm
 bool is_sound(const canvas_world& world, std::int32_t k, const canvas_task& task,
               const fill_result& found) {
   canvas_task rest = task;
-  for (const diffusion::write& w : found.writes) {
+  for (const diffusion::unmasking& w : found.unmaskings) {
     status error = status::ok;
     const std::vector<double> weights =
         textbook::weights(world.logits(rest.canvas, w.position), world.mask, 1.0, error);
@@ -86,7 +86,7 @@ bool is_sound(const canvas_world& world, std::int32_t k, const canvas_task& task
     rest.canvas[static_cast<std::size_t>(w.position)] = w.t;
   }
   const textbook_result then = fill_stepwise(world, rest);
-  return then.writes.empty() && then.canvas == found.canvas && then.failed == found.failed &&
+  return then.unmaskings.empty() && then.canvas == found.canvas && then.failed == found.failed &&
          then.failed_position == found.failed_position;
 }
 

@@ -53,7 +53,7 @@ request_id add(Decoder& d, const canvas_task& task) {
 
 /// What a decoder wrote for one request.
 struct fill_result {
-  std::vector<diffusion::write> writes;
+  std::vector<diffusion::unmasking> unmaskings;
   std::vector<token> canvas;
   std::vector<token> answer;
   finish_reason finish = finish_reason::none;
@@ -63,7 +63,7 @@ struct fill_result {
 };
 
 inline void append(fill_result& result, const diffusion::emission& e) {
-  result.writes.insert(result.writes.end(), e.writes.begin(), e.writes.end());
+  result.unmaskings.insert(result.unmaskings.end(), e.unmaskings.begin(), e.unmaskings.end());
   result.canvas.assign(e.canvas.begin(), e.canvas.end());
   result.answer.assign(e.answer.begin(), e.answer.end());
   result.finish = e.finish;
@@ -89,14 +89,14 @@ fill_result fill(Decoder& d, const canvas_task& task) {
   return finish(d)[id];
 }
 
-/// Whether a decoder wrote what is written one token a pass: positions and tokens in their order,
+/// Whether a decoder wrote what is unmasked one token a pass: positions and tokens in their order,
 /// and the same end.
 inline bool agrees(const fill_result& found, const textbook_result& expected) {
-  return found.writes == expected.writes && found.canvas == expected.canvas &&
+  return found.unmaskings == expected.unmaskings && found.canvas == expected.canvas &&
          found.failed == expected.failed && found.failed_position == expected.failed_position;
 }
 
-/// Every canvas with a prompt of one token, `length` positions behind it that are written with
+/// Every canvas with a prompt of one token, `length` positions after it that are unmasked with
 /// token 0 or 2 or masked by 1, and at least one mask.
 inline std::vector<std::vector<token>> all_canvases(std::int32_t length) {
   std::vector<std::vector<token>> result;

@@ -35,7 +35,7 @@ canvas_task task_of(std::uint64_t seed) {
 }
 
 /// Some rows of a model are bad: what one token a pass meets ends the request there, with the
-/// writes before it, and what it does not meet is no error.
+/// unmaskings before it, and what it does not meet is no error.
 void check_rows(row_editor edit, status expected) {
   const canvas_world world = world_with(edit);
   toy_masked<double> model{world};
@@ -105,7 +105,7 @@ TEST_CASE("nothing but the mask token is no support") {
       status::empty_support);
 }
 
-TEST_CASE("one finite logit is a law, and the mask token is never written") {
+TEST_CASE("one finite logit is a law, and the mask token is never unmasked") {
   const canvas_world world = world_with([](std::uint64_t, std::int32_t, double* row) {
     row[0] = row[1] = never;
     row[mask] = 50.0;

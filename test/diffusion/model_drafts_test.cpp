@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Drafts by another model: whatever it drafts, the writes are those of decoding one token a pass;
-// and what it drafts is what it would write itself.
+// Drafts by another model: whatever it drafts, the unmaskings are those of decoding one token a
+// pass; and what it drafts is what it would unmask itself.
 
 #include <cstddef>
 #include <cstdint>
@@ -85,15 +85,15 @@ class observing : public toy_masked<Real> {
       seen& s = seen_[asked.slot[i]];
       const auto tokens = asked.canvas(i);
       require(tokens.size == static_cast<std::int32_t>(s.tokens.size()), "another canvas");
-      std::int32_t written = 0;
+      std::int32_t unmasked = 0;
       for (std::int32_t p = 0; p < tokens.size; ++p) {
         const token before = s.tokens[static_cast<std::size_t>(p)];
         if (tokens[p] == before) { continue; }
         require(before == base::mask_token(), "another text");
-        ++written;
+        ++unmasked;
       }
       // What the observed canvas decided, and the drafts so far.
-      require(written == 1 + s.drafts, "not the canvas that was kept");
+      require(unmasked == 1 + s.drafts, "not the canvas that was kept");
       ++s.drafts;
       const auto wanted = asked.wanted_of(i);
       for (std::int32_t w = 0; w < wanted.size; ++w) {
@@ -212,7 +212,7 @@ TEST_CASE("a draft model of the target's mind is never refused") {
     canvas_task task{canvas, 2, 5, temperature};
     task.seed = 6;
     CHECK(agrees(fill(d, task), fill_stepwise(smooth_world, task)));
-    CHECK(d.stats().target_passes == 3);  // four writes each
+    CHECK(d.stats().target_passes == 3);  // four unmaskings each
     CHECK(d.stats().drafted == d.stats().accepted);
     CHECK(draft.passes.size() == 9);
     // What reads the target's passes has nothing to go by in the first round.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What decides about writes and drafts, by teams of threads: the host's results, bit for bit.
+// What decides about unmaskings and drafts, by teams of threads: the host's results, bit for bit.
 
 #include <bit>
 #include <cstdint>
@@ -19,11 +19,11 @@
 namespace hunch::test {
 namespace {
 
-/// Everything that a run shows: the canvases of all passes, the writes, and what a length policy is
-/// told.
+/// Everything that a run shows: the canvases of all passes, the unmaskings, and what a length
+/// policy is told.
 struct trace {
   std::vector<std::vector<std::vector<token>>> passes;
-  std::vector<diffusion::write> writes;
+  std::vector<diffusion::unmasking> unmaskings;
   std::vector<std::uint64_t> told;
   std::vector<status> failed;
 
@@ -36,7 +36,7 @@ struct noting {
   std::vector<std::uint64_t>* told = nullptr;
 
   std::int32_t begin(memory&, std::int32_t max_depth) const { return max_depth; }
-  bool goes_on(memory&, const length_evidence& e) const {
+  bool continues(memory&, const length_evidence& e) const {
     told->push_back(std::bit_cast<std::uint64_t>(e.probability));
     told->push_back(std::bit_cast<std::uint64_t>(e.entropy));
     return true;
@@ -72,7 +72,7 @@ trace run_by(E executor, std::int32_t vocab, O order, V verifier, D drafts) {
   }
   while (d.running() > 0) {
     for (const diffusion::emission& e : d.step()) {
-      result.writes.insert(result.writes.end(), e.writes.begin(), e.writes.end());
+      result.unmaskings.insert(result.unmaskings.end(), e.unmaskings.begin(), e.unmaskings.end());
       result.failed.push_back(e.status);
     }
   }
@@ -90,7 +90,7 @@ void check_teams(O order, V verifier, const MakeDrafts& drafts) {
   for (const std::int32_t vocab : sizes) {
     CAPTURE(vocab);
     const trace expected = run_by(executor::host{}, vocab, order, verifier, drafts(vocab));
-    CHECK(expected.writes.size() >= 4);
+    CHECK(expected.unmaskings.size() >= 4);
     for (const threads& team_of :
          {threads{{}, 1, 3, 1}, threads{{}, 1, 8, 2}, threads{{}, 2, 2, 2}}) {
       CHECK(run_by(team_of, vocab, order, verifier, drafts(vocab)) == expected);
@@ -98,7 +98,7 @@ void check_teams(O order, V verifier, const MakeDrafts& drafts) {
   }
 }
 
-TEST_CASE("writes and drafts are the same on every team") {
+TEST_CASE("unmaskings and drafts are the same on every team") {
   const auto by_itself = [](std::int32_t) { return diffusion::self_speculation<2, noting>{}; };
   check_teams(diffusion::order::confidence{}, diffusion::verifier::stepwise_exact{}, by_itself);
   check_teams(diffusion::order::entropy{}, diffusion::verifier::stepwise_exact{}, by_itself);

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <hunch/core/types.hpp>
-#include <hunch/diffusion/canvas/write.hpp>
-#include <hunch/distribution/detail/race.hpp>
+#include <hunch/diffusion/canvas/unmasking.hpp>
+#include <hunch/distribution/detail/noisy_argmax.hpp>
 #include <hunch/distribution/random.hpp>
 #include "../support/hash.hpp"
 #include "../support/toy_canvas.hpp"
@@ -26,7 +26,7 @@ enum class rank_by { confidence, entropy, position };
 /// A canvas to be filled.
 struct canvas_task {
   std::vector<token> canvas;
-  std::int32_t answer = 1;  ///< its first position behind the prompt
+  std::int32_t answer = 1;  ///< its first position after the prompt
   std::int32_t block_length = 1;
   double temperature = 0.0;
   std::uint64_t seed = 0;
@@ -36,7 +36,7 @@ struct canvas_task {
 };
 
 struct textbook_result {
-  std::vector<diffusion::write> writes;
+  std::vector<diffusion::unmasking> unmaskings;
   std::vector<token> canvas;
   status failed = status::ok;
   std::int32_t failed_position = -1;
@@ -82,13 +82,13 @@ inline token pick(const std::vector<double>& w, const canvas_task& task, std::in
       return philox{}(a);
     }
   };
-  const kernel::race_noise<words> noise{
+  const kernel::token_noise<words> noise{
       {{task.seed, static_cast<std::uint32_t>(position), 0, 0, purpose::noise}}};
   token best = no_token;
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < w.size(); ++i) {
     const auto t = static_cast<token>(i);
-    const double time = noise.arrival(t, noise.start(t / kernel::race_tile)) / w[i];
+    const double time = noise.arrival(t, noise.start(t / kernel::noise_tile)) / w[i];
     if (w[i] > 0.0 && time < least) {
       least = time;
       best = t;
@@ -110,7 +110,7 @@ inline double score(const std::vector<double>& w, token t, rank_by order) {
 
 }  // namespace textbook
 
-/// What is written, one token a pass.
+/// What is unmasked, one token a pass.
 inline textbook_result fill_stepwise(const canvas_world& world, const canvas_task& task) {
   textbook_result result{{}, task.canvas};
   std::vector<token>& canvas = result.canvas;
@@ -129,7 +129,7 @@ inline textbook_result fill_stepwise(const canvas_world& world, const canvas_tas
       open_block = block;
       cache = hash_of(canvas);
     }
-    diffusion::write best;
+    diffusion::unmasking best;
     double best_score = 0.0;
     for (std::int32_t p = first; p < length; ++p) {
       if (!masked(p) || (p - task.answer) / task.block_length != block) { continue; }
@@ -150,7 +150,7 @@ inline textbook_result fill_stepwise(const canvas_world& world, const canvas_tas
       }
     }
     canvas[static_cast<std::size_t>(best.position)] = best.t;
-    result.writes.push_back(best);
+    result.unmaskings.push_back(best);
     for (std::int32_t p = task.answer; p < length && !masked(p); ++p) {
       const token t = canvas[static_cast<std::size_t>(p)];
       if (std::ranges::find(task.stop_tokens, t) != task.stop_tokens.end()) { return result; }

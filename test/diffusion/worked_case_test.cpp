@@ -97,11 +97,11 @@ scripted_model the_model() {
 
 canvas_task the_task() { return {canvas_of("PXMMMMMMM"), 1, 4}; }
 
-using writes = std::vector<diffusion::write>;
-diffusion::write put(std::int32_t position, char letter) {
+using unmaskings = std::vector<diffusion::unmasking>;
+diffusion::unmasking put(std::int32_t position, char letter) {
   return {position, canvas_of(std::string(1, letter))[0]};
 }
-writes of(const diffusion::emission& e) { return {e.writes.begin(), e.writes.end()}; }
+unmaskings of(const diffusion::emission& e) { return {e.unmaskings.begin(), e.unmaskings.end()}; }
 using origins = std::vector<origin>;
 origins from(const diffusion::emission& e) { return {e.origins.begin(), e.origins.end()}; }
 
@@ -112,13 +112,13 @@ TEST_CASE("the worked case, row by row") {
 
   const diffusion::emission first = d.step()[0];
   CHECK(model.passes[0] == std::vector<std::string>{"PXMMMMMMM"});
-  CHECK(of(first) == writes{put(2, 'X')});
+  CHECK(of(first) == unmaskings{put(2, 'X')});
   CHECK(from(first) == origins{origin::sampled});
 
   const diffusion::emission second = d.step()[0];
   CHECK(model.passes[1] ==
         std::vector<std::string>{"PXXMMMMMM", "PXXMAMMMM", "PXXBAMMMM", "PXXBAMCMM"});
-  CHECK(of(second) == writes{put(4, 'A'), put(3, 'D')});
+  CHECK(of(second) == unmaskings{put(4, 'A'), put(3, 'D')});
   CHECK(from(second) == origins{origin::accepted, origin::corrected});
   CHECK(std::vector<token>(second.canvas.begin(), second.canvas.end()) == canvas_of("PXXDAMMMM"));
   CHECK(second.finish == finish_reason::none);
@@ -130,21 +130,21 @@ TEST_CASE("the worked case, row by row") {
   CHECK(d.stats().target_rows == 1 + 4 + 4);
 }
 
-TEST_CASE("one token a pass writes the same") {
+TEST_CASE("one token a pass unmasks the same") {
   scripted_model model = the_model();
   auto d = canvas_decoder<0>(model);
   const fill_result stepwise = fill(d, the_task());
-  REQUIRE(stepwise.writes.size() == 7);
+  REQUIRE(stepwise.unmaskings.size() == 7);
   CHECK(stepwise.rounds == 7);
-  CHECK(writes(stepwise.writes.begin(), stepwise.writes.begin() + 3) ==
-        writes{put(2, 'X'), put(4, 'A'), put(3, 'D')});
+  CHECK(unmaskings(stepwise.unmaskings.begin(), stepwise.unmaskings.begin() + 3) ==
+        unmaskings{put(2, 'X'), put(4, 'A'), put(3, 'D')});
   auto quick = chain_decoder<3>(model);
   const fill_result speculative = fill(quick, the_task());
-  CHECK(speculative.writes == stepwise.writes);
+  CHECK(speculative.unmaskings == stepwise.unmaskings);
   CHECK(speculative.rounds < stepwise.rounds);
 }
 
-TEST_CASE("with canvases for other orders, drafts are written in the order of the model") {
+TEST_CASE("with canvases for other orders, drafts are unmasked in the order of the model") {
   scripted_model model = the_model();
   model.script[{"PXMMMMMMM", 4}] = {'A', 0.64};
   model.script[{"PXXMMMMMM", 3}] = {'B', 0.93};  // now surer than A
@@ -157,7 +157,7 @@ TEST_CASE("with canvases for other orders, drafts are written in the order of th
   // 0.458 * 0.880 = 0.403, which is likelier than A, B and C, 0.427 * 0.931 = 0.397.
   CHECK(model.passes[1] ==
         std::vector<std::string>{"PXXMMMMMM", "PXXMAMMMM", "PXXBAMMMM", "PXXBMMMMM"});
-  CHECK(of(second) == writes{put(3, 'B'), put(4, 'A'), put(5, 'X')});
+  CHECK(of(second) == unmaskings{put(3, 'B'), put(4, 'A'), put(5, 'X')});
   CHECK(from(second) == origins{origin::accepted, origin::accepted, origin::bonus});
   CHECK(d.stats().drafted == 3);
   CHECK(d.stats().accepted == 2);
@@ -169,7 +169,7 @@ TEST_CASE("with canvases for other orders, drafts are written in the order of th
   add(chain, the_task());
   chain.step();
   const diffusion::emission refused = chain.step()[0];
-  CHECK(of(refused) == writes{put(3, 'B')});
+  CHECK(of(refused) == unmaskings{put(3, 'B')});
   CHECK(from(refused) == origins{origin::corrected});
 }
 
@@ -200,7 +200,7 @@ TEST_CASE("the rows of drafts that ignore the blocks are others") {
         std::vector<std::string>{"PXXMMMMMM", "PXXMAMMMM", "PXXMAMCMM", "PXXBAMCMM"});
 }
 
-TEST_CASE("by the top-k rule B is written, which is not what one token a pass writes") {
+TEST_CASE("by the top-k rule B is unmasked, which is not what one token a pass unmasks") {
   const auto second_round = [](std::int32_t k) {
     scripted_model model = the_model();
     auto d =
@@ -211,9 +211,9 @@ TEST_CASE("by the top-k rule B is written, which is not what one token a pass wr
     return of(d.step()[0]);
   };
   // B is no favourite in row 1, but with k = 1 A is; A and X come before it, for equal ids count.
-  CHECK(second_round(1) == writes{put(4, 'A'), put(3, 'D')});
-  CHECK(second_round(3) == writes{put(4, 'A'), put(3, 'D')});
-  const writes likely = second_round(4);
+  CHECK(second_round(1) == unmaskings{put(4, 'A'), put(3, 'D')});
+  CHECK(second_round(3) == unmaskings{put(4, 'A'), put(3, 'D')});
+  const unmaskings likely = second_round(4);
   REQUIRE(likely.size() >= 2);
   CHECK(likely[1] == put(3, 'B'));
   CHECK(second_round(7).size() == 4);  // every draft, and one more

@@ -76,7 +76,7 @@ class Llama {
   pass evaluate(const hunch::rows& rows) {
     logits_.resize(static_cast<std::size_t>(rows.size) * Tokenizer::vocab_size);
     for (std::int32_t i = 0; i < rows.size; ++i) {
-      if (rows.sequence[i] == hunch::no_sequence) { continue; }  // padding
+      if (rows.slot[i] == hunch::no_slot) { continue; }  // padding
       for (std::int32_t v = 0; v < Tokenizer::vocab_size; ++v) {
         pass(*this).logits(i)[v] = logit(rows.tokens[i], v);
       }

@@ -161,10 +161,10 @@ struct texts {
 
   explicit texts(const fixture& with)
       : first_before{test::some_canvas(with.shape, 9, 4)},
-        first_then{test::written(test::written(first_before, 7), 8)},
-        first_now{test::written(test::written(first_then, 3), 4)},
+        first_then{test::unmasked(test::unmasked(first_before, 7), 8)},
+        first_now{test::unmasked(test::unmasked(first_then, 3), 4)},
         second_then{test::some_canvas(with.shape, 2, 3, 8)},
-        second_now{test::written(second_then, 5)} {}
+        second_now{test::unmasked(second_then, 5)} {}
 };
 
 }  // namespace
@@ -184,7 +184,7 @@ TEST_CASE("what a head makes of a canvas is the textbook's") {
     const canvas opening = of.first_before.asking({9, 11, 12, 14});
     REQUIRE(opening.known == 9);
     observe(head, target, canvas_batch().add(1, opening), {0});
-    const canvas opening_now = test::written(opening, 4, 1);
+    const canvas opening_now = test::unmasked(opening, 4, 1);
     CHECK(test::difference(logits(head, canvas_batch().add(1, opening_now)),
                            textbook(with, opening, opening_now)) < 1e-4);
     if (shifted) {
@@ -193,10 +193,10 @@ TEST_CASE("what a head makes of a canvas is the textbook's") {
     }
     // A canvas whose drafts have filled the first block: its rows are read with the others.
     canvas filled = of.first_then;
-    for (const hunch::token t : {3, 4}) { filled = test::written(filled, t); }
+    for (const hunch::token t : {3, 4}) { filled = test::unmasked(filled, t); }
     REQUIRE(test::committed(filled, with.shape.mask_token).known > filled.known);
     observe(head, target, canvas_batch().add(1, of.first_then).add(1, filled), {1});
-    const canvas filled_now = test::written(test::written(filled, 5), 6);
+    const canvas filled_now = test::unmasked(test::unmasked(filled, 5), 6);
     CHECK(test::difference(logits(head, canvas_batch().add(1, filled_now)),
                            textbook(with, filled, filled_now)) < 1e-4);
     // Without what was written since, another one.
@@ -226,7 +226,7 @@ TEST_CASE("a head's canvas among others, with any number of threads") {
       engine::canvas_head head = with.head(same_target, kind, threads);
       // The third canvas of the pass is the one that is kept of the first text.
       canvas_batch pass;
-      pass.add(2, of.first_before).add(2, test::written(of.first_before, 6));
+      pass.add(2, of.first_before).add(2, test::unmasked(of.first_before, 6));
       pass.add(2, of.first_then).add(1, of.second_then);
       observe(head, same_target, pass, {2, 3});
       CHECK(logits(head, canvas_batch().add(2, of.first_now).add(1, of.second_now)) == both);
@@ -262,7 +262,7 @@ TEST_CASE("a head that was left behind changes nothing that its target says") {
     const texts of(with);
     // The same text when its first two blocks are known, and more.
     canvas later = of.first_before;
-    for (int i = 0; i < 5; ++i) { later = test::written(later, 11 + i); }
+    for (int i = 0; i < 5; ++i) { later = test::unmasked(later, 11 + i); }
     later = test::committed(later, with.shape.mask_token);
     REQUIRE(later.known >= 17);
     for (const canvas& next : {later, of.first_before}) {
@@ -273,7 +273,7 @@ TEST_CASE("a head that was left behind changes nothing that its target says") {
       observe(head, target, canvas_batch().add(1, of.first_before), {0});
       test::logits(target, 1, later);
       CHECK(target.length(1) == later.known);
-      logits(head, canvas_batch().add(1, test::written(of.first_before, 3)));
+      logits(head, canvas_batch().add(1, test::unmasked(of.first_before, 3)));
       CHECK(test::logits(target, 1, next) == expected);
     }
   }
@@ -371,18 +371,18 @@ TEST_CASE("a head's drafts change speed only") {
     const fixture with(true, engine::dtype::i8);
     engine::masked_model target = with.target(kind, 2);
     engine::canvas_head head = with.head(target, kind, 2);
-    const auto stepwise = test::fill_two(target, hunch::diffusion::stepwise{}, 0).writes;
+    const auto stepwise = test::fill_two(target, hunch::diffusion::stepwise{}, 0).unmaskings;
     CHECK(stepwise.at(1).size() == 18);
     CHECK(stepwise.at(2).size() == 23);
     for (const int length : {1, 3, 6}) {
       const auto drafts = hunch::diffusion::drafted_by<6>(head);
-      CHECK(test::fill_two(target, drafts, length).writes == stepwise);
+      CHECK(test::fill_two(target, drafts, length).unmaskings == stepwise);
     }
   }
 }
 
 TEST_CASE("a head that repeats what the target said drafts what the target's logits do") {
-  // Its layers add nothing to residuals from behind the target's layers but one, whose weights the
+  // Its layers add nothing to residuals from after the target's layers but one, whose weights the
   // last of them has; what is written is as a mask.
   fixture with;
   auto tensors = fixture::tensors(with.shape.model, engine::dtype::f32);
@@ -414,7 +414,7 @@ TEST_CASE("a head that repeats what the target said drafts what the target's log
   }
   const auto by_itself = test::fill_two(target, hunch::diffusion::self_speculation<4>{}, 4);
   const auto by_head = test::fill_two(target, hunch::diffusion::drafted_by<4>(head), 4);
-  CHECK(by_head.writes == by_itself.writes);
+  CHECK(by_head.unmaskings == by_itself.unmaskings);
   CHECK(by_itself.accepted > 8);
   CHECK(by_head.accepted > 8);
 }

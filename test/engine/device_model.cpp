@@ -157,7 +157,7 @@ TEST_CASE("device model: prompts in pieces, batches with padding, trees") {
   model m = with.make();
   test::read(m, 0, with.part(0, 10), 10);
   test::read(m, 2, with.part(0, 4), 4);
-  constexpr int pad = hunch::no_sequence;
+  constexpr int pad = hunch::no_slot;
   test::row_batch rows;
   rows.add(pad, -9, 77, -1, -1).add(0, 0, hunch::end_of_cache, 10, with.text[10]);
   rows.add(0, 1, 0, 11, 3).add(0, 2, 0, 11, with.text[11]).add(0, 3, 1, 12, 5);
@@ -345,7 +345,7 @@ TEST_CASE("device model: teams of threads compute the same bits") {
     test::read(m, 0, with.part(0, 20), 9);
     test::row_batch rows;
     rows.add(0, 0, hunch::end_of_cache, 20, 1).add(0, 1, 0, 21, 2).add(0, 2, 0, 21, 3);
-    rows.add(0, 3, 1, 22, 4).add(hunch::no_sequence, 0, 0, 0, 0);
+    rows.add(0, 3, 1, 22, 4).add(hunch::no_slot, 0, 0, 0, 0);
     rows.add(1, 0, hunch::end_of_cache, 0, 9);
     std::vector<std::vector<float>> out;
     const auto result = m.evaluate(rows.view());

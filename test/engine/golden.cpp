@@ -56,7 +56,7 @@ class model_logits {
   engine::model model_;
 };
 
-/// Those of the EAGLE head behind the target's features.
+/// Those of the EAGLE head after the target's features.
 class eagle_logits {
  public:
   explicit eagle_logits(engine::arithmetic kind)
@@ -160,7 +160,7 @@ class medusa_logits {
   several_rows out_;
 };
 
-/// Those of the exit behind the target's first layers.
+/// Those of the exit after the target's first layers.
 class exit_logits {
  public:
   explicit exit_logits(engine::arithmetic kind)
@@ -211,7 +211,7 @@ class stream_logits {
         beside.insert(beside.end(), state.data, state.data + state.size);
       }
       const float* const states = beside.data();
-      // The root is the next token of the window; behind the last one comes the first.
+      // The root is the next token of the window; after the last one comes the first.
       const auto known = streams_.forward({1, &states, rows.tokens + (i + 1) % rows.size, drafted});
       streams_.head(known, out_.rows());
       out_.give(i, use);

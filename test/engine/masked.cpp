@@ -63,7 +63,7 @@ struct fixture {
   /// The canvas, and those with one more token each.
   std::vector<canvas> chain(const canvas& first, int drafts) const {
     std::vector<canvas> out{first};
-    for (int i = 0; i < drafts; ++i) { out.push_back(test::written(out.back(), 3 + i)); }
+    for (int i = 0; i < drafts; ++i) { out.push_back(test::unmasked(out.back(), 3 + i)); }
     return out;
   }
 };
@@ -178,7 +178,7 @@ TEST_CASE("a cached prefix says what one that is read anew says") {
         }
         CHECK(logits(m, batch) == joined(expected));
         CHECK(m.length(1) == now.known);
-        now = test::committed(test::written(now, 5), with.shape.mask_token);
+        now = test::committed(test::unmasked(now, 5), with.shape.mask_token);
       }
     }
   }

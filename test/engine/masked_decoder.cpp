@@ -5,7 +5,7 @@
 
 #include "masked_texts.hpp"
 
-/// Self-speculation with the engine's masked models writes what one token a pass writes.
+/// Self-speculation with the engine's masked models unmasks what one token a pass unmasks.
 
 TEST_CASE("drafts from a masked model's own logits change speed only") {
   for (const test::pattern p : {test::pattern::full, test::pattern::causal_prefix}) {
@@ -19,11 +19,11 @@ TEST_CASE("drafts from a masked model's own logits change speed only") {
         engine::masked_model m(shape, weights, {.kind = kind, .threads = 2, .max_batch = 2});
         const hunch::diffusion::self_speculation<6> drafts;
         const test::filled_texts stepwise = test::fill_two(m, drafts, 0);
-        CHECK(stepwise.writes.at(1).size() == 18);
-        CHECK(stepwise.writes.at(2).size() == 23);
+        CHECK(stepwise.unmaskings.at(1).size() == 18);
+        CHECK(stepwise.unmaskings.at(2).size() == 23);
         for (const int length : {1, 3, 6}) {
           const test::filled_texts drafted = test::fill_two(m, drafts, length);
-          CHECK(drafted.writes == stepwise.writes);
+          CHECK(drafted.unmaskings == stepwise.unmaskings);
           CHECK(drafted.passes < stepwise.passes);
         }
       }

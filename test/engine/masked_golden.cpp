@@ -77,7 +77,7 @@ TEST_CASE("a tiny head of a masked model computes what the recipe's does") {
   const auto folder = std::filesystem::path(HUNCH_TEST_MODELS) / "tiny";
   const test::golden_file golden(folder / "golden.safetensors");
   const std::vector<test::vec> expected = rows(golden, "canvas_head.logits");
-  const std::int32_t written = golden.values<std::int32_t>("written").at(0);
+  const std::int32_t unmasked = golden.values<std::int32_t>("written").at(0);
   for (const engine::arithmetic kind : {engine::arithmetic::f32, engine::preferred_bf16()}) {
     const engine::model_options options{.kind = kind, .max_batch = 3};
     engine::masked_model m = engine::masked_model::load(folder / "masked", options);
@@ -86,11 +86,11 @@ TEST_CASE("a tiny head of a masked model computes what the recipe's does") {
     test::canvas_batch then, now;
     int slot = 0;
     for (const test::canvas& c : canvases(golden, "canvas_head", m.mask_token())) {
-      // The text behind which drafts have made the canvas, filling its first block or not.
+      // The text after which drafts have made the canvas, filling its first block or not.
       test::canvas text = c.asking({c.known});
       text.tokens[static_cast<std::size_t>(c.known)] = m.mask_token();
       then.add(slot, text).add(slot, c);
-      now.add(slot++, test::written(c, written));
+      now.add(slot++, test::unmasked(c, unmasked));
     }
     const std::vector<std::int32_t> kept{1, 3, 5};
     head.observe(hunch::diffusion::decided_canvases{then.view(), 3, kept.data()},

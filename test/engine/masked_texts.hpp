@@ -19,16 +19,16 @@
 
 namespace test {
 
-/// What is written for each request, position by position.
-using texts = std::map<hunch::request_id, std::vector<hunch::diffusion::write>>;
+/// What is unmasked for each request, position by position.
+using texts = std::map<hunch::request_id, std::vector<hunch::diffusion::unmasking>>;
 
 struct filled_texts {
-  texts writes;
+  texts unmaskings;
   std::int64_t passes = 0;
   std::int64_t accepted = 0;  ///< drafts
 };
 
-/// The writes of two requests in a batch, with at most `length` drafts a round: 18 positions at
+/// The unmaskings of two requests in a batch, with at most `length` drafts a round: 18 positions at
 /// temperature 0, and 23 above it.
 template <class Drafts>
 filled_texts fill_two(engine::masked_model& target, Drafts drafts, int length) {
@@ -52,8 +52,8 @@ filled_texts fill_two(engine::masked_model& target, Drafts drafts, int length) {
   while (d.running() > 0) {
     for (const hunch::diffusion::emission& e : d.step()) {
       CHECK(e.status == hunch::status::ok);
-      auto& all = out.writes[e.id];
-      all.insert(all.end(), e.writes.begin(), e.writes.end());
+      auto& all = out.unmaskings[e.id];
+      all.insert(all.end(), e.unmaskings.begin(), e.unmaskings.end());
     }
   }
   for (const int slot : {0, 1}) { CHECK(target.length(slot) == 0); }

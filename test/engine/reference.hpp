@@ -32,7 +32,7 @@ class reference_model {
     return head(norm(weights_, "model.norm.weight", residual(tokens, positions, c_.layers)));
   }
 
-  /// The last of `tokens` behind the first `layers` layers.
+  /// The last of `tokens` after the first `layers` layers.
   vec residual(const std::vector<int>& tokens, const std::vector<int>& positions,
                int layers) const {
     return residuals(tokens, positions, layers).back();
@@ -49,7 +49,7 @@ class reference_model {
     return normed(residuals(tokens, positions, c_.layers, sees));
   }
 
-  /// All rows behind the first `layers` layers, as `hidden`.
+  /// All rows after the first `layers` layers, as `hidden`.
   std::vector<vec> residuals(const std::vector<int>& tokens, int layers,
                              const visibility& sees) const {
     std::vector<int> positions(tokens.size());

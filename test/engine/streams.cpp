@@ -287,7 +287,7 @@ TEST_CASE("rows do not see streams, and streams are the same in any company") {
           test::read(target, slot, prompt, 4);
           test::read(alone, slot, prompt, 4);
         }
-        // Two trees in a batch, one behind a token that was not read, and what the target says
+        // Two trees in a batch, one after a token that was not read, and what the target says
         // without streams.
         row_batch rows = tree(2, 7);
         rows.add(0, 0, end, 7, 9, false).add(0, 1, 0, 8, 3).add(0, 2, 1, 9, 4);
@@ -365,7 +365,7 @@ TEST_CASE("streams behind rows whose first layers a view has read") {
         CHECK(seen(got, row, streams) == seen(expected, row, streams));
       }
     }
-    // Behind where streams begin their first state would not be known.
+    // After where streams begin their first state would not be known.
     engine::early_exit deep_view({4}, test::in_memory(exit), target);
     deep_view.forward(tree(0, 7).view());
     CHECK_THROWS_AS(target.evaluate(with_streams(tree(0, 7), streams)), std::invalid_argument);
@@ -390,7 +390,7 @@ TEST_CASE("streams at the end of the context") {
   CHECK(got.status(1) == hunch::status::ok);
   CHECK(got.status(2) == hunch::status::cache_full);
   CHECK_THROWS_AS(got.stream(2, 0), std::out_of_range);
-  // The same until positions behind the end are asked for, which count as the last one.
+  // The same until positions after the end are asked for, which count as the last one.
   CHECK(copy(got.stream(0, 0)) == copy(expected.stream(0, 0)));
   CHECK(copy(got.stream(0, 1)) != copy(expected.stream(0, 1)));
   for (int j = 0; j < streams; ++j) {

@@ -35,7 +35,7 @@ struct canvas {
   }
 };
 
-/// The owner of the arrays behind a `hunch::diffusion::canvases`.
+/// The owner of the arrays after a `hunch::diffusion::canvases`.
 class canvas_batch {
  public:
   canvas_batch& add(int slot, const canvas& c) {
@@ -81,7 +81,7 @@ inline engine::masked_config masked(const engine::config& c, pattern p, bool shi
 
 /// The canvas with the token in the place of a mask that is asked for, the first one if nothing
 /// else is said.
-inline canvas written(canvas c, hunch::token token, int which = 0) {
+inline canvas unmasked(canvas c, hunch::token token, int which = 0) {
   const auto at = c.wanted.begin() + which;
   c.tokens[static_cast<std::size_t>(*at)] = token;
   c.wanted.erase(at);

@@ -86,7 +86,7 @@ TEST_CASE("the drafter does not matter") {
       CHECK(with(drafter::autoregressive{adverse, tree::chain<5>{}}, all) == expected);
       CHECK(accepted < 0.2);
       CHECK(with(drafter::autoregressive{perfect, tree::chain<4>{}}, all) == expected);
-      CHECK(accepted > 0.95);  // all but those behind the cut at a stop
+      CHECK(accepted > 0.95);  // all but those after the cut at a stop
       CHECK(with(tree_drafter<child_law::ranked>{world, {-1, 0, 0, 1, 2}}, all) == expected);
       CHECK(with(tree_drafter<child_law::without_replacement>{world, {-1, 0, 0, 0, 1}}, all) ==
             expected);

@@ -25,7 +25,7 @@
 #include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/point_mass.hpp>
 #include "../support/interval_source.hpp"
-#include "../support/noted_rows.hpp"
+#include "../support/recorded_rows.hpp"
 #include "../support/stages.hpp"
 #include "../support/taught_meter.hpp"
 #include "../support/toy_streams.hpp"
@@ -110,7 +110,7 @@ void grid_row(const Make& make_drafter, const Selector& selector, S sampler, V v
               c.options,
               source};
     static_assert(decltype(d)::lossless);
-    static_cast<void>(&grid_entry<decltype(d), Selector>::noted);
+    static_cast<void>(&grid_entry<decltype(d), Selector>::recorded);
     const enumeration found = enumerate(d, source, c.requests);
     CHECK(std::abs(found.total - 1.0) <= law_tolerance);
     CHECK(distance(found.law, joint_law(c.target, c.requests)) <= law_tolerance);

@@ -14,16 +14,11 @@ namespace {
 
 /// What is defined in the header of its name and is no policy of its own, or not a lossless one.
 const names in_no_row{
-    "drafter::ahead",            // the base of heads and streaming
-    "drafter::growth",           // what drafters with trees share
-    "drafter::kept_states",      // likewise
-    "drafter::level_lists",      // likewise
-    "length::meter",             // prices, for length::metered
-    "length::slots",             // what drafters keep for a policy
-    "selector::oracle",          // a router
-    "selector::router_weights",  // a file
-    "verifier::top_k",           // lossy
-    "verifier::typical",         // lossy
+    "drafter::length_slots",  // what drafters keep for a policy
+    "length::meter",          // prices, for length::metered
+    "selector::oracle",       // a router
+    "verifier::top_k",        // lossy
+    "verifier::typical",      // lossy
 };
 
 TEST_CASE("the grid has a row for every policy that the headers define") {

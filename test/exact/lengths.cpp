@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::int32_t longest = 3;
 
-/// What becomes of a token behind which the policy stops.
+/// What becomes of a token after which the policy stops.
 enum class at_the_stop { kept, dropped };
 
 /// Drafts chains from a toy world, level by level, as long as a policy goes on.
@@ -43,7 +43,7 @@ struct stopping_drafter {
   struct state {
     state(Executor&, const drafter_setup& setup) : layout(setup.layout), lengths(setup.max_batch) {}
     const vocab_layout* layout;
-    length::slots<L> lengths;
+    drafter::length_slots<L> lengths;
   };
 
   void check(const drafter_setup&) const {}
@@ -60,7 +60,7 @@ struct stopping_drafter {
         level(s, k, c, drafts, sampler, draw, parent, evidence);
         if (evidence.probability == 0.0) { break; }
         const bool may = s.lengths.drew(k);
-        more = may && s.lengths.goes_on(policy, k, evidence);
+        more = may && s.lengths.continues(policy, k, evidence);
         if (may && !more && last == at_the_stop::dropped) { break; }
         drafts.grow(k, c, parent + 1, parent);
       }

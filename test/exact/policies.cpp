@@ -88,12 +88,11 @@ struct rereading_draft : toy_draft<> {
   hidden_states forward(const rows& r) {
     for (std::int32_t i = 0; i < r.size; ++i) {
       if (r.id[i] == 0) { guessed_.clear(); }
-      // Rows that are read behind a wanted one are guesses.
+      // Rows that are read after a wanted one are guesses.
       if (!committed_) { guessed_.push_back(r.id[i]); }
       if (committed_ && target != nullptr) {
-        read_ahead =
-            read_ahead ||
-            r.position[i] > static_cast<std::int32_t>(target->cache().tokens(r.sequence[i]).size());
+        read_ahead = read_ahead || r.position[i] > static_cast<std::int32_t>(
+                                                       target->cache().tokens(r.slot[i]).size());
       }
       committed_ = committed_ && r.wanted[i] == 0;
     }

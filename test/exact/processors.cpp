@@ -18,7 +18,7 @@
 namespace hunch::test {
 namespace {
 
-/// The last token ends the text, and behind it nothing is allowed.
+/// The last token ends the text, and after it nothing is allowed.
 struct ending_grammar {
   std::int32_t vocab;
 

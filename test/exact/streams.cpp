@@ -149,7 +149,7 @@ TEST_CASE("greedy text is that of plain decoding, whatever streams say") {
   }
 }
 
-/// Runs requests over a target with streams, and calls use(before, committed) behind every step.
+/// Runs requests over a target with streams, and calls use(before, committed) after every step.
 template <class Decoder, class Use>
 void follow(Decoder& d, text committed, std::uint64_t seed, float temperature, const Use& use) {
   auto options = ask(24, temperature);
@@ -296,7 +296,7 @@ TEST_CASE("nodes that are moved when a tree is pruned take their shortlists with
     const auto& now = d.stats();
     const std::int64_t lists = now.shortlists - before.shortlists;
     if (lists == 0) { continue; }
-    // Three nodes behind a root: the levels that they are drafted from follow from how many lists
+    // Three nodes after a root: the levels that they are drafted from follow from how many lists
     // they had and how deep they lie.
     std::int64_t rows = narrowing_selector::rows_at(0);
     const bool deep = now.proposed_at[1] > before.proposed_at[1];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Exceptions in a round over canvases: the state is that before the round, and a repetition writes
+// Exceptions in a round over canvases: the state is that before the round, and a repetition unmasks
 // the same.
 
 #include <cstddef>
@@ -52,9 +52,9 @@ auto decoder_over(Model& model) {
       diffusion::self_speculation<3, length::ewma>{}, diffusion::decoder_options{.max_batch = 2});
 }
 
-using round_of = std::vector<diffusion::write>;
+using round_of = std::vector<diffusion::unmasking>;
 
-/// What is written round by round; a round that throws is repeated.
+/// What is unmasked round by round; a round that throws is repeated.
 template <class Decoder, class Exception>
 std::map<request_id, std::vector<round_of>> with_retries(Decoder& d, std::int64_t& thrown,
                                                          const Exception& planned) {
@@ -64,7 +64,7 @@ std::map<request_id, std::vector<round_of>> with_retries(Decoder& d, std::int64_
     const auto stats = d.stats();
     try {
       planned(d, [&](const diffusion::emission& e) {
-        rounds[e.id].push_back({e.writes.begin(), e.writes.end()});
+        rounds[e.id].push_back({e.unmaskings.begin(), e.unmaskings.end()});
       });
     } catch (const std::exception&) {
       ++thrown;

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include <hunch/hunch.hpp>
+#include <hunch/tools/detail/kmeans.hpp>
+#include <hunch/tools/router_weights.hpp>
 
 /// \file
 /// The bits that host loops compute, a line for each kind: they must not depend on the flags that a
@@ -120,12 +122,12 @@ void laws_and_draws(std::int32_t n) {
                                  {&ranges[1], 1, n - n / 2, nullptr, row_of_token.data(), n},
                                  {&ranges[1], 1, n - n / 2, nullptr, nullptr, n}};
       for (const shortlist& list : lists) {
-        kernel::noted_tokens removed(team);
+        kernel::token_set removed(team);
         removed.add(team, n / 2);
-        kernel::with_excess(p, q, list, 1.0f, 0.75f, [&](const auto& weight) {
+        kernel::with_residual(p, q, list, 1.0f, 0.75f, [&](const auto& weight) {
           residuals.add(team.sum(n, weight));
           residuals.add(random.categorical(team, {++seed}, n, weight));
-          const auto both = team.sum_both(n, kernel::excess_and_remainder{weight, removed});
+          const auto both = team.sum_both(n, kernel::residual_and_remainder{weight, removed});
           residuals.add(both.first);
           residuals.add(both.second);
         });
@@ -223,8 +225,8 @@ void laws_in_double(std::int32_t n) {
 }
 
 /// What the epilogue of a head leaves of a row.
-void digests(std::int32_t n) {
-  line of_rows("digests n=" + std::to_string(n));
+void summaries(std::int32_t n) {
+  line of_rows("summaries n=" + std::to_string(n));
   team::serial team;
   constexpr std::int32_t count = 10;
   const auto tiles = static_cast<std::size_t>(team::tiles_of(n));
@@ -233,10 +235,10 @@ void digests(std::int32_t n) {
     std::vector<team::soft_total<std::int32_t>> totals(tiles);
     std::vector<std::int64_t> best(tiles * count);
     const row_view<float> view{row.data(), n};
-    const row_digest digest{1.75f, totals.data(), count, best.data()};
+    const row_summary summary{1.75f, totals.data(), count, best.data()};
     const std::int32_t asked = 0;
     for (std::int32_t t = 0; t < team::tiles_of(n); ++t) {
-      kernel::digest_rows{&view, &asked, &digest, team::tiles_of(n)}(team, t);
+      kernel::summarise_rows{&view, &asked, &summary, team::tiles_of(n)}(team, t);
     }
     for (const auto& total : totals) {
       of_rows.add(total.top);
@@ -248,8 +250,8 @@ void digests(std::int32_t n) {
 
 /// What would be written next into a canvas whose positions have rows of every kind.
 template <diffusion::Order O>
-void writes(const char* name, std::int32_t n) {
-  line planned(std::string("writes by ") + name + " n=" + std::to_string(n));
+void unmaskings(const char* name, std::int32_t n) {
+  line planned(std::string("unmaskings by ") + name + " n=" + std::to_string(n));
   team::serial team;
   for (const float temperature : {0.0f, 1.0f, 0.6f}) {
     constexpr std::int32_t positions = 6;
@@ -266,7 +268,7 @@ void writes(const char* name, std::int32_t n) {
     const diffusion::canvas_positions canvas{0, positions, 4};
     const diffusion::drafts_view<digests_type> view{{}, &canvas, all};
     diffusion::planned_draft drafts[positions];
-    kernel::choose_writes<diffusion::drafts_view<digests_type>>{&view, drafts, positions, true}(
+    kernel::choose_unmaskings<diffusion::drafts_view<digests_type>>{&view, drafts, positions, true}(
         team, 0);
     for (const diffusion::planned_draft& d : drafts) {
       planned.add(d.what.position);
@@ -422,9 +424,9 @@ int main(int argc, char**) {
   heads<float16>("float16");
   heads<std::int8_t>("int8");
   laws_in_double(40003);
-  digests(12345);
-  writes<diffusion::order::confidence>("confidence", 5000);
-  writes<diffusion::order::entropy>("entropy", 5000);
+  summaries(12345);
+  unmaskings<diffusion::order::confidence>("confidence", 5000);
+  unmaskings<diffusion::order::entropy>("entropy", 5000);
   clusters();
   scores();
   verdicts("block", 9000, {-1, 0, 1, 2, 3, 4}, child_law::independent, verifier::block{});

@@ -13,7 +13,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using hunch::test::must;
-  // Most inputs are a header whose length is right, and small integers behind it.
+  // Most inputs are a header whose length is right, and small integers after it.
   std::string file(reinterpret_cast<const char*>(data), size);
   if (size > 0 && data[0] == '{') {
     const std::uint64_t length = size;

@@ -36,7 +36,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const bool found = stops.feed(tail, piece);
     must(found == (first != std::string::npos), "found what is there");
     if (found) {
-      must(tail.excess == whole.size() - first, "the excess");
+      must(tail.cut == whole.size() - first, "the cut");
       return 0;
     }
     must(tail.text.size() < std::max<std::size_t>(stops.longest(), 1), "a bounded tail");

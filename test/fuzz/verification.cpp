@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <vector>
 
+#include <hunch/decoder/token_census.hpp>
 #include <hunch/distribution/log_probabilities.hpp>
-#include <hunch/sampler/token_census.hpp>
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/point_mass.hpp>

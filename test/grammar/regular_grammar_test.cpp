@@ -136,7 +136,7 @@ TEST_CASE("groups inside one another have a limit") {
     return repeated("(", depth) + "a" + repeated(")" + behind, depth);
   };
   CHECK(refusal_of(nested(100)).empty());
-  CHECK(refusal_of(repeated("(a)", 1000)).empty());  // one behind the other
+  CHECK(refusal_of(repeated("(a)", 1000)).empty());  // one after the other
   for (const std::string& bomb :
        {nested(101), nested(100000), repeated("(", 100000), repeated("(a|", 100000),
         nested(100000, "*"), repeated("((", 50000) + repeated(")?)+", 50000)}) {

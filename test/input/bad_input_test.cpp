@@ -38,7 +38,7 @@ struct result {
   text emitted;
   finish_reason finish = finish_reason::none;
   status why = status::ok;
-  std::size_t excess = 0;
+  std::size_t cut = 0;
 };
 
 template <class Decoder>
@@ -52,7 +52,7 @@ std::vector<result> run(Decoder& d, const std::vector<request>& requests) {
       r.emitted.insert(r.emitted.end(), e.tokens.begin(), e.tokens.end());
       r.finish = e.finish;
       r.why = e.status;
-      r.excess = e.excess_bytes;
+      r.cut = e.cut_bytes;
     }
   }
   return results;
@@ -223,7 +223,7 @@ TEST_CASE("a request whose biases exclude everything ends, and no other") {
 }
 
 TEST_CASE("rows that plain decoding never reads may hold anything, by every rule") {
-  // There is one text; behind all others, and behind its stop token, no row has a law.
+  // There is one text; after all others, and after its stop token, no row has a law.
   constexpr toy_world one{vocab, 95, flavour::one_hot};
   const text prompt{1, 0};
   static std::set<std::uint64_t> read_texts;
@@ -584,6 +584,53 @@ TEST_CASE("sizes of a decoder") {
   }
   report(-1);
   report(vocab);
+}
+
+TEST_CASE("a text that is longer than a decoder has room for is refused") {
+  toy_target<> target{target_world};
+  decoder d{
+      target,          drafter::none{},       selector::full{vocab},
+      plain_sampler{}, verifier::rejection{}, decoder_options{.max_length = 8, .token_text = {}}};
+  CHECK_THROWS_WITH_AS(d.add(text{1, 2, 3}, ask(6)),
+                       "hunch::decoder: a prompt of 3 and max_new_tokens of 6 tokens: raise "
+                       "decoder_options::max_length",
+                       std::invalid_argument);
+  CHECK(d.add(text{1, 2, 3}, ask(5)) > 0);
+  does_not_fit(
+      [&] {
+        decoder none{target,
+                     drafter::none{},
+                     selector::full{vocab},
+                     plain_sampler{},
+                     verifier::rejection{},
+                     decoder_options{.max_length = 1, .token_text = {}}};
+      },
+      "max_length", "at least 2");
+}
+
+/// Keeps a number for every token of a text, with room for all from the beginning.
+struct keeps_all : drafter::none {
+  template <class Real, class Executor>
+  struct state {
+    state(Executor&, const drafter_setup& setup)
+        : kept(static_cast<std::size_t>(setup.max_batch) *
+               static_cast<std::size_t>(setup.max_length)) {}
+    std::vector<token> kept;
+  };
+  void check(const drafter_setup& setup) const { room = setup.max_length; }
+  mutable std::int32_t room = 0;
+};
+
+TEST_CASE("a drafter is told how long a text may be") {
+  toy_target<> target{target_world};
+  keeps_all drafter;
+  decoder d{target,
+            drafter,
+            selector::full{vocab},
+            plain_sampler{},
+            verifier::rejection{},
+            decoder_options{.max_length = 77, .token_text = {}}};
+  CHECK(drafter.room == 77);
 }
 
 TEST_CASE("a full batch refuses the next request and goes on") {

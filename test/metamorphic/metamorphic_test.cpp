@@ -186,7 +186,7 @@ struct moody {
   std::int32_t begin(memory& step, std::int32_t max_depth) const {
     return step / 7 % 2 == 0 ? 0 : max_depth;
   }
-  bool goes_on(memory&, const length_evidence&) const { return true; }
+  bool continues(memory&, const length_evidence&) const { return true; }
   void observe(memory& step, std::int32_t, std::int32_t) const noexcept { ++step; }
 };
 

@@ -13,23 +13,24 @@
 namespace hunch::test {
 namespace {
 
-enum class write_defect {
+enum class unmask_defect {
   none,
   position_not_compared,
-  other_drafts_not_compared,  ///< any canvas with the write and as many others will do
-  writes_the_refused_draft,
-  logits_of_the_canvas_before,  ///< stale: the write behind accepted drafts comes from before them
-  blocks_ignored,               ///< the surest position anywhere is written
+  other_drafts_not_compared,  ///< any canvas with the unmasking and as many others will do
+  unmasks_the_refused_draft,
+  logits_of_the_canvas_before,  ///< stale: the unmasking after accepted drafts comes from before
+                                ///< them
+  blocks_ignored,               ///< the surest position anywhere is unmasked
 };
 
-/// What one token a pass writes, with a defect.
-template <write_defect Defect>
-struct wrong_writes {
+/// What one token a pass unmasks, with a defect.
+template <unmask_defect Defect>
+struct wrong_unmaskings {
   static constexpr bool lossless = true;  // what its author believed
 
   template <Team T, class View>
   static diffusion::decision choice(T& team, const View& view, std::int32_t r) {
-    if constexpr (Defect != write_defect::blocks_ignored) {
+    if constexpr (Defect != unmask_defect::blocks_ignored) {
       return view.choice(team, r);
     } else {
       const diffusion::canvas_positions at = view.canvases[r];
@@ -44,7 +45,8 @@ struct wrong_writes {
     }
   }
 
-  /// The best write by the logits of canvas `before` at a position that is masked in canvas `now`.
+  /// The best unmasking by the logits of canvas `before` at a position that is masked in canvas
+  /// `now`.
   template <Team T, class View>
   static diffusion::decision stale(T& team, const View& view, std::int32_t before,
                                    std::int32_t now) {
@@ -60,15 +62,15 @@ struct wrong_writes {
     return {best.what};
   }
 
-  /// Where write w into canvas r leads.
+  /// Where unmasking w into canvas r leads.
   template <class View>
-  static std::int32_t after(const View& view, std::int32_t r, diffusion::write w) {
-    if constexpr (Defect != write_defect::position_not_compared &&
-                  Defect != write_defect::other_drafts_not_compared) {
+  static std::int32_t after(const View& view, std::int32_t r, diffusion::unmasking w) {
+    if constexpr (Defect != unmask_defect::position_not_compared &&
+                  Defect != unmask_defect::other_drafts_not_compared) {
       return view.after(r, w);
     }
     for (std::int32_t c = 1; c <= view.drafted; ++c) {
-      if (Defect == write_defect::position_not_compared) {
+      if (Defect == unmask_defect::position_not_compared) {
         const std::int32_t i = view.added(r, c);
         if (i >= 0 && view.drafts[i].t == w.t) { return c; }
         continue;
@@ -82,8 +84,8 @@ struct wrong_writes {
   }
 
   template <Team T, class View>
-  static void accept(T& team, const View& view, std::int32_t c, diffusion::write_verdict& out) {
-    if constexpr (Defect != write_defect::other_drafts_not_compared) {
+  static void accept(T& team, const View& view, std::int32_t c, diffusion::unmask_verdict& out) {
+    if constexpr (Defect != unmask_defect::other_drafts_not_compared) {
       view.accept(team, c, out);
     } else {
       if (team.rank() == 0) { view.accepted[out.accepted] = out.next.what; }
@@ -93,7 +95,7 @@ struct wrong_writes {
   }
 
   template <Team T, class View>
-  void operator()(T& team, const View& view, diffusion::write_verdict& out) const {
+  void operator()(T& team, const View& view, diffusion::unmask_verdict& out) const {
     std::int32_t before = 0;
     for (;;) {
       out.next = choice(team, view, out.canvas);
@@ -102,7 +104,7 @@ struct wrong_writes {
       before = out.canvas;
       accept(team, view, next, out);
     }
-    if constexpr (Defect == write_defect::writes_the_refused_draft) {
+    if constexpr (Defect == unmask_defect::unmasks_the_refused_draft) {
       for (std::int32_t c = 1; c <= view.drafted; ++c) {
         if (view.added(out.canvas, c) < 0) { continue; }
         view.accept(team, c, out);
@@ -110,13 +112,13 @@ struct wrong_writes {
         return;
       }
     }
-    if (Defect == write_defect::logits_of_the_canvas_before && out.accepted > 0) {
+    if (Defect == unmask_defect::logits_of_the_canvas_before && out.accepted > 0) {
       out.next = stale(team, view, before, out.canvas);
     }
   }
 };
 
-static_assert(diffusion::DraftVerifier<wrong_writes<write_defect::none>>);
+static_assert(diffusion::DraftVerifier<wrong_unmaskings<unmask_defect::none>>);
 
 /// The last of equally sure positions first.
 struct highest_first : diffusion::order::confidence {
@@ -128,7 +130,7 @@ struct highest_first : diffusion::order::confidence {
 
 constexpr canvas_world world{{3, 21, flavour::tied}, 1, nullptr, 3};
 
-/// In how many of all canvases of up to five positions something else is written.
+/// In how many of all canvases of up to five positions something else is unmasked.
 template <class Decoder>
 std::int32_t wrong_runs(Decoder& d, bool cached = false) {
   std::int32_t wrong = 0;
@@ -156,12 +158,12 @@ std::int32_t wrong_long_runs(Decoder& d) {
   return wrong;
 }
 
-template <write_defect Defect>
+template <unmask_defect Defect>
 std::int32_t rule_gap() {
   std::int32_t gap = 0;
   for (const double spread : {diffusion::default_spread, 0.3}) {
     toy_masked<double> model{world};
-    auto d = canvas_decoder<4>(model, 1, diffusion::order::confidence{}, wrong_writes<Defect>{},
+    auto d = canvas_decoder<4>(model, 1, diffusion::order::confidence{}, wrong_unmaskings<Defect>{},
                                fill_sampler{}, spread);
     try {
       gap += wrong_runs(d) + wrong_long_runs(d);
@@ -180,20 +182,20 @@ std::int32_t cache_gap() {
 }
 
 TEST_CASE("the right version of every mutant over canvases passes") {
-  CHECK(rule_gap<write_defect::none>() == 0);
+  CHECK(rule_gap<unmask_defect::none>() == 0);
   CHECK(cache_gap<cache_kind::of_blocks>() == 0);
 }
 
 TEST_CASE("the position of a draft is not compared") {
-  CHECK(rule_gap<write_defect::position_not_compared>() > 0);
+  CHECK(rule_gap<unmask_defect::position_not_compared>() > 0);
 }
 
 TEST_CASE("what else is on a canvas is not compared") {
-  CHECK(rule_gap<write_defect::other_drafts_not_compared>() > 0);
+  CHECK(rule_gap<unmask_defect::other_drafts_not_compared>() > 0);
 }
 
-TEST_CASE("the draft that is refused is written all the same") {
-  CHECK(rule_gap<write_defect::writes_the_refused_draft>() > 0);
+TEST_CASE("the draft that is refused is unmasked all the same") {
+  CHECK(rule_gap<unmask_defect::unmasks_the_refused_draft>() > 0);
 }
 
 TEST_CASE("the highest position on ties") {
@@ -204,10 +206,10 @@ TEST_CASE("the highest position on ties") {
   CHECK(wrong_runs(stepwise) > 0);
 }
 
-TEST_CASE("block order ignored") { CHECK(rule_gap<write_defect::blocks_ignored>() > 0); }
+TEST_CASE("block order ignored") { CHECK(rule_gap<unmask_defect::blocks_ignored>() > 0); }
 
 TEST_CASE("stale logits reused: those of the canvas before the last draft") {
-  CHECK(rule_gap<write_defect::logits_of_the_canvas_before>() > 0);
+  CHECK(rule_gap<unmask_defect::logits_of_the_canvas_before>() > 0);
 }
 
 TEST_CASE("stale logits reused: those of an older cache") {

@@ -190,14 +190,14 @@ class wrong_cache_target : public toy_target<> {
     if (Defect == cache_defect::forgets_the_last_row && kept.size > 1) { --wrong.size; }
     if (Defect == cache_defect::keeps_a_rejected_row && kept.size > 0 && kept.size < 16) {
       const std::int32_t next = kept.id[kept.size - 1] + 1;
-      if (next < static_cast<std::int32_t>(cache().staged(kept.sequence[0]))) {
+      if (next < static_cast<std::int32_t>(cache().staged(kept.slot[0]))) {
         std::int32_t sequences[16];
         std::int32_t ids[16];
         for (std::int32_t i = 0; i < kept.size; ++i) {
-          sequences[i] = kept.sequence[i];
+          sequences[i] = kept.slot[i];
           ids[i] = kept.id[i];
         }
-        sequences[kept.size] = kept.sequence[0];
+        sequences[kept.size] = kept.slot[0];
         ids[kept.size] = next;
         wrong = {kept.size + 1, sequences, ids, kept.release_count, kept.released};
         return cache().commit(wrong);

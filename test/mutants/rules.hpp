@@ -117,7 +117,7 @@ struct mislabelled : tree_drafter<Drawn> {
 enum class block_defect {
   none,
   uncapped,            ///< the product of the ratios may exceed 1
-  blind,               ///< a position is accepted with w, whatever comes behind it
+  blind,               ///< a position is accepted with w, whatever comes after it
   first_refusal_ends,  ///< stops at the first refused position, as the chain rule does
   residual_of_one,     ///< draws from (p - q)+ and not from (w p - q)+
 };

@@ -177,7 +177,7 @@ TEST_CASE("noise keyed by position under block verification") {
   };
   CHECK(off(verifier::block{}, false) <= law_tolerance);
   CHECK(off(verifier::rejection{}, false) <= law_tolerance);
-  // The chain rule never looks behind the first rejected token, so here it would do.
+  // The chain rule never looks after the first rejected token, so here it would do.
   CHECK(off(verifier::rejection{}, true) <= law_tolerance);
   CHECK(off(verifier::block{}, true) == doctest::Approx(1.0 / 18.0).epsilon(1e-12));
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <hunch/hunch.hpp>
+#include <hunch/tools/frequency_ranking.hpp>
 
 int main() {
   const std::vector<hunch::token> corpus{2, 2, 1};

@@ -176,7 +176,7 @@ outcome resident(E executor, Drafter drafter, Selector selector, S sampler, V ve
 
 using chain = tree::chain<length>;
 
-/// Five clusters behind a core, and a random router.
+/// Five clusters after a core, and a random router.
 template <class B>
 auto routed(B budget) {
   static const toy_router weights(toy_context_size, 5, 7);

@@ -46,7 +46,7 @@ struct hash_state {
   }
 };
 
-/// Stages the rows of sequence `slot`, each behind its parent.
+/// Stages the rows of sequence `slot`, each after its parent.
 struct hash_stage {
   hash_state of;
   rows r;
@@ -56,7 +56,7 @@ struct hash_stage {
     if (team.rank() != 0) { return; }
     std::uint64_t* const staged = of.staged + static_cast<std::int64_t>(slot) * of.max_staged;
     for (std::int32_t i = 0; i < r.size; ++i) {
-      if (r.sequence[i] != slot) { continue; }
+      if (r.slot[i] != slot) { continue; }
       const std::uint64_t before =
           r.parent[i] == end_of_cache ? of.cached[slot] : staged[r.parent[i]];
       staged[r.id[i]] = hash_state::extended(before, r.tokens[i], r.position[i]);
@@ -74,7 +74,7 @@ struct hash_commit {
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
     if (team.rank() != 0) { return; }
     for (std::int32_t i = 0; i < kept.size; ++i) {
-      if (kept.sequence[i] != slot) { continue; }
+      if (kept.slot[i] != slot) { continue; }
       of.cached[slot] = of.staged[static_cast<std::int64_t>(slot) * of.max_staged + kept.id[i]];
       ++of.length[slot];
     }
@@ -94,7 +94,7 @@ struct hash_logits {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t row) const {
-    if (r.sequence[row] == no_sequence || r.wanted[row] == 0) { return; }
+    if (r.slot[row] == no_slot || r.wanted[row] == 0) { return; }
     team.for_each(of.vocab, [&](std::int64_t v) {
       logits[static_cast<std::int64_t>(row) * of.vocab + v] =
           of.logit(of.rows[row], static_cast<std::int32_t>(v));
@@ -128,7 +128,7 @@ struct hash_contexts {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t row) const {
-    if (team.rank() != 0 || r.sequence[row] == no_sequence) { return; }
+    if (team.rank() != 0 || r.slot[row] == no_slot) { return; }
     float* const out = contexts + static_cast<std::int64_t>(row) * hash_context_size;
     out[0] = static_cast<float>(of.rows[row] >> 44);
     out[1] = static_cast<float>(of.rows[row] & 0xfffffu);

@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "noted_rows.hpp"
+#include "recorded_rows.hpp"
 
 /// \file
 /// Which policies there are, and which of them the rows of a program's tests are made of.
@@ -22,14 +22,18 @@ using names = std::set<std::string>;
 /// header must say, for policies that are composed of others.
 inline names policies_in(const std::string& folder, const std::string& with = "") {
   names found;
+  const std::string space = std::regex_replace(folder, std::regex("/"), "::");
   for (const auto& file :
        std::filesystem::directory_iterator(std::filesystem::path(HUNCH_HEADERS) / folder)) {
+    if (!file.is_regular_file()) { continue; }  // what is private
     const std::string name = file.path().stem().string();
     std::ifstream in(file.path());
     const std::string code{std::istreambuf_iterator<char>(in), {}};
+    // Bodies, which are in a namespace of their own, are no policies.
     if (std::regex_search(code, std::regex("\\b(struct|class) " + name + "\\b")) &&
+        code.find("namespace hunch::" + space + " {") != std::string::npos &&
         code.find(with) != std::string::npos) {
-      found.insert(std::regex_replace(folder, std::regex("/"), "::") + "::" + name);
+      found.insert(space + "::" + name);
     }
   }
   return found;
@@ -44,7 +48,7 @@ inline bool is_in(const std::string& row, const names& policies) {
   });
 }
 inline bool any_row_has(const names& policies) {
-  return std::ranges::any_of(noted_rows(),
+  return std::ranges::any_of(recorded_rows(),
                              [&](const std::string& row) { return is_in(row, policies); });
 }
 

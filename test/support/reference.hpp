@@ -124,7 +124,7 @@ inline bool ends(const generation_options& o, std::span<const token> emitted,
       o.stop_strings, [&](const std::string& s) { return whole.find(s) != std::string::npos; });
 }
 
-/// The row of the token after a prompt and what was emitted behind it, after all edits.
+/// The row of the token after a prompt and what was emitted after it, after all edits.
 inline std::vector<double> next_row(const toy_world& world, const generation_options& o,
                                     std::span<const token> prompt, std::span<const token> emitted) {
   std::uint64_t hash = hash_of(prompt);

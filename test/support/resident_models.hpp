@@ -25,9 +25,9 @@ class compact_rows {
     for (auto* v : {&sequence_, &id_, &parent_, &position_, &tokens_}) { v->clear(); }
     wanted_.clear();
     for (std::int32_t i = 0; i < padded.size; ++i) {
-      if (padded.sequence[i] == no_sequence) { continue; }
+      if (padded.slot[i] == no_slot) { continue; }
       to[static_cast<std::size_t>(i)] = size++;
-      sequence_.push_back(padded.sequence[i]);
+      sequence_.push_back(padded.slot[i]);
       id_.push_back(padded.id[i]);
       parent_.push_back(padded.parent[i]);
       position_.push_back(padded.position[i]);
@@ -49,12 +49,12 @@ template <class Commit>
 void without_padding(const kept_rows& padded, Commit&& commit) noexcept {
   std::vector<std::int32_t> sequence, id, released;
   for (std::int32_t i = 0; i < padded.size; ++i) {
-    if (padded.sequence[i] == no_sequence) { continue; }
-    sequence.push_back(padded.sequence[i]);
+    if (padded.slot[i] == no_slot) { continue; }
+    sequence.push_back(padded.slot[i]);
     id.push_back(padded.id[i]);
   }
   for (std::int32_t i = 0; i < padded.release_count; ++i) {
-    if (padded.released[i] != no_sequence) { released.push_back(padded.released[i]); }
+    if (padded.released[i] != no_slot) { released.push_back(padded.released[i]); }
   }
   commit(kept_rows{static_cast<std::int32_t>(sequence.size()), sequence.data(), id.data(),
                    static_cast<std::int32_t>(released.size()), released.data()});
@@ -108,13 +108,13 @@ class resident_target {
 /// \tparam Early whether routers run beside a pass.
 template <class Real, class Draft = toy_draft<Real>, bool Early = true>
 class resident_draft {
-  static constexpr std::int32_t most_rows = 1024;
+  static constexpr std::int32_t max_rows = 1024;
 
  public:
   static constexpr bool rereads_accepted = hunch::rereads_accepted<Draft>;
 
   explicit resident_draft(Draft& draft)
-      : draft_(&draft), contexts_(static_cast<std::size_t>(most_rows * toy_context_size)) {}
+      : draft_(&draft), contexts_(static_cast<std::size_t>(max_rows * toy_context_size)) {}
 
   struct hidden_states {
     const resident_draft* of;

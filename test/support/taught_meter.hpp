@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include <hunch/decoder/statistics.hpp>
 #include <hunch/length/meter.hpp>
+#include <hunch/length/step_summary.hpp>
 
 namespace hunch::test {
 

@@ -132,7 +132,7 @@ class toy_masked {
     for (const std::int32_t row : wanted(asked, i)) {
       const std::int32_t position = row + Shift;
       require(position > before && position < canvas.size, "order of wanted positions");
-      require(canvas[position] == world_.mask, "a wanted position is written");
+      require(canvas[position] == world_.mask, "a wanted position is unmasked");
       require(!caches_blocks || (position >= known && position < end), "wanted beyond the block");
       before = position;
     }
@@ -146,15 +146,15 @@ class toy_masked {
       require(asked.canvas(j).size == asked.canvas(i).size && asked.known[i] == asked.known[j],
               "a draft's canvas");
       require(asked.opens[i] == 0 && asked.opens[j] == 0, "a draft under a new cache");
-      std::int32_t differ = 0, written = 0;
+      std::int32_t differ = 0, unmasked = 0;
       for (std::int32_t p = 0; p < asked.canvas(i).size; ++p) {
         if (asked.canvas(i)[p] == asked.canvas(j)[p]) { continue; }
         ++differ;
-        written += asked.canvas(j)[p] == world_.mask ? 1 : 0;
+        unmasked += asked.canvas(j)[p] == world_.mask ? 1 : 0;
         require(!caches_blocks || p < asked.block_end[i], "a draft beyond the block");
       }
       require(differ > 0, "a canvas comes twice");
-      one_more = one_more || (differ == 1 && written == 1);
+      one_more = one_more || (differ == 1 && unmasked == 1);
     }
     require(one_more, "a canvas is not one draft more than one before");
   }

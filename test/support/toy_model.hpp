@@ -71,16 +71,16 @@ class toy_cache {
     std::vector<std::int32_t> seen;
     for (std::int32_t i = 0; i < r.size; ++i) {
       const auto index = static_cast<std::size_t>(i);
-      const bool begins = i == 0 || r.sequence[i] != r.sequence[i - 1];
+      const bool begins = i == 0 || r.slot[i] != r.slot[i - 1];
       if (begins) {
         for (const std::int32_t s : seen) {
-          require(s != r.sequence[i], "the rows of a sequence are not adjacent");
+          require(s != r.slot[i], "the rows of a sequence are not adjacent");
         }
-        seen.push_back(r.sequence[i]);
+        seen.push_back(r.slot[i]);
       }
-      require(r.sequence[i] >= 0, "a negative slot");
+      require(r.slot[i] >= 0, "a negative slot");
       require(r.tokens[i] >= 0 && r.tokens[i] < vocab_, "a token outside the vocabulary");
-      sequence& s = at(r.sequence[i]);
+      sequence& s = at(r.slot[i]);
       if (r.id[i] == 0) { s.staged.clear(); }
       if (!begins && statuses[index - 1] == status::cache_full) {
         statuses[index] = status::cache_full;
@@ -113,8 +113,8 @@ class toy_cache {
     std::int32_t last_sequence = -1;
     std::int32_t last_id = end_of_cache;
     for (std::int32_t i = 0; i < kept.size; ++i) {
-      if (kept.sequence[i] != last_sequence) { last_id = end_of_cache; }
-      last_sequence = kept.sequence[i];
+      if (kept.slot[i] != last_sequence) { last_id = end_of_cache; }
+      last_sequence = kept.slot[i];
       sequence& s = at(last_sequence);
       if (kept.id[i] < 0 || kept.id[i] >= static_cast<std::int32_t>(s.staged.size())) {
         broken_ = "a row was kept that is not staged";
@@ -129,7 +129,7 @@ class toy_cache {
       s.text = extend(s.text, row.t);
       last_id = kept.id[i];
     }
-    for (std::int32_t i = 0; i < kept.size; ++i) { at(kept.sequence[i]).staged.clear(); }
+    for (std::int32_t i = 0; i < kept.size; ++i) { at(kept.slot[i]).staged.clear(); }
     for (std::int32_t i = 0; i < kept.release_count; ++i) { at(kept.released[i]) = {}; }
   }
 
@@ -160,7 +160,7 @@ class toy_cache {
 
 inline constexpr std::int32_t no_limit = std::numeric_limits<std::int32_t>::max();
 
-/// Elements behind the end of every toy row, filled with NaN: reading one shows in the law.
+/// Elements after the end of every toy row, filled with NaN: reading one shows in the law.
 inline constexpr std::int32_t row_padding = 3;
 
 /// A target over a toy world.

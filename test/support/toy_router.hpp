@@ -40,7 +40,7 @@ struct toy_router {
   }
 };
 
-/// Clusters of one, two, one, two... rows behind a core.
+/// Clusters of one, two, one, two... rows after a core.
 inline vocab_layout toy_clusters(const vocab_layout& order, std::int32_t core) {
   std::vector<std::int32_t> begin{core};
   while (begin.back() < order.head_rows()) {

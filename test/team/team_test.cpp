@@ -13,17 +13,17 @@
 
 #include <doctest/doctest.h>
 
-#include <hunch/distribution/detail/race.hpp>
-#include <hunch/distribution/excess.hpp>
+#include <hunch/decoder/token_census.hpp>
+#include <hunch/distribution/detail/noisy_argmax.hpp>
 #include <hunch/distribution/log_probabilities.hpp>
 #include <hunch/distribution/random.hpp>
+#include <hunch/distribution/residual.hpp>
 #include <hunch/draft/draw_children.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/head/range_gemv.hpp>
 #include <hunch/sampler/greedy.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
-#include <hunch/sampler/token_census.hpp>
 #include <hunch/sampler/top_k.hpp>
 #include <hunch/sampler/top_p.hpp>
 #include <hunch/team/simulated.hpp>
@@ -142,7 +142,7 @@ bits operations(T& team, const std::vector<float>& p_row, const std::vector<floa
         out.push_back(static_cast<std::uint64_t>(
             random_source<>{}.noisy_argmax(team, noise_address(seed, 7), over_list, list)));
         out.push_back(static_cast<std::uint64_t>(
-            kernel::with_excess(p, q, list, 1.0f, 1.0f, [&](const auto& weight) {
+            kernel::with_residual(p, q, list, 1.0f, 1.0f, [&](const auto& weight) {
               return random_source<>{}.categorical(team, {seed}, n, weight);
             })));
       }
@@ -186,16 +186,16 @@ bits residuals(T& team, const std::vector<float>& p_row, const std::vector<float
     const law<float> q =
         sampler(team, row_view<float>{const_cast<float*>(q_row.data()), list.size}, with, {});
     for (const float taken : {1.0f, 2.5f}) {
-      kernel::with_excess(p, q, list, 1.0f, taken, [&](const auto& weight) {
+      kernel::with_residual(p, q, list, 1.0f, taken, [&](const auto& weight) {
         const auto first = [&](std::int64_t v) { return weight.of(v, use[v]); };
         const auto both = [&](std::int64_t v) {
           const std::int32_t at = use[v];
           return team::two_terms<float>{first(v), at < 0 ? 0.0f : q.weight(at)};
         };
         note(out, use == nullptr ? team.sum(n, weight) : team.sum(n, first));
-        const kernel::noted_tokens none(team);
+        const kernel::token_set none(team);
         const team::two_sums sums =
-            use == nullptr ? team.sum_both(n, kernel::excess_and_remainder{weight, none})
+            use == nullptr ? team.sum_both(n, kernel::residual_and_remainder{weight, none})
                            : team.sum_both(n, both);
         note(out, sums.first);
         note(out, sums.second);
@@ -518,7 +518,7 @@ TEST_CASE("what all ranks know is noted in the list, and the rest of it stays") 
     team.fill(10, [](std::int64_t i) { return 7 * i; });
     for (std::int32_t round = 0; round < 20; ++round) {
       const std::int64_t at = round % 10;
-      team.note(round % 10, -round);
+      team.put(round % 10, -round);
       for (std::int64_t i = 0; i < 10; ++i) {
         const std::int64_t last = i <= at ? round - at + i : round - at + i - 10;
         right = right && team.scratch().list[i] == (last < 0 ? 7 * i : -last);

@@ -12,7 +12,7 @@
 #include <hunch/hunch.hpp>
 
 /// \file
-/// What the suite `verify` times, behind pointers: it is compiled once for each set of flags, into
+/// What the suite `verify` times, after pointers: it is compiled once for each set of flags, into
 /// libraries that share no function.
 
 namespace bench {

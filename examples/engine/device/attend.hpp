@@ -44,7 +44,7 @@ struct attend_rows {
     const std::int32_t head = index % heads;
     const std::int32_t at = first_row + index / heads;
     const planned_row row = plan.rows[at];
-    if (row.slot == hunch::no_sequence) { return; }
+    if (row.slot == hunch::no_slot) { return; }
 
     const std::int32_t head_dim = cache.head_dim;
     const std::int32_t length = row.cached + row.depth;

@@ -22,12 +22,12 @@ struct move_kept {
 
   template <hunch::Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
-    const std::int32_t slot = kept.sequence[index];
+    const std::int32_t slot = kept.slot[index];
     if (!table.has_slot(slot) || table.find(slot, kept.id[index]) == nullptr) { return; }
     const std::int32_t before = team.reduce(
         index, std::int32_t(0),
         [&](std::int64_t i) {
-          return kept.sequence[i] == slot && table.find(slot, kept.id[i]) != nullptr ? 1 : 0;
+          return kept.slot[i] == slot && table.find(slot, kept.id[i]) != nullptr ? 1 : 0;
         },
         [](std::int32_t a, std::int32_t b) { return a + b; });
     const std::int32_t position = table.slots[slot].length + before;
@@ -52,11 +52,11 @@ struct lengthen_slots {
   template <hunch::Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     if (team.rank() != 0) { return; }
-    const std::int32_t slot = kept.sequence[index];
+    const std::int32_t slot = kept.slot[index];
     if (!table.has_slot(slot)) { return; }
-    if (index > 0 && kept.sequence[index - 1] == slot) { return; }
+    if (index > 0 && kept.slot[index - 1] == slot) { return; }
     std::int32_t& length = table.slots[slot].length;
-    for (std::int32_t i = index; i < kept.size && kept.sequence[i] == slot; ++i) {
+    for (std::int32_t i = index; i < kept.size && kept.slot[i] == slot; ++i) {
       if (table.find(slot, kept.id[i]) != nullptr && length < table.max_length) { ++length; }
     }
     table.discard(slot);

@@ -56,7 +56,7 @@ struct embed_rows {
   template <hunch::Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     const planned_row row = rows[index];
-    if (row.slot == hunch::no_sequence) { return; }
+    if (row.slot == hunch::no_slot) { return; }
     const hunch::bfloat16* const from = embedding + static_cast<std::int64_t>(row.token) * width;
     float* const to = residual + static_cast<std::int64_t>(index) * size;
     team.for_each(size, [=](std::int64_t i) { to[i] = hunch::to_float(from[i]); });

@@ -26,7 +26,7 @@ struct rotate_rows {
   template <hunch::Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     const planned_row row = rows[index];
-    if (row.slot == hunch::no_sequence) { return; }
+    if (row.slot == hunch::no_slot) { return; }
     const std::int32_t head_dim = cache.head_dim;
     const std::int32_t half = head_dim / 2;
     const float* const c = cosine + static_cast<std::int64_t>(row.position) * half;

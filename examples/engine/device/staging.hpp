@@ -14,9 +14,9 @@
 namespace engine::device {
 
 /// A row of a pass. Padding and rows without room are left out of it: their slot is
-/// `hunch::no_sequence`.
+/// `hunch::no_slot`.
 struct planned_row {
-  std::int32_t slot = hunch::no_sequence;
+  std::int32_t slot = hunch::no_slot;
   std::int32_t id = 0;
   std::int32_t position = 0;
   std::int32_t cached = 0;  ///< positions of the cache that it attends to
@@ -45,12 +45,12 @@ struct stage_rows {
   template <hunch::Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     if (team.rank() != 0) { return; }
-    const std::int32_t slot = given.sequence[index];
-    if (slot == hunch::no_sequence) { return leave_out(index, hunch::status::ok); }
-    if (index > 0 && given.sequence[index - 1] == slot) { return; }
+    const std::int32_t slot = given.slot[index];
+    if (slot == hunch::no_slot) { return leave_out(index, hunch::status::ok); }
+    if (index > 0 && given.slot[index - 1] == slot) { return; }
     if (table.has_slot(slot) && given.id[index] == 0) { table.discard(slot); }
     bool room = table.has_slot(slot);
-    for (std::int32_t i = index; i < given.size && given.sequence[i] == slot; ++i) {
+    for (std::int32_t i = index; i < given.size && given.slot[i] == slot; ++i) {
       room = room && stage(i, slot);
       if (!room) { leave_out(i, hunch::status::cache_full); }
     }
@@ -99,7 +99,7 @@ struct trace_paths {
   template <hunch::Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     const planned_row row = plan.rows[index];
-    if (row.slot == hunch::no_sequence) { return; }
+    if (row.slot == hunch::no_slot) { return; }
     std::int32_t* const path = plan.paths + static_cast<std::int64_t>(index) * table.max_staged;
     std::int32_t id = row.id;
     for (std::int32_t left = row.depth; left > 0;) {

@@ -64,7 +64,7 @@ struct add_product {
 /// A policy of products P is constructed from (executor, largest number of rows); p.prepare(w,
 /// mode) announces a product, with no step running, and p(w, x, rows, y, mode, asked) computes
 /// it for the first `rows` rows, of which at least those must be right that `asked` says.
-/// x is [rows, w.width] of `P::input`, with zeros behind the inputs; y is [rows, w.outputs].
+/// x is [rows, w.width] of `P::input`, with zeros after the inputs; y is [rows, w.outputs].
 template <class Executor>
 class team_multiply {
  public:

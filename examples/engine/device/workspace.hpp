@@ -125,7 +125,7 @@ class workspace {
   resident<float> residual;     ///< [rows, hidden]
   resident<float> projections;  ///< [rows, (heads + 2 kv_heads) head_dim]
   resident<float> gates;        ///< [rows, 2 intermediate]
-  resident<float> hidden;       ///< [rows, hidden padded] behind the last norm, for shortlists
+  resident<float> hidden;       ///< [rows, hidden padded] after the last norm, for shortlists
   resident<float> logits;       ///< [max_outputs, vocab_size]
   resident<float> scratch;      ///< [attended_rows, heads, attention_scratch]
   resident<Input> normed;       ///< [rows, hidden padded]

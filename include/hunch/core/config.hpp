@@ -38,7 +38,7 @@
 /// host loops to vectorise.
 #if defined(__GNUC__) || defined(__clang__)
 #define HUNCH_INLINE inline __attribute__((always_inline))
-#define HUNCH_INLINED __attribute__((always_inline))  ///< the same behind a lambda's parameters
+#define HUNCH_INLINED __attribute__((always_inline))  ///< the same after a lambda's parameters
 #define HUNCH_RESTRICT __restrict__
 #else
 #define HUNCH_INLINE inline

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <type_traits>
 
 #include <hunch/distribution/random.hpp>
+#include <hunch/draft/draft_tree.hpp>
+#include <hunch/draft/draw_children.hpp>
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/model/concepts.hpp>
@@ -12,6 +15,19 @@
 #include <hunch/verifier/verifier.hpp>
 
 namespace hunch {
+
+/// Whether a drafter can propose and observe in a decoder of these parts: points 4 and 5 of
+/// `Drafter`, which hold for the types of one composition.
+template <class D, class Evaluation, class Real, class Selector, class S, class Draw, class E>
+concept DrafterOf = requires(D& drafter, typename D::template state<Real, E>& state,
+                             std::int32_t size, const draft_context* contexts,
+                             draft_batch<Real, E>& drafts, Selector& selector, const S& sampler,
+                             const Draw& draw, E& executor, const draft_outcomes& outcomes,
+                             Evaluation& evaluation) {
+  drafter.propose(state, size, contexts, drafts, selector, sampler, draw, executor);
+  { drafter.observe(state, outcomes, evaluation) }
+  noexcept;
+};
 
 /// What a loop is composed of, and whether it fits: parts that do not are refused when this is
 /// instantiated, with a sentence that says what to use instead. References are looked through.
@@ -62,6 +78,13 @@ struct composition {
   using real = model_logit<bare<Target>>;
   static_assert(std::is_same_v<real, float> || std::is_same_v<real, double>,
                 "hunch: logits must be float or double on this executor");
+
+  static_assert(
+      DrafterOf<drafter_type, evaluation_of<bare<Target>>, real, bare<Selector>, sampler_type,
+                child_draw<Random, verifier_type::shares_noise>, E>,
+      "hunch: this drafter cannot draft here: give it propose(state, size, contexts, drafts, "
+      "selector, sampler, draw, executor) and observe(state, outcomes, evaluation) noexcept, for "
+      "the types of these models");
 
   /// Whether the emitted text has exactly the law of plain decoding.
   static constexpr bool lossless = verifier_type::lossless;

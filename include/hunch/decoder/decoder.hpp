@@ -25,6 +25,7 @@
 #include <hunch/draft/draw_children.hpp>
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/executor/host.hpp>
+#include <hunch/length/step_summary.hpp>
 #include <hunch/model/concepts.hpp>
 #include <hunch/model/staged_rows.hpp>
 #include <hunch/sampler/sampler.hpp>
@@ -39,6 +40,9 @@ struct decoder_options {
   std::int32_t max_batch = 1;           ///< requests that run at the same time
   std::int32_t chunk = 256;             ///< prompt tokens read per sequence and step, >= 2
   std::int32_t draft_length = 1 << 30;  ///< draft at most so deep; see `decoder::draft_length`
+  /// Tokens of a text at most, prompt and answer, >= 2: longer requests are refused. Drafters that
+  /// keep something for every token have room for so many.
+  std::int32_t max_length = std::numeric_limits<std::int32_t>::max();
   /// Most probable tokens that a request may have reported for each of its own, at most all of
   /// them; -1: none, and not the log-probabilities of its own either. Fixes the memory for them.
   std::int32_t max_log_probabilities = -1;
@@ -87,10 +91,14 @@ class decoder {
         vocab_size_(static_cast<std::int32_t>(target_.vocab_size())),
         options_(checked(std::move(options), vocab_size_)),
         draft_state_(executor_, setup()),
-        drafts_(executor_, {options_.max_batch, max_nodes, selector_.max_ranges(),
-                            drafter_type::uses_selector ? selector_.max_rows() : 0, vocab_size_,
-                            sampler_type::needs_allowed, shifted_parts_of(selector_),
-                            law_rows_of<drafter_type>()}),
+        drafts_(executor_, {.max_batch = options_.max_batch,
+                            .max_nodes = max_nodes,
+                            .max_ranges = selector_.max_ranges(),
+                            .max_rows = drafter_type::uses_selector ? selector_.max_rows() : 0,
+                            .vocab_size = vocab_size_,
+                            .grammars = sampler_type::needs_allowed,
+                            .max_parts = shifted_parts_of(selector_),
+                            .law_rows = law_rows_of<drafter_type>()}),
         rows_(executor_, options_.max_batch * (options_.chunk + max_nodes)),
         kept_(executor_, options_.max_batch * (options_.chunk + max_nodes), options_.max_batch),
         target_rows_(executor_, batch_nodes()),
@@ -126,9 +134,13 @@ class decoder {
   /// \throws std::invalid_argument naming what is wrong with the request: nothing is ever ignored.
   /// \throws std::length_error if `max_batch` requests are running.
   request_id add(std::span<const token> prompt, const generation_options& options) {
-    check_request(
-        prompt, options, sampler_,
-        {"hunch::decoder", vocab_size_, options_.max_log_probabilities, bool(options_.token_text)});
+    check_request(prompt, options, sampler_,
+                  {.owner = "hunch::decoder",
+                   .options = "decoder_options",
+                   .vocab_size = vocab_size_,
+                   .max_length = options_.max_length,
+                   .log_probabilities = options_.max_log_probabilities,
+                   .has_token_text = bool(options_.token_text)});
     slots_.require_room();
     return slots_.admit(
         running_request(prompt, options, vocab_size_, sampler_type::needs_counts, max_nodes));
@@ -233,6 +245,7 @@ class decoder {
     };
     if (o.max_batch < 1) { refuse("max_batch must be at least 1"); }
     if (o.chunk < 2) { refuse("chunk must be at least 2"); }
+    if (o.max_length < 2) { refuse("max_length must be at least 2"); }
     if (o.max_log_probabilities < -1 || o.max_log_probabilities > vocab_size) {
       refuse("max_log_probabilities is " + std::to_string(o.max_log_probabilities) +
              "; it may be -1, for none, up to the " + std::to_string(vocab_size) +
@@ -262,9 +275,13 @@ class decoder {
   std::int32_t streams() const { return draft_length_ > 0 ? streams_of<drafter_type>() : 0; }
 
   drafter_setup setup() {
-    drafter_setup s{
-        options_.max_batch,          options_.chunk,      vocab_size_, &selector_.layout(),
-        context_width_of(selector_), selector_.max_rows()};
+    drafter_setup s{.max_batch = options_.max_batch,
+                    .chunk = options_.chunk,
+                    .max_length = options_.max_length,
+                    .vocab_size = vocab_size_,
+                    .layout = &selector_.layout(),
+                    .context_width = context_width_of(selector_),
+                    .max_rows = selector_.max_rows()};
     if constexpr (drafter_type::needs_hidden || streams_of<drafter_type>() > 0) {
       s.hidden_size = drafter_.hidden_size();
     }
@@ -286,8 +303,16 @@ class decoder {
       const std::int32_t depth = plan.decodes ? std::min(allowed, r.remaining - 1) : 0;
       plan_[static_cast<std::size_t>(size)] = plan;
       draft_context& context = contexts_[static_cast<std::size_t>(size)];
-      context = {plan.slot,    r.tokens.data(), r.length(),      depth,    r.seed,
-                 r.parameters, r.census.view(), r.grammar.get(), r.cached, allowed == 0};
+      context = {.slot = plan.slot,
+                 .committed = r.tokens.data(),
+                 .length = r.length(),
+                 .max_depth = depth,
+                 .seed = r.seed,
+                 .parameters = r.parameters,
+                 .counts = r.census.view(),
+                 .grammar = r.grammar.get(),
+                 .cached = r.cached,
+                 .idle = allowed == 0};
       drafts_.plant(size, context);
       ++size;
     }
@@ -349,13 +374,13 @@ class decoder {
       }
       plan.verdict = decoding;
       views_.data()[decoding] = {
-          tree,
-          drafter_type::children,
-          laws_type{target_rows_.data() + first, laws_.data() + first, sampler_},
-          stored_drafts<law<real>>{tree.laws, tree.lists},
-          c.seed,
-          static_cast<std::uint32_t>(c.length),
-          scratch_.data() + first};
+          .tree = tree,
+          .children = drafter_type::children,
+          .target = laws_type{target_rows_.data() + first, laws_.data() + first, sampler_},
+          .drafts = stored_drafts<law<real>>{tree.laws, tree.lists},
+          .seed = c.seed,
+          .length = static_cast<std::uint32_t>(c.length),
+          .scratch = scratch_.data() + first};
       verdicts_.data()[decoding] = {};
       verdicts_.data()[decoding].path = paths_.data() + first;
       ++decoding;
@@ -403,7 +428,7 @@ class decoder {
       ++plan.emitted;
       plan.finish = r.ends_with(t, plan.emitted, options_.token_text);
     }
-    // An error behind the end of the text is none: plain decoding does not look there, and a
+    // An error after the end of the text is none: plain decoding does not look there, and a
     // grammar allows nothing there.
     if (plan.finish != finish_reason::none || why == status::ok) { return; }
     plan.finish = finish_reason::error;
@@ -447,8 +472,12 @@ class decoder {
       const planned& plan = plan_[static_cast<std::size_t>(k)];
       summary_.prompt_rows += plan.prefix;
       draft_outcome& outcome = outcomes_[static_cast<std::size_t>(k)];
-      outcome = {
-          plan.slot, plan.first_row, plan.prefix, nullptr, 0, plan.finish != finish_reason::none};
+      outcome = {.slot = plan.slot,
+                 .first_row = plan.first_row,
+                 .prefix = plan.prefix,
+                 .path = nullptr,
+                 .kept = 0,
+                 .finished = plan.finish != finish_reason::none};
       if (plan.verdict >= 0) {
         outcome.path = verdicts_.data()[plan.verdict].path;
         outcome.kept = std::max(plan.emitted - 1, 0);
@@ -498,15 +527,16 @@ class decoder {
     if (!plan.decodes && plan.finish == finish_reason::none) { return; }
     const bool reported = r.log_probabilities >= 0 && plan.emitted > 0;
     emissions_.push_back(
-        {r.id,
-         tokens,
-         {origins_.data() + node_index(k, 0), count},
-         plan.finish,
-         plan.status,
-         plan.finish == finish_reason::stop_string ? r.tail.excess : 0,
-         {reported ? report_of(plan, r, 0) : nullptr,
-          reported ? count * static_cast<std::size_t>(1 + r.log_probabilities) : 0},
-         levels});
+        {.id = r.id,
+         .tokens = tokens,
+         .origins = {origins_.data() + node_index(k, 0), count},
+         .finish = plan.finish,
+         .status = plan.status,
+         .cut_bytes = plan.finish == finish_reason::stop_string ? r.tail.cut : 0,
+         .log_probabilities = {reported ? report_of(plan, r, 0) : nullptr,
+                               reported ? count * static_cast<std::size_t>(1 + r.log_probabilities)
+                                        : 0},
+         .drafted = levels});
     if (plan.finish != finish_reason::none) { slots_.release(plan.slot); }
   }
 

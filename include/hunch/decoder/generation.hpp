@@ -40,16 +40,16 @@ struct generation_options {
 
   /// The values for the sampler; `bias` must stay where it is.
   sampling_parameters sampling() const {
-    return {temperature,
-            top_k,
-            top_p,
-            min_p,
-            repetition_penalty,
-            presence_penalty,
-            frequency_penalty,
-            bias.empty() ? nullptr : bias.data(),
-            static_cast<std::int32_t>(bias.size()),
-            static_cast<bool>(grammar)};
+    return {.temperature = temperature,
+            .top_k = top_k,
+            .top_p = top_p,
+            .min_p = min_p,
+            .repetition_penalty = repetition_penalty,
+            .presence_penalty = presence_penalty,
+            .frequency_penalty = frequency_penalty,
+            .bias = bias.empty() ? nullptr : bias.data(),
+            .bias_count = static_cast<std::int32_t>(bias.size()),
+            .constrained = static_cast<bool>(grammar)};
   }
 };
 
@@ -61,7 +61,7 @@ struct emission {
   finish_reason finish = finish_reason::none;
   hunch::status status = hunch::status::ok;  ///< why, if `finish` is `error`
   /// After `stop_string`: bytes to cut from the end of the text to drop the stop string.
-  std::size_t excess_bytes = 0;
+  std::size_t cut_bytes = 0;
   /// [tokens, 1 + n] where the request asked for n: the emitted token, then the n most probable
   /// ones, under the law that the token was drawn from (after penalties, masks, temperature and
   /// cuts). Empty where it did not ask.

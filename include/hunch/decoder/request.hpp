@@ -15,16 +15,18 @@
 #include <hunch/core/types.hpp>
 #include <hunch/decoder/generation.hpp>
 #include <hunch/decoder/stop.hpp>
+#include <hunch/decoder/token_census.hpp>
 #include <hunch/sampler/grammar.hpp>
 #include <hunch/sampler/sampler.hpp>
-#include <hunch/sampler/token_census.hpp>
 
 namespace hunch {
 
 /// What a decoder can do for a request.
 struct request_limits {
-  const char* owner = "";  ///< the class that refuses, for messages
+  const char* owner = "";    ///< the class that refuses, for messages
+  const char* options = "";  ///< where its `max_length` is set, if it has one
   std::int32_t vocab_size = 0;
+  std::int64_t max_length = std::numeric_limits<std::int64_t>::max();  ///< prompt and answer
   std::int32_t log_probabilities = -1;  ///< the most that may be reported; -1: none
   bool has_token_text = false;
 };
@@ -52,6 +54,11 @@ void check_request(std::span<const token> prompt, const generation_options& opti
     }
   }
   if (options.max_new_tokens < 1) { refuse("max_new_tokens must be at least 1"); }
+  if (static_cast<std::int64_t>(prompt.size()) + options.max_new_tokens > limits.max_length) {
+    refuse("a prompt of " + std::to_string(prompt.size()) + " and max_new_tokens of " +
+           std::to_string(options.max_new_tokens) + " tokens: raise " + limits.options +
+           "::max_length");
+  }
   if (sampler.check(options.sampling()) != status::ok) {
     refuse(
         "invalid_parameter: a value of a sampling stage is out of range, or the sampler has no "

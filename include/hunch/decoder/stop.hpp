@@ -16,7 +16,7 @@ struct stop_tail {
   std::string text;
   /// After a match: how many bytes at the end of the text the caller cuts to drop the stop string
   /// and what followed it in the token that completed it.
-  std::size_t excess = 0;
+  std::size_t cut = 0;
 };
 
 /// Finds the first stop string in a text that grows token by token, so that an accepted run ends
@@ -32,12 +32,12 @@ class stop_strings {
   bool empty() const { return strings_.empty(); }
   std::size_t longest() const { return longest_; }
   /// Bytes of a tail, at most: as many as can begin a stop string, and what may complete it.
-  std::size_t tail_size() const { return 2 * most_begun(); }
+  std::size_t tail_size() const { return 2 * max_begun(); }
 
   /// Appends the text of one token. True if the text now contains a stop string.
   bool feed(stop_tail& tail, std::string_view text) const {
     const std::size_t before = tail.text.size();
-    tail.text.append(text.substr(0, most_begun()));
+    tail.text.append(text.substr(0, max_begun()));
     std::size_t first = std::string::npos;
     for (const std::string& s : strings_) {
       std::size_t at = tail.text.find(s);
@@ -48,20 +48,20 @@ class stop_strings {
       first = std::min(first, at);
     }
     if (first != std::string::npos) {
-      tail.excess = before + text.size() - first;
+      tail.cut = before + text.size() - first;
       return true;
     }
-    if (text.size() >= most_begun()) {
-      tail.text.assign(text.substr(text.size() - most_begun()));
-    } else if (tail.text.size() > most_begun()) {
-      tail.text.erase(0, tail.text.size() - most_begun());
+    if (text.size() >= max_begun()) {
+      tail.text.assign(text.substr(text.size() - max_begun()));
+    } else if (tail.text.size() > max_begun()) {
+      tail.text.erase(0, tail.text.size() - max_begun());
     }
     return false;
   }
 
  private:
   /// Bytes of a stop string that is not complete.
-  std::size_t most_begun() const { return longest_ == 0 ? 0 : longest_ - 1; }
+  std::size_t max_begun() const { return longest_ == 0 ? 0 : longest_ - 1; }
 
   std::vector<std::string> strings_;
   std::size_t longest_ = 0;

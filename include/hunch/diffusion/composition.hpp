@@ -51,7 +51,7 @@ struct composition {
   using draft_type = bare<D>;
 
   static_assert(!sampler_type::needs_counts && !sampler_type::needs_allowed,
-                "hunch: a canvas is not written from left to right, so no tokens come before a "
+                "hunch: a canvas is not unmasked from left to right, so no tokens come before a "
                 "position: leave out sampler::penalties and sampler::allowed_tokens");
 
   using real = masked_logit<bare<Model>>;
@@ -72,7 +72,7 @@ struct composition {
   /// Whether which position is next depends on nothing that the model says.
   static constexpr bool order_of_positions = requires { requires order_type::of_positions; };
 
-  /// Whether the writes are those of decoding one token a pass.
+  /// Whether the unmaskings are those of decoding one token a pass.
   static constexpr bool lossless = verifier_type::lossless;
   static constexpr std::int32_t max_drafts = draft_type::max_drafts;
   static constexpr bool caches_blocks = BlockCachedModel<bare<Model>>;

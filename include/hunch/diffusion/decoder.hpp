@@ -19,14 +19,14 @@
 #include <hunch/decoder/statistics.hpp>
 #include <hunch/diffusion/canvas/masked_model.hpp>
 #include <hunch/diffusion/canvas/position_digest.hpp>
+#include <hunch/diffusion/canvas/request.hpp>
 #include <hunch/diffusion/composition.hpp>
 #include <hunch/diffusion/drafter/detail/canvas_pass.hpp>
 #include <hunch/diffusion/drafter/detail/draft_sets.hpp>
 #include <hunch/diffusion/drafter/model_drafts.hpp>
 #include <hunch/diffusion/drafter/self_speculation.hpp>
-#include <hunch/diffusion/request.hpp>
 #include <hunch/diffusion/verifier/verifier.hpp>
-#include <hunch/diffusion/verifier/verify_writes.hpp>
+#include <hunch/diffusion/verifier/verify_unmaskings.hpp>
 #include <hunch/distribution/random.hpp>
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/drafter/length_slots.hpp>
@@ -46,14 +46,14 @@ struct decoder_options {
 ///
 /// The reference is decoding one token a pass: of the masked positions of the first block with
 /// masks, the one that the order puts first gets its token. A round does several of these steps
-/// in one pass of the model. From the logits that made the last write come drafts for the positions
-/// that are left, in the order's order; the model reads the text and, beside it, the text with the
-/// first draft, with the first two, or with other sets of them that are likely to be written next
-/// (see `draft_sets`); and drafts are written as long as the logits of the canvas before them would
-/// have written just that, and there is a canvas with it. The logits of the last of these canvases
-/// make one more write, and the drafts of the next round. So a round makes 1 to N + 1 writes, and
-/// with a lossless verifier the writes, positions and tokens in their order, are those of the
-/// reference. Drafts may also come from another model, see `model_drafts`.
+/// in one pass of the model. From the logits that made the last unmasking come drafts for the
+/// positions that are left, in the order's order; the model reads the text and, beside it, the text
+/// with the first draft, with the first two, or with other sets of them that are likely to be
+/// unmasked next (see `draft_sets`); and drafts are unmasked as long as the logits of the canvas
+/// before them would have unmasked just that, and there is a canvas with it. The logits of the last
+/// of these canvases make one more unmasking, and the drafts of the next round. So a round makes 1
+/// to N + 1 unmaskings, and with a lossless verifier the unmaskings, positions and tokens in their
+/// order, are those of the reference. Drafts may also come from another model, see `model_drafts`.
 ///
 /// With a `BlockCachedModel` the reference is the same under the same cache, and a round ends with
 /// the block. At temperatures above 0 tokens are drawn with noise that belongs to the request's
@@ -62,7 +62,7 @@ struct decoder_options {
 /// Everything before the commit of a round is staged: a model that throws leaves the decoder as it
 /// was, and the round can be repeated with the same result. The commit neither throws nor
 /// allocates. Requests join between rounds, finish at any round, and can be cancelled between
-/// rounds. What is written depends on the request, and not on the batch.
+/// rounds. What is unmasked depends on the request, and not on the batch.
 ///
 /// Arguments that are lvalues are held by reference, rvalues by value.
 template <class Model, class O, class S, class V, class D = self_speculation<4>,
@@ -77,8 +77,8 @@ class decoder {
  public:
   using real = typename parts::real;
 
-  /// Whether the writes are those of decoding one token a pass. Part of the type: ask for it with a
-  /// static_assert.
+  /// Whether the unmaskings are those of decoding one token a pass. Part of the type: ask for it
+  /// with a static_assert.
   static constexpr bool lossless = parts::lossless;
   static constexpr std::int32_t max_drafts = parts::max_drafts;
 
@@ -111,8 +111,8 @@ class decoder {
         slots_(options_.max_batch, "hunch::diffusion::decoder", "diffusion::decoder_options"),
         rounds_(batch()),
         outcomes_(batch()),
-        writes_(batch() * sized(max_drafts + 1)),
-        origins_(writes_.size()) {
+        unmaskings_(batch() * sized(max_drafts + 1)),
+        origins_(unmaskings_.size()) {
     emissions_.reserve(batch());
     draft_length(options_.draft_length);
   }
@@ -126,11 +126,11 @@ class decoder {
     for (const running_canvas& r : slots_) { cancel(r.id); }
   }
 
-  /// Adds a request: a prompt, and behind it `max_new_tokens` positions to be written. It takes
+  /// Adds a request: a prompt, and after it `max_new_tokens` positions to be unmasked. It takes
   /// part from the next round on. Allocates all that it needs. Temperature, cuts and biases are
   /// those of the sampler; penalties, grammars, stop strings and log-probabilities do not exist
-  /// here. A stop token ends the text once it and all before it are written, whatever is written
-  /// behind it. \throws std::invalid_argument naming what is wrong with the request: nothing is
+  /// here. A stop token ends the text once it and all before it are unmasked, whatever is unmasked
+  /// after it. \throws std::invalid_argument naming what is wrong with the request: nothing is
   /// ever ignored. \throws std::length_error if `max_batch` requests are running.
   request_id add(std::span<const token> prompt, const generation_options& options,
                  const canvas_options& canvas = {}) {
@@ -158,7 +158,7 @@ class decoder {
   bool is_running(request_id id) const { return slots_.find(id) >= 0; }
 
   /// Runs one round for all running requests, in one pass of the model, and returns what was
-  /// written for each of them; the views are valid until the next call of `step`, `add` or
+  /// unmasked for each of them; the views are valid until the next call of `step`, `add` or
   /// `cancel`. Returns nothing when nothing runs. Waits for the executor once, and once for each
   /// pass of a draft model.
   std::span<const emission> step() {
@@ -180,8 +180,8 @@ class decoder {
     return emissions_;
   }
 
-  /// The answer to one request, written to its end: up to the stop token; masks are left after an
-  /// error. Other running requests advance in the same rounds, and what is written for them is
+  /// The answer to one request, unmasked to its end: up to the stop token; masks are left after an
+  /// error. Other running requests advance in the same rounds, and what is unmasked for them is
   /// lost; use `add` and `step` for batches.
   finished_text generate(std::span<const token> prompt, const generation_options& options,
                          const canvas_options& canvas = {}) {
@@ -201,7 +201,7 @@ class decoder {
 
   /// At most so many canvases with drafts for a request from the next round on, within what there
   /// is room for; 0 is decoding one token a pass. Changes speed; with a lossless verifier, never a
-  /// write.
+  /// unmasking.
   void draft_length(std::int32_t length) {
     draft_length_ = std::clamp(length, std::int32_t{0}, max_drafts);
   }
@@ -223,8 +223,8 @@ class decoder {
     bool drafts = false;        ///< one more is wanted
     length_evidence evidence;   ///< of those that there are
     std::int32_t first_canvas = 0;
-    std::int32_t written = 0;
-    canvas_state state;  ///< after these writes
+    std::int32_t unmasked = 0;
+    canvas_state state;  ///< after these unmaskings
     finish_reason finish = finish_reason::none;
     hunch::status status = hunch::status::ok;
   };
@@ -317,7 +317,7 @@ class decoder {
     return parts::drafts_by_model ? known_after(k, depth)[0] : known_after(k, 0)[sized(depth)];
   }
 
-  /// What may be written in request k after the first `depth` drafts of its chain.
+  /// What may be unmasked in request k after the first `depth` drafts of its chain.
   std::span<const planned_draft> known_after(std::int32_t k, std::int32_t depth) const {
     if constexpr (parts::drafts_by_model) {
       return draft_passes_.list(k, depth);
@@ -338,7 +338,7 @@ class decoder {
     round.evidence.entropy = next.entropy;
     round.evidence.rows = round.chain + 1;
     round.evidence.drawn = next.drawn;
-    round.drafts = lengths_.drew(k) && lengths_.goes_on(drafts_.length, k, round.evidence);
+    round.drafts = lengths_.drew(k) && lengths_.continues(drafts_.length, k, round.evidence);
   }
 
   /// One pass of the draft model, for the requests that want one more draft.
@@ -358,7 +358,7 @@ class decoder {
   }
 
   /// [draft_sets::most] the chain first.
-  write* drafts_of(std::int32_t k) const {
+  unmasking* drafts_of(std::int32_t k) const {
     return drafts_of_requests_.data() + sized(k) * sized(draft_sets::most);
   }
   /// [max_drafts + 1]
@@ -392,7 +392,7 @@ class decoder {
   }
 
   /// The drafts on canvas c of request k.
-  std::span<const write> drafts_on(std::int32_t k, std::int32_t c) {
+  std::span<const unmasking> drafts_on(std::int32_t k, std::int32_t c) {
     std::size_t count = 0;
     for (std::int32_t i = 0; i < rounds_[sized(k)].proposed; ++i) {
       if ((sets_of(k)[c] >> i & 1) != 0) { on_canvas_[count++] = drafts_of(k)[i]; }
@@ -422,29 +422,29 @@ class decoder {
     pass_.take(executor_, evaluation);
     executor_.launch(
         size,
-        kernel::verify_writes<typename pass_type::view_type, typename parts::verifier_type>{
+        kernel::verify_unmaskings<typename pass_type::view_type, typename parts::verifier_type>{
             pass_.views(), verdicts_.data(), plans_.data(), parts::drafts_by_model ? 0 : max_drafts,
             length_policy::needs_entropy, verifier_});
     executor_.synchronize();
   }
 
-  /// Cuts the writes of request k where decoding one token a pass would have ended.
+  /// Cuts the unmaskings of request k where decoding one token a pass would have ended.
   void trim(std::int32_t k) {
     planned_round& round = rounds_[sized(k)];
     const running_canvas& r = slots_[sized(round.slot)];
-    const write_verdict& v = verdicts_.data()[k];
+    const unmask_verdict& v = verdicts_.data()[k];
     const bool failed = v.next.status != status::ok;
     token* const text = staged_.data();
     std::ranges::copy(r.tokens, text);
     round.state = r.state;
     const std::int32_t decided = v.accepted + (failed ? 0 : 1);
-    while (round.finish == finish_reason::none && round.written < decided) {
-      const bool drafted = round.written < v.accepted;
-      const write w = drafted ? accepted_.data()[draft_index(k, round.written)] : v.next.what;
+    while (round.finish == finish_reason::none && round.unmasked < decided) {
+      const bool drafted = round.unmasked < v.accepted;
+      const unmasking w = drafted ? accepted_.data()[draft_index(k, round.unmasked)] : v.next.what;
       text[w.position] = w.t;
-      writes_[canvas_index(k, round.written)] = w;
-      origins_[canvas_index(k, round.written)] = drafted ? origin::accepted : origin_of_next(k);
-      ++round.written;
+      unmaskings_[canvas_index(k, round.unmasked)] = w;
+      origins_[canvas_index(k, round.unmasked)] = drafted ? origin::accepted : origin_of_next(k);
+      ++round.unmasked;
       round.finish = r.ends_with(w, text, round.state, limits_.mask_token);
     }
     if (failed && round.finish == finish_reason::none) {
@@ -453,9 +453,9 @@ class decoder {
     }
   }
 
-  /// Of the write behind the accepted drafts of request k: was a draft refused for it?
+  /// Of the unmasking after the accepted drafts of request k: was a draft refused for it?
   origin origin_of_next(std::int32_t k) const {
-    const write_verdict& v = verdicts_.data()[k];
+    const unmask_verdict& v = verdicts_.data()[k];
     const drafted_canvases drafts = drafted_canvases_of(k);
     for (std::int32_t c = 1; c <= drafts.drafted; ++c) {
       if (drafts.added(v.canvas, c) >= 0) { return origin::corrected; }
@@ -470,7 +470,7 @@ class decoder {
       draft_outcome& outcome = outcomes_[sized(k)];
       outcome = {};
       outcome.slot = round.slot;
-      outcome.kept = std::min(round.written, verdicts_.data()[k].accepted);
+      outcome.kept = std::min(round.unmasked, verdicts_.data()[k].accepted);
       outcome.finished = round.finish != finish_reason::none;
     }
     lengths_.observe(drafts_.length, draft_outcomes{size, outcomes_.data()});
@@ -487,24 +487,25 @@ class decoder {
   void advance(std::int32_t k) noexcept {
     const planned_round& round = rounds_[sized(k)];
     running_canvas& r = slots_[sized(round.slot)];
-    const auto count = sized(round.written);
-    const std::span<const write> writes{writes_.data() + canvas_index(k), count};
-    for (const write& w : writes) { r.tokens[sized(w.position)] = w.t; }
+    const auto count = sized(round.unmasked);
+    const std::span<const unmasking> unmaskings{unmaskings_.data() + canvas_index(k), count};
+    for (const unmasking& w : unmaskings) { r.tokens[sized(w.position)] = w.t; }
     r.state = round.state;
-    statistics_.count(round.drafted, round.deepest, outcomes_[sized(k)].kept, round.written);
+    statistics_.count(round.drafted, round.deepest, outcomes_[sized(k)].kept, round.unmasked);
     keep_plan(k, r);
     const bool stopped = round.finish == finish_reason::stop_token;
     const std::int32_t end = stopped ? r.state.stopped_at + 1 : r.length();
     const std::span<const token> canvas = r.tokens;
-    emissions_.push_back(
-        {r.id,
-         writes,
-         {origins_.data() + canvas_index(k), count},
-         canvas,
-         canvas.subspan(sized(r.answer), sized(end - r.answer)),
-         round.finish,
-         round.status,
-         round.status == status::ok ? -1 : verdicts_.data()[k].next.what.position});
+    emissions_.push_back({.id = r.id,
+                          .unmaskings = unmaskings,
+                          .origins = {origins_.data() + canvas_index(k), count},
+                          .canvas = canvas,
+                          .answer = canvas.subspan(sized(r.answer), sized(end - r.answer)),
+                          .finish = round.finish,
+                          .status = round.status,
+                          .failed_position = round.status == status::ok
+                                                 ? -1
+                                                 : verdicts_.data()[k].next.what.position});
     if (round.finish != finish_reason::none) { release(round.slot); }
   }
 
@@ -520,7 +521,7 @@ class decoder {
     r.planned = 0;
     if (parts::caches_blocks && r.known() != r.opened) { return; }
     if constexpr (parts::drafts_observe) {
-      // What was wanted of the canvas, but for the write that it decided.
+      // What was wanted of the canvas, but for the unmasking that it decided.
       r.planned = std::min(max_drafts, pass_.positions(kept_canvas(k)).count - 1);
     } else if constexpr (parts::drafts_by_model) {
       r.planned = max_drafts;
@@ -551,20 +552,20 @@ class decoder {
   pass_type pass_;
   std::conditional_t<parts::drafts_by_model, drafting_passes<draft_digests, E>, no_drafting_passes>
       draft_passes_;
-  buffer<write> drafts_of_requests_;
+  buffer<unmasking> drafts_of_requests_;
   buffer<std::uint64_t> sets_;
-  buffer<write> accepted_;
-  buffer<write_verdict> verdicts_;
+  buffer<unmasking> accepted_;
+  buffer<unmask_verdict> verdicts_;
   buffer<planned_draft> plans_;
   draft_sets chooser_;
-  std::vector<write> on_canvas_;
+  std::vector<unmasking> on_canvas_;
   std::vector<std::int32_t> kept_;  ///< the canvas of each request that a draft model observes
-  std::vector<token> staged_;       ///< the text of one request while its writes are cut
-  length::slots<length_policy> lengths_;
+  std::vector<token> staged_;       ///< the text of one request while its unmaskings are cut
+  drafter::length_slots<length_policy> lengths_;
   request_slots<running_canvas> slots_;
   std::vector<planned_round> rounds_;
   std::vector<draft_outcome> outcomes_;
-  std::vector<write> writes_;
+  std::vector<unmasking> unmaskings_;
   std::vector<origin> origins_;
   std::vector<emission> emissions_;
   statistics<max_drafts + 1> statistics_;

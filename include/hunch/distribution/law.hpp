@@ -12,6 +12,7 @@
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/detail/prefetch.hpp>
 #include <hunch/team/four.hpp>
+#include <hunch/team/tile_sums.hpp>
 
 namespace hunch {
 

@@ -6,7 +6,7 @@
 
 #include <hunch/core/config.hpp>
 #include <hunch/distribution/detail/draw.hpp>
-#include <hunch/distribution/detail/race.hpp>
+#include <hunch/distribution/detail/noisy_argmax.hpp>
 #include <hunch/team/serial.hpp>
 #include <hunch/team/team.hpp>
 
@@ -93,7 +93,8 @@ concept RandomSource = std::copyable<S> &&
 /// A source that can also draw with noise that belongs to the tokens.
 ///
 /// 1. `s.noisy_argmax(team, address, law)` is the winner of a race over the law (see
-///    kernel/race.hpp); the noise of a token is a function of the address and the token's id.
+///    `kernel::noisy_argmax`); the noise of a token is a function of the address and the token's
+///    id.
 /// 2. `s.noisy_argmax(team, address, law, shortlist)` the same for a law over a shortlist: a token.
 template <class S>
 concept NoiseSource = RandomSource<S> && requires(const S& s, const address& a, team::serial& t,
@@ -120,12 +121,12 @@ struct random_source {
 
   template <Team T, class Real>
   HUNCH_HOST_DEVICE token noisy_argmax(T& team, const address& a, const law<Real>& l) const {
-    return kernel::race(team, l, kernel::detail::row_tokens{l.size()}, noise_at(a));
+    return kernel::noisy_argmax(team, l, kernel::detail::row_tokens{l.size()}, noise_at(a));
   }
   template <Team T, class Real>
   HUNCH_HOST_DEVICE token noisy_argmax(T& team, const address& a, const law<Real>& l,
                                        const shortlist& list) const {
-    return kernel::race(team, l, kernel::detail::listed_tokens{list}, noise_at(a));
+    return kernel::noisy_argmax(team, l, kernel::detail::listed_tokens{list}, noise_at(a));
   }
 
  private:
@@ -139,7 +140,7 @@ struct random_source {
       return bits(a);
     }
   };
-  HUNCH_HOST_DEVICE kernel::race_noise<words_at> noise_at(const address& a) const {
+  HUNCH_HOST_DEVICE kernel::token_noise<words_at> noise_at(const address& a) const {
     return {words_at{bits, a}};
   }
 };

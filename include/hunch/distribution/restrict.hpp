@@ -8,6 +8,8 @@
 #include <hunch/distribution/detail/cut.hpp>
 #include <hunch/distribution/detail/weight_frame.hpp>
 #include <hunch/distribution/law.hpp>
+#include <hunch/team/canonical.hpp>
+#include <hunch/team/soft_sums.hpp>
 #include <hunch/team/team.hpp>
 
 /// \file

@@ -16,7 +16,8 @@ namespace hunch::kernel {
 /// mass is always sure, and in its place there is the law of the same logits at temperature 1,
 /// which says more. Collective; reads the row of a point mass once.
 template <class Real, Team T>
-HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> telling_law(T& team, const law<Real>& l) {
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> law_at_temperature_one(T& team,
+                                                                          const law<Real>& l) {
   if (l.status != status::ok || l.threshold < l.maximum) { return l; }
   return unrestricted(team, l.logits, scale_at_one<Real>, status::invalid_logits);
 }
@@ -40,7 +41,7 @@ struct report_evidence {
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     const evidence_task<Real> task = tasks[index];
     const std::int32_t at = *task.drawn_at;
-    const law<Real> l = telling_law(team, *task.drawn_from);
+    const law<Real> l = law_at_temperature_one(team, *task.drawn_from);
     const bool drawn = at >= 0 && l.status == status::ok;
     if (team.rank() == 0) { *task.probability = drawn ? static_cast<double>(l.prob(at)) : 0.0; }
     if (task.entropy == nullptr) { return; }

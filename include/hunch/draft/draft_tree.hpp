@@ -209,10 +209,14 @@ class draft_batch {
   row_history history(std::int32_t k, const draft_context& context, std::int32_t node,
                       const shortlist* list) const {
     const draft_tree<Real> t = tree(k);
-    return {list,           context.committed,
-            context.length, context.counts,
-            t.tokens,       t.parent,
-            node,           context.grammar != nullptr ? view().allowed(k, node) : nullptr};
+    return {.list = list,
+            .committed = context.committed,
+            .length = context.length,
+            .counts = context.counts,
+            .tree_tokens = t.tokens,
+            .tree_parent = t.parent,
+            .node = node,
+            .allowed = context.grammar != nullptr ? view().allowed(k, node) : nullptr};
   }
 
  private:

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include <hunch/distribution/detail/noted.hpp>
+#include <hunch/distribution/detail/token_set.hpp>
 #include <hunch/distribution/detail/without.hpp>
 #include <hunch/distribution/law.hpp>
 #include <hunch/distribution/random.hpp>
@@ -37,7 +37,7 @@ struct child_draw {
   /// Likewise without the positions `drawn`, by a word of its own: -1 where nothing else is left.
   template <Team T, class Real>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int32_t operator()(
-      T& team, const address& where, const law<Real>& q, const kernel::noted_tokens& drawn) const {
+      T& team, const address& where, const law<Real>& q, const kernel::token_set& drawn) const {
     return static_cast<std::int32_t>(
         random.categorical(team, where, q.size(), kernel::weights_without{q, drawn}));
   }
@@ -80,7 +80,7 @@ struct draw_children {
     if (team.rank() == 0) { *row.drawn_from = q; }
     put(team, row, 0, at);
     if constexpr (MaxChildren > 1) {
-      noted_tokens drawn(team);
+      token_set drawn(team);
       std::int32_t last = at;
       HUNCH_ROLLED
       for (std::int32_t sibling = 1; sibling < row.count; ++sibling) {

@@ -12,7 +12,7 @@ namespace hunch::kernel {
 /// Where the tail of a text occurs earlier in it.
 struct text_match {
   std::int32_t length = 0;  ///< tokens of the tail that occur there; 0: nowhere
-  std::int32_t next = 0;    ///< the position behind the occurrence
+  std::int32_t next = 0;    ///< the position after the occurrence
 };
 
 namespace detail {

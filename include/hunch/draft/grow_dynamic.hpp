@@ -6,8 +6,8 @@
 #include <hunch/core/arithmetic.hpp>
 #include <hunch/core/config.hpp>
 #include <hunch/core/types.hpp>
-#include <hunch/head/digest_rows.hpp>
-#include <hunch/head/row_digest.hpp>
+#include <hunch/head/row_summary.hpp>
+#include <hunch/head/summarise_rows.hpp>
 #include <hunch/team/team.hpp>
 
 namespace hunch::kernel {

@@ -9,8 +9,8 @@
 #include <hunch/draft/detail/ranking_law.hpp>
 #include <hunch/draft/draft_tree.hpp>
 #include <hunch/executor/executor.hpp>
-#include <hunch/head/digest_rows.hpp>
-#include <hunch/head/row_digest.hpp>
+#include <hunch/head/row_summary.hpp>
+#include <hunch/head/summarise_rows.hpp>
 #include <hunch/model/rows.hpp>
 #include <hunch/sampler/sampler.hpp>
 #include <hunch/team/team.hpp>

@@ -6,8 +6,8 @@
 #include <hunch/core/config.hpp>
 #include <hunch/distribution/law.hpp>
 #include <hunch/draft/detail/ranking_law.hpp>
-#include <hunch/head/digest_rows.hpp>
-#include <hunch/head/row_digest.hpp>
+#include <hunch/head/row_summary.hpp>
+#include <hunch/head/summarise_rows.hpp>
 #include <hunch/model/rows.hpp>
 #include <hunch/sampler/sampler.hpp>
 #include <hunch/team/team.hpp>
@@ -23,7 +23,7 @@ struct ranked_row {
   sampling_parameters parameters;
   row_history history;
   float value = 0.0f;              ///< log2 of the probability of the path to the node
-  std::int32_t count = 0;          ///< children, <= most_children
+  std::int32_t count = 0;          ///< children, <= max_ranked_children
   std::int64_t* best = nullptr;    ///< [(tiles_of(size) + 1) * count] workspace
   law<Real>* ranked_by = nullptr;  ///< out: at temperature 1, without cuts
   token* children = nullptr;       ///< [count] out: `no_token` where there is none

@@ -176,7 +176,7 @@ class autoregressive {
     auto& slot = s.slots[static_cast<std::size_t>(c.slot)];
     if (shares_target_cache<Model>) { slot = {c.cached, false}; }
     typename State::staged_tokens staged;
-    // A model that depends on what the target made of a token reads behind it.
+    // A model that depends on what the target made of a token reads after it.
     staged.known = rereads_accepted<Model> ? std::min(c.length, c.cached + 1) : c.length;
     // In the target's cache nobody else reads anything.
     const bool reaches = !shares_target_cache<Model> || staged.known - slot.cached <= s.chunk;
@@ -252,7 +252,7 @@ class autoregressive {
       stage_tokens(s, k, c, reads ? std::min(left, s.chunk) : 0);
       if (reads && staged.drafts) {
         s.trees.add_root(k, s.rows.size() - 1);
-        s.trees.note_staged(s.trees.frontier().back(), staged.read - 1);
+        s.trees.set_staged(s.trees.frontier().back(), staged.read - 1);
       }
     }
   }
@@ -272,10 +272,10 @@ class autoregressive {
       staged.read = fitted;
     }
     std::erase_if(s.trees.frontier(), [&](const frontier_node& n) {
-      auto& staged = s.staged[static_cast<std::size_t>(n.sequence)];
+      auto& staged = s.staged[static_cast<std::size_t>(n.tree)];
       staged.full = staged.full || hidden.status(n.row) != status::ok;
       if (hidden.status(n.row) == status::ok) { return false; }
-      s.trees.note_staged(n, s.trees.not_staged);
+      s.trees.set_staged(n, s.trees.not_staged);
       return true;
     });
   }
@@ -285,15 +285,15 @@ class autoregressive {
   static void stage_frontier(State& s, const draft_context* contexts, Drafts& drafts) {
     s.rows.clear();
     std::erase_if(s.trees.frontier(), [&](const frontier_node& n) {
-      return s.staged[static_cast<std::size_t>(n.sequence)].full;
+      return s.staged[static_cast<std::size_t>(n.tree)].full;
     });
     for (frontier_node& n : s.trees.frontier()) {
-      const draft_context& c = contexts[n.sequence];
-      const auto tree = drafts.tree(n.sequence);
-      const std::int32_t id = s.staged[static_cast<std::size_t>(n.sequence)].ids++;
-      n.row = s.rows.push(c.slot, id, s.trees.staged_as(n.sequence, tree.parent[n.node]),
+      const draft_context& c = contexts[n.tree];
+      const auto tree = drafts.tree(n.tree);
+      const std::int32_t id = s.staged[static_cast<std::size_t>(n.tree)].ids++;
+      n.row = s.rows.push(c.slot, id, s.trees.staged_as(n.tree, tree.parent[n.node]),
                           c.length - 1 + s.trees.depth(), tree.tokens[n.node], true);
-      s.trees.note_staged(n, id);
+      s.trees.set_staged(n, id);
     }
   }
 

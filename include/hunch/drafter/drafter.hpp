@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include <hunch/core/types.hpp>
@@ -16,7 +17,10 @@ namespace hunch {
 /// What a decoder tells its drafter once, at construction.
 struct drafter_setup {
   std::int32_t max_batch = 1;
-  std::int32_t chunk = 256;              ///< prompt tokens that one step reads per sequence
+  std::int32_t chunk = 256;  ///< prompt tokens that one step reads per sequence
+  /// Tokens of a text at most, prompt and answer. A drafter that keeps something for each has room
+  /// for so many before the first step, or refuses in `check` what it has no room for.
+  std::int32_t max_length = std::numeric_limits<std::int32_t>::max();
   std::int32_t vocab_size = 0;           ///< of the target
   const vocab_layout* layout = nullptr;  ///< of the selector
   std::int32_t context_width = 0;        ///< what a `RoutedSelector` reads of a node, else 0

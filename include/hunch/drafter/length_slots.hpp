@@ -8,14 +8,14 @@
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/length/length.hpp>
 
-namespace hunch::length {
+namespace hunch::drafter {
 
 /// What a drafter keeps for a length policy: a memory for each slot, and how far the draft of each
 /// sequence of the step is. Nothing is allocated after construction.
 template <LengthPolicy L>
-class slots {
+class length_slots {
  public:
-  explicit slots(std::int32_t max_batch)
+  explicit length_slots(std::int32_t max_batch)
       : memories_(static_cast<std::size_t>(max_batch)),
         drafts_(static_cast<std::size_t>(max_batch)) {}
 
@@ -32,9 +32,9 @@ class slots {
   bool drew(std::int32_t k) { return ++at(k).levels < at(k).limit; }
 
   /// And if so, whether there is. The depth of the evidence is set here.
-  bool goes_on(const L& policy, std::int32_t k, length_evidence evidence) {
+  bool continues(const L& policy, std::int32_t k, length_evidence evidence) {
     evidence.depth = at(k).levels;
-    return policy.goes_on(memory(at(k).slot), evidence);
+    return policy.continues(memory(at(k).slot), evidence);
   }
 
   /// Levels of sequence k that were drawn in this step.
@@ -72,4 +72,4 @@ class slots {
   std::vector<draft> drafts_;                 ///< per sequence of the step
 };
 
-}  // namespace hunch::length
+}  // namespace hunch::drafter

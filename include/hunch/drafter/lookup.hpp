@@ -56,7 +56,7 @@ struct lookup {
 
     std::vector<kernel::match_task> tasks;
     std::vector<std::int32_t> matched;  ///< tokens of the tail, per sequence of the step
-    length::slots<Policy> lengths;
+    length_slots<Policy> lengths;
   };
 
   void check(const drafter_setup&) const {
@@ -89,7 +89,7 @@ struct lookup {
         const std::int32_t parent = s.lengths.levels(k);
         evidence.reach *= evidence.probability;
         evidence.rows = parent + 1;
-        if (!s.lengths.goes_on(policy, k, evidence)) { break; }
+        if (!s.lengths.continues(policy, k, evidence)) { break; }
         drafts.grow(k, contexts[k], parent + 1, parent);
         more = s.lengths.drew(k);
       }

@@ -22,8 +22,8 @@
 namespace hunch::drafter {
 
 /// The trees of another drafter, of which only the likely paths go through all of the target: its
-/// first layers read the whole tree, say how probable each child is behind its parent, and the
-/// target's pass goes on behind these layers with what is left. (The tree pruning of Speculative
+/// first layers read the whole tree, say how probable each child is after its parent, and the
+/// target's pass goes on after these layers with what is left. (The tree pruning of Speculative
 /// Streaming: Bhendawade et al. 2024, arXiv:2402.11131; of any ranked drafter here.)
 ///
 /// Children are ranked, not drawn, so that whatever is taken out, what is emitted has the target's

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <new>
-#include <stdexcept>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -17,9 +13,11 @@
 #include <nvtx3/nvToolsExt.h>
 #endif
 
+#include <hunch/executor/cuda_error.cuh>
+#include <hunch/executor/detail/launch.cuh>
+#include <hunch/executor/detail/recorder.cuh>
+#include <hunch/executor/detail/stream_order.cuh>
 #include <hunch/executor/executor.hpp>
-#include <hunch/team/block.cuh>
-#include <hunch/team/cluster.cuh>
 
 /// \file
 /// Bodies on a CUDA device. Compile with nvcc. Define HUNCH_NO_NVTX to leave out the named ranges
@@ -27,129 +25,12 @@
 
 namespace hunch::executor {
 
-/// An error of the CUDA runtime.
-class cuda_error : public std::runtime_error {
- public:
-  cuda_error(cudaError_t code, const char* what)
-      : std::runtime_error(std::string("hunch::executor::cuda: ") + what + ": " +
-                           cudaGetErrorString(code)),
-        code_(code) {}
-  cudaError_t code() const { return code_; }
-
- private:
-  cudaError_t code_;
-};
-
 /// How a loop is repeated on the device.
 enum class looping {
   on_device,  ///< recorded in a graph whose WHILE node repeats the step: the host does nothing
   graphs,     ///< recorded, launched once per step by the host, which reads whether to go on
   launches,   ///< nothing is recorded
 };
-
-/// Threads of a block.
-inline constexpr int cuda_threads = 512;
-
-namespace detail {
-
-inline void check(cudaError_t code, const char* what) {
-  if (code != cudaSuccess) { throw cuda_error(code, what); }
-}
-
-// One block of a multiprocessor's registers is enough of a demand: a thread that has several loads
-// in flight, or the state of a verification rule in registers, needs more than a share of two.
-template <class Body>
-__global__ void __launch_bounds__(cuda_threads, 1) run_body(const __grid_constant__ Body body) {
-  __shared__ typename team::block<cuda_threads>::storage storage;
-  team::block<cuda_threads> team(storage);
-  body(team, static_cast<std::int32_t>(blockIdx.x));
-}
-
-/// The same by a cluster. In code for devices that have none it is empty and not launched.
-template <class Body>
-__global__ void __launch_bounds__(cuda_threads, 1)
-    run_body_by_cluster(const __grid_constant__ Body body) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  __shared__ typename team::cluster<cuda_threads>::storage storage;
-  team::cluster<cuda_threads> team(storage);
-  body(team, static_cast<std::int32_t>(blockIdx.x / team::portable_cluster));
-#endif
-}
-
-/// How `count` bodies are launched by clusters. `attribute` is part of it.
-inline cudaLaunchConfig_t cluster_launch(std::int32_t count, cudaStream_t stream,
-                                         cudaLaunchAttribute& attribute) {
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim = {team::portable_cluster, 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(count) * team::portable_cluster);
-  config.blockDim = dim3(cuda_threads);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  return config;
-}
-
-/// A template so that several files of a program may hold it.
-template <class Handle>
-__global__ void decide_on_device(Handle handle, const std::int32_t* again) {
-  cudaGraphSetConditional(handle, *again != 0 ? 1u : 0u);
-}
-
-struct destroy_graph {
-  void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
-};
-struct destroy_executable {
-  void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
-};
-using graph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, destroy_graph>;
-using executable = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, destroy_executable>;
-
-/// Makes one stream wait for another, with an event that is made once.
-class order_of_streams {
- public:
-  order_of_streams() = default;
-  order_of_streams(const order_of_streams&) = delete;
-  order_of_streams& operator=(const order_of_streams&) = delete;
-  ~order_of_streams() {
-    if (event_ != nullptr) { cudaEventDestroy(event_); }
-  }
-  /// What `second` is given from now on comes behind what `first` was given.
-  void signal(cudaStream_t first, cudaStream_t second) {
-    check(try_signal(first, second), "the order of two streams");
-  }
-  cudaError_t try_signal(cudaStream_t first, cudaStream_t second) noexcept {
-    cudaError_t result = cudaSuccess;
-    if (event_ == nullptr) { result = cudaEventCreateWithFlags(&event_, cudaEventDisableTiming); }
-    if (result == cudaSuccess) { result = cudaEventRecord(event_, first); }
-    if (result == cudaSuccess) { result = cudaStreamWaitEvent(second, event_, 0); }
-    return result;
-  }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
-/// Ends a capture that an exception has left open.
-class capture_guard {
- public:
-  explicit capture_guard(cudaStream_t stream) : stream_(stream) {}
-  ~capture_guard() {
-    cudaGraph_t left = nullptr;
-    if (open_) { cudaStreamEndCapture(stream_, &left); }
-  }
-  void end(const char* what) {
-    open_ = false;
-    cudaGraph_t captured = nullptr;
-    check(cudaStreamEndCapture(stream_, &captured), what);
-  }
-
- private:
-  cudaStream_t stream_;
-  bool open_ = true;
-};
-
-}  // namespace detail
 
 /// Runs bodies on a CUDA stream, one thread block each, or a cluster of eight where a launch has
 /// few bodies that read rows and the device has clusters: the same bits, sooner. Errors of the
@@ -230,7 +111,7 @@ class cuda {
     static_assert(std::is_trivially_copyable_v<Body>, "hunch: a body is copied to the device");
     if (count <= 0) { return; }
     if constexpr (reads_rows<Body>) {
-      if (count <= shared_->cluster_limit(detail::run_body_by_cluster<Body>)) {
+      if (count <= shared_->limits.clusters(detail::run_body_by_cluster<Body>, stream())) {
         cudaLaunchAttribute attribute{};
         const cudaLaunchConfig_t config = detail::cluster_launch(count, stream(), attribute);
         return detail::check(cudaLaunchKernelEx(&config, detail::run_body_by_cluster<Body>, body),
@@ -244,10 +125,10 @@ class cuda {
   /// Blocks that are on the device at once when `body` is launched.
   template <class Body>
   std::int32_t teams_at_once(const Body&) {
-    return shared_->resident_blocks(detail::run_body<Body>);
+    return shared_->limits.blocks(detail::run_body<Body>);
   }
 
-  /// An executor on another stream, whose launches come behind those that this one was given so
+  /// An executor on another stream, whose launches come after those that this one was given so
   /// far, and beside later ones until `join`. The same one every time; a recorded step may have
   /// many.
   cuda& fork() {
@@ -256,7 +137,7 @@ class cuda {
     own.forked.signal(stream(), own.side->stream());
     return *own.side;
   }
-  /// Later launches come behind those of the forked executor, if there is one. An error of the
+  /// Later launches come after those of the forked executor, if there is one. An error of the
   /// runtime, which has then failed for good, shows in the next call.
   void join() noexcept {
     if (shared_->side != nullptr) { shared_->joined.try_signal(shared_->side->stream(), stream()); }
@@ -288,7 +169,8 @@ class cuda {
     auto found = shared_->recorded.find({shape, again});
     if (found == shared_->recorded.end()) {
       const bool on_device = shared_->how == looping::on_device;
-      const detail::graph graph = on_device ? record_loop(step, again) : record_step(step);
+      const detail::graph graph = on_device ? detail::record_loop(stream(), step, again)
+                                            : detail::record_step(stream(), step);
       cudaGraphExec_t executable = nullptr;
       detail::check(cudaGraphInstantiate(&executable, graph.get(), 0), "cudaGraphInstantiate");
       found = shared_->recorded.emplace(std::pair{shape, again}, executable).first;
@@ -321,48 +203,6 @@ class cuda {
     explicit state(looping l) : how(l) {}
     state(const state&) = delete;
     state& operator=(const state&) = delete;
-    /// Bodies of a launch up to which each gets a cluster; asked once for each kernel. 0 where the
-    /// device has no clusters, or the code was compiled for one that has none.
-    template <class... Arguments>
-    std::int32_t cluster_limit(void (*kernel)(Arguments...)) {
-      const auto key = reinterpret_cast<const void*>(kernel);
-      const auto found = cluster_limits.find(key);
-      if (found != cluster_limits.end()) { return found->second; }
-      cudaFuncAttributes compiled{};
-      detail::check(cudaFuncGetAttributes(&compiled, key), "cudaFuncGetAttributes");
-      std::int32_t limit = 0;
-      if (compiled.ptxVersion >= 90 && compiled.binaryVersion >= 90) {
-        int at_once = 0;
-        cudaLaunchAttribute attribute{};
-        const cudaLaunchConfig_t config = detail::cluster_launch(1, stream, attribute);
-        detail::check(cudaOccupancyMaxActiveClusters(&at_once, kernel, &config),
-                      "cudaOccupancyMaxActiveClusters");
-        limit = std::min(at_once, processors() / team::portable_cluster);
-      }
-      cluster_limits.emplace(key, limit);
-      return limit;
-    }
-    /// Blocks of a kernel that fit on the device; asked once for each.
-    template <class... Arguments>
-    std::int32_t resident_blocks(void (*kernel)(Arguments...)) {
-      const auto key = reinterpret_cast<const void*>(kernel);
-      const auto found = block_limits.find(key);
-      if (found != block_limits.end()) { return found->second; }
-      int each = 0;
-      detail::check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, cuda_threads, 0),
-                    "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-      const std::int32_t limit = std::max(1, each * processors());
-      block_limits.emplace(key, limit);
-      return limit;
-    }
-    static int processors() {
-      int device = 0;
-      int count = 0;
-      detail::check(cudaGetDevice(&device), "cudaGetDevice");
-      detail::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-                    "cudaDeviceGetAttribute");
-      return count;
-    }
     ~state() {
       recorded.clear();
       if (owns_stream) { cudaStreamDestroy(stream); }
@@ -374,8 +214,7 @@ class cuda {
     std::unique_ptr<cuda> side;
     detail::order_of_streams forked;
     detail::order_of_streams joined;
-    std::map<const void*, std::int32_t> cluster_limits;
-    std::map<const void*, std::int32_t> block_limits;
+    detail::launch_limits limits;
     std::map<std::pair<std::uint64_t, const std::int32_t*>, detail::executable> recorded;
   };
 
@@ -383,57 +222,6 @@ class cuda {
     std::int32_t value = 0;
     download(&value, again, 1);
     return value;
-  }
-
-  /// One step.
-  template <class Step>
-  detail::graph record_step(Step& step) {
-    cudaGraph_t raw = nullptr;
-    detail::check(cudaGraphCreate(&raw, 0), "cudaGraphCreate");
-    detail::graph graph(raw);
-    capture(graph.get(), step);
-    return graph;
-  }
-
-  /// A WHILE node around one step. Its condition is true when the graph is launched.
-  template <class Step>
-  detail::graph record_loop(Step& step, const std::int32_t* again) {
-    cudaGraph_t raw = nullptr;
-    detail::check(cudaGraphCreate(&raw, 0), "cudaGraphCreate");
-    detail::graph graph(raw);
-    cudaGraphConditionalHandle handle{};
-    detail::check(
-        cudaGraphConditionalHandleCreate(&handle, graph.get(), 1, cudaGraphCondAssignDefault),
-        "cudaGraphConditionalHandleCreate");
-    cudaGraphNodeParams parameters{};
-    parameters.type = cudaGraphNodeTypeConditional;
-    parameters.conditional.handle = handle;
-    parameters.conditional.type = cudaGraphCondTypeWhile;
-    parameters.conditional.size = 1;
-    cudaGraphNode_t node = nullptr;
-#if CUDART_VERSION >= 13000
-    detail::check(cudaGraphAddNode(&node, graph.get(), nullptr, nullptr, 0, &parameters),
-                  "cudaGraphAddNode");
-#else
-    detail::check(cudaGraphAddNode(&node, graph.get(), nullptr, 0, &parameters),
-                  "cudaGraphAddNode");
-#endif
-    capture(parameters.conditional.phGraph_out[0], [&] {
-      step();
-      detail::decide_on_device<<<1, 1, 0, stream()>>>(handle, again);
-      detail::check(cudaGetLastError(), "launch");
-    });
-    return graph;
-  }
-
-  template <class Step>
-  void capture(cudaGraph_t into, Step&& step) {
-    detail::check(cudaStreamBeginCaptureToGraph(stream(), into, nullptr, nullptr, 0,
-                                                cudaStreamCaptureModeThreadLocal),
-                  "cudaStreamBeginCaptureToGraph");
-    detail::capture_guard guard(stream());
-    step();
-    guard.end("cudaStreamEndCapture");
   }
 
   std::shared_ptr<state> shared_;

@@ -51,7 +51,7 @@ concept Executor = requires(E& e, std::int32_t count) {
 /// 2. `e.upload(to, from, n)` and `e.download(to, from, n)` copy n values between the host's memory
 ///    and a resident buffer, in order with launches; the host's memory is free again afterwards.
 /// 3. `e.repeat(shape, step, again)` runs step(), and again as long as `*again`, in resident
-///    memory, is not 0 behind it. It need not wait for it, and may call step() once to record what
+///    memory, is not 0 after it. It need not wait for it, and may call step() once to record what
 ///    it launches; steps of the same `shape` launch the same.
 ///
 /// Not required: that resident memory and buffers differ, or that anything is recorded. What is
@@ -67,19 +67,19 @@ concept ResidentExecutor = Executor<E> &&
   e.repeat(std::uint64_t(0), step, again);
 };
 
-/// Launches that run beside those of an executor, from the construction of this to its end: behind
+/// Launches that run beside those of an executor, from the construction of this to its end: after
 /// all that the executor was given before, and before all that it is given afterwards. By
 /// `executor.fork()` and `executor.join()` where it has them, else in order, by the executor
 /// itself.
 template <Executor E>
-class beside {
+class side_stream {
  public:
-  explicit beside(E& executor) : executor_(&executor), side_(&forked(executor)) {}
-  ~beside() {
+  explicit side_stream(E& executor) : executor_(&executor), side_(&forked(executor)) {}
+  ~side_stream() {
     if constexpr (requires { executor_->join(); }) { executor_->join(); }
   }
-  beside(const beside&) = delete;
-  beside& operator=(const beside&) = delete;
+  side_stream(const side_stream&) = delete;
+  side_stream& operator=(const side_stream&) = delete;
 
   /// What to launch on.
   E& executor() const { return *side_; }

@@ -42,7 +42,7 @@ struct head_plan {
     return all;
   }
   /// The row at which number `i` of them begins, counted in the order of rows, out of `rows`; the
-  /// end of the head behind the last. For a thread: it looks at up to a segment.
+  /// end of the head after the last. For a thread: it looks at up to a segment.
   HUNCH_HOST_DEVICE std::int32_t row_of(std::int32_t i, std::int32_t rows) const {
     std::int32_t segment = 0;
     while (segment < segments && i >= counts[segment]) { i -= counts[segment++]; }

@@ -6,11 +6,11 @@
 
 #include <hunch/core/bits.hpp>
 #include <hunch/core/config.hpp>
+#include <hunch/head/detail/opaque.hpp>
 #include <hunch/head/detail/row_dots.hpp>
 #include <hunch/head/detail/row_sweep.hpp>
 #include <hunch/head/detail/rows_ahead.hpp>
 #include <hunch/head/detail/tensor_strip.hpp>
-#include <hunch/head/detail/unseen.hpp>
 #include <hunch/head/head_plan.hpp>
 #include <hunch/head/head_weights.hpp>
 #include <hunch/head/range_gemv.hpp>
@@ -38,8 +38,8 @@ class list_set {
   HUNCH_HOST_DEVICE void drop(std::int32_t n) {
     for (std::int32_t i = 0; i < n; ++i) { left_ &= left_ - 1; }
   }
-  /// Which they are is not kept in registers: it is found again in the set behind this.
-  HUNCH_HOST_DEVICE void forget() { left_ = unseen(left_); }
+  /// Which they are is not kept in registers: it is found again in the set after this.
+  HUNCH_HOST_DEVICE void forget() { left_ = opaque(left_); }
 
  private:
   std::uint64_t left_;
@@ -47,7 +47,7 @@ class list_set {
 
 }  // namespace detail
 
-/// What `multiply_strips` wants to find: teams [0, segments) plan the head, and behind them there
+/// What `multiply_strips` wants to find: teams [0, segments) plan the head, and after them there
 /// is one for each list that splits its hidden state, if workers have tensor cores.
 template <class Weight>
 struct prepare_head {
@@ -227,7 +227,7 @@ struct multiply_strips {
   }
 
   /// The first 4 * Tiles of the lists, which it drops. Which they are and what they hold of the
-  /// strip is looked up before the weights are read and again behind them: registers are what the
+  /// strip is looked up before the weights are read and again after them: registers are what the
   /// loads need.
   template <int Tiles, class Worker>
   HUNCH_HOST_DEVICE void states_by_tensor_cores(Worker& worker, detail::list_set& lists,
@@ -261,7 +261,7 @@ struct multiply_strips {
           for (int i = 0; i < 2; ++i) {
             const std::int32_t g = lane / 4 + 8 * i;
             // Or the offset in the head would lie in registers beside it.
-            mine.of[i] = unseen(head.row(row + ((held >> g & 1u) != 0 ? g : some)) +
+            mine.of[i] = opaque(head.row(row + ((held >> g & 1u) != 0 ? g : some)) +
                                 lane % 4 * detail::row_piece<Weight>::elements);
           }
         },

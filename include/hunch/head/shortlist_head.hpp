@@ -6,11 +6,11 @@
 #include <type_traits>
 
 #include <hunch/executor/executor.hpp>
-#include <hunch/head/digest_rows.hpp>
 #include <hunch/head/head_plan.hpp>
 #include <hunch/head/head_weights.hpp>
 #include <hunch/head/multiply_strips.hpp>
-#include <hunch/head/row_digest.hpp>
+#include <hunch/head/row_summary.hpp>
+#include <hunch/head/summarise_rows.hpp>
 #include <hunch/model/rows.hpp>
 #include <hunch/team/canonical.hpp>
 
@@ -54,14 +54,15 @@ class shortlist_head {
     }
   }
 
-  /// The same with an epilogue: digests[i] is that of list i, for its law and its best children
+  /// The same with an epilogue: summaries[i] is that of list i, for its law and its best children
   /// (see `kernel::best_children`).
   void operator()(E& executor, const kernel::head_weights<Weight>& head, const float* hidden,
-                  std::int32_t stride, const head_rows<float>& asked, const row_digest* digests) {
+                  std::int32_t stride, const head_rows<float>& asked,
+                  const row_summary* summaries) {
     (*this)(executor, head, hidden, stride, asked);
     const auto tiles = static_cast<std::int32_t>(team::tiles_of(head.rows));
     executor.launch(asked.size * tiles,
-                    kernel::digest_rows{asked.logits, asked.row, digests, tiles});
+                    kernel::summarise_rows{asked.logits, asked.row, summaries, tiles});
   }
 
  private:

@@ -89,7 +89,7 @@ struct chain_body {
 
  private:
   /// The position after the accepted ones was tested and failed; those after it are still to be
-  /// tested, but behind an error.
+  /// tested, but after an error.
   template <Team T, class View>
   HUNCH_HOST_DEVICE void count(T& team, const View& view, std::int32_t row,
                                const verdict& out) const {

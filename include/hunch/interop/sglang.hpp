@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include <hunch/core/arithmetic.hpp>
-#include <hunch/distribution/detail/noted.hpp>
+#include <hunch/distribution/detail/token_set.hpp>
 #include <hunch/distribution/detail/without.hpp>
 #include <hunch/distribution/given_uniforms.hpp>
 #include <hunch/executor/executor.hpp>
@@ -69,7 +69,7 @@ struct children_first {
 
   template <Team T, Law P>
   HUNCH_HOST_DEVICE token operator()(T& team, const P& p, std::int32_t c) const {
-    kernel::noted_tokens children(team);
+    kernel::token_set children(team);
     double sum = 0.0;
     double upto = 0.0;
     for (std::int32_t i = view.tree.next_child(c, c); i >= 0; i = view.tree.next_child(c, i)) {
@@ -81,16 +81,16 @@ struct children_first {
         return no_token;
       }
       // A token that stands there twice has its probability once.
-      sum += children.hold(x) ? 0.0 : p_x;
+      sum += children.contains(x) ? 0.0 : p_x;
       const double grown = p_x >= threshold_single ? 1.0 : sum / threshold_acc;
       const double end = grown < upto ? upto : grown < 1.0 ? grown : 1.0;
-      note_share(team, children.count, end - upto);
+      put_share(team, children.count, end - upto);
       children.add(team, x);
       upto = end;
     }
     if (children.count > 0) {
       // Its error is that of the row's sum, against a uniform in [0, 1).
-      note_share(team, children.count, 1.0 - upto);
+      put_share(team, children.count, 1.0 - upto);
       const std::int64_t* const shares = team.scratch().list + kernel::max_siblings;
       const std::int64_t which =
           random.categorical(team, view.at(c, purpose::accept), children.count + 1,
@@ -106,10 +106,10 @@ struct children_first {
   }
 
  private:
-  /// Notes the probability of child k, in the list behind the children.
+  /// Notes the probability of child k, in the list after the children.
   template <Team T>
-  HUNCH_HOST_DEVICE static void note_share(T& team, std::int32_t k, double share) {
-    team.note(kernel::max_siblings + k, kernel::bit_cast<std::int64_t>(share));
+  HUNCH_HOST_DEVICE static void put_share(T& team, std::int32_t k, double share) {
+    team.put(kernel::max_siblings + k, kernel::bit_cast<std::int64_t>(share));
   }
 };
 
@@ -167,7 +167,7 @@ struct target_only_body {
 ///
 /// A sequence with an error gets -1 as the prediction of its last accepted node, and its `status`:
 /// `invalid_logits` where a probability that the rule reads is none, or the row at the last token
-/// is no law, and `invalid_draft` for more than `kernel::max_siblings` siblings, behind the nodes
+/// is no law, and `invalid_draft` for more than `kernel::max_siblings` siblings, after the nodes
 /// that were accepted before. With no accepted node but the root: `invalid_token` for a linked id
 /// outside [0, vocab); `invalid_draft` for a link or a slot that leads out of its array, or links
 /// that run in a circle. The others are not disturbed.

@@ -16,7 +16,7 @@ struct confidence {
   double threshold = 0.4;
 
   std::int32_t begin(memory&, std::int32_t max_depth) const { return max_depth; }
-  bool goes_on(memory&, const length_evidence& e) const { return e.probability >= threshold; }
+  bool continues(memory&, const length_evidence& e) const { return e.probability >= threshold; }
   void observe(memory&, std::int32_t, std::int32_t) const noexcept {}
 };
 

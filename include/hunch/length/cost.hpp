@@ -49,9 +49,9 @@ struct cost {
   };
 
   static constexpr double unlimited = std::numeric_limits<std::int32_t>::max();
-  static constexpr std::int32_t depths = 16;  ///< told apart; deeper levels are like the last
-  static constexpr std::int32_t bins = 8;     ///< of probabilities, equally wide
-  static constexpr std::int32_t noted = 64;   ///< levels of a step whose bins are noted
+  static constexpr std::int32_t depths = 16;    ///< told apart; deeper levels are like the last
+  static constexpr std::int32_t bins = 8;       ///< of probabilities, equally wide
+  static constexpr std::int32_t recorded = 64;  ///< levels of a step whose bins are kept
 
   struct memory {
     tally all;
@@ -62,15 +62,15 @@ struct cost {
     std::int32_t wait = 1;    ///< such steps before the next try
     double width = 1.0;       ///< rows that a level brings, in a tree
     double most = unlimited;  ///< rows, however many levels there are
-    // Of this step, written by `begin` and `goes_on`:
+    // Of this step, written by `begin` and `continues`:
     std::int32_t limit = 0;
     bool foresees = false;   ///< probabilities are known ahead
-    std::int32_t known = 0;  ///< levels whose bins are noted
+    std::int32_t known = 0;  ///< levels whose bins are kept
     double step_width = 1.0;
     double step_most = unlimited;
     double survival = 1.0;
     double rate = 1.0;
-    std::int8_t bin[noted] = {};
+    std::int8_t bin[recorded] = {};
   };
 
   double draft = 0.0;                 ///< c: of one level over a target pass with one row
@@ -101,7 +101,7 @@ struct cost {
     return m.limit;
   }
 
-  bool goes_on(memory& m, const length_evidence& e) const {
+  bool continues(memory& m, const length_evidence& e) const {
     const auto now = static_cast<double>(e.rows);
     if (e.depth > 0) { m.step_width = (now - 1.0) / static_cast<double>(e.depth); }
     m.step_most = static_cast<double>(e.max_rows);
@@ -109,8 +109,9 @@ struct cost {
     const double probability = std::clamp(e.probability, 0.0, 1.0);
     const std::int32_t of = std::min(static_cast<std::int32_t>(probability * bins), bins - 1);
     const double survival = survival_of(m, m.like[of], probability, e.drawn);
-    const std::int32_t told = e.ahead ? e.depth : e.depth - 1;  // the level whose probability it is
-    if (told < noted && m.known == told) { m.bin[m.known++] = static_cast<std::int8_t>(of); }
+    const std::int32_t level =
+        e.ahead ? e.depth : e.depth - 1;  // the level whose probability it is
+    if (level < recorded && m.known == level) { m.bin[m.known++] = static_cast<std::int8_t>(of); }
     double chance = e.ahead ? m.survival : m.survival * survival;
     m.survival *= survival;
     m.foresees = e.ahead;

@@ -19,7 +19,7 @@ struct entropy {
   double kappa = 0.2;   ///< above 0
 
   std::int32_t begin(memory&, std::int32_t max_depth) const { return max_depth; }
-  bool goes_on(memory&, const length_evidence& e) const {
+  bool continues(memory&, const length_evidence& e) const {
     return 1.0 - std::sqrt(kappa * e.entropy) >= lambda;
   }
   void observe(memory&, std::int32_t, std::int32_t) const noexcept {}

@@ -25,7 +25,7 @@ struct ewma {
     if (m.length == 0) { m = {std::max(start, std::int32_t{1}), static_cast<double>(start) - 1.0}; }
     return std::min(m.length, max_depth);
   }
-  bool goes_on(memory&, const length_evidence&) const { return true; }
+  bool continues(memory&, const length_evidence&) const { return true; }
   void observe(memory& m, std::int32_t drafted, std::int32_t accepted) const noexcept {
     if (drafted < m.length && accepted == drafted) { return; }
     m.accepted = decay * m.accepted + (1.0 - decay) * static_cast<double>(accepted);

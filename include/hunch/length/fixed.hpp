@@ -18,7 +18,7 @@ struct fixed {
   std::int32_t begin(memory&, std::int32_t max_depth) const {
     return std::clamp(levels, std::int32_t{0}, max_depth);
   }
-  bool goes_on(memory&, const length_evidence&) const { return true; }
+  bool continues(memory&, const length_evidence&) const { return true; }
   void observe(memory&, std::int32_t, std::int32_t) const noexcept {}
 };
 

@@ -12,7 +12,7 @@ namespace hunch {
 /// What a length policy is told of the draft of one sequence when a level has been drawn.
 ///
 /// Where tokens are drawn from point masses, at temperature 0, "the law" is that of the same logits
-/// at temperature 1: a point mass says nothing (see `kernel::telling_law`).
+/// at temperature 1: a point mass says nothing (see `kernel::law_at_temperature_one`).
 struct length_evidence {
   std::int32_t depth = 0;    ///< levels drafted so far in this step; 1 or more unless `ahead`
   double probability = 1.0;  ///< of the newest token under the law that it was drawn from; in a
@@ -34,7 +34,7 @@ struct length_evidence {
 /// 1. `L::memory` is trivially copyable; a new sequence begins with a default-constructed one.
 /// 2. `l.begin(memory, max_depth)`, for max_depth >= 1, opens a step: draft at most so many levels
 ///    in it, in [0, max_depth].
-/// 3. `l.goes_on(memory, evidence)` is asked after each drawn level, if another one may be drawn,
+/// 3. `l.continues(memory, evidence)` is asked after each drawn level, if another one may be drawn,
 ///    and before the first one where the evidence is of what comes: whether it is.
 ///    `L::needs_entropy` says whether it looks at the entropy, which costs a pass over the row.
 /// 4. `l.observe(memory, drafted, accepted)` closes the step: of `drafted` levels, `accepted` were
@@ -53,7 +53,7 @@ concept LengthPolicy = std::is_trivially_copyable_v<typename L::memory> &&
     requires(const L& l, std::int32_t n, const length_evidence& evidence) {
   {std::bool_constant<L::needs_entropy>{}};
   { l.begin(std::declval<typename L::memory&>(), n) } -> std::same_as<std::int32_t>;
-  { l.goes_on(std::declval<typename L::memory&>(), evidence) } -> std::same_as<bool>;
+  { l.continues(std::declval<typename L::memory&>(), evidence) } -> std::same_as<bool>;
   { l.observe(std::declval<typename L::memory&>(), n, n) }
   noexcept;
 };

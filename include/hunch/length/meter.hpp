@@ -10,10 +10,10 @@
 #include <span>
 #include <utility>
 
-#include <hunch/decoder/statistics.hpp>
 #include <hunch/length/cost.hpp>
 #include <hunch/length/length.hpp>
 #include <hunch/length/planner.hpp>
+#include <hunch/length/step_summary.hpp>
 
 namespace hunch::length {
 
@@ -40,21 +40,21 @@ namespace hunch::length {
 /// late; one that gains is repeated at once, and opens the account again.
 ///
 /// **Reading.** A drafter reads prompts, and what it has missed while nothing was drafted. That
-/// belongs to the price of a try, beside a prompt as behind it. Where drafting pays, it is an
+/// belongs to the price of a try, beside a prompt as after it. Where drafting pays, it is an
 /// investment: it is drawn from the account over the steps that a request takes on the mean. So a
 /// drafter whose gains do not cover its readings is switched off, too. What the first one takes is
 /// learnt by paying it.
 ///
 /// Steps in which prompts are read are not timed: their drafts are booked at what they are expected
-/// to cost. A drafter that drafts in the step behind a first one only, as streams do, is tried for
+/// to cost. A drafter that drafts in the step after a first one only, as streams do, is tried for
 /// two. Batches of up to 1, 2, 4, 8, ... requests are told apart. A step counts for at most a few
 /// times of what is expected of it, so that one that was disturbed does not decide. What is decided
 /// for a step depends on earlier steps alone: any law stays as it is. But it depends on the clock:
 /// see `decoder::draft_length` for how a text is repeated.
 class meter {
  public:
-  /// Plain steps behind one that drafted which are not timed: they find the caches as it left them.
-  static constexpr std::int32_t settling = 4;
+  /// Plain steps after one that drafted which are not timed: they find the caches as it left them.
+  static constexpr std::int32_t untimed_after_draft = 4;
 
   struct options {
     double share = 0.0075;      ///< of the time, for tries
@@ -98,7 +98,7 @@ class meter {
 
   /// Takes note of a step whose draft length `next` has chosen.
   void observe(const step_summary& s) {
-    const bool behind = unsettled_ > 0;  // a step that drafted
+    const bool drafted_before = untimed_ > 0;  // a step that drafted
     learn(s);
     if (s.sequences < 1) { return; }
     batch& b = of(s.sequences);
@@ -108,9 +108,9 @@ class meter {
       if (s.levels > 0) { book(b, s, beside_a_prompt(b, s), late_price(b, s)); }
       return;
     }
-    const double cost = std::min(s.seconds() / one, most_believed(b, s));
+    const double cost = std::min(s.seconds() / one, max_believed(b, s));
     b.saved = std::min(b.saved + options_.share * cost, std::max(options_.most, b.price));
-    const bool after_draft = behind && s.levels == 0;
+    const bool after_draft = drafted_before && s.levels == 0;
     if (s.draft_length > 0) {
       const double least = b.level.count() < few ? 1.0 + unknown : 1.0;  // if it drafts
       const double read = std::min(late_price(b, s), std::max(cost - least, 0.0));
@@ -134,14 +134,14 @@ class meter {
     late_ = s.levels > 0 ? rows / s.sequences : 0.0;
     missed_ = s.levels > 0 ? 0.0 : rows + static_cast<double>(s.emitted);
     if (s.finished > 0) { missed_ *= static_cast<double>(was_) / s.sequences; }
-    if (s.prompt_rows > 0) { behind_prompt_ = settling; }
+    if (s.prompt_rows > 0) { behind_prompt_ = untimed_after_draft; }
     if (s.sequences < 1 || s.prompt_rows > 0) { return; }
     batch& b = of(s.sequences);
-    const bool settled = has_settled();
-    unsettled_ = s.levels > 0 ? settling : std::max(unsettled_ - 1, 0);
+    const bool timed = is_timed();
+    untimed_ = s.levels > 0 ? untimed_after_draft : std::max(untimed_ - 1, 0);
     behind_prompt_ = std::max(behind_prompt_ - 1, 0);
     if (s.draft_length == 0) {
-      if (settled) { time_plain(b, s); }
+      if (timed) { time_plain(b, s); }
       return;
     }
     ++b.since_plain;
@@ -152,7 +152,7 @@ class meter {
       const double share = s.seconds() / one / expected_cost(b, mean, s.deepest);
       b.odd = alike(share) ? 0 : b.odd + 1;
     }
-    const auto n = static_cast<std::size_t>(std::min(mean + 0.5, static_cast<double>(most_rows)));
+    const auto n = static_cast<std::size_t>(std::min(mean + 0.5, static_cast<double>(max_rows)));
     b.deepest = std::max(b.deepest, s.deepest);
     // No more than twice what passes of the target would take in its place.
     if (2 * s.levels >= std::int64_t{s.sequences} * s.deepest) {
@@ -185,8 +185,8 @@ class meter {
   static constexpr double unknown = 0.5;    ///< what a try is taken to cost before it was measured
   static constexpr double cheapest = 0.02;  ///< try
   static constexpr std::int32_t few = 3;  ///< measurements that one that was disturbed can be among
-  static constexpr std::int32_t most_rows = 64;  ///< of a sequence; further ones are like the last
-  static constexpr std::int32_t in_turn = 8;     ///< tries, before a policy is asked for more
+  static constexpr std::int32_t max_rows = 64;  ///< of a sequence; further ones are like the last
+  static constexpr std::int32_t in_turn = 8;    ///< tries, before a policy is asked for more
   static constexpr std::int32_t between_tries = 16;  ///< steps, while drafting pays
   // Steps that draft, until a price is dropped that was not measured again: few measurements, and
   // more.
@@ -244,10 +244,10 @@ class meter {
     recent<15> plain;  ///< seconds
     recent<9> level;   ///< c
     recent<9> idles;   ///< steps that might have drafted and did not, over plain ones
-    recent<9> after;   ///< plain steps that the steps behind one that drafted took longer
-    std::array<recent<9>, most_rows + 1> rows;       ///< r(n)
-    std::array<std::int64_t, most_rows + 1> seen{};  ///< when
-    std::int32_t size = 0;                           ///< requests of the last plain step
+    recent<9> after;   ///< plain steps that the steps after one that drafted took longer
+    std::array<recent<9>, max_rows + 1> rows;       ///< r(n)
+    std::array<std::int64_t, max_rows + 1> seen{};  ///< when
+    std::int32_t size = 0;                          ///< requests of the last plain step
     std::int32_t deepest = 0;
     double account = 0.0;
     double saved = 0.0;  ///< for tries
@@ -306,10 +306,10 @@ class meter {
 
   /// Whether the next step finds the caches as plain decoding leaves them, not as a drafter or a
   /// prompt has. Where prompts come all the time it always does.
-  bool has_settled() {
-    if (unsettled_ > 0) { return false; }
+  bool is_timed() {
+    if (untimed_ > 0) { return false; }
     passed_ = behind_prompt_ > 0 ? passed_ + 1 : 0;
-    if (passed_ > 2 * settling) { passed_ = 0; }
+    if (passed_ > 2 * untimed_after_draft) { passed_ = 0; }
     return passed_ == 0;
   }
 
@@ -331,7 +331,7 @@ class meter {
   std::span<const double> curve(const batch& b) {
     curve_[0] = 1.0;
     std::size_t last = 0;
-    for (std::size_t n = 2; n <= most_rows; ++n) {
+    for (std::size_t n = 2; n <= max_rows; ++n) {
       if (steps_ - b.seen[n] > (b.rows[n].count() < few ? soon_stale : stale)) { continue; }
       if (b.rows[n].count() == 0) { continue; }
       const double from = curve_[last];
@@ -356,7 +356,7 @@ class meter {
 
   /// What it is let count for. A row costs no more than a pass of its own, and drafting a level not
   /// more than a pass of the target.
-  double most_believed(const batch& b, const step_summary& s) {
+  double max_believed(const batch& b, const step_summary& s) {
     const double levels = s.deepest;
     const double rows = 1.0 + static_cast<double>(s.drafted) / s.sequences;
     const double bound =
@@ -452,7 +452,7 @@ class meter {
     }
   }
 
-  /// What a step behind one that drafted took longer than a plain one, in plain ones: the caches
+  /// What a step after one that drafted took longer than a plain one, in plain ones: the caches
   /// are as the drafter has left them. Each for itself is hardly known.
   void book_aftermath(batch& b, double longer) {
     const double cost = std::clamp(longer, -0.5, 1.0);
@@ -462,7 +462,7 @@ class meter {
     } else {
       draw(b, cost, cost);
     }
-    if (unsettled_ > 0) { return; }
+    if (untimed_ > 0) { return; }
     b.after.add(std::max(b.aftermath, 0.0));
     b.aftermath = 0.0;
   }
@@ -498,14 +498,14 @@ class meter {
   std::int64_t lasted_ = 0;    ///< steps of requests since one ended
   double missed_ = 0.0;        ///< rows of the target since the last draft
   double late_ = 0.0;       ///< of a sequence, which the last step's drafter may have had to read
-  std::int32_t was_ = 0;    ///< sequences that went on behind the last step
+  std::int32_t was_ = 0;    ///< sequences that went on after the last step
   std::int64_t steps_ = 0;  ///< that drafted
   bool tries_ = false;
   bool again_ = false;              ///< the try before has drafted nothing
-  std::int32_t unsettled_ = 0;      ///< plain steps that are not timed, behind a draft
-  std::int32_t behind_prompt_ = 0;  ///< and behind a prompt
+  std::int32_t untimed_ = 0;        ///< plain steps that are not timed, after a draft
+  std::int32_t behind_prompt_ = 0;  ///< and after a prompt
   std::int32_t passed_ = 0;         ///< in turn that were not timed for that
-  std::array<double, most_rows> curve_{};
+  std::array<double, max_rows> curve_{};
 };
 
 }  // namespace hunch::length

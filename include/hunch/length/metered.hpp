@@ -21,7 +21,9 @@ struct metered {
   std::int32_t begin(memory& m, std::int32_t max_depth) const {
     return by_->policy().begin(m, max_depth);
   }
-  bool goes_on(memory& m, const length_evidence& e) const { return by_->policy().goes_on(m, e); }
+  bool continues(memory& m, const length_evidence& e) const {
+    return by_->policy().continues(m, e);
+  }
   void observe(memory& m, std::int32_t drafted, std::int32_t accepted) const noexcept {
     by_->policy().observe(m, drafted, accepted);
   }

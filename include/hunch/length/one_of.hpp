@@ -27,8 +27,8 @@ class one_of {
   std::int32_t begin(memory& m, std::int32_t max_depth) const {
     return ask(m, [=](const auto& policy, auto& own) { return policy.begin(own, max_depth); });
   }
-  bool goes_on(memory& m, const length_evidence& e) const {
-    return ask(m, [&](const auto& policy, auto& own) { return policy.goes_on(own, e); });
+  bool continues(memory& m, const length_evidence& e) const {
+    return ask(m, [&](const auto& policy, auto& own) { return policy.continues(own, e); });
   }
   void observe(memory& m, std::int32_t drafted, std::int32_t accepted) const noexcept {
     ask(m, [=](const auto& policy, auto& own) { policy.observe(own, drafted, accepted); });

@@ -57,7 +57,7 @@ concept HiddenStates = Evaluation<E> && requires(E& e, std::int32_t i) {
 
 /// An evaluation that also gives hidden states of speculative streams: beside each wanted row that
 /// is `ok`, `rows::streams` states more, of which stream j says what the target might make of the
-/// token j + 1 behind the one that it has the law of. (Bhendawade et al. 2024, arXiv:2402.11131)
+/// token j + 1 after the one that it has the law of. (Bhendawade et al. 2024, arXiv:2402.11131)
 ///
 /// 1. `e.stream(i, j)` is a `row_view` of the state of stream j, counted from 0, of wanted row i,
 ///    valid as long as the row's logits are: what the language-model head reads.
@@ -188,7 +188,7 @@ concept has_late_contexts = requires(M& m, const rows& r) {
 ///    writes their contexts; they stay until the next call. The router then runs beside the pass.
 /// 2. `h.contexts()`, for the hidden states h that `forward` returns, if contexts depend on the
 ///    pass: they may be its states, or the model reads two tokens in one and knows the first of
-///    them only behind it.
+///    them only after it.
 template <class M>
 concept ResidentRoutedModel = requires(M& m) {
   { m.context_width() } -> std::convertible_to<std::int32_t>;

@@ -16,8 +16,8 @@ namespace hunch {
 /// The parent of a row that directly follows the cached tokens of its sequence.
 inline constexpr std::int32_t end_of_cache = -1;
 
-/// The sequence of a row that is not there: padding, where the number of rows is fixed.
-inline constexpr std::int32_t no_sequence = -1;
+/// The slot of a row that is not there: padding, where the number of rows is fixed.
+inline constexpr std::int32_t no_slot = -1;
 
 /// A view of `size` values of type T: one row of logits, contiguous.
 template <class T>
@@ -40,12 +40,12 @@ struct row_view {
 ///   was staged for it before; hence an abandoned step needs no rollback.
 /// - `commit` moves the kept rows into the cache, in the order given.
 ///
-/// Rows of a `resident_decoder` may be padding: their sequence is `no_sequence`, their other values
+/// Rows of a `resident_decoder` may be padding: their slot is `no_slot`, their other values
 /// mean nothing, and a model skips them. So are kept rows and released slots there, and head rows
 /// of index -1.
 struct rows {
   std::int32_t size = 0;
-  const std::int32_t* sequence = nullptr;  ///< slot of the sequence, in [0, max batch)
+  const std::int32_t* slot = nullptr;      ///< of the sequence, in [0, max batch)
   const std::int32_t* id = nullptr;        ///< staged id, unique in the step of the sequence
   const std::int32_t* parent = nullptr;    ///< staged id of the token before it, or `end_of_cache`
   const std::int32_t* position = nullptr;  ///< absolute position in the sequence
@@ -57,8 +57,8 @@ struct rows {
 /// What of the staged rows enters the caches, and which sequences end.
 struct kept_rows {
   std::int32_t size = 0;
-  const std::int32_t* sequence = nullptr;  ///< [size] rows of one sequence are adjacent
-  const std::int32_t* id = nullptr;        ///< [size] staged ids, root first, parent before child
+  const std::int32_t* slot = nullptr;  ///< [size] rows of one sequence are adjacent
+  const std::int32_t* id = nullptr;    ///< [size] staged ids, root first, parent before child
   std::int32_t release_count = 0;
   const std::int32_t* released = nullptr;  ///< [release_count] slots whose cache is dropped
 };

@@ -10,7 +10,7 @@ namespace hunch {
 
 /// The arrays of `rows`, to be written. A trivially copyable view.
 struct row_arrays {
-  std::int32_t* sequence = nullptr;
+  std::int32_t* slot = nullptr;
   std::int32_t* id = nullptr;
   std::int32_t* parent = nullptr;
   std::int32_t* position = nullptr;
@@ -20,27 +20,27 @@ struct row_arrays {
   HUNCH_HOST_DEVICE void set(std::int32_t at, std::int32_t of, std::int32_t staged_id,
                              std::int32_t staged_parent, std::int32_t absolute, token t,
                              bool is_wanted) const {
-    sequence[at] = of;
+    slot[at] = of;
     id[at] = staged_id;
     parent[at] = staged_parent;
     position[at] = absolute;
     tokens[at] = t;
     wanted[at] = is_wanted ? 1 : 0;
   }
-  HUNCH_HOST_DEVICE void pad(std::int32_t at) const { sequence[at] = no_sequence; }
+  HUNCH_HOST_DEVICE void pad(std::int32_t at) const { slot[at] = no_slot; }
 
   /// The first `size` of them, to be read.
   rows view(std::int32_t size, std::int32_t streams = 0) const {
-    return {size, sequence, id, parent, position, tokens, wanted, streams};
+    return {size, slot, id, parent, position, tokens, wanted, streams};
   }
 };
 
-/// The arrays behind `rows`, with a capacity fixed at construction.
+/// The arrays after `rows`, with a capacity fixed at construction.
 template <class Executor>
 class staged_rows {
  public:
   staged_rows(Executor& executor, std::int32_t capacity)
-      : sequence_(executor, static_cast<std::size_t>(capacity)),
+      : slot_(executor, static_cast<std::size_t>(capacity)),
         id_(executor, static_cast<std::size_t>(capacity)),
         parent_(executor, static_cast<std::size_t>(capacity)),
         position_(executor, static_cast<std::size_t>(capacity)),
@@ -51,14 +51,14 @@ class staged_rows {
   std::int32_t size() const { return size_; }
 
   /// Appends a row and returns its index.
-  std::int32_t push(std::int32_t sequence, std::int32_t id, std::int32_t parent,
-                    std::int32_t position, token t, bool wanted) {
-    arrays().set(size_, sequence, id, parent, position, t, wanted);
+  std::int32_t push(std::int32_t slot, std::int32_t id, std::int32_t parent, std::int32_t position,
+                    token t, bool wanted) {
+    arrays().set(size_, slot, id, parent, position, t, wanted);
     return size_++;
   }
 
   row_arrays arrays() const {
-    return {sequence_.data(), id_.data(),     parent_.data(),
+    return {slot_.data(),     id_.data(),     parent_.data(),
             position_.data(), tokens_.data(), wanted_.data()};
   }
   /// \param streams asked for beside each wanted row.
@@ -69,7 +69,7 @@ class staged_rows {
   using buffer = typename Executor::template buffer<T>;
 
   std::int32_t size_ = 0;
-  buffer<std::int32_t> sequence_;
+  buffer<std::int32_t> slot_;
   buffer<std::int32_t> id_;
   buffer<std::int32_t> parent_;
   buffer<std::int32_t> position_;
@@ -79,37 +79,37 @@ class staged_rows {
 
 /// The arrays of `kept_rows`, to be written. A trivially copyable view.
 struct kept_arrays {
-  std::int32_t* sequence = nullptr;
+  std::int32_t* slot = nullptr;
   std::int32_t* id = nullptr;
   std::int32_t* released = nullptr;
 
   HUNCH_HOST_DEVICE void set(std::int32_t at, std::int32_t of, std::int32_t staged_id) const {
-    sequence[at] = of;
+    slot[at] = of;
     id[at] = staged_id;
   }
-  HUNCH_HOST_DEVICE void pad(std::int32_t at) const { sequence[at] = no_sequence; }
+  HUNCH_HOST_DEVICE void pad(std::int32_t at) const { slot[at] = no_slot; }
 
   /// The first of them, to be read.
   kept_rows view(std::int32_t size, std::int32_t release_count) const {
-    return {size, sequence, id, release_count, released};
+    return {size, slot, id, release_count, released};
   }
 };
 
-/// The arrays behind `kept_rows`, with a capacity fixed at construction.
+/// The arrays after `kept_rows`, with a capacity fixed at construction.
 template <class Executor>
 class kept_list {
  public:
   kept_list(Executor& executor, std::int32_t capacity, std::int32_t max_batch)
-      : sequence_(executor, static_cast<std::size_t>(capacity)),
+      : slot_(executor, static_cast<std::size_t>(capacity)),
         id_(executor, static_cast<std::size_t>(capacity)),
         released_(executor, static_cast<std::size_t>(max_batch)) {}
 
   void clear() { size_ = released_count_ = 0; }
 
-  void keep(std::int32_t sequence, std::int32_t id) { arrays().set(size_++, sequence, id); }
-  void release(std::int32_t sequence) { released_.data()[released_count_++] = sequence; }
+  void keep(std::int32_t slot, std::int32_t id) { arrays().set(size_++, slot, id); }
+  void release(std::int32_t slot) { released_.data()[released_count_++] = slot; }
 
-  kept_arrays arrays() const { return {sequence_.data(), id_.data(), released_.data()}; }
+  kept_arrays arrays() const { return {slot_.data(), id_.data(), released_.data()}; }
   kept_rows view() const { return arrays().view(size_, released_count_); }
 
  private:
@@ -118,7 +118,7 @@ class kept_list {
 
   std::int32_t size_ = 0;
   std::int32_t released_count_ = 0;
-  buffer<std::int32_t> sequence_;
+  buffer<std::int32_t> slot_;
   buffer<std::int32_t> id_;
   buffer<std::int32_t> released_;
 };

@@ -34,7 +34,14 @@ struct layout_tables {
                                    const std::int32_t* shifts) const {
     std::int32_t size = 0;
     for (std::int32_t r = 0; r < count; ++r) { size += ranges[r].end - ranges[r].begin; }
-    return {ranges, count, size, row_token, token_row, vocab_size, token_part, shifts};
+    return {.ranges = ranges,
+            .range_count = count,
+            .size = size,
+            .row_token = row_token,
+            .token_row = token_row,
+            .vocab_size = vocab_size,
+            .token_part = token_part,
+            .shift = shifts};
   }
 };
 
@@ -118,17 +125,25 @@ struct chain_step {
     const sequence& s = all.of[slot];
     const draft_tree<Real> tree = trees.tree(slot);
     of.head_row[slot] = hidden_row;
-    of.tasks[slot] = {{},
-                      {},
-                      s.parameters,
-                      {tree.lists + node, all.text(slot), s.length, all.counts(slot), tree.tokens,
-                       tree.parent, node, nullptr},
-                      address{s.seed, static_cast<std::uint32_t>(s.length),
-                              static_cast<std::uint32_t>(node), 0, purpose::draft},
-                      static_cast<std::uint32_t>(s.length + node),
-                      tree.laws + node,
-                      tree.drawn_at + node + 1,
-                      tree.tokens + node + 1};
+    of.tasks[slot] = {.logits = {},
+                      .list = {},
+                      .parameters = s.parameters,
+                      .history = {.list = tree.lists + node,
+                                  .committed = all.text(slot),
+                                  .length = s.length,
+                                  .counts = all.counts(slot),
+                                  .tree_tokens = tree.tokens,
+                                  .tree_parent = tree.parent,
+                                  .node = node},
+                      .where = {.seed = s.seed,
+                                .length = static_cast<std::uint32_t>(s.length),
+                                .node = static_cast<std::uint32_t>(node),
+                                .sibling = 0,
+                                .what = purpose::draft},
+                      .position = static_cast<std::uint32_t>(s.length + node),
+                      .drawn_from = tree.laws + node,
+                      .drawn_at = tree.drawn_at + node + 1,
+                      .drawn = tree.tokens + node + 1};
     if constexpr (!needs_scores<Chooser>) {
       put_list(slot, node, chooser(tree.tokens[node], node, trees.ranges(slot, node)));
     }
@@ -308,7 +323,7 @@ class drafting<drafter::autoregressive<Model, Tree, length::fixed>, Selector, Re
                const rows& next, Executor& executor) {
     if constexpr (routes_early()) {
       const context_rows contexts = drafter_->model().contexts(next);
-      const beside<Executor> side(executor);  // behind what writes the contexts
+      const side_stream<Executor> side(executor);  // after what writes the contexts
       route(slots, step, node, contexts, side.executor());
       return drafter_->model().forward(next);
     } else {

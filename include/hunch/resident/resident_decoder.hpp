@@ -13,11 +13,11 @@
 #include <hunch/decoder/composition.hpp>
 #include <hunch/decoder/generation.hpp>
 #include <hunch/decoder/request.hpp>
+#include <hunch/decoder/token_census.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/resident/drafting.hpp>
 #include <hunch/resident/lookup.hpp>
 #include <hunch/resident/step.hpp>
-#include <hunch/sampler/token_census.hpp>
 
 namespace hunch {
 
@@ -83,9 +83,14 @@ class resident_decoder {
         memory_(executor_),
         sequences_(memory_, {options_.max_batch, options_.max_length, options_.max_bias,
                              vocab_size_, sampler_type::needs_counts}),
-        trees_(memory_, {options_.max_batch, max_nodes, selector_.max_ranges(),
-                         drafter_type::uses_selector ? selector_.max_rows() : 0, vocab_size_, false,
-                         shifted_parts_of(selector_), law_rows_of<drafter_type>()}),
+        trees_(memory_, {.max_batch = options_.max_batch,
+                         .max_nodes = max_nodes,
+                         .max_ranges = selector_.max_ranges(),
+                         .max_rows = drafter_type::uses_selector ? selector_.max_rows() : 0,
+                         .vocab_size = vocab_size_,
+                         .grammars = false,
+                         .max_parts = shifted_parts_of(selector_),
+                         .law_rows = law_rows_of<drafter_type>()}),
         drafting_(drafter_, selector_, executor_, options_.max_batch),
         rows_(memory_, options_.max_batch * max_nodes),
         kept_(memory_, options_.max_batch * max_nodes, options_.max_batch),
@@ -109,8 +114,12 @@ class resident_decoder {
         piece_(executor_, options_.chunk),
         piece_kept_(executor_, options_.chunk, 1),
         slots_(batch()) {
-    drafter_.check({options_.max_batch, options_.chunk, vocab_size_, &selector_.layout(),
-                    context_width_of(selector_)});
+    drafter_.check({.max_batch = options_.max_batch,
+                    .chunk = options_.chunk,
+                    .max_length = options_.max_length,
+                    .vocab_size = vocab_size_,
+                    .layout = &selector_.layout(),
+                    .context_width = context_width_of(selector_)});
     upload_table(row_token_, selector_.layout().row_token());
     upload_table(token_row_, selector_.layout().token_row());
     upload_table(token_part_, selector_.layout().token_part());
@@ -187,8 +196,8 @@ class resident_decoder {
         static_cast<std::uint64_t>(slots), [&] { step(slots); }, again_.data());
   }
 
-  /// Asks the loop to end behind its present step.
-  void stop() { resident::release(&signals_.data()->stop, 1); }
+  /// Asks the loop to end after its present step.
+  void stop() { resident::store_release(&signals_.data()->stop, 1); }
 
   /// Asks the loop to end and waits for it.
   void wait() {
@@ -202,7 +211,7 @@ class resident_decoder {
   void poll(Use&& use) {
     const resident::rings out = rings();
     for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
-      const std::int64_t end = resident::acquire(out.written + slot);
+      const std::int64_t end = resident::load_acquire(out.written + slot);
       std::int64_t n = out.read[slot];
       for (; n < end; ++n) {
         const resident::ring_entry entry = out.at(slot, n);
@@ -212,7 +221,7 @@ class resident_decoder {
         }
         use(entry);
       }
-      resident::release(out.read + slot, n);
+      resident::store_release(out.read + slot, n);
     }
   }
 
@@ -282,18 +291,17 @@ class resident_decoder {
     if (options.log_probabilities) {
       refuse("log-probabilities are not reported here: use hunch::decoder");
     }
-    check_request(prompt, options, sampler_, {"hunch::resident_decoder", vocab_size_, -1, false});
+    check_request(prompt, options, sampler_,
+                  {.owner = "hunch::resident_decoder",
+                   .options = "resident_options",
+                   .vocab_size = vocab_size_,
+                   .max_length = options_.max_length});
     if (options.stop_tokens.size() > static_cast<std::size_t>(resident::max_stop_tokens)) {
       refuse("at most " + std::to_string(resident::max_stop_tokens) + " stop tokens");
     }
     if (options.bias.size() > static_cast<std::size_t>(options_.max_bias)) {
       refuse(std::to_string(options.bias.size()) +
              " biased tokens: raise resident_options::max_bias");
-    }
-    if (static_cast<std::int64_t>(prompt.size()) + options.max_new_tokens > options_.max_length) {
-      refuse("a prompt of " + std::to_string(prompt.size()) + " and max_new_tokens of " +
-             std::to_string(options.max_new_tokens) +
-             " tokens: raise resident_options::max_length");
     }
   }
 
@@ -336,7 +344,7 @@ class resident_decoder {
       }
       target_.evaluate(piece_.view());
       target_.commit(piece_kept_.view());
-      drafting_.read(piece_.view());  // behind the target, whose states a draft model may read
+      drafting_.read(piece_.view());  // after the target, whose states a draft model may read
       drafting_.keep(piece_kept_.view());
       executor_.synchronize();  // the rows of the next piece take the place of these
     }
@@ -411,8 +419,9 @@ class resident_decoder {
     const profiler_range<E> range("hunch: commit");
     drafting_.commit(slots);
     target_.commit(of.kept.view(slots * max_nodes, slots));
-    executor_.launch(1, resident::go_on{of.all, slots, of.out, signals_.data(), steps_.data(),
-                                        steps_left_.data(), again_.data(), max_nodes});
+    executor_.launch(1,
+                     resident::decide_repeat{of.all, slots, of.out, signals_.data(), steps_.data(),
+                                             steps_left_.data(), again_.data(), max_nodes});
   }
 
   void propose(std::int32_t slots, const arrays_type& of) {
@@ -425,7 +434,7 @@ class resident_decoder {
   void evaluate(std::int32_t slots, const arrays_type& of) {
     const profiler_range<E> range("hunch: evaluate");
     auto evaluation = target_.evaluate(of.rows.view(slots * max_nodes));
-    note_logits(slots, evaluation);
+    set_logits(slots, evaluation);
   }
 
   void verify(std::int32_t slots, const arrays_type& of) {
@@ -434,13 +443,14 @@ class resident_decoder {
       executor_.launch(slots * max_nodes,
                        resident::make_laws<real, sampler_type, max_nodes>{of, sampler_});
     }
-    executor_.launch(slots, resident::settle<real, sampler_type, verifier_type, Random, max_nodes>{
-                                of, drafter_type::children, sampler_, verifier_, random_});
+    executor_.launch(slots,
+                     resident::end_step<real, sampler_type, verifier_type, Random, max_nodes>{
+                         of, drafter_type::children, sampler_, verifier_, random_});
   }
 
   /// Where the logits of each row lie, which must be the same in every step.
   template <class Evaluation>
-  void note_logits(std::int32_t slots, Evaluation& evaluation) {
+  void set_logits(std::int32_t slots, Evaluation& evaluation) {
     for (std::int32_t i = 0; i < slots * max_nodes; ++i) {
       const row_view<real> row = evaluation.logits(i);
       row_view<real>& known = logits_.data()[i];

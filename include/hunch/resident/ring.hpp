@@ -26,8 +26,8 @@ struct ring_entry {
   hunch::status status = hunch::status::ok;
 };
 
-/// Makes what was written before visible to who reads `at` with `acquire`.
-HUNCH_HOST_DEVICE inline void release(std::int64_t* at, std::int64_t value) {
+/// Makes what was written before visible to who reads `at` with `load_acquire`.
+HUNCH_HOST_DEVICE inline void store_release(std::int64_t* at, std::int64_t value) {
 #if defined(__CUDA_ARCH__)
   __threadfence_system();
   *static_cast<volatile std::int64_t*>(at) = value;
@@ -35,7 +35,7 @@ HUNCH_HOST_DEVICE inline void release(std::int64_t* at, std::int64_t value) {
   std::atomic_ref<std::int64_t>(*at).store(value, std::memory_order_release);
 #endif
 }
-HUNCH_HOST_DEVICE inline std::int64_t acquire(const std::int64_t* at) {
+HUNCH_HOST_DEVICE inline std::int64_t load_acquire(const std::int64_t* at) {
 #if defined(__CUDA_ARCH__)
   const std::int64_t value = *static_cast<const volatile std::int64_t*>(at);
   __threadfence_system();
@@ -59,10 +59,10 @@ struct rings {
   HUNCH_HOST_DEVICE ring_entry& at(std::int32_t slot, std::int64_t n) const {
     return entries[static_cast<std::int64_t>(slot) * capacity + n % capacity];
   }
-  /// Whether `count` more entries fit behind those so far.
+  /// Whether `count` more entries fit after those so far.
   HUNCH_HOST_DEVICE bool has_room(std::int32_t slot, std::int64_t so_far,
                                   std::int32_t count) const {
-    return so_far - acquire(read + slot) + count <= capacity;
+    return so_far - load_acquire(read + slot) + count <= capacity;
   }
 };
 

@@ -112,8 +112,12 @@ class router_layer {
         views_(executor, size(max_batch)) {
     const std::int32_t rows = weights.rows;
     const row_range range{0, rows};
-    const std::vector<shortlist> lists(size(max_batch),
-                                       shortlist{all_.data(), 1, rows, nullptr, nullptr, rows});
+    const std::vector<shortlist> lists(size(max_batch), shortlist{.ranges = all_.data(),
+                                                                  .range_count = 1,
+                                                                  .size = rows,
+                                                                  .row_token = nullptr,
+                                                                  .token_row = nullptr,
+                                                                  .vocab_size = rows});
     std::vector<row_view<float>> views;
     for (std::int64_t i = 0; i < max_batch; ++i) {
       views.push_back({out_.data() + i * rows, rows});
@@ -150,7 +154,7 @@ struct add_bias {
   const float* bias;        ///< [width]
   std::int32_t width;
   float* y;            ///< [max_batch, width]
-  std::int32_t* next;  ///< [slots] out: where y is, for the next layer; nullptr behind the last
+  std::int32_t* next;  ///< [slots] out: where y is, for the next layer; nullptr after the last
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {

@@ -89,7 +89,7 @@ struct sequences {
   }
 };
 
-/// The arrays behind `sequences`.
+/// The arrays after `sequences`.
 template <class Executor>
 class sequence_storage {
  public:

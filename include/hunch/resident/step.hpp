@@ -12,7 +12,7 @@
 #include <hunch/verifier/verify_rows.hpp>
 
 /// \file
-/// The bodies of a resident step behind the draft. Nothing here is of variable size: each slot has
+/// The bodies of a resident step after the draft. Nothing here is of variable size: each slot has
 /// rows, laws and kept rows of its own, at fixed places, and a slot without a sequence pads them.
 
 namespace hunch::resident {
@@ -37,7 +37,7 @@ struct step_arrays {
   sequences all;
   draft_trees<Real> trees;
   row_arrays rows;               ///< [max_batch, N] the target's
-  const row_view<Real>* logits;  ///< [max_batch, N] behind these rows
+  const row_view<Real>* logits;  ///< [max_batch, N] after these rows
   law<Real>* laws;               ///< [max_batch, N]
   double* scratch;               ///< [max_batch, N]
   std::int32_t* paths;           ///< [max_batch, N]
@@ -58,8 +58,13 @@ struct slot_rows {
     const drafted_tokens tree = of->trees.tree(slot);
     return {of->logits[slot * N + node],
             s.parameters,
-            {nullptr, of->all.text(slot), s.length, of->all.counts(slot), tree.tokens, tree.parent,
-             node, nullptr}};
+            {.list = nullptr,
+             .committed = of->all.text(slot),
+             .length = s.length,
+             .counts = of->all.counts(slot),
+             .tree_tokens = tree.tokens,
+             .tree_parent = tree.parent,
+             .node = node}};
   }
 };
 
@@ -97,7 +102,7 @@ struct make_laws {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
-    if (of.rows.sequence[index] == no_sequence) { return; }
+    if (of.rows.slot[index] == no_slot) { return; }
     const std::int32_t slot = index / N;
     slot_laws<Real, S, N>{{&of, slot}, of.laws + slot * N, sampler}(team, index % N);
   }
@@ -106,7 +111,7 @@ struct make_laws {
 /// Verifies the draft of slot `slot` and ends its step: the run is cut where plain decoding would
 /// have ended, what is kept goes to the models, tokens go to the text and to the slot's ring.
 template <class Real, class S, class V, class Random, std::int32_t N>
-struct settle {
+struct end_step {
   step_arrays<Real, N> of;
   child_law children;
   S sampler;
@@ -125,17 +130,17 @@ struct settle {
       const draft_tree<Real> tree = of.trees.tree(slot);
       verifier(team,
                verify_view<laws_type, stored_drafts<law<Real>>>{
-                   tree,
-                   children,
-                   laws_type{{&of, slot}, of.laws + first, sampler},
-                   {tree.laws, tree.lists},
-                   s.seed,
-                   static_cast<std::uint32_t>(s.length),
-                   of.scratch + first},
+                   .tree = tree,
+                   .children = children,
+                   .target = laws_type{{&of, slot}, of.laws + first, sampler},
+                   .drafts = {tree.laws, tree.lists},
+                   .seed = s.seed,
+                   .length = static_cast<std::uint32_t>(s.length),
+                   .scratch = of.scratch + first},
                random, out);
     }
     team.sync();
-    if (team.rank() == 0) { end_step(slot, out); }
+    if (team.rank() == 0) { end(slot, out); }
   }
 
  private:
@@ -145,7 +150,7 @@ struct settle {
   }
 
   /// By one rank.
-  HUNCH_HOST_DEVICE void end_step(std::int32_t slot, const verdict& v) const {
+  HUNCH_HOST_DEVICE void end(std::int32_t slot, const verdict& v) const {
     sequence& s = of.all.of[slot];
     for (std::int32_t i = 0; i < N; ++i) { of.kept.pad(slot * N + i); }
     for (std::int32_t i = 0; i < of.draft.stride; ++i) {
@@ -162,7 +167,7 @@ struct settle {
       const token t = emitted_token(tree, v, emitted);
       finish = s.ends_with(t, ++emitted);
     }
-    // An error behind the end of the text is none: plain decoding does not look there.
+    // An error after the end of the text is none: plain decoding does not look there.
     const bool failed = finish == finish_reason::none && v.status != status::ok;
     if (failed) { finish = finish_reason::error; }
     publish(slot, tree, v, emitted, finish);
@@ -178,8 +183,8 @@ struct settle {
   }
 
   HUNCH_HOST_DEVICE void release(std::int32_t slot, bool ends) const {
-    of.kept.released[slot] = ends ? slot : no_sequence;
-    if (of.draft.progress != nullptr) { of.draft.kept.released[slot] = ends ? slot : no_sequence; }
+    of.kept.released[slot] = ends ? slot : no_slot;
+    if (of.draft.progress != nullptr) { of.draft.kept.released[slot] = ends ? slot : no_slot; }
   }
 
   /// The root and the first `kept` accepted nodes enter the target's cache; the draft model keeps
@@ -198,7 +203,7 @@ struct settle {
     of.all.of[slot].draft_cached += staged.read + nodes;
   }
 
-  /// An error comes behind what was emitted before it, as an entry of its own.
+  /// An error comes after what was emitted before it, as an entry of its own.
   HUNCH_HOST_DEVICE void publish(std::int32_t slot, const drafted_tokens& tree, const verdict& v,
                                  std::int32_t emitted, finish_reason finish) const {
     const request_id id = of.all.of[slot].id;
@@ -213,20 +218,20 @@ struct settle {
       of.out.at(slot, n++) = {id, no_token, origin::sampled, finish, v.status};
     }
     of.out.counted[slot] = n;
-    resident::release(of.out.written + slot, n);
+    resident::store_release(of.out.written + slot, n);
   }
 };
 
 /// Decides whether the loop takes another step.
-struct go_on {
+struct decide_repeat {
   sequences all;
   std::int32_t slots;  ///< that may run
   rings out;
-  signals* told;
+  signals* shared;
   std::int64_t* steps;  ///< since construction
   std::int64_t* steps_left;
-  std::int32_t* again;      ///< out
-  std::int32_t most_nodes;  ///< entries that a step may write to a ring
+  std::int32_t* again;           ///< out
+  std::int32_t max_new_entries;  ///< entries that a step may write to a ring
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t) const {
@@ -236,14 +241,14 @@ struct go_on {
         slots + 1, std::int32_t(0),
         [&](std::int64_t i) {
           const auto slot = static_cast<std::int32_t>(i);
-          if (slot == slots) { return acquire(&told->stop) == 0 ? 0 : 2; }
+          if (slot == slots) { return load_acquire(&shared->stop) == 0 ? 0 : 2; }
           if (!all.of[slot].runs()) { return 0; }
-          return out.has_room(slot, out.counted[slot], most_nodes) ? 1 : 2;
+          return out.has_room(slot, out.counted[slot], max_new_entries) ? 1 : 2;
         },
         [](std::int32_t a, std::int32_t b) { return a > b ? a : b; });
     if (team.rank() != 0) { return; }
     const std::int64_t left = --*steps_left;
-    resident::release(&told->steps, ++*steps);
+    resident::store_release(&shared->steps, ++*steps);
     *again = seen == 1 && left > 0 ? 1 : 0;
   }
 };

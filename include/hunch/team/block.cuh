@@ -15,6 +15,7 @@
 #include <hunch/team/detail/tensor_warp.cuh>
 #include <hunch/team/detail/warp.cuh>
 #include <hunch/team/team.hpp>
+#include <hunch/team/tile_sums.hpp>
 
 namespace hunch::team {
 
@@ -40,7 +41,7 @@ struct alignas(16) value_slot {
 template <int Threads, int Parts>
 struct block_storage {
   value_slot warps[2][Threads / 32];
-  value_slot told[2][Parts];
+  value_slot posted[2][Parts];
   shared_scratch scratch;
   typename cub::BlockScan<std::int32_t, Threads, cub::BLOCK_SCAN_WARP_SCANS>::TempStorage scan;
 };
@@ -72,7 +73,7 @@ class block_threads {
   __device__ shared_scratch& scratch() const { return shared_->scratch; }
   __device__ shared_scratch& scratch(std::int32_t) const { return shared_->scratch; }
   __device__ value_slot& slot(std::int32_t, std::int32_t phase, std::int32_t i) const {
-    return shared_->told[phase][i];
+    return shared_->posted[phase][i];
   }
 
   template <class F>

@@ -56,7 +56,7 @@ class cluster_threads : public block_threads<Threads, Blocks> {
   __device__ shared_scratch& scratch() const { return this->shared_->scratch; }
   __device__ shared_scratch& scratch(std::int32_t p) const { return at(this->shared_->scratch, p); }
   __device__ value_slot& slot(std::int32_t p, std::int32_t phase, std::int32_t i) const {
-    return at(this->shared_->told[phase][i], p);
+    return at(this->shared_->posted[phase][i], p);
   }
 };
 

@@ -8,7 +8,9 @@
 #include <hunch/core/bits.hpp>
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/processor.hpp>
+#include <hunch/team/soft_sums.hpp>
 #include <hunch/team/team.hpp>
+#include <hunch/team/tile_sums.hpp>
 #include <hunch/team/worker.hpp>
 
 namespace hunch::team {
@@ -162,7 +164,7 @@ class serial {
         f);
   }
 
-  HUNCH_HOST_DEVICE HUNCH_INLINE void note(std::int32_t i, std::int64_t value) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE void put(std::int32_t i, std::int64_t value) {
     scratch_.list[i] = value;
   }
 

@@ -13,7 +13,9 @@
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/detail/cooperative.hpp>
 #include <hunch/team/four.hpp>
+#include <hunch/team/soft_sums.hpp>
 #include <hunch/team/team.hpp>
+#include <hunch/team/tile_sums.hpp>
 #include <hunch/team/worker.hpp>
 
 namespace hunch::team {
@@ -67,11 +69,11 @@ class host_threads {
       part(std::int32_t parts, std::int32_t threads)
           : barrier(threads),
             of_thread(static_cast<std::size_t>(threads)),
-            told(static_cast<std::size_t>(2 * parts)) {}
+            posted(static_cast<std::size_t>(2 * parts)) {}
 
       std::barrier<> barrier;
       std::vector<value_slot> of_thread;
-      std::vector<value_slot> told;
+      std::vector<value_slot> posted;
       shared_scratch scratch;
     };
 
@@ -98,7 +100,7 @@ class host_threads {
   shared_scratch& scratch() const { return own().scratch; }
   shared_scratch& scratch(std::int32_t p) const { return at(p).scratch; }
   value_slot& slot(std::int32_t p, std::int32_t phase, std::int32_t i) const {
-    return at(p).told[static_cast<std::size_t>(phase * parts() + i)];
+    return at(p).posted[static_cast<std::size_t>(phase * parts() + i)];
   }
 
   template <class F>
@@ -131,8 +133,8 @@ class host_threads {
   template <class T, class Op>
   T combine(T mine, const Op& op) {
     tell_part(mine);
-    T result = told_by<T>(0);
-    for (std::int32_t t = 1; t < threads(); ++t) { result = op(result, told_by<T>(t)); }
+    T result = posted_by<T>(0);
+    for (std::int32_t t = 1; t < threads(); ++t) { result = op(result, posted_by<T>(t)); }
     sync_part();  // before anyone writes its slot again
     return result;
   }
@@ -141,8 +143,8 @@ class host_threads {
     std::int32_t total = 0;
     before = 0;
     for (std::int32_t t = 0; t < threads(); ++t) {
-      before += t < thread_ ? told_by<std::int32_t>(t) : 0;
-      total += told_by<std::int32_t>(t);
+      before += t < thread_ ? posted_by<std::int32_t>(t) : 0;
+      total += posted_by<std::int32_t>(t);
     }
     sync_part();
     return total;
@@ -168,7 +170,7 @@ class host_threads {
     sync_part();
   }
   template <class T>
-  T told_by(std::int32_t thread) const {
+  T posted_by(std::int32_t thread) const {
     return own().of_thread[static_cast<std::size_t>(thread)].template get<T>();
   }
 

@@ -6,6 +6,8 @@
 
 #include <hunch/core/config.hpp>
 #include <hunch/team/canonical.hpp>
+#include <hunch/team/soft_sums.hpp>
+#include <hunch/team/tile_sums.hpp>
 
 namespace hunch {
 
@@ -71,7 +73,7 @@ inline constexpr bool is_one_thread = requires {
 /// 6. `t.compact(n, keep, f, capacity)` sets the first elements of `t.scratch().list` to f(i) for
 ///    the i with keep(i), in any order and as far as there is room, `capacity` of
 ///    `team::list_capacity`; returns how many there are, on all ranks. `t.fill(n, f)` sets element
-///    i of that list to f(i) for the i in [0, n), n <= `team::list_capacity`. `t.note(i, v)` sets
+///    i of that list to f(i) for the i in [0, n), n <= `team::list_capacity`. `t.put(i, v)` sets
 ///    element i to v, which all ranks know, and leaves the others.
 /// 7. `t.broadcast(v, from)` is rank `from`'s v on all ranks.
 /// 8. `t.scratch()` is shared by the ranks, or a copy that those who are near each other share.
@@ -103,7 +105,7 @@ concept Team = requires(T& t, std::int64_t n, double v) {
   t.lanes(n, n, detail::any_term{});
   t.tiles(n, n, 0, detail::any_term{});
   t.fill(0, detail::any_count{});
-  t.note(0, n);
+  t.put(0, n);
   { t.compact(n, detail::any_count{}, detail::any_count{}, 0) } -> std::same_as<std::int32_t>;
   { t.broadcast(v, 0) } -> std::same_as<double>;
   { t.scratch() } -> std::same_as<const team::shared_scratch&>;

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <thrust/execution_policy.h>
-#include <thrust/sequence.h>
-#include <thrust/sort.h>
 
 #include <hunch/core/types.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
@@ -37,11 +35,10 @@ inline vocab_layout frequency_ranking(std::span<const token> corpus, std::int32_
   for (const token t : corpus) { ++at(t); }
   const auto first = static_cast<std::int64_t>(corpus.size()) + 1;
   for (const token t : keep) { at(t) = first; }
-  for (std::int64_t& c : count) { c = -c; }  // ascending, so that a stable sort keeps ids ascending
 
   std::vector<token> ranked(static_cast<std::size_t>(vocab_size));
-  thrust::sequence(thrust::host, ranked.begin(), ranked.end());
-  thrust::stable_sort_by_key(thrust::host, count.begin(), count.end(), ranked.begin());
+  std::iota(ranked.begin(), ranked.end(), token{0});
+  std::stable_sort(ranked.begin(), ranked.end(), [&](token a, token b) { return at(a) > at(b); });
   return vocab_layout::permuted(std::move(ranked), vocab_size);
 }
 

@@ -80,7 +80,7 @@ struct weights {
   /// The same from a file that was read.
   static weights load(const tensor_file& file, const vocab_layout& layout, const made_for& head,
                       const std::string& layout_name = "the layout") {
-    constexpr std::int64_t most_of_a_side = 1 << 24;
+    constexpr std::int64_t max_side = 1 << 24;
     weights out;
     const auto matrix = [&](const char* name, std::int32_t& rows, std::int32_t& columns) {
       std::vector<std::int64_t> shape;
@@ -91,7 +91,7 @@ struct weights {
       if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1) {
         file.fail(std::string("'") + name + "' is not a matrix");
       }
-      if (shape[0] > most_of_a_side || shape[1] > most_of_a_side) {
+      if (shape[0] > max_side || shape[1] > max_side) {
         file.fail(std::string("'") + name + "' is larger than any router");
       }
       rows = static_cast<std::int32_t>(shape[0]);

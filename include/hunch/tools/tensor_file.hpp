@@ -28,7 +28,7 @@ static_assert(std::endian::native == std::endian::little,
 class tensor_file {
  public:
   /// Of a file that is read: it is held in memory.
-  static constexpr std::uintmax_t most_bytes = std::uintmax_t{1} << 31;
+  static constexpr std::uintmax_t max_bytes = std::uintmax_t{1} << 31;
 
   std::map<std::string, std::string> about;  ///< the "__metadata__" of the format
 
@@ -96,7 +96,7 @@ class tensor_file {
     std::error_code unknown;
     const std::uintmax_t size = std::filesystem::file_size(path, unknown);
     if (unknown || !std::filesystem::is_regular_file(path)) { out.fail("cannot be read"); }
-    if (size > most_bytes) {
+    if (size > max_bytes) {
       out.fail("has " + std::to_string(size) + " bytes: it is no layout and no router");
     }
     std::ifstream in(path, std::ios::binary);

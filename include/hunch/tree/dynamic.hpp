@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <hunch/head/row_digest.hpp>
+#include <hunch/head/row_summary.hpp>
 #include <hunch/team/canonical.hpp>
 #include <hunch/tree/shape.hpp>
 
@@ -20,7 +20,7 @@ namespace hunch::tree {
 /// exact by any rule that needs no draft law, at any temperature.
 template <std::int32_t TopK, std::int32_t Depth, std::int32_t Total>
 struct dynamic {
-  static_assert(TopK >= 1 && TopK <= most_children, "hunch: tree::dynamic: 1 <= top-k <= 32");
+  static_assert(TopK >= 1 && TopK <= max_ranked_children, "hunch: tree::dynamic: 1 <= top-k <= 32");
   static_assert(Depth >= 1 && Total >= 2, "hunch: tree::dynamic: depth >= 1 and total >= 2");
 
   static constexpr std::int32_t total = Total;

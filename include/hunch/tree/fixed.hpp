@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <hunch/head/row_digest.hpp>
+#include <hunch/head/row_summary.hpp>
 #include <hunch/tree/shape.hpp>
 
 namespace hunch::tree {
@@ -101,7 +101,7 @@ struct fixed {
     }
     return p;
   }();
-  static_assert(made.most <= most_children, "hunch: tree::fixed: ranks are below 32");
+  static_assert(made.most <= max_ranked_children, "hunch: tree::fixed: ranks are below 32");
 
  public:
   static constexpr std::int32_t max_nodes = Choices.nodes + 1;

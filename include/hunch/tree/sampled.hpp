@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <hunch/distribution/detail/noted.hpp>
+#include <hunch/distribution/detail/token_set.hpp>
 #include <hunch/tree/shape.hpp>
 
 namespace hunch::tree {

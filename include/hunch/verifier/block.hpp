@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <hunch/distribution/excess.hpp>
+#include <hunch/distribution/residual.hpp>
 #include <hunch/verifier/verifier.hpp>
 
 namespace hunch::verifier {
@@ -48,11 +48,11 @@ struct block {
           q.status == status::ok ? static_cast<double>(q.prob(view.tree.drawn_at[child])) : 0.0;
       if (!(q_x > 0.0)) { break; }
       if (c > 0) {
-        const double excess =
+        const double residual =
             rest(p, view, c, w, [&](const auto& weight) { return team.sum(p.size(), weight); });
-        const double all = excess + (1.0 - w);
+        const double all = residual + (1.0 - w);
         // 0 / 0 is w = 1 and p = q: nothing left to correct.
-        if (!(all > 0.0) || random.bernoulli(view.at(c, purpose::accept), excess, all)) {
+        if (!(all > 0.0) || random.bernoulli(view.at(c, purpose::accept), residual, all)) {
           kept = c;
           w_kept = w;
         }
@@ -71,8 +71,8 @@ struct block {
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE static auto rest(const P& p, const View& view,
                                                             std::int32_t c, double w, Use&& use) {
     using real = typename P::real;
-    return kernel::with_excess(p, view.drafts.laws[c], view.drafts.lists[c], static_cast<real>(w),
-                               real(1), use);
+    return kernel::with_residual(p, view.drafts.laws[c], view.drafts.lists[c], static_cast<real>(w),
+                                 real(1), use);
   }
 
   template <Team T, class View, class Random>

@@ -11,7 +11,7 @@ namespace hunch::kernel {
 /// Accepts every node whose ancestors are accepted and whose token passes `judge(p)`, a test
 /// made once per node with accepted children; keeps the longest accepted path, of equally long ones
 /// that of the largest probability under the target, and draws the next token from the target's law
-/// behind it. A row without a law accepts nothing, and is an error at the end of the kept path
+/// after it. A row without a law accepts nothing, and is an error at the end of the kept path
 /// only. What the lossy rules share.
 template <Team T, class View, class Random, class Judge>
 HUNCH_HOST_DEVICE void longest_path(T& team, const View& view, const Random& random, verdict& out,

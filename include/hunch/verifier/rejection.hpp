@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include <hunch/distribution/excess.hpp>
+#include <hunch/distribution/residual.hpp>
 #include <hunch/verifier/verifier.hpp>
 
 namespace hunch::verifier {
@@ -59,15 +59,15 @@ struct rejection {
     const auto q = view.drafts.laws[c];
     if (q.status != status::ok) { return kernel::fail(out, status::invalid_draft, child), -1; }
     using real = typename decltype(p)::real;
-    kernel::noted_tokens removed(team);  // from q, where it does not replace what was drawn
+    kernel::token_set removed(team);  // from q, where it does not replace what was drawn
     const bool replaces = view.children != child_law::without_replacement;
     double taken = 0.0;      // how many times q was taken from p
     double left = 1.0;       // what that left of p's mass
     double draftable = 1.0;  // what removed positions left of q's mass
     for (std::int32_t sibling = 0;; ++sibling) {
       const auto rest = [&](auto&& use) {
-        return kernel::with_excess(p, q, view.drafts.lists[c], real(1), static_cast<real>(taken),
-                                   use);
+        return kernel::with_residual(p, q, view.drafts.lists[c], real(1), static_cast<real>(taken),
+                                     use);
       };
       if (child < 0) {
         out.next_origin = origin::corrected;
@@ -81,7 +81,7 @@ struct rejection {
       const std::int32_t at = view.tree.drawn_at[child];
       const auto q_x = static_cast<double>(q.prob(at));
       const token drawn = replaces ? no_token : view.drafts.lists[c].token_at(at);
-      if (!(q_x > 0.0) || removed.hold(drawn) || removed.count == kernel::max_siblings) {
+      if (!(q_x > 0.0) || removed.contains(drawn) || removed.count == kernel::max_siblings) {
         return kernel::fail(out, status::invalid_draft, child), -1;
       }
       if (sibling > 0) {
@@ -90,7 +90,7 @@ struct rejection {
         } else {
           // Of q what it has not lost, summed: 1 minus the lost would lose digits.
           const team::two_sums of_both = rest([&](const auto& weight) {
-            return team.sum_both(p.size(), kernel::excess_and_remainder{weight, removed});
+            return team.sum_both(p.size(), kernel::residual_and_remainder{weight, removed});
           });
           left = of_both.first;
           draftable = static_cast<double>(q.norm) * of_both.second;

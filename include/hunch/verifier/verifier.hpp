@@ -77,7 +77,7 @@ struct verdict {
 ///    of the verdict is each rank's own. `verdict.status` is an error of the row after the accepted
 ///    path, or of the drafts there, and of no other: a rule that reads more rows takes one without
 ///    a law for the end of the draft.
-/// 2. `V::lossless`: the joint law of the emitted tokens and of the error behind them, if there is
+/// 2. `V::lossless`: the joint law of the emitted tokens and of the error after them, if there is
 ///    one, is that of plain decoding.
 /// 3. `V::needs_draft_law`: it reads the law q that children were drawn from.
 /// 4. `V::needs_greedy`: it is exact only where every target law is a point mass.

@@ -154,8 +154,14 @@ class vocab_layout {
       team::serial team;
       kernel::write_shifts(team, {cluster_begin(), clusters()}, ranges, count, shifts);
     }
-    return {ranges,      count,        size,         row_token(),
-            token_row(), vocab_size(), token_part(), shifted ? shifts : nullptr};
+    return {.ranges = ranges,
+            .range_count = count,
+            .size = size,
+            .row_token = row_token(),
+            .token_row = token_row(),
+            .vocab_size = vocab_size(),
+            .token_part = token_part(),
+            .shift = shifted ? shifts : nullptr};
   }
 
  private:

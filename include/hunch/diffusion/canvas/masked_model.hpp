@@ -21,26 +21,26 @@ namespace hunch::diffusion {
 /// The canvases of one forward pass, in structure-of-arrays form.
 ///
 /// A canvas is the whole text of one request as it would be if some drafts were accepted: prompt,
-/// then the answer with mask tokens where nothing has been written. Canvases of one request are
+/// then the answer with mask tokens where nothing has been unmasked. Canvases of one request are
 /// adjacent; the first of them is the text as it is committed, and each one after it has one more
-/// token written than one before it. No two are alike.
+/// token unmasked than one before it. No two are alike.
 ///
 /// The positions asked for, "wanted", are flattened over the canvases: those of canvas i are
 /// elements [first_wanted[i], first_wanted[i + 1]), in ascending order. All are masked, and never
-/// position 0. Only positions that may be written next or drafted are asked for, so that a head
+/// position 0. Only positions that may be unmasked next or drafted are asked for, so that a head
 /// over a large vocabulary is not paid for a whole canvas.
 struct canvases {
   std::int32_t size = 0;                ///< canvases in the pass
   const std::int32_t* slot = nullptr;   ///< [size] of the request, in [0, max batch)
   const std::int32_t* first = nullptr;  ///< [size + 1] canvas i: tokens [first[i], first[i + 1])
-  const token* tokens = nullptr;        ///< [first[size]] the mask token where nothing is written
+  const token* tokens = nullptr;        ///< [first[size]] the mask token where nothing is unmasked
 
   /// [size] where the first block with masks of the committed text begins: the same in all canvases
   /// of a request in a pass. Positions before it are final: they hold the same tokens in every
-  /// later canvas of the request. A model in which tokens do not read what comes behind their block
+  /// later canvas of the request. A model in which tokens do not read what comes after their block
   /// may keep what it computed for them.
   const std::int32_t* known = nullptr;
-  const std::int32_t* block_end = nullptr;  ///< [size] behind that block
+  const std::int32_t* block_end = nullptr;  ///< [size] after that block
 
   /// [size] 1 where a `BlockCachedModel` is to fill its cache from this canvas, else 0. Always 0
   /// for other models.
@@ -75,7 +75,8 @@ concept MaskedEvaluation = requires(E& e, std::int32_t i) {
 /// A model that fills masks.
 ///
 /// 1. `m.vocab_size()` is V, the number of logits in a row.
-/// 2. `m.mask_token()` is the id that stands for "not written", 0 or more. The library never writes
+/// 2. `m.mask_token()` is the id that stands for "not unmasked", 0 or more. The library never
+/// writes
 ///    it, whatever its logit; it may lie outside of [0, V).
 /// 3. `m.max_positions()` is the length of the longest canvas that it can read.
 /// 4. `m.evaluate(canvases)` runs one forward pass over the canvases and returns a
@@ -104,8 +105,8 @@ concept MaskedModel = requires(M& m, const canvases& c, std::int32_t slot) {
 };
 
 /// A masked model whose logits depend on a cache that was filled when a block was begun, and that
-/// goes stale while the block is written, by `static constexpr bool caches_blocks = true`. (Such as
-/// the prefix cache and the dual cache of Fast-dLLM, Wu et al. 2025, arXiv:2505.22618)
+/// goes stale while the block is unmasked, by `static constexpr bool caches_blocks = true`. (Such
+/// as the prefix cache and the dual cache of Fast-dLLM, Wu et al. 2025, arXiv:2505.22618)
 ///
 /// 1. A canvas with `opens` is the first of its block: the model reads it whole, keeps for the slot
 ///    what it wants to keep until the next one, and gives the logits of this reading. It is the

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include <hunch/core/config.hpp>
-#include <hunch/diffusion/canvas/write.hpp>
+#include <hunch/diffusion/canvas/unmasking.hpp>
 #include <hunch/distribution/law.hpp>
 #include <hunch/distribution/random.hpp>
 #include <hunch/distribution/restrict.hpp>
@@ -37,7 +37,7 @@ struct wanted_position {
 };
 
 /// The digests of the positions of a pass, each made when it is first asked for and kept: logits
-/// may be edited only once, and rows behind a refused draft are never read.
+/// may be edited only once, and rows after a refused draft are never read.
 ///
 /// The token of a position is the winner of a race over its law with the noise of the position, see
 /// `random.noisy_argmax`; so it is a function of the logits, the seed and the position.
@@ -70,7 +70,7 @@ struct position_digests {
     return made[i];
   }
 
-  /// What could be written at wanted position i, whose digest has been made.
+  /// What could be unmasked at wanted position i, whose digest has been made.
   HUNCH_HOST_DEVICE candidate candidate_at(std::int32_t i) const {
     return {{wanted[i].position, made[i].chosen}, wanted[i].block, made[i].score};
   }
@@ -94,7 +94,7 @@ struct position_digests {
     d.chosen = d.drawn ? random.noisy_argmax(
                              team, noise_address(seed, static_cast<std::uint32_t>(at.position)), l)
                        : l.last_kept;
-    d.sure = kernel::telling_law(team, l);
+    d.sure = kernel::law_at_temperature_one(team, l);
     d.probability = static_cast<double>(d.sure.prob(d.chosen));
     d.score = order.score(team, d.sure, d.chosen);
     return d;

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include <hunch/diffusion/canvas/masked_model.hpp>
-#include <hunch/diffusion/canvas/write.hpp>
+#include <hunch/diffusion/canvas/unmasking.hpp>
+#include <hunch/diffusion/drafter/choose_unmaskings.hpp>
 #include <hunch/diffusion/drafter/detail/canvas_pass.hpp>
-#include <hunch/diffusion/drafter/detail/choose_writes.hpp>
 #include <hunch/diffusion/drafter/self_speculation.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
@@ -19,7 +19,7 @@
 namespace hunch::diffusion {
 
 /// What became of a pass of the target: for each request, the canvas that all of its accepted
-/// drafts are on, from whose logits the last write was made.
+/// drafts are on, from whose logits the last unmasking was made.
 struct decided_canvases {
   canvases pass;
   std::int32_t size = 0;               ///< requests of the pass
@@ -29,7 +29,7 @@ struct decided_canvases {
 /// A masked model that drafts from what the target's passes computed, such as a head on its hidden
 /// states, by `static constexpr bool reads_target = true`.
 ///
-/// 1. `m.observe(decided, evaluation)` is called behind each pass of the target, before its next
+/// 1. `m.observe(decided, evaluation)` is called after each pass of the target, before its next
 ///    one; does not throw. Slots that are not in it keep what they have.
 /// 2. `m.evaluate(canvases)` may be called in between, as often as drafts are wanted, with canvases
 ///    that have a few masks less than what was observed; wanted are positions that were wanted, and
@@ -43,12 +43,12 @@ concept ObservingModel = MaskedModel<M> && M::reads_target &&
   noexcept;
 };
 
-/// Up to N drafts in a round, by another masked model: what it would write next, one token a pass
+/// Up to N drafts in a round, by another masked model: what it would unmask next, one token a pass
 /// of its own, by the decoder's order and sampler, with the noise of the positions. As many as the
 /// length policy wants. Its passes are batched over the requests. Vocabulary and mask token are
 /// those of the target; it is no `BlockCachedModel`. `M` is a reference if the model was an lvalue.
 ///
-/// Whatever it drafts, the writes of a lossless verifier are the same.
+/// Whatever it drafts, the unmaskings of a lossless verifier are the same.
 template <std::int32_t N, class M, LengthPolicy L = length::fixed>
 struct model_drafts {
   static_assert(N >= 1 && N <= 63,
@@ -121,7 +121,7 @@ class drafting_passes {
 
   /// Request k, with the drafts that it has so far.
   void push(std::int32_t k, std::int32_t slot, const running_canvas& r,
-            std::span<const write> drafts, const Digests& digests) {
+            std::span<const unmasking> drafts, const Digests& digests) {
     pass_.show(k, pass_.push(k, slot, r, drafts, false, 1, digests.mask_token), {}, digests);
   }
   /// A request without more drafts.
@@ -133,12 +133,12 @@ class drafting_passes {
   void run(E& executor, Model& model, std::int32_t size, std::int32_t depth, bool entropies) {
     auto evaluation = model.evaluate(pass_.view());
     pass_.take(executor, evaluation);
-    executor.launch(size, kernel::choose_writes<typename canvas_pass<Digests, E>::view_type>{
+    executor.launch(size, kernel::choose_unmaskings<typename canvas_pass<Digests, E>::view_type>{
                               pass_.views(), drafts_.data() + first(depth, 0), most_, entropies});
     executor.synchronize();
   }
 
-  /// Of request k, in the order's order; position -1 behind the last.
+  /// Of request k, in the order's order; position -1 after the last.
   std::span<const planned_draft> list(std::int32_t k, std::int32_t depth) const {
     return {drafts_.data() + first(depth, k), static_cast<std::size_t>(most_)};
   }

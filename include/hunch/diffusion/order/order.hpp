@@ -5,24 +5,25 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <hunch/diffusion/canvas/write.hpp>
+#include <hunch/diffusion/canvas/unmasking.hpp>
 #include <hunch/distribution/law.hpp>
 #include <hunch/team/serial.hpp>
 #include <hunch/team/team.hpp>
 
 namespace hunch::diffusion {
 
-/// In which order masks are written: which position is next, and which drafts come before which.
+/// In which order masked positions are unmasked: which position is next, and which drafts come
+/// before which.
 ///
 /// 1. `o.score(team, law, token)` says how soon `token`, which the position would get, is to be
-///    written; collective, a function of its arguments alone, the same on all ranks, and no NaN.
+///    unmasked; collective, a function of its arguments alone, the same on all ranks, and no NaN.
 ///    `law` is what the token was drawn from; at temperature 0, where that is a point mass and says
 ///    nothing, the law of the same logits at temperature 1.
-/// 2. `o.before(a, b)` is whether candidate a is written before candidate b: a strict total order
+/// 2. `o.before(a, b)` is whether candidate a is unmasked before candidate b: a strict total order
 ///    of candidates at different positions, with the block before all else.
 ///
-/// Whatever the order, blocks are written from left to right: the next write is one in the first
-/// block with masks. Drafts take the positions that are left in this order.
+/// Whatever the order, blocks are unmasked from left to right: the next unmasking is one in the
+/// first block with masks. Drafts take the positions that are left in this order.
 ///
 /// Not required: a state. A position's score must not depend on which others are masked. An order
 /// that depends on positions alone may say so by `static constexpr bool of_positions = true`: then

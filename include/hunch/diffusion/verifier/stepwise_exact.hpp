@@ -5,10 +5,10 @@
 
 namespace hunch::diffusion::verifier {
 
-/// A draft is written if decoding one token a pass would write just that: the same token at the
-/// same position. What is written goes from canvas to canvas, for as long as there is one with the
-/// next write on it; all other drafts are dropped. Lossless: the writes are those of decoding one
-/// token a pass, in the same order. (SSD: Gao et al. 2025, arXiv:2510.04147)
+/// A draft is unmasked if decoding one token a pass would unmask just that: the same token at the
+/// same position. What is unmasked goes from canvas to canvas, for as long as there is one with the
+/// next unmasking on it; all other drafts are dropped. Lossless: the unmaskings are those of
+/// decoding one token a pass, in the same order. (SSD: Gao et al. 2025, arXiv:2510.04147)
 ///
 /// Comparing tokens alone is not enough: a token at another position changes what the model sees
 /// in the next pass.
@@ -17,7 +17,7 @@ struct stepwise_exact {
 
   template <Team T, class View>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, const View& view,
-                                                           write_verdict& out) const {
+                                                           unmask_verdict& out) const {
     for (;;) {
       out.next = view.choice(team, out.canvas);
       if (out.next.status != status::ok) { return; }

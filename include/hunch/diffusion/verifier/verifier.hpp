@@ -8,7 +8,7 @@
 #include <hunch/core/config.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/diffusion/canvas/position_digest.hpp>
-#include <hunch/diffusion/canvas/write.hpp>
+#include <hunch/diffusion/canvas/unmasking.hpp>
 #include <hunch/diffusion/order/confidence.hpp>
 #include <hunch/distribution/random.hpp>
 #include <hunch/sampler/greedy.hpp>
@@ -30,12 +30,12 @@ struct canvas_positions {
 struct drafted_canvases {
   std::int32_t drafted = 0;             ///< canvases with drafts
   std::int32_t proposed = 0;            ///< different drafts
-  const write* drafts = nullptr;        ///< [proposed]
+  const unmasking* drafts = nullptr;    ///< [proposed]
   const std::uint64_t* sets = nullptr;  ///< [drafted + 1] bit i: drafts[i] is on the canvas
-  write* accepted = nullptr;            ///< [drafted] out, see `accept`
+  unmasking* accepted = nullptr;        ///< [drafted] out, see `accept`
 
-  /// The canvas that has w written on it beside all that canvas r has, or -1.
-  HUNCH_HOST_DEVICE std::int32_t after(std::int32_t r, write w) const {
+  /// The canvas that has w unmasked on it beside all that canvas r has, or -1.
+  HUNCH_HOST_DEVICE std::int32_t after(std::int32_t r, unmasking w) const {
     for (std::int32_t c = 1; c <= drafted; ++c) {
       const std::int32_t i = added(r, c);
       if (i >= 0 && drafts[i] == w) { return c; }
@@ -43,7 +43,7 @@ struct drafted_canvases {
     return -1;
   }
 
-  /// The one draft that canvas c has written on it beside all that canvas r has: its index, or -1.
+  /// The one draft that canvas c has unmasked on it beside all that canvas r has: its index, or -1.
   HUNCH_HOST_DEVICE std::int32_t added(std::int32_t r, std::int32_t c) const {
     const std::uint64_t more = sets[c] ^ sets[r];
     if ((sets[c] & more) != more) { return -1; }
@@ -53,9 +53,9 @@ struct drafted_canvases {
     return -1;
   }
 
-  /// The one draft that canvas c has more than the verdict's canvas is written. Collective.
+  /// The one draft that canvas c has more than the verdict's canvas is unmasked. Collective.
   template <Team T>
-  HUNCH_HOST_DEVICE void accept(T& team, std::int32_t c, write_verdict& verdict) const {
+  HUNCH_HOST_DEVICE void accept(T& team, std::int32_t c, unmask_verdict& verdict) const {
     if (team.rank() == 0) { accepted[verdict.accepted] = drafts[added(verdict.canvas, c)]; }
     ++verdict.accepted;
     verdict.canvas = c;
@@ -69,7 +69,7 @@ struct drafts_view : drafted_canvases {
   const canvas_positions* canvases = nullptr;  ///< [drafted + 1]
   Digests digests;
 
-  /// What decoding one token a pass would write into canvas r. Collective. The lowest position of
+  /// What decoding one token a pass would unmask into canvas r. Collective. The lowest position of
   /// those whose rows have an error decides, if there is one.
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE decision choice(T& team, std::int32_t r) const {
@@ -94,18 +94,19 @@ struct drafts_view : drafted_canvases {
   }
 };
 
-/// Decides which drafts are written.
+/// Decides which drafts are unmasked.
 ///
-/// 1. `v(team, view, verdict)` fills a `write_verdict`: `view.accept` for each draft that is
-///    written, which counts it and notes the write, and then `next`; collective, allocation-free,
-///    each rank its own. `view.choice(team, r)` is asked for as few canvases as will do.
-/// 2. `V::lossless`: the writes, positions and tokens in their order, are those of decoding one
+/// 1. `v(team, view, verdict)` fills an `unmask_verdict`: `view.accept` for each draft that is
+///    unmasked, which counts it and notes the unmasking, and then `next`; collective,
+///    allocation-free, each rank its own. `view.choice(team, r)` is asked for as few canvases as
+///    will do.
+/// 2. `V::lossless`: the unmaskings, positions and tokens in their order, are those of decoding one
 ///    token a pass.
 ///
 /// Not required: a random source. What is drawn is drawn by the noise of the positions.
 template <class V>
 concept DraftVerifier = std::copyable<V> && std::is_trivially_copyable_v<V> && requires(
-    const V& v, team::serial& t, write_verdict& out,
+    const V& v, team::serial& t, unmask_verdict& out,
     const drafts_view<position_digests<float, sampler::greedy, order::confidence, random_source<>>>&
         view) {
   v(t, view, out);

@@ -9,6 +9,7 @@
 #include <hunch/distribution/law.hpp>
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/team.hpp>
+#include <hunch/team/tile_sums.hpp>
 
 /// \file
 /// Where in a row a cut is likely to be, from samples of it. Which part of the row is searched

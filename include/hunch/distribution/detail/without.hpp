@@ -4,23 +4,24 @@
 #include <cstdint>
 
 #include <hunch/core/config.hpp>
-#include <hunch/distribution/detail/noted.hpp>
+#include <hunch/distribution/detail/token_set.hpp>
 #include <hunch/distribution/law.hpp>
+#include <hunch/team/tile_sums.hpp>
 
 namespace hunch::kernel {
 
-/// The weights of a law, 0 for the tokens that are noted: what is left of it once these are ruled
+/// The weights of a law, 0 for the tokens of a set: what is left of it once these are ruled
 /// out. A `team::Patched` function.
 template <Law L>
 struct weights_without {
   using real = typename L::real;
 
   L law;
-  noted_tokens excluded;
+  token_set excluded;
 
   HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t v) const {
     const real w = law.weight(v);
-    return excluded.hold(v) ? real(0) : w;
+    return excluded.contains(v) ? real(0) : w;
   }
 
   HUNCH_HOST_DEVICE HUNCH_INLINE real plain(std::int64_t v) const { return law.weight(v); }
@@ -40,6 +41,6 @@ struct weights_without {
 
 // For compilers that do not deduce this for an aggregate; see `weights_of`.
 template <Law L>
-weights_without(L, noted_tokens) -> weights_without<L>;
+weights_without(L, token_set) -> weights_without<L>;
 
 }  // namespace hunch::kernel

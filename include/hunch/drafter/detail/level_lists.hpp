@@ -13,9 +13,9 @@ namespace hunch::drafter {
 
 /// A node whose children are drafted next.
 struct frontier_node {
-  std::int32_t sequence = 0;  ///< of the step
-  std::int32_t node = 0;      ///< of its tree
-  std::int32_t row = 0;       ///< of the model's pass: where its hidden state is
+  std::int32_t tree = 0;  ///< index of its sequence in the step
+  std::int32_t node = 0;  ///< of that tree
+  std::int32_t row = 0;   ///< of the model's pass: where its hidden state is
 };
 
 /// The shortlists of the nodes that are drafted from at a depth, and what a head is asked for.
@@ -44,14 +44,14 @@ class level_lists {
   template <class Selector, class Drafts, class Hidden>
   void ask(const frontier_node& n, std::int32_t law_row, Drafts& drafts,
            [[maybe_unused]] Hidden& hidden) {
-    token_.data()[size_] = drafts.tree(n.sequence).tokens[n.node];
-    ranges_.data()[size_] = drafts.ranges(n.sequence, n.node);
-    tree_.data()[size_] = n.sequence;
+    token_.data()[size_] = drafts.tree(n.tree).tokens[n.node];
+    ranges_.data()[size_] = drafts.ranges(n.tree, n.node);
+    tree_.data()[size_] = n.tree;
     state_.data()[size_] = nullptr;
     if constexpr (RoutedSelector<Selector>) { state_.data()[size_] = hidden.context(n.row); }
     row_.data()[size_] = n.row;
     node_.data()[size_] = n.node;
-    logits_.data()[size_].data = drafts.logits(n.sequence, law_row);
+    logits_.data()[size_].data = drafts.logits(n.tree, law_row);
     ++size_;
   }
 

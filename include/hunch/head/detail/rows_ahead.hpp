@@ -6,9 +6,14 @@
 #include <hunch/core/config.hpp>
 #include <hunch/head/detail/dot_rows.hpp>
 #include <hunch/head/head_weights.hpp>
+#include <hunch/team/detail/prefetch.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 
 namespace hunch::kernel::detail {
+
+using team::line;
+using team::line_address;
+using team::load_soon;
 
 /// Ranges one after the other: those of a list, or one.
 class ranges_in_order {
@@ -45,7 +50,7 @@ class one_range {
 /// further in front one line of each page, so that its address is known by then. Processors foresee
 /// neither where the next range begins nor addresses in another page. On a device it does nothing.
 ///
-/// \tparam Ranges Has next(row_range&), which is false behind the last range.
+/// \tparam Ranges Has next(row_range&), which is false after the last range.
 /// \tparam Near   The head lies in a cache: rows are read side by side, with less arithmetic; from
 ///                memory they are read in its order.
 template <class Weight, class Ranges, bool Near>
@@ -107,7 +112,7 @@ class rows_ahead {
     HUNCH_HOST_DEVICE cursor(const head_weights<Weight>& of, const Ranges& in)
         : head(of), ranges(in) {}
 
-    /// To the next range, if this one is at its end; false behind the last.
+    /// To the next range, if this one is at its end; false after the last.
     HUNCH_HOST_DEVICE bool move_on() {
       if (at < end) { return true; }
       row_range rows;
@@ -133,7 +138,7 @@ class rows_ahead {
     pages_.at = page_behind(pages_.at);
   }
 
-  /// At the end of a page or of a range; the same place behind the last.
+  /// At the end of a page or of a range; the same place after the last.
   HUNCH_HOST_DEVICE line_place turn(line_place place) {
     lines_.at = place.at;
     if (lines_.move_on()) {

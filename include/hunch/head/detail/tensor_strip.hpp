@@ -165,7 +165,7 @@ struct lane_rows {
 /// them, two in a word, then the rest.
 inline constexpr std::int32_t split_elements = 32;
 
-/// Words of the factors of a hidden state. Behind its end they are 0, to the end of a block of 64
+/// Words of the factors of a hidden state. After its end they are 0, to the end of a block of 64
 /// bytes of a row.
 HUNCH_HOST_DEVICE constexpr std::int64_t split_words(std::int32_t width) {
   return (static_cast<std::int64_t>(width) + 63) / 64 * 64;

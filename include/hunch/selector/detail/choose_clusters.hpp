@@ -44,7 +44,7 @@ struct choose_clusters {
     const auto word = [=](std::int64_t w) {
       return w < 0 || w >= words ? std::uint64_t(0) : static_cast<std::uint64_t>(list[w]);
     };
-    // A range begins at a unit that is in, behind one that is not.
+    // A range begins at a unit that is in, after one that is not.
     const auto starts = [=](std::int64_t w) {
       return word(w) & ~(word(w) << 1 | word(w - 1) >> 63);
     };
@@ -54,7 +54,7 @@ struct choose_clusters {
       for (std::int64_t before = 0; before < w; ++before) { at += count_of(starts(before)); }
       for (std::uint64_t left = starts(w); left != 0; left &= left - 1) {
         const std::int64_t first = w * 64 + lowest_of(left);
-        std::int64_t last = first;  // the first unit behind that is not in
+        std::int64_t last = first;  // the first unit after that is not in
         while ((word(last / 64) >> (last % 64) & 1u) != 0) { ++last; }
         ranges[at++] = {first == 0 ? 0 : rows[first - 1], rows[last - 1]};
       }

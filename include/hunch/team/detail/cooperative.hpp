@@ -6,6 +6,8 @@
 
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/four.hpp>
+#include <hunch/team/soft_sums.hpp>
+#include <hunch/team/tile_sums.hpp>
 
 namespace hunch::team {
 
@@ -73,7 +75,7 @@ class cooperative {
     const T of_part = machine_.combine(machine_.fold(n, rank(), size(), identity, f, op), op);
     tell_parts(of_part);
     T result = identity;
-    for (std::int32_t p = 0; p < machine_.parts(); ++p) { result = op(result, told<T>(p)); }
+    for (std::int32_t p = 0; p < machine_.parts(); ++p) { result = op(result, posted<T>(p)); }
     return result;
   }
 
@@ -213,7 +215,7 @@ class cooperative {
   }
 
   /// Each part for itself: all know the value.
-  HUNCH_HOST_DEVICE void note(std::int32_t i, std::int64_t value) {
+  HUNCH_HOST_DEVICE void put(std::int32_t i, std::int64_t value) {
     machine_.sync_part();  // this element of the list has been read
     if (machine_.thread() == 0) { machine_.scratch().list[i] = value; }
     machine_.sync_part();
@@ -228,11 +230,11 @@ class cooperative {
     std::int32_t at = 0;
     std::int32_t total = machine_.scan(mine, at);
     if (machine_.parts() > 1) {
-      tell_parts(total);  // behind it, by all parts
+      tell_parts(total);  // after it, by all parts
       total = 0;
       for (std::int32_t p = 0; p < machine_.parts(); ++p) {
-        at += p < machine_.part() ? told<std::int32_t>(p) : 0;
-        total += told<std::int32_t>(p);
+        at += p < machine_.part() ? posted<std::int32_t>(p) : 0;
+        total += posted<std::int32_t>(p);
       }
     }
     for (std::int64_t i = rank(); i < n; i += size()) {
@@ -258,7 +260,7 @@ class cooperative {
       }
     }
     machine_.sync();
-    return told<T>(0);
+    return posted<T>(0);
   }
 
   HUNCH_HOST_DEVICE const shared_scratch& scratch() const { return machine_.scratch(); }
@@ -301,7 +303,7 @@ class cooperative {
     machine_.sync();
   }
   template <class T>
-  HUNCH_HOST_DEVICE T told(std::int32_t part) {
+  HUNCH_HOST_DEVICE T posted(std::int32_t part) {
     return machine_.slot(machine_.part(), phase_, part).template get<T>();
   }
 

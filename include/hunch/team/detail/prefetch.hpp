@@ -8,7 +8,7 @@
 
 /// \file
 /// Memory that is asked for before it is read. Addresses are counted, not pointed to: they may lie
-/// behind the array, where a pointer must not.
+/// after the array, where a pointer must not.
 
 namespace hunch::team {
 

@@ -5,6 +5,7 @@
 
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/four.hpp>
+#include <hunch/team/tile_sums.hpp>
 
 /// \file
 /// A tile of the canonical sum as the work of one warp: thread t holds the lanes 4t, ..., 4t + 3,

@@ -10,7 +10,7 @@
 namespace hunch::kernel {
 
 /// The parts of a layout as bodies see them: the core is the rows in front of begin[0], cluster c
-/// the rows [begin[c], begin[c + 1]), and behind them are the tokens without a row.
+/// the rows [begin[c], begin[c + 1]), and after them are the tokens without a row.
 struct layout_parts {
   const std::int32_t* begin = nullptr;  ///< [clusters + 1]
   std::int32_t clusters = 0;
@@ -20,7 +20,7 @@ struct layout_parts {
   HUNCH_HOST_DEVICE std::int32_t first(std::int32_t part) const {
     return part == 0 ? 0 : begin[part - 1];
   }
-  /// The row behind it.
+  /// The row after it.
   HUNCH_HOST_DEVICE std::int32_t end(std::int32_t part) const {
     return part <= clusters ? begin[part] : begin[clusters];
   }

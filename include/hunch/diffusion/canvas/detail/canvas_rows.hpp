@@ -10,7 +10,7 @@
 
 namespace hunch::diffusion {
 
-/// The arrays behind `canvases`, with a capacity fixed at construction.
+/// The arrays after `canvases`, with a capacity fixed at construction.
 template <class Executor>
 class canvas_rows {
  public:

@@ -9,10 +9,10 @@
 #include <hunch/diffusion/canvas/detail/canvas_rows.hpp>
 #include <hunch/diffusion/canvas/masked_model.hpp>
 #include <hunch/diffusion/canvas/position_digest.hpp>
-#include <hunch/diffusion/canvas/write.hpp>
-#include <hunch/diffusion/request.hpp>
+#include <hunch/diffusion/canvas/request.hpp>
+#include <hunch/diffusion/canvas/unmasking.hpp>
 #include <hunch/diffusion/verifier/verifier.hpp>
-#include <hunch/diffusion/verifier/verify_writes.hpp>
+#include <hunch/diffusion/verifier/verify_unmaskings.hpp>
 #include <hunch/executor/executor.hpp>
 
 namespace hunch::diffusion {
@@ -44,17 +44,17 @@ class canvas_pass {
   const canvas_positions& positions(std::int32_t canvas) const { return positions_.data()[canvas]; }
   std::int32_t known(std::int32_t canvas) const { return rows_.known(canvas); }
 
-  /// Appends a canvas: the text of r, request k of the pass, with some drafts written into it.
+  /// Appends a canvas: the text of r, request k of the pass, with some drafts filled in.
   /// Wanted are the masks of its first block with masks, and of more blocks until there are
   /// `enough`. Returns the canvas.
   std::int32_t push(std::int32_t k, std::int32_t slot, const running_canvas& r,
-                    std::span<const write> drafts, bool opens, std::int32_t enough,
+                    std::span<const unmasking> drafts, bool opens, std::int32_t enough,
                     token mask_token) {
     const std::int32_t known = r.known();
     const std::int32_t canvas =
         rows_.push(slot, r.tokens.data(), r.length(), known, r.end_of_block(known), opens);
     token* const tokens = rows_.tokens_of(canvas);
-    for (const write& w : drafts) { tokens[w.position] = w.t; }
+    for (const unmasking& w : drafts) { tokens[w.position] = w.t; }
     canvas_positions found{rows_.wanted_size()};
     for (std::int32_t at = r.state.filled; at < r.length() && found.count < enough;) {
       const std::int32_t block = r.block_of(at);

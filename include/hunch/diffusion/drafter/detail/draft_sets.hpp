@@ -10,16 +10,16 @@
 #include <span>
 #include <vector>
 
-#include <hunch/diffusion/canvas/write.hpp>
+#include <hunch/diffusion/canvas/unmasking.hpp>
 
 namespace hunch::diffusion {
 
 /// Which drafts are on which canvases of a round.
 ///
-/// Drafts make a chain d_1, d_2, ..., d_n: what is likely to be written next, what is after that,
+/// Drafts make a chain d_1, d_2, ..., d_n: what is likely to be unmasked next, what is after that,
 /// and so on. Canvases with the first of them, the first two, ... are those of SSD. But most drafts
-/// are refused because another mask is written before them, and is later found to hold just what
-/// was drafted. A canvas does not know in which order it was written; so here a canvas has any set
+/// are refused because another mask is unmasked before them, and is later found to hold just what
+/// was drafted. A canvas does not know in which order it was unmasked; so here a canvas has any set
 /// of drafts, and the n sets are chosen that are the most likely to be passed through. Let p_i be
 /// the probabilities of the tokens that may be next after a set, in the order's order. The first of
 /// them is next with a probability in proportion to (p / (1 - p))^(1 / s) for the largest of the
@@ -38,16 +38,16 @@ class draft_sets {
     reached_.reserve(static_cast<std::size_t>(count + 1) * looked_at);
   }
 
-  /// \param drafts [most] in: the chain; out: it, and other drafts behind it.
+  /// \param drafts [most] in: the chain; out: it, and other drafts after it.
   /// \param chain its length, and the number of sets beside the empty one.
   /// \param sets [chain + 1] out: bit i: drafts[i] is in the set. The empty one is the first.
   /// \param lists for how many beginnings of the chain something is known.
-  /// \param list `list(d)` is what may be written after the first d of the chain, in the order's
+  /// \param list `list(d)` is what may be unmasked after the first d of the chain, in the order's
   /// order, the chain's next draft first; as much of it as is known. A span of `planned_draft`, of
-  /// which those behind a position of -1 do not count.
+  /// which those after a position of -1 do not count.
   /// Returns the number of different drafts.
   template <class List>
-  std::int32_t choose(write* drafts, std::int32_t chain, std::uint64_t* sets, double spread,
+  std::int32_t choose(unmasking* drafts, std::int32_t chain, std::uint64_t* sets, double spread,
                       std::int32_t lists, List&& list) {
     drafts_ = drafts;
     proposed_ = chain;
@@ -61,7 +61,7 @@ class draft_sets {
       *sets++ = now.set;
       chosen_.push_back(now.set);
       if (size() == chain) { break; }
-      go_on(now, list(std::min(beginning(now.set, chain), lists - 1)), spread);
+      extend(now, list(std::min(beginning(now.set, chain), lists - 1)), spread);
     }
     return proposed_;
   }
@@ -92,14 +92,14 @@ class draft_sets {
   }
 
   /// Sets with one draft more: of the first block that has masks.
-  void go_on(const reached& from, std::span<const planned_draft> list, double spread) {
+  void extend(const reached& from, std::span<const planned_draft> list, double spread) {
     std::array<const planned_draft*, looked_at> next;
     std::array<double, looked_at> chance;
     std::int32_t count = 0;
     const std::int32_t wanted = spread > 0.0 ? looked_at : 1;
     for (const planned_draft& d : list) {
       if (d.what.position < 0 || count == wanted) { break; }
-      if (is_written(from.set, d.what.position)) { continue; }
+      if (is_unmasked(from.set, d.what.position)) { continue; }
       if (count > 0 && d.block != next[0]->block) { break; }
       next[at(count)] = &d;
       // The largest first.
@@ -134,7 +134,7 @@ class draft_sets {
     return std::log(p / (1.0 - p));
   }
 
-  bool is_written(std::uint64_t set, std::int32_t position) const {
+  bool is_unmasked(std::uint64_t set, std::int32_t position) const {
     for (std::int32_t i = 0; i < proposed_; ++i) {
       if ((set & bit(i)) != 0 && drafts_[i].position == position) { return true; }
     }
@@ -142,7 +142,7 @@ class draft_sets {
   }
 
   /// Of a draft, which is a new one if there is room; else `most`.
-  std::int32_t index_of(const write& w) {
+  std::int32_t index_of(const unmasking& w) {
     const auto found =
         static_cast<std::int32_t>(std::find(drafts_, drafts_ + proposed_, w) - drafts_);
     if (found < proposed_) { return found; }
@@ -161,7 +161,7 @@ class draft_sets {
     }
   }
 
-  write* drafts_ = nullptr;
+  unmasking* drafts_ = nullptr;
   std::int32_t proposed_ = 0;
   std::vector<std::uint64_t> chosen_;
   std::vector<reached> reached_;

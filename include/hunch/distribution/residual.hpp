@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <hunch/core/types.hpp>
+#include <hunch/distribution/detail/token_set.hpp>
+#include <hunch/distribution/law.hpp>
+#include <hunch/team/tile_sums.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
+
+namespace hunch::kernel {
+
+/// What a draft law ranges over: every token in order, one range of a permuted head, parts of a
+/// clustered one, or any ranges.
+enum class list_kind { everything, one_range, parts, ranges };
+
+/// The weight (a p(v) - b q(v))+ of every token v of the target's vocabulary: what a rejected draft
+/// leaves of the target's law. q ranges over the positions of a shortlist and is 0 outside.
+///
+/// Taking q away several times is taking a multiple of it away once, for
+/// ((p - b q)+ - c q)+ = (p - (b + c) q)+: the residual after any number of rejected siblings has
+/// one more scalar, and nothing is written. This also holds where q loses the rejected tokens: a
+/// token is rejected only where p < q, so that nothing is left of it, and taking more changes that
+/// no more.
+/// \tparam Over what q ranges over.
+template <Law P, Law Q, list_kind Over>
+struct residual {
+  using real = typename P::real;
+  /// Over ranges, the search for a position takes longer than any load.
+  static constexpr bool is_vectorised = VectorisedLaw<P> && Over != list_kind::ranges &&
+                                        (Over != list_kind::everything || VectorisedLaw<Q>);
+
+  P p;
+  Q q;
+  shortlist list;
+  real a = real(1);
+  real b = real(1);
+  std::int32_t first = 0;  ///< row of the only range
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t v) const { return terms(v).first; }
+
+  /// The same for a token whose position is known; -1: it has none.
+  HUNCH_HOST_DEVICE real of(std::int64_t v, std::int64_t at) const {
+    return at < 0 ? rest_of(p.weight(v), real(0), real(0))
+                  : rest_of(p.weight(v), q.weight(at), product(b, q.norm));
+  }
+
+  /// The residual of v, and q's weight.
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::two_terms<real> terms(std::int64_t v) const {
+    if constexpr (Over == list_kind::everything) {
+      // An index as wide as v: a narrower one would make the loads of a loop a gather.
+      const real drafted = q.weight(v);
+      return {rest_of(p.weight(v), drafted, product(b, q.norm)), drafted};
+    } else {
+      return listed_terms(v, p.weight(v));
+    }
+  }
+
+  /// The draft's row was read a while ago, the target's just now.
+  HUNCH_HOST_DEVICE HUNCH_INLINE void prefetch_after(std::int64_t v) const
+      requires(Over == list_kind::everything && team::Prefetched<Q>) {
+    q.prefetch_after(v);
+  }
+
+  /// Four of them, from 16-byte loads; q's are gathered unless it ranges over everything.
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const requires is_vectorised {
+    if constexpr (Over == list_kind::everything) { return p.is_aligned() && q.is_aligned(); }
+    return p.is_aligned();
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<real> four(std::int64_t v) const requires
+      is_vectorised {
+    const auto t = four_terms(v);
+    return {{t[0].first, t[1].first, t[2].first, t[3].first}};
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<team::two_terms<real>> four_terms(
+      std::int64_t v) const requires is_vectorised {
+    const auto weight = p.four_weights(v);
+    if constexpr (Over == list_kind::everything) {
+      const auto drafted = q.four_weights(v);
+      const real taken = product(b, q.norm);
+      return {{{rest_of(weight[0], drafted[0], taken), drafted[0]},
+               {rest_of(weight[1], drafted[1], taken), drafted[1]},
+               {rest_of(weight[2], drafted[2], taken), drafted[2]},
+               {rest_of(weight[3], drafted[3], taken), drafted[3]}}};
+    } else {
+      return {{listed_terms(v, weight[0]), listed_terms(v + 1, weight[1]),
+               listed_terms(v + 2, weight[2]), listed_terms(v + 3, weight[3])}};
+    }
+  }
+
+ private:
+  /// `terms` of a token v of weight w under p, where q ranges over a list.
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::two_terms<real> listed_terms(std::int64_t v, real w) const {
+    const real taken = product(b, q.norm);  // ahead: a product within a choice is a branch
+    std::int32_t at = 0;
+    bool inside = false;
+    if constexpr (Over == list_kind::one_range) {
+      at = list.token_row[v] - first;
+      inside = (at >= 0) & (at < list.size);
+    } else if constexpr (Over == list_kind::parts) {
+      at = list.token_row[v] + list.shift[list.token_part[v]];
+      inside = at >= 0;
+    } else {
+      at = list.position_of(static_cast<token>(v));
+      inside = at >= 0;
+    }
+    // An index made by a mask: a choice between two loads would keep the loop from vectorising.
+    const std::int32_t loaded = at & -static_cast<std::int32_t>(inside);
+    const real drafted = q.weight(loaded);
+    return {rest_of(w, drafted, inside ? taken : real(0)), inside ? drafted : real(0)};
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE real rest_of(real w, real drafted, real taken) const {
+    const real left = product(w, product(a, p.norm)) - product(drafted, taken);
+    return left > real(0) ? left : real(0);
+  }
+};
+
+/// A residual, and the weight of q itself where q has not lost it: what a rejected sibling leaves
+/// of both laws, in one pass over them. A `team::Patched` function.
+template <class Residual>
+struct residual_and_remainder {
+  using terms = team::two_terms<typename Residual::real>;
+
+  Residual residual;
+  token_set removed;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE terms operator()(std::int64_t v) const {
+    terms both = residual.terms(v);
+    if (removed.contains(v)) { both.second = 0; }
+    return both;
+  }
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE terms plain(std::int64_t v) const { return residual.terms(v); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE void prefetch_after(
+      std::int64_t v) const requires team::Prefetched<Residual> {
+    residual.prefetch_after(v);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const requires Residual::is_vectorised {
+    return residual.is_aligned();
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE auto plain_four(
+      std::int64_t v) const requires Residual::is_vectorised {
+    return residual.four_terms(v);
+  }
+  HUNCH_HOST_DEVICE bool is_plain(std::int64_t begin, std::int64_t end) const {
+    return !removed.any_in(begin, end);
+  }
+  HUNCH_HOST_DEVICE void patch(std::int64_t begin, std::int64_t end, terms* to) const {
+    removed.for_each_in(begin, end, [&](std::int64_t v) { to[v - begin].second = 0; });
+  }
+};
+
+// For compilers that do not deduce this for an aggregate; see `weights_of`.
+template <class Residual>
+residual_and_remainder(Residual, token_set) -> residual_and_remainder<Residual>;
+
+namespace detail {
+
+template <Law P, Law Q, class Use>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_fitting_residual(const P& p, const Q& q,
+                                                                    const shortlist& list,
+                                                                    typename P::real a,
+                                                                    typename P::real b, Use&& use) {
+  if (list.is_everything(p.size())) {
+    return use(residual<P, Q, list_kind::everything>{p, q, list, a, b});
+  }
+  if (list.range_count == 1 && list.token_row != nullptr) {
+    return use(residual<P, Q, list_kind::one_range>{p, q, list, a, b, list.ranges[0].begin});
+  }
+  // Device code looks shifts up as it would search, scalar by scalar: a form of its own for these
+  // costs registers that the kernels of verifiers do not have.
+#if !defined(__CUDA_ARCH__)
+  if (list.shift != nullptr && list.token_row != nullptr) {
+    return use(residual<P, Q, list_kind::parts>{p, q, list, a, b});
+  }
+#endif
+  return use(residual<P, Q, list_kind::ranges>{p, q, list, a, b});
+}
+
+}  // namespace detail
+
+/// Calls use(residual) with the form that fits the laws and the shortlist.
+template <Law P, Law Q, class Use>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_residual(const P& p, const Q& q,
+                                                            const shortlist& list,
+                                                            typename P::real a, typename P::real b,
+                                                            Use&& use) {
+  return detail::with_fitting_residual(p, q, list, a, b, use);
+}
+template <class Real, class Use>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_residual(const law<Real>& p, const law<Real>& q,
+                                                            const shortlist& list,
+                                                            std::type_identity_t<Real> a,
+                                                            std::type_identity_t<Real> b,
+                                                            Use&& use) {
+  // On a device, which waits for memory, the test of what is kept costs nothing but compile time.
+#if !defined(__CUDA_ARCH__)
+  if (whole_law<Real>::fits(p) && whole_law<Real>::fits(q)) {
+    return detail::with_fitting_residual(whole_law<Real>{p}, whole_law<Real>{q}, list, a, b, use);
+  }
+#endif
+  return detail::with_fitting_residual(p, q, list, a, b, use);
+}
+
+}  // namespace hunch::kernel

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+
+#include <cuda_runtime.h>
+
+#include <hunch/executor/cuda_error.cuh>
+#include <hunch/team/block.cuh>
+#include <hunch/team/cluster.cuh>
+
+/// \file
+/// Bodies as kernels: by a block or a cluster each.
+
+namespace hunch::executor {
+
+/// Threads of a block.
+inline constexpr int cuda_threads = 512;
+
+namespace detail {
+
+// One block of a multiprocessor's registers is enough of a demand: a thread that has several loads
+// in flight, or the state of a verification rule in registers, needs more than a share of two.
+template <class Body>
+__global__ void __launch_bounds__(cuda_threads, 1) run_body(const __grid_constant__ Body body) {
+  __shared__ typename team::block<cuda_threads>::storage storage;
+  team::block<cuda_threads> team(storage);
+  body(team, static_cast<std::int32_t>(blockIdx.x));
+}
+
+/// The same by a cluster. In code for devices that have none it is empty and not launched.
+template <class Body>
+__global__ void __launch_bounds__(cuda_threads, 1)
+    run_body_by_cluster(const __grid_constant__ Body body) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  __shared__ typename team::cluster<cuda_threads>::storage storage;
+  team::cluster<cuda_threads> team(storage);
+  body(team, static_cast<std::int32_t>(blockIdx.x / team::portable_cluster));
+#endif
+}
+
+/// How `count` bodies are launched by clusters. `attribute` is part of it.
+inline cudaLaunchConfig_t cluster_launch(std::int32_t count, cudaStream_t stream,
+                                         cudaLaunchAttribute& attribute) {
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {team::portable_cluster, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(count) * team::portable_cluster);
+  config.blockDim = dim3(cuda_threads);
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return config;
+}
+
+/// What fits on the device at once, asked once for each kernel.
+class launch_limits {
+ public:
+  /// Bodies of a launch up to which each gets a cluster. 0 where the device has no
+  /// clusters, or the code was compiled for one that has none.
+  template <class... Arguments>
+  std::int32_t clusters(void (*kernel)(Arguments...), cudaStream_t stream) {
+    const auto key = reinterpret_cast<const void*>(kernel);
+    const auto found = clusters_.find(key);
+    if (found != clusters_.end()) { return found->second; }
+    cudaFuncAttributes compiled{};
+    check(cudaFuncGetAttributes(&compiled, key), "cudaFuncGetAttributes");
+    std::int32_t limit = 0;
+    if (compiled.ptxVersion >= 90 && compiled.binaryVersion >= 90) {
+      int at_once = 0;
+      cudaLaunchAttribute attribute{};
+      const cudaLaunchConfig_t config = cluster_launch(1, stream, attribute);
+      check(cudaOccupancyMaxActiveClusters(&at_once, kernel, &config),
+            "cudaOccupancyMaxActiveClusters");
+      limit = std::min(at_once, processors() / team::portable_cluster);
+    }
+    clusters_.emplace(key, limit);
+    return limit;
+  }
+  /// Blocks of a kernel that fit on the device.
+  template <class... Arguments>
+  std::int32_t blocks(void (*kernel)(Arguments...)) {
+    const auto key = reinterpret_cast<const void*>(kernel);
+    const auto found = blocks_.find(key);
+    if (found != blocks_.end()) { return found->second; }
+    int each = 0;
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, cuda_threads, 0),
+          "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+    const std::int32_t limit = std::max(1, each * processors());
+    blocks_.emplace(key, limit);
+    return limit;
+  }
+
+ private:
+  static int processors() {
+    int device = 0;
+    int count = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+          "cudaDeviceGetAttribute");
+    return count;
+  }
+
+  std::map<const void*, std::int32_t> clusters_;
+  std::map<const void*, std::int32_t> blocks_;
+};
+
+}  // namespace detail
+
+}  // namespace hunch::executor

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The executor of the host: what it launches is done, in order, and its memory begins as zeros.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <hunch/executor/host.hpp>
+
+namespace hunch::test {
+namespace {
+
+struct append {
+  std::vector<std::int32_t>* to;
+  template <Team T>
+  void operator()(T& team, std::int32_t index) const {
+    if (team.rank() == 0) { to->push_back(index); }
+  }
+};
+
+TEST_CASE("bodies run one after the other, and are done when a launch returns") {
+  executor::host host;
+  std::vector<std::int32_t> order;
+  host.launch(3, append{&order});
+  host.launch(0, append{&order});
+  host.launch(-1, append{&order});
+  host.launch(1, append{&order});
+  CHECK(order == std::vector<std::int32_t>{0, 1, 2, 0});
+}
+
+TEST_CASE("memory begins as zeros, and empty buffers may be asked for") {
+  executor::host host;
+  const executor::host::buffer<double> some(host, 5);
+  CHECK(some.size() == 5);
+  for (std::size_t i = 0; i < some.size(); ++i) { CHECK(some.data()[i] == 0.0); }
+  CHECK(executor::host::buffer<double>(host, 0).size() == 0);
+}
+
+TEST_CASE("a loop ends when its step says so") {
+  executor::host host;
+  std::int32_t again = 0;
+  std::int32_t steps = 0;
+  host.repeat(
+      1, [&] { again = ++steps < 4 ? 1 : 0; }, &again);
+  CHECK(steps == 4);
+}
+
+TEST_CASE("without a second stream launches beside others keep to the order") {
+  executor::host host;
+  std::vector<std::int32_t> order;
+  {
+    const side_stream side(host);
+    side.executor().launch(2, append{&order});
+    host.launch(1, append{&order});
+  }
+  CHECK(order == std::vector<std::int32_t>{0, 1, 0});
+  CHECK(&side_stream(host).executor() == &host);
+}
+
+}  // namespace
+}  // namespace hunch::test

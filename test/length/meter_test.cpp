@@ -1,0 +1,539 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// `length::meter` by a simulated clock: whether drafting stops where it loses, what that and the
+// tries cost, whether the best length is found, and found again when the text changes. A machine
+// here has costs that no price list names.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <hunch/length/cost.hpp>
+#include <hunch/length/fixed.hpp>
+#include <hunch/length/meter.hpp>
+#include <hunch/length/metered.hpp>
+#include "../support/hash.hpp"
+
+namespace hunch::test {
+namespace {
+
+constexpr std::int32_t max_depth = 8;
+
+/// What steps take, in plain steps of the same batch.
+struct machine {
+  std::string name;
+  double level;           ///< of drafting a level
+  double row;             ///< r(n) = 1 + row (n - 1)
+  double overhead = 0.0;  ///< of a step that drafts, whatever it drafts
+  double reading = 0.0;   ///< of each token that the drafter has not read, per sequence
+  double noise = 0.05;
+  /// Of a step that only begins to draft, as streams do after one without; 0: all steps draft.
+  double warming = 0.0;
+  /// Of a step after one that drafted, half as much of the second one, and so on: the caches are
+  /// as the drafter has left them.
+  double after = 0.0;
+};
+
+/// A draft token at a position of a sequence: whether it is accepted, and what is known of it.
+struct drafted_token {
+  bool accepted;
+  double probability;
+  bool ahead = false;
+};
+using drafter_model = std::function<drafted_token(std::int64_t step, dice&)>;
+
+drafter_model constant(double acceptance) {
+  return [=](std::int64_t, dice& random) {
+    return drafted_token{random.unit() < acceptance, random.unit()};
+  };
+}
+
+struct outcome {
+  double tokens = 0.0;  ///< per sequence
+  double time = 0.0;
+  std::int64_t steps = 0;
+  std::int64_t drafting = 0;                      ///< steps that drafted
+  double speed() const { return tokens / time; }  ///< plain decoding has 1
+};
+
+/// A decoder of `batch` sequences without models.
+template <LengthPolicy L>
+class simulation {
+ public:
+  simulation(machine on, drafter_model drafts, std::int32_t batch, L policy)
+      : on_(on), drafts_(std::move(drafts)), policy_(policy) {
+    resize(batch);
+  }
+
+  void resize(std::int32_t batch) { memories_.resize(static_cast<std::size_t>(batch)); }
+  std::int32_t batch() const { return static_cast<std::int32_t>(memories_.size()); }
+
+  /// One step of at most so many levels, `slowed` times as slow as it should be. With a prompt of
+  /// so many tokens, all sequences begin in it; the step before has to have `ended` the ones
+  /// before.
+  step_summary step(std::int32_t draft_length, double slowed = 1.0, std::int32_t prompt = 0) {
+    step_summary s;
+    if (prompt > 0) { missed_ = prompt; }
+    s.prompt_rows = prompt * batch();
+    s.draft_length = draft_length;
+    s.sequences = batch();
+    std::int32_t deepest = 0;
+    const bool warms = on_.warming > 0.0 && draft_length > 0 && !warm_;
+    warm_ = draft_length > 0;
+    for (auto& memory : memories_) {
+      std::int32_t levels = 0;
+      std::int32_t accepted = 0;
+      bool all = true;
+      const std::int32_t limit =
+          draft_length > 0 && !warms ? policy_.begin(memory, draft_length) : 0;
+      drafted_token next = drafts_(at_, random_);
+      length_evidence evidence;
+      const auto continues = [&](double probability) {
+        evidence.depth = levels;
+        evidence.rows = levels + 1;
+        evidence.probability = probability;
+        evidence.ahead = next.ahead;
+        evidence.drawn = !next.ahead;
+        return policy_.continues(memory, evidence);
+      };
+      while (levels < limit && (!next.ahead || continues(next.probability))) {
+        const double probability = next.probability;
+        all = all && next.accepted;
+        accepted += all ? 1 : 0;
+        ++levels;
+        next = drafts_(at_, random_);
+        if (!next.ahead && levels < limit && !continues(probability)) { break; }
+      }
+      if (draft_length > 0 && !warms) { policy_.observe(memory, levels, accepted); }
+      deepest = std::max(deepest, levels);
+      s.levels += levels;
+      s.drafted += levels;
+      s.tested += std::min(levels, accepted + 1);
+      s.accepted += accepted;
+      s.emitted += accepted + 1;
+    }
+    s.deepest = deepest;
+    const double rows = static_cast<double>(s.drafted) / batch();
+    const double disturbed = (1.0 + on_.noise * (random_.unit() - 0.5)) * slowed * second;
+    s.draft_seconds = disturbed * on_.level * deepest;
+    if (s.levels > 0) {
+      s.draft_seconds += disturbed * on_.reading * missed_;
+      missed_ = 0.0;
+    } else {
+      missed_ += static_cast<double>(s.emitted) / batch();
+    }
+    left_ = s.levels > 0 ? 2.0 * on_.after : 0.5 * left_;
+    s.target_seconds = disturbed * (1.0 + on_.row * rows + (s.levels > 0 ? on_.overhead : left_) +
+                                    (warms ? on_.warming : 0.0) + 0.2 * prompt);
+    ++at_;
+    sum_.tokens += static_cast<double>(s.emitted) / batch();
+    sum_.time += s.seconds() / second;
+    ++sum_.steps;
+    sum_.drafting += s.levels > 0 ? 1 : 0;
+    return s;
+  }
+
+  /// A step that reads prompts, and leaves the caches as a draft does.
+  step_summary read_prompts() {
+    left_ = 2.0 * on_.after;
+    step_summary s;
+    s.prompt_rows = 64 * batch();
+    s.sequences = batch();
+    s.emitted = batch();
+    s.target_seconds = 20.0 * second;
+    return s;
+  }
+
+  outcome take() { return std::exchange(sum_, {}); }
+
+ private:
+  static constexpr double second = 1e-3;
+
+  machine on_;
+  drafter_model drafts_;
+  L policy_;
+  std::vector<typename L::memory> memories_;
+  dice random_{17};
+  std::int64_t at_ = 0;
+  double missed_ = 0.0;
+  bool warm_ = false;
+  double left_ = 0.0;  ///< what the last draft adds to a step that drafts nothing
+  outcome sum_;
+};
+
+/// A simulation that a meter drives.
+struct metered_run {
+  metered_run(const machine& on, drafter_model drafts, std::int32_t batch)
+      : sim(on, std::move(drafts), batch, length::metered{meter}) {}
+
+  outcome steps(std::int32_t n, std::int32_t slow_step = -1) {
+    for (std::int32_t i = 0; i < n; ++i) {
+      meter.observe(sim.step(meter.next(sim.batch()), i == slow_step ? 100.0 : 1.0));
+    }
+    return sim.take();
+  }
+
+  length::meter meter{max_depth};
+  simulation<length::metered> sim;
+};
+
+double speed_of_fixed(const machine& on, const drafter_model& drafts, std::int32_t batch,
+                      std::int32_t levels) {
+  simulation<length::fixed> sim(on, drafts, batch, length::fixed{});
+  for (std::int32_t i = 0; i < 4000 / batch; ++i) { sim.step(levels); }
+  return sim.take().speed();
+}
+
+double best_fixed(const machine& on, const drafter_model& drafts, std::int32_t batch) {
+  double best = 0.0;
+  for (std::int32_t n = 0; n <= max_depth; ++n) {
+    best = std::max(best, speed_of_fixed(on, drafts, batch, n));
+  }
+  return best;
+}
+
+/// Machines on which drafts of these acceptances lose, whatever their length.
+const std::vector<machine> losing{{"rows are dear", 0.1, 0.9},
+                                  {"drafts are dear", 1.1, 0.05},
+                                  {"what lies between is dear", 0.1, 0.1, 1.2},
+                                  {"a little dear", 0.3, 0.3, 0.1}};
+
+TEST_CASE("where every length loses drafting ends, and at most 3 % are lost") {
+  for (const machine& on : losing) {
+    for (const double acceptance : {0.0, 0.2, 0.35}) {
+      for (const std::int32_t batch : {1, 2, 8, 32}) {
+        CAPTURE(on.name);
+        CAPTURE(acceptance);
+        CAPTURE(batch);
+        metered_run run(on, constant(acceptance), batch);
+        REQUIRE(best_fixed(on, constant(acceptance), batch) < 1.01);
+        const outcome first = run.steps(200);
+        CHECK(first.speed() > 0.97);
+        CHECK(first.drafting < 40);
+        const outcome later = run.steps(2000);
+        CHECK(later.speed() > 0.985);
+        CHECK(later.drafting < 200);
+      }
+    }
+  }
+}
+
+TEST_CASE("what a draft leaves to the steps behind it is paid for as the draft is") {
+  for (const double acceptance : {0.2, 0.35, 0.45}) {
+    CAPTURE(acceptance);
+    const machine on{"a processor", 0.2, 0.4, 0.0, 0.0, 0.05, 0.0, 0.8};
+    metered_run run(on, constant(acceptance), 1);
+    run.steps(200);
+    CHECK(run.steps(4000).speed() > 0.985);
+  }
+}
+
+TEST_CASE("plain steps behind a prompt are slow and no price: a new meter is not misled") {
+  // Drafting loses 5 % against plain steps, and would win against those after a prompt.
+  const machine on{"a processor", 0.05, 0.4, 0.0, 0.0, 0.05, 0.0, 0.6};
+  for (const double acceptance : {0.34, 0.36, 0.38}) {
+    CAPTURE(acceptance);
+    metered_run run(on, constant(acceptance), 1);
+    run.meter.observe(run.sim.read_prompts());
+    CHECK(run.steps(256).speed() > 0.97);
+  }
+}
+
+TEST_CASE("where prompts come all the time, drafting is tried for all that") {
+  const machine on{"a processor", 0.1, 0.1};
+  metered_run run(on, constant(0.8), 2);
+  for (int i = 0; i < 100; ++i) {
+    run.meter.observe(run.sim.read_prompts());
+    run.steps(3);
+  }
+  CHECK(run.meter.prices(2).draft > 0.0);
+}
+
+TEST_CASE("the same machines and a price list that does not name everything: it loses for ever") {
+  const machine on = losing[2];
+  const std::vector<double> rows{1.0, 1.1};
+  simulation<length::cost> sim(on, constant(0.35), 8,
+                               length::cost{.draft = on.level, .rows = rows});
+  for (std::int32_t i = 0; i < 1000; ++i) { sim.step(max_depth); }
+  CHECK(sim.take().speed() < 0.85);
+}
+
+TEST_CASE("where drafting wins, it is soon nearly as fast as by the best length of all") {
+  const std::vector<machine> winning{{"a GPU", 0.04, 0.01},
+                                     {"a processor", 0.15, 0.12},
+                                     {"a dear draft", 0.3, 0.05},
+                                     {"a dear beginning", 0.05, 0.05, 0.4}};
+  for (const machine& on : winning) {
+    for (const double acceptance : {0.6, 0.8, 0.95}) {
+      for (const std::int32_t batch : {1, 4, 32}) {
+        const double best = best_fixed(on, constant(acceptance), batch);
+        if (best < 1.1) { continue; }
+        CAPTURE(on.name);
+        CAPTURE(acceptance);
+        CAPTURE(batch);
+        metered_run run(on, constant(acceptance), batch);
+        run.steps(150);
+        CHECK(run.steps(2000).speed() > 0.92 * best);
+      }
+    }
+  }
+}
+
+TEST_CASE("a text that begins to repeat is drafted again: of a copy its match is known ahead") {
+  // Single tokens match by chance and are not continued; then the text has a period.
+  const drafter_model copies = [](std::int64_t step, dice& random) {
+    return step < 3000 ? drafted_token{random.unit() < 0.05, 0.25, true}
+                       : drafted_token{true, 1.0, true};
+  };
+  const machine on{"a processor", 0.0, 0.2};
+  metered_run run(on, copies, 1);
+  CHECK(run.steps(3000).speed() > 0.98);
+  CHECK(run.steps(100).speed() > 0.5 * 9.0 / 2.6);
+  CHECK(run.steps(500).speed() > 0.9 * 9.0 / 2.6);
+}
+
+TEST_CASE("a text that becomes easy is drafted again, and one that becomes hard no more") {
+  for (const std::int32_t batch : {1, 8}) {
+    CAPTURE(batch);
+    const drafter_model changing = [](std::int64_t step, dice& random) {
+      return drafted_token{random.unit() < (step / 2000 % 2 == 0 ? 0.1 : 0.9), random.unit()};
+    };
+    const machine on{"a processor", 0.15, 0.12};
+    const double easy = best_fixed(on, constant(0.9), batch);
+    metered_run run(on, changing, batch);
+    for (int turn = 0; turn < 3; ++turn) {
+      CAPTURE(turn);
+      CHECK(run.steps(2000).speed() > 0.97);
+      run.steps(300);
+      CHECK(run.steps(1700).speed() > 0.95 * easy);
+    }
+  }
+}
+
+TEST_CASE("one step that takes a hundred times as long decides nothing") {
+  const machine on{"a processor", 0.15, 0.12};
+  const double best = best_fixed(on, constant(0.8), 4);
+  for (const std::int32_t slow : {0, 1, 3, 4, 5, 6, 7, 8, 20, 35, 60, 61, 62, 63, 64, 65, 66, 67}) {
+    CAPTURE(slow);
+    metered_run run(on, constant(0.8), 4);
+    run.steps(150, slow);
+    CHECK(run.steps(500).speed() > 0.92 * best);
+    metered_run loses(losing[3], constant(0.2), 4);
+    loses.steps(150, slow);
+    CHECK(loses.steps(500).speed() > 0.97);
+  }
+}
+
+TEST_CASE("a machine that becomes faster for plain steps only is noticed") {
+  // Rows are free while a neighbour takes the memory, say; then they are what they were.
+  const machine busy{"busy", 0.02, 0.02};
+  metered_run run(busy, constant(0.4), 2);
+  CHECK(run.steps(400).speed() > 1.2);
+  // The same seconds of a step that drafts are now those of a step on a machine twice as fast.
+  simulation<length::metered> free({"free", 0.6, 0.6}, constant(0.4), 2,
+                                   length::metered{run.meter});
+  outcome all;
+  for (std::int32_t i = 0; i < 400; ++i) {
+    run.meter.observe(free.step(run.meter.next(2), 0.5));
+    if (i == 99) { all = free.take(); }
+  }
+  CHECK(all.speed() > 0.85 * 2.0);
+  CHECK(free.take().speed() > 0.97 * 2.0);
+}
+
+TEST_CASE("a drafter that would have to read what it missed is tried as rarely as that costs") {
+  for (const double reading : {0.005, 0.05, 0.1}) {
+    CAPTURE(reading);
+    machine on = losing[0];
+    on.reading = reading;
+    metered_run run(on, constant(0.2), 4);
+    CHECK(run.steps(300).speed() > 0.97);
+    const outcome later = run.steps(4000);
+    CHECK(later.speed() > 0.98);
+    if (reading > 0.01) { CHECK(later.drafting < 10); }
+  }
+}
+
+/// Tokens per time, prompts included, of requests one after the other: of `tokens` after prompts
+/// of 100. A step that reads a prompt takes 21 plain ones, without the drafter's reading.
+template <class Sim, class Next, class Observe>
+double speed_of_requests(Sim& sim, std::int32_t tokens, const Next& next, const Observe& observe) {
+  for (std::int32_t request = 0; request < 100; ++request) {
+    std::int64_t emitted = 0;
+    while (emitted < tokens) {
+      step_summary s = sim.step(next(), 1.0, emitted == 0 ? 100 : 0);
+      emitted += s.emitted;
+      s.finished = emitted < tokens ? 0 : 1;
+      observe(s);
+    }
+  }
+  return sim.take().speed();
+}
+
+double speed_of_plain_requests(const machine& on, const drafter_model& drafts,
+                               std::int32_t tokens) {
+  simulation<length::fixed> sim(on, drafts, 1, length::fixed{});
+  return speed_of_requests(
+      sim, tokens, [] { return 0; }, [](const step_summary&) {});
+}
+
+double speed_of_metered_requests(const machine& on, const drafter_model& drafts,
+                                 std::int32_t tokens) {
+  metered_run run(on, drafts, 1);
+  const auto all = [&] {
+    return speed_of_requests(
+        run.sim, tokens, [&] { return run.meter.next(1); },
+        [&](const step_summary& s) { run.meter.observe(s); });
+  };
+  all();  // which it learns from
+  return all();
+}
+
+TEST_CASE("a try beside a prompt pays for what the drafter reads of it") {
+  for (const double reading : {0.02, 0.1, 0.2}) {
+    CAPTURE(reading);
+    machine on = losing[0];
+    on.reading = reading;
+    const drafter_model drafts = constant(0.2);
+    CHECK(speed_of_metered_requests(on, drafts, 96) >
+          0.985 * speed_of_plain_requests(on, drafts, 96));
+  }
+}
+
+TEST_CASE("reading prompts is paid from what drafting gains behind them") {
+  // The drafter reads a prompt in 20 plain steps. It makes each step 1.7 times as fast as a plain
+  // one: too little for answers of 20 tokens, and enough for such of 400.
+  const machine on{"a model that drafts", 0.15, 0.12, 0.0, 0.2};
+  const drafter_model drafts = constant(0.8);
+  CHECK(speed_of_metered_requests(on, drafts, 20) >
+        0.985 * speed_of_plain_requests(on, drafts, 20));
+  CHECK(speed_of_metered_requests(on, drafts, 400) >
+        1.4 * speed_of_plain_requests(on, drafts, 400));
+}
+
+TEST_CASE("what a drafter has missed of requests that have ended it need not read") {
+  for (const bool ended : {false, true}) {
+    machine on = losing[0];
+    on.reading = 0.1;
+    metered_run run(on, constant(0.2), 1);
+    run.steps(3000);
+    // As if the request were followed by others, whose texts are easy.
+    step_summary last;
+    last.sequences = 1;
+    last.finished = ended ? 1 : 0;
+    last.emitted = 1;
+    last.target_seconds = 1e-3;
+    run.meter.observe(last);
+    std::int32_t steps = 0;
+    while (steps < 500 && run.meter.next(1) == 0) {
+      last.finished = 0;
+      run.meter.observe(last);
+      ++steps;
+    }
+    CHECK((steps < 100) == ended);
+  }
+}
+
+TEST_CASE("a drafter that drafts in the second step only is tried until that one") {
+  // Without a try that goes on, drafting would never be seen again once the text is easy.
+  machine streams{"streams", 0.02, 0.1};
+  streams.warming = 0.3;
+  const auto begins_to_repeat = [](std::int64_t step, dice& random) {
+    return drafted_token{random.unit() < (step < 1500 ? 0.0 : 0.9), random.unit()};
+  };
+  metered_run run(streams, begins_to_repeat, 1);
+  CHECK(run.steps(1500).speed() > 0.96);
+  CHECK(run.meter.account(1) == 0.0);
+  run.steps(1500);
+  CHECK(run.steps(1000).speed() > 1.8);
+}
+
+TEST_CASE("drafts beside a prompt that is read in pieces are paid for") {
+  for (const bool measured : {false, true}) {
+    CAPTURE(measured);
+    metered_run run(losing[0], constant(0.0), 4);
+    run.steps(measured ? 600 : 3);
+    std::int32_t drafting = 0;
+    for (std::int32_t i = 0; i < 200; ++i) {
+      step_summary s = run.sim.step(run.meter.next(4));
+      drafting += s.levels > 0 ? 1 : 0;
+      s.prompt_rows = 256;
+      s.target_seconds *= 40.0;
+      run.meter.observe(s);
+    }
+    CHECK(drafting < 10);
+  }
+}
+
+TEST_CASE("requests that come and go do not keep a batch from drafting") {
+  metered_run run({"a processor", 0.1, 0.05}, constant(0.8), 8);
+  run.steps(200);
+  std::int64_t drafting = 0;
+  for (std::int32_t i = 0; i < 100; ++i) {
+    run.sim.resize(7 + i % 2);
+    drafting += run.steps(8).drafting;
+  }
+  CHECK(drafting > 0.8 * 8 * 100);
+}
+
+TEST_CASE("what is known of a large batch says nothing of a small one") {
+  // Rows are dear in a large batch only.
+  metered_run large(losing[0], constant(0.8), 32);
+  CHECK(large.steps(500).speed() < 1.01);
+  CHECK(large.meter.account(32) == 0.0);
+  CHECK(large.meter.account(1) > 0.0);
+  simulation<length::metered> small({"a processor", 0.15, 0.12}, constant(0.8), 1,
+                                    length::metered{large.meter});
+  for (std::int32_t i = 0; i < 200; ++i) {
+    if (i == 100) { small.take(); }
+    large.meter.observe(small.step(large.meter.next(1)));
+  }
+  CHECK(small.take().speed() > 1.3);
+}
+
+TEST_CASE("steps that only read prompts are no prices, and nothing is drafted before plain steps") {
+  length::meter meter{max_depth};
+  step_summary reads;
+  reads.prompt_rows = 256;
+  reads.target_seconds = 1.0;
+  meter.observe(reads);
+  reads.sequences = 1;
+  reads.emitted = 1;
+  meter.observe(reads);
+  step_summary plain;
+  plain.sequences = 1;
+  plain.emitted = 1;
+  plain.target_seconds = 1e-3;
+  // Four steps find the caches as the prompt has left them, three are timed.
+  for (int i = 0; i < 4 + 3; ++i) {
+    CHECK(meter.next(1) == 0);
+    meter.observe(plain);
+  }
+  CHECK(meter.next(1) == 1);
+  step_summary drafts = plain;
+  drafts.draft_length = 1;
+  drafts.deepest = 1;
+  drafts.levels = drafts.tested = drafts.drafted = drafts.accepted = 1;
+  drafts.emitted = 2;
+  drafts.draft_seconds = 2e-4;
+  drafts.target_seconds = 1.1e-3;
+  step_summary late = drafts;  // it reads the prompt, too
+  late.draft_seconds = 0.1;
+  meter.observe(late);
+  CHECK(meter.prices(1).draft == 0.0);
+  CHECK(meter.next(1) == 1);
+  meter.observe(drafts);
+  CHECK(meter.prices(1).draft == doctest::Approx(0.2));
+  meter.observe(drafts);
+  CHECK(meter.prices(1).rows[1] == doctest::Approx(1.1));
+  // Twice as deep as what has been measured, and no deeper.
+  CHECK(meter.next(1) == 2);
+}
+
+}  // namespace
+}  // namespace hunch::test

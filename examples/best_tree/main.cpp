@@ -36,7 +36,7 @@ arguments parse(const std::vector<std::string>& words) {
   flags.add("--acceptance", "FILE",
             "JSON: {\"T=0\": [[p, ...], ...], \"T=1\": ...}, the probability that the token of a\n"
             "rank (inner) at a depth (outer) is right if the path to it is;\n"
-            "examples/models/evaluate_drafters.py writes one",
+            "examples/recipes/evaluate_drafters.py writes one",
             out.acceptance);
   flags.require("--acceptance");
   flags.add_number("--temperature", "which of them: 0 or 1 (default 0)", out.temperature, 0, 1);

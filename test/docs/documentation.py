@@ -3,7 +3,8 @@
 """Turns the ```cpp blocks of the documentation into programs, and checks its links.
 
     documentation.py extract ROOT OUT    one C++ file per group of pages, and main.cpp
-    documentation.py check ROOT          relative links, anchors, the paths that pages name, fences
+    documentation.py check ROOT          relative links, anchors, the paths that pages name, fences; of the
+                                         pages in examples, too
 
 A page reads as one program: its `#include` lines go to the top of the file; blocks whose first
 line begins with namespace, template, struct, class or enum are declarations; all other blocks are
@@ -130,10 +131,10 @@ def anchors(page):
 
 def check(root):
     faults, links, paths = [], 0, 0
-    for page in pages(root):
+    for page in pages(root) + sorted((root / "examples").rglob("*.md")):
         prose, blocks = split(page)
         for number, language, _ in blocks:
-            if language not in LANGUAGES:
+            if language not in LANGUAGES + (("python",) if page.is_relative_to(root / "examples") else ()):
                 faults.append(f"{page.relative_to(root)}:{number}: unknown language '{language}'")
         for number, line in prose:
             where = f"{page.relative_to(root)}:{number}"

@@ -11,7 +11,8 @@ import unittest
 from pathlib import Path
 
 MODELS = Path(sys.argv.pop(1))
-sys.path.insert(0, str(MODELS))
+RECIPES = Path(sys.argv.pop(1))
+sys.path.insert(0, str(RECIPES))
 import fingerprints
 
 OTHER = "0x0123456789abcdef"
@@ -95,15 +96,15 @@ class Files(unittest.TestCase):
 class Recipes(unittest.TestCase):
     def test_files_are_read_where_they_are_compared(self):
         readers = {"load_file", "safe_open"}
-        recipes = sorted(MODELS.glob("*.py"))
+        recipes = sorted(RECIPES.rglob("*.py"))
         self.assertGreater(len(recipes), 20)
         for path in recipes:
             names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
-            self.assertEqual(bool(readers & names), path.name == "checkpoint.py", path.name)
+            self.assertEqual(bool(readers & names), path.name == "checkpoint.py", path)
 
     def test_every_recipe_says_what_its_models_are_used_with(self):
-        # The random model of golden_masked.py reads random tokens.
-        calls = [(path.name, call) for path in sorted(MODELS.glob("*.py")) if path.name != "golden_masked.py"
+        # The random model of masked/golden.py reads random tokens.
+        calls = [(path, call) for path in sorted(RECIPES.rglob("*.py")) if path != RECIPES / "masked" / "golden.py"
                  for call in ast.walk(ast.parse(path.read_text()))
                  if isinstance(call, ast.Call) and re.fullmatch(r"checkpoint\.load\w*|load", ast.unparse(call.func))]
         self.assertGreater(len(calls), 15)

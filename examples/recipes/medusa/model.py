@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Medusa heads (Cai et al. 2024, arXiv:2401.10774)."""
+import dataclasses
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+@dataclasses.dataclass(frozen=True)
+class MedusaConfig:
+    hidden_size: int = 256
+    vocab_size: int = 32000
+    medusa_num_heads: int = 4
+
+
+class Medusa(nn.Module):
+    """Heads on the target's features [..., hidden]: [..., heads, hidden]. Head j, counted from 0, makes of the
+    feature that yields the law of the next token what yields that of the token j + 1 after it."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.config = c
+        self.medusa = nn.ModuleList(nn.Linear(c.hidden_size, c.hidden_size, bias=False)
+                                    for _ in range(c.medusa_num_heads))
+        for head in self.medusa:  # at first each says what the target says of the next token
+            nn.init.zeros_(head.weight)
+
+    def forward(self, features):
+        return torch.stack([features + F.silu(head(features)) for head in self.medusa], dim=-2)

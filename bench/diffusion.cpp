@@ -34,7 +34,7 @@ namespace {
 using namespace hunch;
 using hunch::diffusion::unmasking;
 
-constexpr std::int32_t most_drafts = 8;
+constexpr std::int32_t max_drafts = 8;
 constexpr std::int32_t block = 8;
 constexpr std::int32_t new_tokens = 128;
 constexpr int seeds = 3;
@@ -170,9 +170,9 @@ class suite {
     }
     out_.add("N = 0" + at(temperature) + "tokens per second", mean(rates), "tok/s");
     const double by_itself =
-        by_length<most_drafts>("", hunch::diffusion::self_speculation<most_drafts>{}, temperature);
-    by_length<most_drafts>(
-        "chain, ", hunch::diffusion::self_speculation<most_drafts>{.spread = 0.0}, temperature);
+        by_length<max_drafts>("", hunch::diffusion::self_speculation<max_drafts>{}, temperature);
+    by_length<max_drafts>("chain, ", hunch::diffusion::self_speculation<max_drafts>{.spread = 0.0},
+                          temperature);
     double by_head = 1.0;
     if (head_) {
       by_length<4>("head, chain, ",

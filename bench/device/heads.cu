@@ -26,7 +26,7 @@ constexpr std::int32_t width = 4096;
 constexpr std::int32_t cluster_rows = 128;
 constexpr std::int32_t clusters = vocab / cluster_rows;
 constexpr std::int32_t chosen = 211;  ///< clusters of a shortlist: 27,008 rows
-constexpr std::int32_t most_states = 10;
+constexpr std::int32_t max_states = 10;
 constexpr int rounds = 15;
 
 /// Small random numbers.
@@ -123,9 +123,9 @@ std::vector<std::vector<row_range>> shortlists() {
 
 void measure_heads(report& out, cuda& executor, memory_copy& copy) {
   cuda::resident<bfloat16> data(executor, static_cast<std::size_t>(vocab) * width);
-  cuda::resident<float> hidden(executor, static_cast<std::size_t>(most_states) * width);
+  cuda::resident<float> hidden(executor, static_cast<std::size_t>(max_states) * width);
   executor.launch(vocab, fill_weights{data.data()});
-  executor.launch(most_states, fill_rows{hidden.data(), width, 1, 0.0f});
+  executor.launch(max_states, fill_rows{hidden.data(), width, 1, 0.0f});
   const kernel::head_weights<bfloat16> weights{data.data(), vocab, width};
   shortlist_head<cuda, bfloat16> head(executor, vocab, width);
 
@@ -150,7 +150,7 @@ void measure_heads(report& out, cuda& executor, memory_copy& copy) {
   full.emplace_back(executor, std::vector<row_range>{{0, vocab}}, 1);
   for (const std::vector<row_range>& list : shortlists()) {
     one.emplace_back(executor, list, 1);
-    ten.emplace_back(executor, list, most_states);
+    ten.emplace_back(executor, list, max_states);
   }
   const timings t = interleave_on(executor, rounds,
                                   {copy.work(), in_turn(full), in_turn(one), in_turn(ten),

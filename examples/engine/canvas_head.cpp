@@ -87,14 +87,14 @@ canvas_head_config read_canvas_head_config(const std::filesystem::path& file) {
   const config_object o{values, file.string()};
   canvas_head_config out;
   out.model = read_config(file);
-  out.target_layer = o.integer("target_layer", config::most_layers);
+  out.target_layer = o.integer("target_layer", config::max_layers);
   const nlohmann::json& layers = o.at("cached_layers");
   if (!layers.is_array()) { o.refuse("cached_layers", "is not a list of layers"); }
   for (const nlohmann::json& layer : layers) {
     if (!layer.is_number_integer()) { o.refuse("cached_layers", "is not a list of layers"); }
-    if (layer < 0 || layer >= config::most_layers) {
+    if (layer < 0 || layer >= config::max_layers) {
       o.refuse("cached_layers", "has " + layer.dump() + ", out of range: 0 to " +
-                                    std::to_string(config::most_layers - 1));
+                                    std::to_string(config::max_layers - 1));
     }
     out.cached_layers.push_back(layer.get<int>());
   }

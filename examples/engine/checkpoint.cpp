@@ -126,8 +126,8 @@ void checkpoint::read_file(const std::filesystem::path& path) {
   for (int i = 7; i >= 0; --i) {
     header_size = header_size << 8 | std::to_integer<std::uint64_t>(mapping.data()[i]);
   }
-  constexpr std::uint64_t most_of_a_header = 100'000'000;  // as the format's own reader has it
-  if (header_size > most_of_a_header && header_size <= mapping.size() - 8) {
+  constexpr std::uint64_t max_header_bytes = 100'000'000;  // as the format's own reader has it
+  if (header_size > max_header_bytes && header_size <= mapping.size() - 8) {
     fail(file, "its header of " + std::to_string(header_size) + " bytes is longer than any");
   }
   if (header_size > mapping.size() - 8) {

@@ -33,7 +33,7 @@ void read_rope_scaling(const object& o, rope_config& rope) {
     rope.factor = o.number("factor");
     rope.low_frequency_factor = o.number("low_freq_factor");
     rope.high_frequency_factor = o.number("high_freq_factor");
-    rope.original_context = o.integer("original_max_position_embeddings", config::most_positions);
+    rope.original_context = o.integer("original_max_position_embeddings", config::max_positions);
     if (rope.original_context == 0) {
       o.refuse("original_max_position_embeddings", "must be positive");
     }
@@ -58,16 +58,16 @@ void config::check() const {
                                   std::to_string(value) + ", and may be " + std::to_string(most));
     }
   };
-  in_range(vocab_size, "vocab_size", most_tokens);
-  in_range(hidden, "hidden", most_hidden);
-  in_range(intermediate, "intermediate", 8 * most_hidden);
-  in_range(layers, "layers", most_layers);
-  in_range(heads, "heads", most_heads);
-  in_range(kv_heads, "kv_heads", most_heads);
-  in_range(head_dim, "head_dim", 4 * most_heads);
-  in_range(context, "context", most_positions);
+  in_range(vocab_size, "vocab_size", max_tokens);
+  in_range(hidden, "hidden", max_hidden);
+  in_range(intermediate, "intermediate", 8 * max_hidden);
+  in_range(layers, "layers", max_layers);
+  in_range(heads, "heads", max_heads);
+  in_range(kv_heads, "kv_heads", max_heads);
+  in_range(head_dim, "head_dim", 4 * max_heads);
+  in_range(context, "context", max_positions);
   if (embedding_rows != 0) {
-    in_range(embedding_rows, "embedding_rows", most_tokens);
+    in_range(embedding_rows, "embedding_rows", max_tokens);
     if (embedding_rows < vocab_size) {
       throw std::invalid_argument("engine::config: embedding_rows must not be below vocab_size");
     }
@@ -118,18 +118,18 @@ config read_llama_fields(const config_object& o) {
   }
   if (o.boolean("mlp_bias", false)) { o.refuse("mlp_bias", "is true; not supported"); }
   config out;
-  out.vocab_size = o.integer("vocab_size", config::most_tokens);
-  out.hidden = o.integer("hidden_size", config::most_hidden);
-  out.intermediate = o.integer("intermediate_size", 8 * config::most_hidden);
-  out.layers = o.integer("num_hidden_layers", config::most_layers);
-  out.heads = o.integer("num_attention_heads", config::most_heads);
-  out.kv_heads = o.integer_or("num_key_value_heads", out.heads, config::most_heads);
+  out.vocab_size = o.integer("vocab_size", config::max_tokens);
+  out.hidden = o.integer("hidden_size", config::max_hidden);
+  out.intermediate = o.integer("intermediate_size", 8 * config::max_hidden);
+  out.layers = o.integer("num_hidden_layers", config::max_layers);
+  out.heads = o.integer("num_attention_heads", config::max_heads);
+  out.kv_heads = o.integer_or("num_key_value_heads", out.heads, config::max_heads);
   if (out.heads == 0) { o.refuse("num_attention_heads", "must be positive"); }
   if (!o.has("head_dim") && out.hidden % out.heads != 0) {
     o.refuse("hidden_size", "is no multiple of num_attention_heads");
   }
-  out.head_dim = o.integer_or("head_dim", out.hidden / out.heads, 4 * config::most_heads);
-  out.context = o.integer("max_position_embeddings", config::most_positions);
+  out.head_dim = o.integer_or("head_dim", out.hidden / out.heads, 4 * config::max_heads);
+  out.context = o.integer("max_position_embeddings", config::max_positions);
   out.norm_epsilon = static_cast<float>(o.number("rms_norm_eps", 1e-6));
   out.tied_head = o.boolean("tie_word_embeddings", false);
   out.rope.theta = o.number("rope_theta", out.rope.theta);
@@ -157,7 +157,7 @@ std::vector<int> read_end_tokens(const config_object& o) {
   const json& end = o.at("eos_token_id");
   for (const json& token : end.is_array() ? end : json::array({end})) {
     if (!token.is_number_integer()) { o.refuse("eos_token_id", "is not an integer or a list"); }
-    if (token < 0 || token >= config::most_tokens) {
+    if (token < 0 || token >= config::max_tokens) {
       o.refuse("eos_token_id", "is " + token.dump() + ", out of range");
     }
     out.push_back(token.get<int>());
@@ -187,26 +187,26 @@ medusa_config read_medusa_config(const std::filesystem::path& file) {
   const json values = parsed_json(file);
   const object o{values, file.string()};
   architecture_of(o, {"HunchMedusaHeads"});
-  return {o.integer("medusa_num_heads", config::most_layers),
-          o.integer("hidden_size", config::most_hidden),
-          o.integer("vocab_size", config::most_tokens)};
+  return {o.integer("medusa_num_heads", config::max_layers),
+          o.integer("hidden_size", config::max_hidden),
+          o.integer("vocab_size", config::max_tokens)};
 }
 
 exit_config read_exit_config(const std::filesystem::path& file) {
   const json values = parsed_json(file);
   const object o{values, file.string()};
   architecture_of(o, {"HunchEarlyExit"});
-  return {o.integer("exit_layer", config::most_layers)};
+  return {o.integer("exit_layer", config::max_layers)};
 }
 
 stream_config read_stream_config(const std::filesystem::path& file) {
   const json values = parsed_json(file);
   const object o{values, file.string()};
   architecture_of(o, {"HunchSpeculativeStreams"});
-  return {o.integer("speculative_streams", config::most_layers),
-          o.integer("stream_layers", config::most_layers),
-          o.integer("hidden_size", config::most_hidden),
-          o.integer("vocab_size", config::most_tokens)};
+  return {o.integer("speculative_streams", config::max_layers),
+          o.integer("stream_layers", config::max_layers),
+          o.integer("hidden_size", config::max_hidden),
+          o.integer("vocab_size", config::max_tokens)};
 }
 
 void check_target(const std::filesystem::path& config_file, std::uint64_t target_head,

@@ -48,11 +48,11 @@ struct config {
   std::uint64_t vocabulary = 0;
 
   // The largest model: products of two of these are numbers of 32 bits.
-  static constexpr int most_tokens = 1 << 24;
-  static constexpr int most_positions = 1 << 24;
-  static constexpr int most_hidden = 1 << 18;  ///< also of `intermediate`, times eight
-  static constexpr int most_layers = 1 << 12;
-  static constexpr int most_heads = 1 << 10;  ///< also of `head_dim`, times four
+  static constexpr int max_tokens = 1 << 24;
+  static constexpr int max_positions = 1 << 24;
+  static constexpr int max_hidden = 1 << 18;  ///< also of `intermediate`, times eight
+  static constexpr int max_layers = 1 << 12;
+  static constexpr int max_heads = 1 << 10;  ///< also of `head_dim`, times four
 
   int rows_of_embedding() const { return embedding_rows == 0 ? vocab_size : embedding_rows; }
 

@@ -362,8 +362,8 @@ void model::implementation::finish(bool with_head, int thread) {
                own_features.staged(row.slot, row.staged));
     }
   }
-  const share beside = part(row_count() - span.tokens, thread);
-  for (int i = beside.begin; i < beside.end; ++i) {
+  const share rest = part(row_count() - span.tokens, thread);
+  for (int i = rest.begin; i < rest.end; ++i) {
     rms_norm(residual(span.tokens + i), weights.final_norm().data(), shape.hidden,
              shape.norm_epsilon,
              result.streams.data() + static_cast<std::ptrdiff_t>(i) * hidden_stride);

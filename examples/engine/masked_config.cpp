@@ -37,17 +37,17 @@ config read_llada(const config_object& o) {
 
   config out;
   out.names = config::naming::llada;
-  out.vocab_size = o.integer("vocab_size", config::most_tokens);
-  out.embedding_rows = o.integer_or("embedding_size", out.vocab_size, config::most_tokens);
-  out.hidden = o.integer("d_model", config::most_hidden);
-  out.intermediate = o.integer("mlp_hidden_size", 8 * config::most_hidden);
-  out.layers = o.integer("n_layers", config::most_layers);
-  out.heads = o.integer("n_heads", config::most_heads);
-  out.kv_heads = o.integer_or("n_kv_heads", out.heads, config::most_heads);
+  out.vocab_size = o.integer("vocab_size", config::max_tokens);
+  out.embedding_rows = o.integer_or("embedding_size", out.vocab_size, config::max_tokens);
+  out.hidden = o.integer("d_model", config::max_hidden);
+  out.intermediate = o.integer("mlp_hidden_size", 8 * config::max_hidden);
+  out.layers = o.integer("n_layers", config::max_layers);
+  out.heads = o.integer("n_heads", config::max_heads);
+  out.kv_heads = o.integer_or("n_kv_heads", out.heads, config::max_heads);
   if (out.heads == 0) { o.refuse("n_heads", "must be positive"); }
   if (out.hidden % out.heads != 0) { o.refuse("d_model", "is no multiple of n_heads"); }
   out.head_dim = out.hidden / out.heads;
-  out.context = o.integer("max_sequence_length", config::most_positions);
+  out.context = o.integer("max_sequence_length", config::max_positions);
   out.norm_epsilon = static_cast<float>(o.number("rms_norm_eps"));
   out.rope.theta = o.number("rope_theta");
   out.tied_head = o.boolean("weight_tying");
@@ -107,10 +107,10 @@ masked_config read_masked_config(const std::filesystem::path& file) {
     out.model = read_llama_fields(o);
     out.pattern = read_pattern(o);
     out.shifted = o.boolean("shifted");
-    out.block_length = o.integer("block_length", config::most_positions);
+    out.block_length = o.integer("block_length", config::max_positions);
     if (out.block_length == 0) { o.refuse("block_length", "must be positive"); }
   }
-  out.mask_token = o.integer("mask_token_id", config::most_tokens);
+  out.mask_token = o.integer("mask_token_id", config::max_tokens);
   check_shape(out.model, file);
   if (out.mask_token >= out.model.rows_of_embedding()) {
     o.refuse("mask_token_id", "lies outside of the embedding");

@@ -188,8 +188,8 @@ void sequences::stage_group(const hunch::rows& rows, int begin, int end, pass_pl
 
 void sequences::stage_streams(int streams, int first, pass_plan& plan) {
   plan.streams = streams;
-  for (const int beside : plan.output_rows) {
-    const planned_row of = plan.rows[static_cast<std::size_t>(beside)];
+  for (const int main_row : plan.output_rows) {
+    const planned_row of = plan.rows[static_cast<std::size_t>(main_row)];
     slot_state& slot = slots_[static_cast<std::size_t>(of.slot)];
     staged_row row = slot.staged[static_cast<std::size_t>(of.staged)];
     row.id = -1;
@@ -198,7 +198,7 @@ void sequences::stage_streams(int streams, int first, pass_plan& plan) {
     planned_row planned = of;
     planned.layers = first;
     planned.output = -1;
-    planned.beside = beside;
+    planned.main_row = main_row;
     for (int j = 0; j < streams; ++j) {
       ++row.depth;
       planned.staged = static_cast<int>(slot.staged.size());

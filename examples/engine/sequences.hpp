@@ -18,13 +18,13 @@ inline constexpr int max_streams = 8;
 /// One row of a pass: of a token, or of a stream beside one.
 struct planned_row {
   int slot = 0;
-  int staged = 0;    ///< index among the staged rows of its slot
-  int layers = 0;    ///< that a view of the first layers has computed for it before
-  int length = 0;    ///< positions attended to: the cache and the path, itself included
-  int position = 0;  ///< absolute position, for the rotary embedding
-  int output = -1;   ///< index among the rows that are wanted and fit, or -1
-  int beside = -1;   ///< of a stream: the row of the token
-  int stream = -1;   ///< of a stream: which one, from 0
+  int staged = 0;     ///< index among the staged rows of its slot
+  int layers = 0;     ///< that a view of the first layers has computed for it before
+  int length = 0;     ///< positions attended to: the cache and the path, itself included
+  int position = 0;   ///< absolute position, for the rotary embedding
+  int output = -1;    ///< index among the rows that are wanted and fit, or -1
+  int main_row = -1;  ///< of a stream: the row of the token
+  int stream = -1;    ///< of a stream: which one, from 0
   hunch::token token = 0;
   hunch::status status = hunch::status::ok;
 };

@@ -52,14 +52,14 @@ class layer_reader {
         rank_stride_(rank_stride) {}
 
   adapter plain(const std::string& part, int inputs, int outputs) const {
-    const int rank = noted(part);
+    const int rank = parsed_rank(part);
     const matrix_view a = matrix(part + ".a", rank, inputs);
     const matrix_view b = matrix(part + ".b", outputs, rank);
     return {{kind_, all_rows(a), inputs}, {kind_, all_rows(b), rank}};
   }
   /// That of gates and ups, which have one a.
   adapter joint(int inputs, int outputs) const {
-    const int rank = noted("gate");
+    const int rank = parsed_rank("gate");
     const matrix_view a = matrix("gate.a", rank, inputs);
     const matrix_view gate = matrix("gate.b", outputs, rank);
     const matrix_view up = matrix("up.b", outputs, rank);
@@ -67,7 +67,7 @@ class layer_reader {
   }
 
  private:
-  int noted(const std::string& part) const {
+  int parsed_rank(const std::string& part) const {
     const int rank = rank_of(weights_, name_ + part + ".a.weight");
     rank_stride_ = std::max(rank_stride_, round_up(rank, lanes));
     return rank;
@@ -291,7 +291,7 @@ void model::implementation::begin_streams(const pass_plan& plan, int thread) {
   const share all = part(static_cast<int>(plan.rows.size()) - plan.tokens(), thread);
   for (int i = all.begin; i < all.end; ++i) {
     const planned_row& row = plan.rows[static_cast<std::size_t>(plan.tokens() + i)];
-    const float* const from = residual(row.beside);
+    const float* const from = residual(row.main_row);
     const float* const begun = w.begun.data() +
                                static_cast<std::ptrdiff_t>(i / plan.streams) * up.outputs() +
                                row.stream * hidden_stride;

@@ -20,7 +20,7 @@ namespace {
 
 using std::chrono::microseconds;
 
-constexpr int most_threads = 256;
+constexpr int max_threads = 256;
 
 /// How long a thread looks before it sleeps: whoever sleeps is woken some 10 to 50 microseconds
 /// late. At a barrier all the others wait for him. Between two calls a shorter time, for on a
@@ -118,7 +118,7 @@ class thread_pool::crews_of_a_size {
  public:
   static std::shared_ptr<crews_of_a_size> of(int size) {
     static std::mutex mutex;
-    static std::array<std::weak_ptr<crews_of_a_size>, most_threads + 1> all;
+    static std::array<std::weak_ptr<crews_of_a_size>, max_threads + 1> all;
     const std::lock_guard lock(mutex);
     std::weak_ptr<crews_of_a_size>& known = all[static_cast<std::size_t>(size)];
     std::shared_ptr<crews_of_a_size> crews = known.lock();
@@ -158,7 +158,7 @@ class thread_pool::crews_of_a_size {
 };
 
 thread_pool::thread_pool(int threads) : size_{threads} {
-  if (threads < 1 || threads > most_threads) {
+  if (threads < 1 || threads > max_threads) {
     throw std::invalid_argument("engine::thread_pool: threads must be in [1, 256]");
   }
   if (threads == 1) { return; }

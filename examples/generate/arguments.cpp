@@ -43,13 +43,13 @@ constexpr named<color_mode> colors[] = {
     {"auto", color_mode::automatic}, {"always", color_mode::always}, {"never", color_mode::never}};
 
 // Beyond these a run takes memory or hours that nobody meant to ask for.
-constexpr std::int32_t most_requests = 128;
-constexpr std::int32_t most_rounds = 1000;
-constexpr std::size_t most_prompt_bytes = std::size_t{1} << 20;
+constexpr std::int32_t max_requests = 128;
+constexpr std::int32_t max_rounds = 1000;
+constexpr std::size_t max_prompt_bytes = std::size_t{1} << 20;
 // Where logits of any model stay finite.
-constexpr float most_temperature = 1e4f;
+constexpr float max_temperature = 1e4f;
 constexpr float least_temperature = 1e-4f;
-constexpr float most_penalty = 1e4f;
+constexpr float max_penalty = 1e4f;
 
 void choose_selector(arguments& a, const std::string& text) {
   const auto colon = text.find(':');
@@ -179,10 +179,10 @@ flags flags_of(destination to) {
   out.add("--prompt", "TEXT", "what to continue", a.prompt);
   out.add("--prompt-file", "FILE", "the same, from a file", to.prompt_file);
   out.add_number("--batch", "continuations at a time, with the seeds S, S + 1, ... (default 1)",
-                 a.batch, 1, most_requests);
+                 a.batch, 1, max_requests);
   out.add_number("--max-new-tokens", "(default 192)", a.max_new_tokens, 1);
   out.add("--ignore-end", "go on after the end-of-text token", a.ignore_end);
-  out.add_number("--temperature", "0 is greedy (default 1)", a.temperature, 0.0f, most_temperature);
+  out.add_number("--temperature", "0 is greedy (default 1)", a.temperature, 0.0f, max_temperature);
   out.add_number("--top-k", "keep the N most probable tokens; 0 is off (default)", a.top_k, 0);
   out.add_number("--top-p",
                  "keep the most probable tokens that hold this share; 1 is off (default)", a.top_p,
@@ -193,11 +193,11 @@ flags flags_of(destination to) {
       0.0f, 1.0f);
   const std::string occurred = " tokens that occurred";
   out.add_number("--repetition-penalty", "divides the logits of" + occurred + " (default 1: off)",
-                 a.repetition_penalty, 1.0f / most_penalty, most_penalty);
+                 a.repetition_penalty, 1.0f / max_penalty, max_penalty);
   out.add_number("--presence-penalty", "is subtracted from those of" + occurred + " (default 0)",
-                 a.presence_penalty, -most_penalty, most_penalty);
+                 a.presence_penalty, -max_penalty, max_penalty);
   out.add_number("--frequency-penalty", "the same, as often as they did (default 0)",
-                 a.frequency_penalty, -most_penalty, most_penalty);
+                 a.frequency_penalty, -max_penalty, max_penalty);
   out.add("--pattern", "REGEX", "the text matches this regular expression as a whole", a.pattern);
   out.add_number("--seed",
                  "the same seed gives the same text, whatever the batch, for the same flags and\n"
@@ -207,7 +207,7 @@ flags flags_of(destination to) {
 
   out.section("Report");
   out.add_number("--rounds", "plain and speculative runs, taken in turn (default 3)", a.rounds, 1,
-                 most_rounds);
+                 max_rounds);
   out.add_number("--threads", "of --device host (default: half of the processors)", a.threads, 1,
                  command_line::processors());
   out.add("--json", "FILE", "writes the report as JSON too", a.json);
@@ -282,8 +282,8 @@ void check_ranges(const arguments& a) {
     throw usage_error("--temperature: is 0, which is greedy, or at least 0.0001");
   }
   if (!(a.top_p > 0.0f)) { throw usage_error("--top-p is in (0, 1]"); }
-  if (a.prompt.size() > most_prompt_bytes) {
-    throw usage_error("--prompt: is longer than " + std::to_string(most_prompt_bytes) + " bytes");
+  if (a.prompt.size() > max_prompt_bytes) {
+    throw usage_error("--prompt: is longer than " + std::to_string(max_prompt_bytes) + " bytes");
   }
 }
 
@@ -358,8 +358,8 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
   if (a.selector == selector_kind::clustered) {
     if (a.device == device_kind::cuda) {
       throw usage_error(
-          "--selector clustered asks the host for every draft, which --device cuda does not wait "
-          "for: use --device host");
+          "--selector clustered needs states for its router, which the models of --device cuda do "
+          "not give: use --device host");
     }
   } else {
     for (const char* flag : {"--router", "--budget"}) {
@@ -427,7 +427,7 @@ arguments parse(const std::vector<std::string>& words) {
   flags_of({a, name, prompt_file}).parse(words);
   if (any_given(given, own_start) || any_given(given, policies)) { a.preset.clear(); }
   if (given.count("--prompt-file") != 0) {
-    a.prompt = command_line::read_file("--prompt-file", prompt_file, most_prompt_bytes);
+    a.prompt = command_line::read_file("--prompt-file", prompt_file, max_prompt_bytes);
   }
   check_ranges(a);
   fill_in(a, given);

@@ -104,7 +104,7 @@ std::int64_t drafted_levels(const Statistics& stats) {
 /// \param run_all(options, on_token) is a run of `batch` requests.
 template <class Run>
 void run_briefly(hunch::generation_options options, std::int32_t batch, Run&& run_all) {
-  constexpr int most_runs = 8;
+  constexpr int max_runs = 8;
   options.max_new_tokens = std::min(options.max_new_tokens, 64);
   if (!options.grammar) {
     options.stop_tokens.clear();
@@ -112,7 +112,7 @@ void run_briefly(hunch::generation_options options, std::int32_t batch, Run&& ru
   }
   const std::int64_t wanted = std::int64_t{options.max_new_tokens} * batch;
   std::int64_t written = 0;
-  for (int i = 0; i < most_runs && written < wanted; ++i) {
+  for (int i = 0; i < max_runs && written < wanted; ++i) {
     run_all(options, [&](auto&&...) { ++written; });
     options.seed += static_cast<std::uint64_t>(batch);
   }

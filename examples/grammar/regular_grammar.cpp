@@ -17,11 +17,11 @@ namespace {
 using byte_set = std::bitset<256>;
 
 // What is refused, so that no expression takes the stack, or gigabytes, or minutes.
-constexpr int most_groups = 100;             ///< inside one another
-constexpr std::size_t most_parts = 1 << 14;  ///< states of the automaton that is parsed
-constexpr std::size_t most_states = 4096;    ///< of the deterministic one
-constexpr std::size_t most_members = std::size_t{1} << 23;  ///< of all its states together
-constexpr std::size_t most_moves = std::size_t{1} << 26;    ///< of these, by every kind of byte
+constexpr int max_groups = 100;             ///< inside one another
+constexpr std::size_t max_parts = 1 << 14;  ///< states of the automaton that is parsed
+constexpr std::size_t max_states = 4096;    ///< of the deterministic one
+constexpr std::size_t max_members = std::size_t{1} << 23;  ///< of all its states together
+constexpr std::size_t max_moves = std::size_t{1} << 26;    ///< of these, by every kind of byte
 
 [[noreturn]] void refuse_size(const std::string& why) {
   throw std::invalid_argument("regular expression: " + why);
@@ -37,8 +37,8 @@ struct automaton {
   std::vector<std::vector<int>> free_edges;
 
   int add() {
-    if (edges.size() == most_parts) {
-      refuse_size("it has more than " + std::to_string(most_parts) +
+    if (edges.size() == max_parts) {
+      refuse_size("it has more than " + std::to_string(max_parts) +
                   " parts, repetitions written out");
     }
     edges.emplace_back();
@@ -169,8 +169,8 @@ class parser {
 
   fragment atom() {
     if (take('(')) {
-      if (++groups_ > most_groups) {
-        refuse("more than " + std::to_string(most_groups) + " groups inside one another");
+      if (++groups_ > max_groups) {
+        refuse("more than " + std::to_string(max_groups) + " groups inside one another");
       }
       const fragment inner = alternatives();
       if (!take(')')) { refuse("a ')' is missing"); }
@@ -364,8 +364,7 @@ regular_grammar::regular_grammar(std::string_view expression, std::int32_t vocab
       members += found->first.size();
       sets.push_back(&found->first);
     }
-    if (sets.size() > most_states || members > most_members ||
-        members * groups.size() > most_moves) {
+    if (sets.size() > max_states || members > max_members || members * groups.size() > max_moves) {
       refuse_size("its automaton has too many states");
     }
     return found->second;

@@ -39,8 +39,8 @@ using command_line::number;
 using command_line::usage_error;
 
 // Beyond these a run takes hours that nobody meant to ask for.
-constexpr std::int32_t most_clusters = 1 << 16;
-constexpr std::int32_t most_iterations = 10000;
+constexpr std::int32_t max_clusters = 1 << 16;
+constexpr std::int32_t max_iterations = 10000;
 
 arguments parse(const std::vector<std::string>& words) {
   arguments out;
@@ -51,7 +51,7 @@ arguments parse(const std::vector<std::string>& words) {
   flags.require("--model");
   flags.add("--out", "FILE", "the layout", out.out);
   flags.require("--out");
-  flags.add_number("--clusters", "(default 256)", out.options.clusters, 1, most_clusters);
+  flags.add_number("--clusters", "(default 256)", out.options.clusters, 1, max_clusters);
   flags.add("--frequency", "FILE", "a layout in the order of the tokens' frequency", out.frequency);
   flags.add_number("--core", "its first N tokens are in every shortlist (default 0)", out.core, 0);
   flags.add("--rare", "A:B",
@@ -67,7 +67,7 @@ arguments parse(const std::vector<std::string>& words) {
                    "no cluster is larger than X times the mean; 0: as it comes (default)",
                    out.options.largest, 0.0, 1e6);
   flags.add_number("--iterations", "at most (default 20)", out.options.iterations, 1,
-                   most_iterations);
+                   max_iterations);
   flags.add_number("--seed", "(default 0)", out.options.seed);
   flags.parse(words);
   if (out.core > 0 && out.frequency.empty()) { throw usage_error("--core needs --frequency"); }

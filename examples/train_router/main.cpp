@@ -58,12 +58,12 @@ struct arguments {
 using command_line::usage_error;
 
 // Beyond these a run takes memory or hours that nobody meant to ask for.
-constexpr std::int32_t most_prompts = 1 << 20;
-constexpr std::int32_t most_tokens = 1 << 20;
-constexpr std::int64_t most_positions = 1 << 22;  ///< of all texts; each takes kilobytes
-constexpr std::size_t most_text_bytes = std::size_t{1} << 26;
-constexpr std::int32_t most_width = 1 << 13;
-constexpr std::int32_t most_epochs = 1000;
+constexpr std::int32_t max_prompts = 1 << 20;
+constexpr std::int32_t max_tokens = 1 << 20;
+constexpr std::int64_t max_positions = 1 << 22;  ///< of all texts; each takes kilobytes
+constexpr std::size_t max_text_bytes = std::size_t{1} << 26;
+constexpr std::int32_t max_width = 1 << 13;
+constexpr std::int32_t max_epochs = 1000;
 
 constexpr command_line::named<labels> label_names[] = {{"mass", labels::mass},
                                                        {"top", labels::top}};
@@ -91,26 +91,26 @@ arguments parse(const std::vector<std::string>& words) {
   flags.add("--out", "FILE", "the router", out.out);
   for (const char* needed : {"--model", "--layout", "--text", "--out"}) { flags.require(needed); }
   flags.add_number("--prompts", "texts that are continued (default 64)", out.prompts, 1,
-                   most_prompts);
-  flags.add_number("--prompt", "tokens of a prompt (default 64)", out.prompt, 1, most_tokens);
+                   max_prompts);
+  flags.add_number("--prompt", "tokens of a prompt (default 64)", out.prompt, 1, max_tokens);
   flags.add_number("--tokens", "tokens that each is continued by (default 256)", out.tokens, 1,
-                   most_tokens);
+                   max_tokens);
   flags.add_number("--temperature", "(default 1)", out.temperature, 0.0f, 1e4f);
   flags.add_choice<labels>("--labels", "mass or top (default mass)", out.training.kind,
                            label_names);
   flags.add_number("--width", "of the hidden layer (default 128)", out.training.width, 1,
-                   most_width);
-  flags.add_number("--epochs", "(default 6)", out.training.epochs, 1, most_epochs);
+                   max_width);
+  flags.add_number("--epochs", "(default 6)", out.training.epochs, 1, max_epochs);
   flags.add_number("--threads", "of the models (default 1)", out.threads, 1,
                    command_line::processors());
   flags.parse(words);
   if (out.eagle.empty() == out.draft.empty()) {
     throw usage_error("one drafter is needed: --eagle or --draft");
   }
-  if (std::int64_t{out.prompts} * (std::int64_t{out.prompt} + out.tokens) > most_positions) {
+  if (std::int64_t{out.prompts} * (std::int64_t{out.prompt} + out.tokens) > max_positions) {
     throw usage_error("--prompts: " + std::to_string(out.prompts) + " texts of --prompt " +
                       std::to_string(out.prompt) + " and --tokens " + std::to_string(out.tokens) +
-                      " are more than " + std::to_string(most_positions) + " tokens together");
+                      " are more than " + std::to_string(max_positions) + " tokens together");
   }
   command_line::check_writable("--out", out.out);
   return out;
@@ -151,7 +151,7 @@ texts texts_of(const arguments& args) {
 void add_prompts(const std::filesystem::path& file, std::int32_t count, std::int32_t tokens_each,
                  const engine::tokenizer& text, std::vector<std::vector<hunch::token>>& out) {
   const std::vector<hunch::token> tokens =
-      text.encode(command_line::read_file("--text", file.string(), most_text_bytes), false);
+      text.encode(command_line::read_file("--text", file.string(), max_text_bytes), false);
   const auto length = static_cast<std::size_t>(tokens_each);
   if (tokens.size() <= length) { throw std::runtime_error(file.string() + ": is too short"); }
   for (std::int32_t i = 0; i < count; ++i) {

@@ -73,7 +73,7 @@ BAD_FLAGS = [
     (["--selector", "trimmed:99999999"], "99999999 rows are asked for"),
     (["--selector", "clustered", "--layout", "x"], "--layout and --router of --selector clustered belong together"),
     (["--router", "x"], "--layout and --router of --selector clustered belong together"),
-    ([*CLUSTERED, "--device", "cuda"], "asks the host for every draft"),
+    ([*CLUSTERED, "--device", "cuda"], "needs states for its router"),
     (["--drafter", "eagle", "--router", "x"], "--router has a meaning with --selector clustered only"),
     (["--selector", "full", "--budget", "fixed:4"], "--budget has a meaning with --selector clustered only"),
     ([*CLUSTERED, "--budget", "some:4"], "'some:4' is unknown; it takes fixed:K, position-aware:K,"),

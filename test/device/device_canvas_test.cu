@@ -28,7 +28,7 @@ using namespace hunch::test;
 
 constexpr std::int32_t vocab = 4999;
 constexpr token mask = 17;
-constexpr std::int32_t most_positions = 40;
+constexpr std::int32_t canvas_positions = 40;
 
 /// A model whose logits are hashes of the canvas and the position, in memory that an executor's
 /// bodies read. Few of them are distinct, so that there are ties.
@@ -42,12 +42,12 @@ class hashing_model {
     }
   };
 
-  hashing_model(E& executor, std::int32_t most_wanted)
-      : rows_(executor, static_cast<std::size_t>(most_wanted) * vocab) {}
+  hashing_model(E& executor, std::int32_t max_wanted)
+      : rows_(executor, static_cast<std::size_t>(max_wanted) * vocab) {}
 
   std::int32_t vocab_size() const { return vocab; }
   token mask_token() const { return mask; }
-  std::int32_t max_positions() const { return most_positions; }
+  std::int32_t max_positions() const { return canvas_positions; }
   void release(std::int32_t) noexcept {}
 
   evaluation evaluate(const diffusion::canvases& asked) {
@@ -84,7 +84,7 @@ struct by_itself {
 struct by_model {
   template <class E>
   auto drafts(E& executor) const {
-    return diffusion::drafted_by<4>(hashing_model<E>(executor, 3 * most_positions));
+    return diffusion::drafted_by<4>(hashing_model<E>(executor, 3 * canvas_positions));
   }
 };
 
@@ -92,7 +92,7 @@ struct by_model {
 template <class From, class O, class V, class E>
 std::vector<std::int32_t> unmaskings_of(E executor, O order, V verifier, float temperature) {
   using sampler_type = sampler::pipeline<sampler::temperature, sampler::top_p>;
-  hashing_model<E> model(executor, 3 * 5 * most_positions);
+  hashing_model<E> model(executor, 3 * 5 * canvas_positions);
   diffusion::decoder d(model, order, sampler_type{}, verifier, From{}.drafts(executor),
                        diffusion::decoder_options{.max_batch = 3}, random_source<philox>{},
                        executor);

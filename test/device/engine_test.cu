@@ -58,15 +58,20 @@ class walk {
     const std::vector<hunch::token> text = test::some_tokens(30, c.vocab_size);
     rows_.clear();
     for (std::int32_t i = 0; i < 30; ++i) {
-      rows_.push(1, i, i - 1, i, text[static_cast<std::size_t>(i)], false);
+      rows_.push({.slot = 1,
+                  .id = i,
+                  .parent = i - 1,
+                  .position = i,
+                  .t = text[static_cast<std::size_t>(i)],
+                  .wanted = false});
     }
     model_.evaluate(rows_.view());
     kept_.clear();
-    for (std::int32_t i = 0; i < 30; ++i) { kept_.keep(1, i); }
+    for (std::int32_t i = 0; i < 30; ++i) { kept_.keep({.slot = 1, .id = i}); }
     model_.commit(kept_.view());
     tree(7);
     kept_.clear();
-    for (const std::int32_t id : {0, 2, 4}) { kept_.keep(1, id); }
+    for (const std::int32_t id : {0, 2, 4}) { kept_.keep({.slot = 1, .id = id}); }
     model_.commit(kept_.view());
     executor_.synchronize();
   }
@@ -79,7 +84,12 @@ class walk {
     const std::int32_t length = model_.length(1);
     rows_.clear();
     for (std::int32_t i = 0; i < count; ++i) {
-      rows_.push(1, i, parent[i], length + depth[i], 3 + 5 * i, true);
+      rows_.push({.slot = 1,
+                  .id = i,
+                  .parent = parent[i],
+                  .position = length + depth[i],
+                  .t = 3 + 5 * i,
+                  .wanted = true});
     }
     auto evaluation = model_.evaluate(rows_.view());
     logits out;

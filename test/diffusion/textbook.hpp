@@ -68,7 +68,7 @@ inline std::vector<double> weights(std::vector<double> row, token mask, double t
   return row;
 }
 
-/// The token of a position: the first most probable one, or the winner of the race with its noise.
+/// The token of a position: the first most probable one, or the noisy argmax.
 inline token pick(const std::vector<double>& w, const canvas_task& task, std::int32_t position) {
   if (task.temperature == 0.0) {
     return static_cast<token>(std::max_element(w.begin(), w.end()) - w.begin());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Drawing by a race: the pruned search finds the winner of a search through everything, the
+// Drawing with shared noise: the pruned search finds the winner of a search through everything, the
 // winner's law is the law, and two laws have the same winner as often as the theory says.
 
 #include <algorithm>

@@ -84,7 +84,7 @@ struct recording_source {
   }
   template <Team T, class Real, class... List>
   token noisy_argmax(T& team, const address& a, const law<Real>& l, const List&... list) const {
-    require(a.what == purpose::noise, "a race with words of something else");
+    require(a.what == purpose::noise, "noise with words of something else");
     noise->push_back(pack(a));
     return inner.noisy_argmax(team, a, l, list...);
   }
@@ -190,7 +190,8 @@ TEST_CASE("with the coupled rule noise returns, and nothing else does") {
   const selector::full all{5};
   check(recorded(chain{draft}, all, plain_sampler{}, verifier::coupled{}), true);
   check(recorded(chain{draft}, all, every_stage{}, verifier::coupled{}), true);
-  // Distinct siblings cannot all be the winner of one race: they are drawn with words of their own.
+  // Distinct siblings cannot all be the argmax of one noise: they are drawn with words of their
+  // own.
   check(recorded(bushy<child_law::without_replacement>(), all, every_stage{}, verifier::coupled{}),
         false);
   // In plain decoding no place of a text is drawn for twice.

@@ -331,17 +331,17 @@ TEST_CASE("sizes that no model has are refused by key, before memory is asked fo
   }
   // The largest that are allowed, where the file has another shape: petabytes, were they believed.
   CHECK(names(m.complaint_after_config([](json& c) {
-    c["vocab_size"] = engine::config::most_tokens;
-    c["hidden_size"] = engine::config::most_hidden;
+    c["vocab_size"] = engine::config::max_tokens;
+    c["hidden_size"] = engine::config::max_hidden;
   }),
               {weights_file, "model.embed_tokens.weight", "has shape"}));
   CHECK(names(m.complaint_after_config([](json& c) {
-    c["num_hidden_layers"] = engine::config::most_layers;
-    c["intermediate_size"] = 8 * engine::config::most_hidden;
+    c["num_hidden_layers"] = engine::config::max_layers;
+    c["intermediate_size"] = 8 * engine::config::max_hidden;
   }),
               {"model.layers.0.mlp.gate_proj.weight", "has shape"}));
   CHECK(names(m.complaint_after_config(
-                  [](json& c) { c["num_hidden_layers"] = engine::config::most_layers; }),
+                  [](json& c) { c["num_hidden_layers"] = engine::config::max_layers; }),
               {"model.layers.2.input_layernorm.weight", "is missing"}));
   // In memory, too.
   engine::config shape = m.shape;

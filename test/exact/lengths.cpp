@@ -53,7 +53,8 @@ struct stopping_drafter {
                Selector&, const S& sampler, const Draw& draw, Executor&) const {
     for (std::int32_t k = 0; k < size; ++k) {
       const draft_context& c = contexts[k];
-      const std::int32_t limit = s.lengths.begin(policy, k, c.slot, std::min(c.max_depth, longest));
+      const std::int32_t limit =
+          s.lengths.begin(policy, {.index = k, .slot = c.slot}, std::min(c.max_depth, longest));
       length_evidence evidence;
       for (bool more = limit > 0; more;) {
         const std::int32_t parent = s.lengths.levels(k);

@@ -91,8 +91,8 @@ using everything_sampler =
 
 void laws_and_draws(std::int32_t n) {
   const std::string size = " n=" + std::to_string(n);
-  line plain("laws" + size), draws("draws" + size), races("races" + size), cuts("cuts" + size),
-      residuals("residuals" + size), edits("edits" + size);
+  line plain("laws" + size), draws("draws" + size), noisy("noisy argmax" + size),
+      cuts("cuts" + size), residuals("residuals" + size), edits("edits" + size);
   team::serial team;
   const random_source<> random;
   constexpr sampling_parameters scaled[] = {{1.0f}, {0.3f}, {7.0f}, {0.0f}};
@@ -110,7 +110,7 @@ void laws_and_draws(std::int32_t n) {
       if (p.status != status::ok) { continue; }
       for (std::uint32_t i = 0; i < 4; ++i) {
         draws.add(random.categorical(team, {++seed, i}, n, weights_of{p}));
-        races.add(random.noisy_argmax(team, noise_address(++seed, i), p));
+        noisy.add(random.noisy_argmax(team, noise_address(++seed, i), p));
       }
       plain.add(p.prob(n / 3));
       const law<float> q = everything_sampler{}(team, row_view<float>{q_row.data(), n}, with, {});

@@ -15,8 +15,12 @@ namespace {
 TEST_CASE("rows are read as they were pushed") {
   executor::host host;
   staged_rows<executor::host> staged(host, 3);
-  CHECK(staged.push(4, 0, end_of_cache, 7, token{11}, false) == 0);
-  CHECK(staged.push(4, 1, 0, 8, token{12}, true) == 1);
+  CHECK(
+      staged.push(
+          {.slot = 4, .id = 0, .parent = end_of_cache, .position = 7, .t = 11, .wanted = false}) ==
+      0);
+  CHECK(staged.push({.slot = 4, .id = 1, .parent = 0, .position = 8, .t = 12, .wanted = true}) ==
+        1);
   staged.arrays().pad(2);
   const rows r = staged.view(5);
   CHECK(r.size == 2);
@@ -32,14 +36,14 @@ TEST_CASE("rows are read as they were pushed") {
   CHECK(r.slot[2] == no_slot);
   staged.clear();
   CHECK(staged.view().size == 0);
-  CHECK(staged.push(1, 0, end_of_cache, 0, token{1}, true) == 0);
+  CHECK(staged.push({.slot = 1, .t = 1, .wanted = true}) == 0);
 }
 
 TEST_CASE("kept rows and released slots are lists of their own") {
   executor::host host;
   kept_list<executor::host> list(host, 4, 2);
-  list.keep(1, 0);
-  list.keep(1, 2);
+  list.keep({.slot = 1, .id = 0});
+  list.keep({.slot = 1, .id = 2});
   list.release(3);
   const kept_rows kept = list.view();
   CHECK(kept.size == 2);

@@ -36,7 +36,7 @@ weights draft_law(const L& q, const shortlist& list, std::size_t vocab) {
 }
 
 /// (a p - q)+
-inline weights excess_of(double a, const weights& p, const weights& q) {
+inline weights residual_of(double a, const weights& p, const weights& q) {
   weights out(p.size());
   for (std::size_t v = 0; v < p.size(); ++v) { out[v] = std::max(a * p[v] - q[v], 0.0); }
   return out;
@@ -83,7 +83,7 @@ struct wrong_siblings : verifier::rejection {
         }
         rejected.push_back(t);
         if (Defect != sibling_defect::static_p) {
-          p = excess_of(1.0, p, q);
+          p = residual_of(1.0, p, q);
           if (Defect != sibling_defect::unnormalised_p) { normalise(p); }
         }
         if (view.children == child_law::without_replacement) {
@@ -96,7 +96,7 @@ struct wrong_siblings : verifier::rejection {
         c = child;
         continue;
       }
-      if (Defect == sibling_defect::static_p) { p = excess_of(1.0, p, q); }
+      if (Defect == sibling_defect::static_p) { p = residual_of(1.0, p, q); }
       out.next = static_cast<token>(
           random.categorical(team, view.at(c, purpose::residual), law.size(),
                              [&](std::int64_t v) { return p[static_cast<std::size_t>(v)]; }));
@@ -141,10 +141,10 @@ struct wrong_block : verifier::block {
     const auto at = [](std::int32_t c) { return static_cast<std::size_t>(c); };
     std::int32_t kept = 0;
     for (std::int32_t c = 1; c <= last; ++c) {
-      const double behind = c < last ? mass(excess_of(w[at(c)], p[at(c)], q[at(c)])) : 0.0;
+      const double after = c < last ? mass(residual_of(w[at(c)], p[at(c)], q[at(c)])) : 0.0;
       const bool is_last = c == last || Defect == block_defect::blind;
-      const double accepted = is_last ? w[at(c)] : behind;
-      const double all = is_last ? 1.0 : behind + (1.0 - w[at(c)]);
+      const double accepted = is_last ? w[at(c)] : after;
+      const double all = is_last ? 1.0 : after + (1.0 - w[at(c)]);
       if (!(all > 0.0) || random.bernoulli(view.at(c, purpose::accept), accepted, all)) {
         kept = c;
       } else if (Defect == block_defect::first_refusal_ends) {
@@ -155,7 +155,7 @@ struct wrong_block : verifier::block {
     weights rest = p[at(kept)];
     if (kept < last) {
       const bool of_one = Defect == block_defect::residual_of_one;
-      rest = excess_of(of_one ? 1.0 : w[at(kept)], p[at(kept)], q[at(kept)]);
+      rest = residual_of(of_one ? 1.0 : w[at(kept)], p[at(kept)], q[at(kept)]);
       if (!(mass(rest) > 0.0)) { rest = p[at(kept)]; }
     }
     out.next = static_cast<token>(

@@ -142,7 +142,7 @@ double error_gap() {
   return largest;
 }
 
-TEST_CASE("a bad row behind a rejected token fails the request") {
+TEST_CASE("a bad row after a rejected token fails the request") {
   CHECK(error_gap<error_defect::none, verifier::rejection>() <= law_tolerance);
   CHECK(error_gap<error_defect::none, verifier::block>() <= law_tolerance);
   CHECK(error_gap<error_defect::reads_ahead, verifier::rejection>() > visible);

@@ -328,8 +328,12 @@ class decoder {
       const draft_tree<real> tree = drafts_.tree(k);
       plan.first_row = rows_.size();
       for (std::int32_t i = 0; i < plan.prefix; ++i) {
-        rows_.push(plan.slot, i, i == 0 ? end_of_cache : i - 1, r.cached + i,
-                   r.tokens[static_cast<std::size_t>(r.cached + i)], false);
+        rows_.push({.slot = plan.slot,
+                    .id = i,
+                    .parent = i == 0 ? end_of_cache : i - 1,
+                    .position = r.cached + i,
+                    .t = r.tokens[static_cast<std::size_t>(r.cached + i)],
+                    .wanted = false});
       }
       if (!plan.decodes) { continue; }
       drop_invalid(k, plan);
@@ -337,8 +341,12 @@ class decoder {
       for (std::int32_t node = 0; node < drafts_.count(k); ++node) {
         const std::int32_t parent = node == 0 ? (plan.prefix == 0 ? end_of_cache : plan.prefix - 1)
                                               : plan.prefix + tree.parent[node];
-        rows_.push(plan.slot, plan.prefix + node, parent, base + tree.depth(node),
-                   tree.tokens[node], true);
+        rows_.push({.slot = plan.slot,
+                    .id = plan.prefix + node,
+                    .parent = parent,
+                    .position = base + tree.depth(node),
+                    .t = tree.tokens[node],
+                    .wanted = true});
       }
     }
   }
@@ -435,7 +443,7 @@ class decoder {
     plan.status = why;
   }
 
-  /// Log-probabilities of what is emitted, where they were asked for.
+  /// Log-probabilities of what is emitted, where they were requested.
   void report(std::int32_t size) {
     std::int32_t tasks = 0;
     for (std::int32_t k = 0; k < size; ++k) {
@@ -486,14 +494,16 @@ class decoder {
         kept_.release(plan.slot);
         continue;
       }
-      for (std::int32_t i = 0; i < plan.prefix; ++i) { kept_.keep(plan.slot, i); }
+      for (std::int32_t i = 0; i < plan.prefix; ++i) { kept_.keep({.slot = plan.slot, .id = i}); }
       if (!plan.decodes) { continue; }
-      kept_.keep(plan.slot, plan.prefix);
+      kept_.keep({.slot = plan.slot, .id = plan.prefix});
       for (std::int32_t i = 0; i < outcome.kept; ++i) {
-        kept_.keep(plan.slot, plan.prefix + outcome.path[i]);
+        kept_.keep({.slot = plan.slot, .id = plan.prefix + outcome.path[i]});
       }
     }
-    drafter_.observe(draft_state_, draft_outcomes{size, outcomes_.data(), streams()}, evaluation);
+    drafter_.observe(draft_state_,
+                     draft_outcomes{.size = size, .of = outcomes_.data(), .streams = streams()},
+                     evaluation);
     target_.commit(kept_.view());
     for (std::int32_t k = 0; k < size; ++k) { advance(k); }
     ++statistics_.target_passes;

@@ -62,7 +62,7 @@ struct emission {
   hunch::status status = hunch::status::ok;  ///< why, if `finish` is `error`
   /// After `stop_string`: bytes to cut from the end of the text to drop the stop string.
   std::size_t cut_bytes = 0;
-  /// [tokens, 1 + n] where the request asked for n: the emitted token, then the n most probable
+  /// [tokens, 1 + n] where the request wants n: the emitted token, then the n most probable
   /// ones, under the law that the token was drawn from (after penalties, masks, temperature and
   /// cuts). Empty where it did not ask.
   std::span<const token_log_probability> log_probabilities;

@@ -101,7 +101,7 @@ struct running_request {
   std::uint64_t seed = 0;
   std::vector<logit_bias> bias;
   sampling_parameters parameters;
-  token_census census;                    ///< empty unless the sampler asks for counts
+  token_census census;                    ///< empty unless the sampler needs counts
   std::unique_ptr<grammar_walk> grammar;  ///< nullptr: none
   std::int32_t log_probabilities = -1;
   std::vector<token> stop_tokens;

@@ -92,9 +92,9 @@ class decoder {
         drafts_(std::forward<D>(drafts)),
         random_(random),
         executor_(std::move(executor)),
-        limits_{static_cast<std::int32_t>(model_.vocab_size()),
-                static_cast<token>(model_.mask_token()),
-                static_cast<std::int32_t>(model_.max_positions())},
+        limits_{.vocab_size = static_cast<std::int32_t>(model_.vocab_size()),
+                .mask_token = static_cast<token>(model_.mask_token()),
+                .max_canvas = static_cast<std::int32_t>(model_.max_positions())},
         options_(checked(options)),
         pass_(executor_, options_.max_batch, max_drafts + 1, options_.max_canvas),
         draft_passes_(executor_, options_.max_batch, max_drafts, options_.max_canvas),
@@ -135,7 +135,9 @@ class decoder {
   request_id add(std::span<const token> prompt, const generation_options& options,
                  const canvas_options& canvas = {}) {
     check_canvas(prompt, options, canvas, sampler_,
-                 {limits_.vocab_size, limits_.mask_token, options_.max_canvas});
+                 {.vocab_size = limits_.vocab_size,
+                  .mask_token = limits_.mask_token,
+                  .max_canvas = options_.max_canvas});
     slots_.require_room();
     running_canvas r(prompt, options, canvas, limits_.mask_token, max_drafts);
     if constexpr (parts::drafts_by_model && !parts::drafts_observe && !parts::caches_blocks) {
@@ -287,7 +289,8 @@ class decoder {
       round = {};
       round.slot = static_cast<std::int32_t>(i);
       round.evidence.max_rows = max_drafts + 1;
-      round.drafts = lengths_.begin(drafts_.length, size, round.slot, room(r)) > 0;
+      round.drafts =
+          lengths_.begin(drafts_.length, {.index = size, .slot = round.slot}, room(r)) > 0;
       ++size;
     }
     return size;
@@ -348,7 +351,7 @@ class decoder {
       const planned_round& round = rounds_[sized(k)];
       const running_canvas& r = slots_[sized(round.slot)];
       if (round.drafts) {
-        draft_passes_.push(k, round.slot, r, {drafts_of(k), sized(round.chain)},
+        draft_passes_.push({.index = k, .slot = round.slot}, r, {drafts_of(k), sized(round.chain)},
                            digests_for<draft_digests>(r));
       } else {
         draft_passes_.skip(k, digests_for<draft_digests>(r));
@@ -367,7 +370,14 @@ class decoder {
   /// Of a request, without the arrays of a pass.
   template <class Digests>
   Digests digests_for(const running_canvas& r) const {
-    return {nullptr, nullptr, r.parameters, r.seed, limits_.mask_token, sampler_, order_, random_};
+    return {.wanted = nullptr,
+            .made = nullptr,
+            .parameters = r.parameters,
+            .seed = r.seed,
+            .mask_token = limits_.mask_token,
+            .sampler = sampler_,
+            .order = order_,
+            .random = random_};
   }
 
   /// The canvases of the round: each text without drafts, and with sets of them.
@@ -386,7 +396,8 @@ class decoder {
       round.drafted = chooser_.size();
       round.deepest = chooser_.deepest();
       for (std::int32_t c = 0; c <= round.drafted; ++c) {
-        pass_.push(k, round.slot, r, drafts_on(k, c), opens, enough, limits_.mask_token);
+        pass_.push({.index = k, .slot = round.slot}, r, drafts_on(k, c), opens, enough,
+                   limits_.mask_token);
       }
     }
   }
@@ -402,8 +413,11 @@ class decoder {
 
   drafted_canvases drafted_canvases_of(std::int32_t k) const {
     const planned_round& round = rounds_[sized(k)];
-    return {round.drafted, round.proposed, drafts_of(k), sets_of(k),
-            accepted_.data() + draft_index(k)};
+    return {.drafted = round.drafted,
+            .proposed = round.proposed,
+            .drafts = drafts_of(k),
+            .sets = sets_of(k),
+            .accepted = accepted_.data() + draft_index(k)};
   }
 
   std::int32_t masks_of_block(const running_canvas& r) const {
@@ -423,8 +437,12 @@ class decoder {
     executor_.launch(
         size,
         kernel::verify_unmaskings<typename pass_type::view_type, typename parts::verifier_type>{
-            pass_.views(), verdicts_.data(), plans_.data(), parts::drafts_by_model ? 0 : max_drafts,
-            length_policy::needs_entropy, verifier_});
+            .views = pass_.views(),
+            .verdicts = verdicts_.data(),
+            .plans = plans_.data(),
+            .capacity = parts::drafts_by_model ? 0 : max_drafts,
+            .entropies = length_policy::needs_entropy,
+            .verifier = verifier_});
     executor_.synchronize();
   }
 

@@ -134,7 +134,7 @@ struct whole_law : law<Real> {
 
 static_assert(Law<whole_law<float>>);
 
-/// A law whose elements can be asked for four at a time.
+/// A law whose elements can be read four at a time.
 template <class L>
 concept VectorisedLaw = Law<L> && requires(const L& l, std::int64_t i) {
   { l.is_aligned() } -> std::same_as<bool>;

@@ -39,7 +39,7 @@ struct address {
 /// and the position of a canvas. The only addresses that return: the drafter and the verifier ask
 /// for the same noise, and so does plain decoding. Nothing else may be decided by it.
 HUNCH_HOST_DEVICE constexpr address noise_address(std::uint64_t seed, std::uint32_t position) {
-  return {seed, position, 0, 0, purpose::noise};
+  return {.seed = seed, .length = position, .node = 0, .sibling = 0, .what = purpose::noise};
 }
 
 /// Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC 2011): a counter-based generator, so stateless.
@@ -92,7 +92,7 @@ concept RandomSource = std::copyable<S> &&
 
 /// A source that can also draw with noise that belongs to the tokens.
 ///
-/// 1. `s.noisy_argmax(team, address, law)` is the winner of a race over the law (see
+/// 1. `s.noisy_argmax(team, address, law)` is the noisy argmax of the law (see
 ///    `kernel::noisy_argmax`); the noise of a token is a function of the address and the token's
 ///    id.
 /// 2. `s.noisy_argmax(team, address, law, shortlist)` the same for a law over a shortlist: a token.

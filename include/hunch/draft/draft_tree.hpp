@@ -66,7 +66,7 @@ struct draft_context {
   std::int32_t max_depth = 0;  ///< draft at most so many levels; 0: none
   std::uint64_t seed = 0;
   sampling_parameters parameters;
-  token_counts counts;              ///< of the committed tokens, if the sampler asks for them
+  token_counts counts;              ///< of the committed tokens, if the sampler needs them
   grammar_walk* grammar = nullptr;  ///< that the text follows; nullptr: none
   std::int32_t cached = 0;          ///< tokens that the target has read
   bool idle = false;  ///< no step drafts until further notice: a drafter need not keep up
@@ -174,9 +174,18 @@ class draft_batch {
         allowed_(executor, nodes() * static_cast<std::size_t>(words_)) {}
 
   draft_trees<Real> view() const {
-    return {capacity_,      words_,           count_.data(),  tokens_.data(),
-            parent_.data(), drawn_at_.data(), laws_.data(),   lists_.data(),
-            ranges_.data(), shifts_.data(),   logits_.data(), allowed_.data()};
+    return {.capacity = capacity_,
+            .words = words_,
+            .counts = count_.data(),
+            .tokens = tokens_.data(),
+            .parents = parent_.data(),
+            .drawn_at = drawn_at_.data(),
+            .laws = laws_.data(),
+            .lists = lists_.data(),
+            .all_ranges = ranges_.data(),
+            .all_shifts = shifts_.data(),
+            .all_logits = logits_.data(),
+            .all_allowed = allowed_.data()};
   }
 
   /// The tree of sequence k of this step.

@@ -65,14 +65,16 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE text_match longest_match(T& team, const
             return tail.common(from + i) * chunk + static_cast<std::int32_t>(i);
           },
           [](std::int32_t a, std::int32_t b) { return a > b ? a : b; });
-      if (found / chunk > best.length) { best = {found / chunk, first + found % chunk}; }
+      if (found / chunk > best.length) {
+        best = {.length = found / chunk, .next = first + found % chunk};
+      }
     }
   }
   // The beginning of the text has room for shorter tails only.
   for (std::int32_t next = Longest - 1 < n - 1 ? Longest - 1 : n - 1; next > best.length; --next) {
     std::int32_t length = 0;
     while (length < next && text[next - 1 - length] == text[n - 1 - length]) { ++length; }
-    if (length > best.length) { best = {length, next}; }
+    if (length > best.length) { best = {.length = length, .next = next}; }
   }
   return best;
 }

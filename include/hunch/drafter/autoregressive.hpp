@@ -139,12 +139,14 @@ class autoregressive {
         continue;
       }
       const auto& staged = s.staged[static_cast<std::size_t>(k)];
-      for (std::int32_t i = 0; i < staged.read; ++i) { s.kept.keep(outcome.slot, i); }
+      for (std::int32_t i = 0; i < staged.read; ++i) {
+        s.kept.keep({.slot = outcome.slot, .id = i});
+      }
       std::int32_t nodes = 0;
       for (; !rereads_accepted<Model> && staged.read > 0 && nodes < outcome.kept; ++nodes) {
         const std::int32_t id = s.trees.staged_as(k, outcome.path[nodes]);
         if (id < 0) { break; }
-        s.kept.keep(outcome.slot, id);
+        s.kept.keep({.slot = outcome.slot, .id = id});
       }
       slot.cached += staged.read + nodes;
       slot.full = slot.full || staged.full;
@@ -195,8 +197,12 @@ class autoregressive {
     staged.ids = count;
     for (std::int32_t i = 0; i < count; ++i) {
       const bool is_root = staged.drafts && cached + i == c.length - 1;
-      s.rows.push(c.slot, i, i == 0 ? end_of_cache : i - 1, cached + i, c.committed[cached + i],
-                  is_root);
+      s.rows.push({.slot = c.slot,
+                   .id = i,
+                   .parent = i == 0 ? end_of_cache : i - 1,
+                   .position = cached + i,
+                   .t = c.committed[cached + i],
+                   .wanted = is_root});
     }
   }
 
@@ -228,7 +234,7 @@ class autoregressive {
     for (std::int32_t k = 0; k < size; ++k) {
       const std::int32_t slot = contexts[k].slot;
       const std::int32_t read = s.staged[static_cast<std::size_t>(k)].read;
-      for (std::int32_t i = 0; i < read; ++i) { s.kept.keep(slot, i); }
+      for (std::int32_t i = 0; i < read; ++i) { s.kept.keep({.slot = slot, .id = i}); }
       s.slots[static_cast<std::size_t>(slot)].cached += read;
     }
     commit(s);
@@ -291,8 +297,12 @@ class autoregressive {
       const draft_context& c = contexts[n.tree];
       const auto tree = drafts.tree(n.tree);
       const std::int32_t id = s.staged[static_cast<std::size_t>(n.tree)].ids++;
-      n.row = s.rows.push(c.slot, id, s.trees.staged_as(n.tree, tree.parent[n.node]),
-                          c.length - 1 + s.trees.depth(), tree.tokens[n.node], true);
+      n.row = s.rows.push({.slot = c.slot,
+                           .id = id,
+                           .parent = s.trees.staged_as(n.tree, tree.parent[n.node]),
+                           .position = c.length - 1 + s.trees.depth(),
+                           .t = tree.tokens[n.node],
+                           .wanted = true});
       s.trees.set_staged(n, id);
     }
   }

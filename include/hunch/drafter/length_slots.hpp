@@ -7,6 +7,7 @@
 
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/length/length.hpp>
+#include <hunch/model/rows.hpp>
 
 namespace hunch::drafter {
 
@@ -19,12 +20,12 @@ class length_slots {
       : memories_(static_cast<std::size_t>(max_batch)),
         drafts_(static_cast<std::size_t>(max_batch)) {}
 
-  /// Opens the step of its k-th sequence, which is in slot `slot`: how many levels it drafts at
-  /// most. The policy is not asked where nothing may be drafted.
-  std::int32_t begin(const L& policy, std::int32_t k, std::int32_t slot, std::int32_t max_depth) {
-    draft& d = at(k);
-    d = {slot, max_depth > 0, 0, 0};
-    if (d.asked) { d.limit = policy.begin(memory(slot), max_depth); }
+  /// Opens the step of a sequence: how many levels it drafts at most. The policy is not called
+  /// where nothing may be drafted.
+  std::int32_t begin(const L& policy, step_place place, std::int32_t max_depth) {
+    draft& d = at(place.index);
+    d = {.slot = place.slot, .asked = max_depth > 0};
+    if (d.asked) { d.limit = policy.begin(memory(d.slot), max_depth); }
     return d.limit;
   }
 

@@ -73,9 +73,12 @@ struct lookup {
     for (std::int32_t k = 0; k < size; ++k) {
       const draft_context& c = contexts[k];
       const auto at = static_cast<std::size_t>(k);
-      s.tasks[at] = {{c.committed, c.length, shortest,
-                      s.lengths.begin(policy, k, c.slot, std::min(c.max_depth, Length)),
-                      drafts.tree(k).tokens + 1},
+      s.tasks[at] = {{.text = c.committed,
+                      .length = c.length,
+                      .shortest = shortest,
+                      .wanted = s.lengths.begin(policy, {.index = k, .slot = c.slot},
+                                                std::min(c.max_depth, Length)),
+                      .proposed = drafts.tree(k).tokens + 1},
                      &s.matched[at]};
     }
     executor::host{}.launch(size, kernel::find_match<Longest>{s.tasks.data()});

@@ -179,9 +179,12 @@ class pruned {
       const auto tree = drafts.tree(k);
       if (tree.count <= keep_ || c.cached != c.length - 1) { continue; }
       for (std::int32_t node = 0; node < tree.count; ++node) {
-        s.rows.push(c.slot, node, node == 0 ? end_of_cache : tree.parent[node],
-                    c.cached + tree.depth(node), tree.tokens[node],
-                    tree.next_child(node, node) >= 0);
+        s.rows.push({.slot = c.slot,
+                     .id = node,
+                     .parent = node == 0 ? end_of_cache : tree.parent[node],
+                     .position = c.cached + tree.depth(node),
+                     .t = tree.tokens[node],
+                     .wanted = tree.next_child(node, node) >= 0});
       }
       s.sequence[static_cast<std::size_t>(asked++)] = k;
     }
@@ -205,22 +208,22 @@ class pruned {
       s.lists.data()[weighed] = list;
       s.views.data()[weighed] = {s.logits.data() + static_cast<std::ptrdiff_t>(weighed) * s.stride,
                                  list.size};
-      s.weighed.data()[weighed] = {s.views.data()[weighed],
-                                   list,
-                                   c.parameters,
-                                   drafts.history(k, c, node, tree.lists + node),
-                                   tree,
-                                   node,
-                                   value};
+      s.weighed.data()[weighed] = {.logits = s.views.data()[weighed],
+                                   .list = list,
+                                   .parameters = c.parameters,
+                                   .history = drafts.history(k, c, node, tree.lists + node),
+                                   .tree = tree,
+                                   .node = node,
+                                   .transition = value};
       ++weighed;
     }
-    return {keep_,
-            &drafts.count(k),
-            tree.tokens,
-            tree.parent,
-            value,
-            s.was.data() + node_index(k, 0),
-            s.workspace.data() + node_index(k, 0)};
+    return {.keep = keep_,
+            .count = &drafts.count(k),
+            .tokens = tree.tokens,
+            .parent = tree.parent,
+            .value = value,
+            .was = s.was.data() + node_index(k, 0),
+            .workspace = s.workspace.data() + node_index(k, 0)};
   }
 
   /// Makes what is left of tree k, which lies in place, a tree.

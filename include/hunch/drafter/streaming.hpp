@@ -37,7 +37,7 @@ struct stream_states {
 ///
 /// \tparam Heads models `DraftHeads`, over states of streams; a reference where the caller keeps
 ///         them.
-/// \tparam Tree a `TreeShape`: the streams that are asked for are as many as it is deep.
+/// \tparam Tree a `TreeShape`: the streams that are requested are as many as it is deep.
 /// \tparam Policy decides how deep a draft is.
 template <class Heads, class Tree, LengthPolicy Policy = length::fixed>
 class streaming : public ahead<stream_states<Tree::max_depth>, Heads, Tree, Policy> {

@@ -45,10 +45,20 @@ class shortlist_head {
     const kernel::head_plan plan{wanted_.data(), strips_.data(), counts_.data(), segments};
     for (std::int32_t first = 0; first < asked.size; first += kernel::planned_lists) {
       const kernel::prepare_head<Weight> prepare{
-          {asked, first, head.rows, plan}, head.width, hidden, stride, states_.data()};
+          .planning = {.asked = asked, .first = first, .rows = head.rows, .plan = plan},
+          .width = head.width,
+          .hidden = hidden,
+          .stride = stride,
+          .states = states_.data()};
       executor.launch(prepare.teams(), prepare);
-      kernel::multiply_strips<Weight> multiply{asked,  first,          head, hidden,
-                                               stride, states_.data(), plan, 1};
+      kernel::multiply_strips<Weight> multiply{.asked = asked,
+                                               .first = first,
+                                               .head = head,
+                                               .hidden = hidden,
+                                               .stride = stride,
+                                               .states = states_.data(),
+                                               .plan = plan,
+                                               .teams = 1};
       multiply.teams = teams_at_once(executor, multiply);
       executor.launch(multiply.teams, multiply);
     }

@@ -119,8 +119,10 @@ struct point_rows {
 struct first_tokens {
   row_range range;
 
-  HUNCH_HOST_DEVICE explicit first_tokens(std::int32_t size) : range{0, size} {}
-  HUNCH_HOST_DEVICE shortlist operator[](std::int32_t) const { return {&range, 1, range.end}; }
+  HUNCH_HOST_DEVICE explicit first_tokens(std::int32_t size) : range{.begin = 0, .end = size} {}
+  HUNCH_HOST_DEVICE shortlist operator[](std::int32_t) const {
+    return {.ranges = &range, .range_count = 1, .size = range.end};
+  }
 };
 
 /// The drafts of a `verify_view`.

@@ -69,12 +69,12 @@ struct chain_body {
                                                first_tokens(args.vocab)};
     const bool given = args.uniform_samples != nullptr;
     const verify_view<written_rows<Real>, drafts_of<written_rows<Real>>, drafted_chain> view{
-        chain,
-        child_law::independent,
-        target,
-        drafts,
-        given ? static_cast<std::uint64_t>(row) : args.keys.seed_of(row),
-        given ? 0u : args.keys.length_of(row)};
+        .tree = chain,
+        .children = child_law::independent,
+        .target = target,
+        .drafts = drafts,
+        .seed = given ? static_cast<std::uint64_t>(row) : args.keys.seed_of(row),
+        .length = given ? 0u : args.keys.length_of(row)};
     verdict out;
     if (ids_below(team, drafted, args.length, args.vocab)) {
       verifier::rejection{}(team, view, random, out);

@@ -139,12 +139,13 @@ struct target_only_body {
     std::int32_t steps_left = 0;
     using rows = written_rows<Real>;
     using view_type = verify_view<rows, no_drafts, linked_tree>;
-    const view_type view{walk.tree(out, steps_left),
-                         child_law::ranked,
-                         {args.target_probs + walk.at(0) * args.vocab, args.vocab},
-                         {},
-                         given ? static_cast<std::uint64_t>(walk.row) : args.keys.seed_of(walk.row),
-                         given ? 0u : args.keys.length_of(walk.row)};
+    const view_type view{
+        .tree = walk.tree(out, steps_left),
+        .children = child_law::ranked,
+        .target = {args.target_probs + walk.at(0) * args.vocab, args.vocab},
+        .drafts = {},
+        .seed = given ? static_cast<std::uint64_t>(walk.row) : args.keys.seed_of(walk.row),
+        .length = given ? 0u : args.keys.length_of(walk.row)};
     const auto acc = static_cast<double>(args.threshold_acc);
     const children_first<view_type, Random> choose{
         view, random, static_cast<double>(args.threshold_single), acc > 1e-9 ? acc : 1e-9, out};

@@ -76,12 +76,12 @@ struct tree_walk {
   }
   HUNCH_HOST_DEVICE linked_tree tree(const verdict& out, std::int32_t& steps_left) const {
     steps_left = 4 * trees.nodes;  // a rule sees a node at most twice as a child, twice as itself
-    return {{trees.candidates + at(0)},
-            trees.retrieve_next_token + at(0),
-            trees.retrieve_next_sibling + at(0),
-            &out.accepted,
-            trees.levels - 1,
-            &steps_left};
+    return {.tokens = {trees.candidates + at(0)},
+            .next_token = trees.retrieve_next_token + at(0),
+            .next_sibling = trees.retrieve_next_sibling + at(0),
+            .accepted = &out.accepted,
+            .deepest = trees.levels - 1,
+            .steps_left = &steps_left};
   }
 
   /// Whether links stay in the tree, ids of linked nodes in [0, limit), and slots in `predicts`.

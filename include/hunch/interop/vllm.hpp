@@ -107,7 +107,7 @@ struct rejection_body {
       return c < length ? rows[c] : probabilities<Real>{};
     }
   };
-  /// The same for greedy decoding, where of a law only its argmax is asked for.
+  /// The same for greedy decoding, where of a law only the argmax is needed.
   struct argmax_and_bonus {
     written_rows<Real> rows;
     std::int32_t length = 0;
@@ -161,12 +161,12 @@ struct rejection_body {
     using drafts_type = drafts_of<std::remove_const_t<decltype(laws)>>;
     const drafts_type drafts{laws, first_tokens(args.vocab)};
     const verify_view<rows_and_bonus, drafts_type, drafted_chain> view{
-        chain,
-        child_law::independent,
-        target,
-        drafts,
-        given ? static_cast<std::uint64_t>(row) : args.keys.seed_of(row),
-        given ? 0u : args.keys.length_of(row)};
+        .tree = chain,
+        .children = child_law::independent,
+        .target = target,
+        .drafts = drafts,
+        .seed = given ? static_cast<std::uint64_t>(row) : args.keys.seed_of(row),
+        .length = given ? 0u : args.keys.length_of(row)};
     verifier::rejection{}(team, view, random, out);
     const bool whole = out.accepted + 1 == chain.count;
     check_rows(team, target.rows, drafts, chain, !whole, out);

@@ -14,7 +14,7 @@
 
 /// \file
 /// Ragged chains, verified on logits: the tensors of the rejection sampler of vLLM's GPU runner. No
-/// probability is written out: a row that is asked for becomes a `law`. See docs/interop.md.
+/// probability is written out: a row that is read becomes a `law`. See docs/interop.md.
 
 namespace hunch::interop::vllm {
 
@@ -128,7 +128,7 @@ struct logits_body {
     return r;
   }
 
-  /// The laws of rows of logits, each made when it is asked for.
+  /// The laws of rows of logits, each made when it is first read.
   struct lazy_rows {
     const Real* rows;
     std::int32_t vocab;
@@ -160,9 +160,11 @@ struct logits_body {
     if constexpr (HasDraftLogits) {
       const std::int64_t size = draft_vocab();
       return lazy_laws<T>{&team,
-                          {args.draft_logits + static_cast<std::int64_t>(r.state) *
-                                                   args.num_speculative_steps * size,
-                           draft_vocab(), size, temperature}};
+                          {.rows = args.draft_logits + static_cast<std::int64_t>(r.state) *
+                                                           args.num_speculative_steps * size,
+                           .vocab = draft_vocab(),
+                           .stride = size,
+                           .temperature = temperature}};
     } else {
       (void)team;
       (void)temperature;
@@ -175,17 +177,19 @@ struct logits_body {
                                                        verdict& out) const {
     const float t = args.temperature[r.state];
     const std::int64_t stride = args.target_stride > 0 ? args.target_stride : args.vocab;
-    const lazy_rows target{args.target_logits + r.begin * stride, args.vocab, stride,
-                           t == 0.0f || !args.target_is_scaled ? t : 1.0f};
+    const lazy_rows target{.rows = args.target_logits + r.begin * stride,
+                           .vocab = args.vocab,
+                           .stride = stride,
+                           .temperature = t == 0.0f || !args.target_is_scaled ? t : 1.0f};
     const auto laws = draft_laws(team, r, args.draft_is_scaled ? 1.0f : t);
     using drafts_type = drafts_of<std::remove_const_t<decltype(laws)>>;
     const verify_view<lazy_rows, drafts_type, drafted_chain> view{
-        drafted_chain(r.drafted, r.length),
-        child_law::independent,
-        target,
-        {laws, first_tokens(draft_vocab())},
-        static_cast<std::uint64_t>(args.seed[r.state]),
-        static_cast<std::uint32_t>(args.pos[r.begin]) + 1u};
+        .tree = drafted_chain(r.drafted, r.length),
+        .children = child_law::independent,
+        .target = target,
+        .drafts = {laws, first_tokens(draft_vocab())},
+        .seed = static_cast<std::uint64_t>(args.seed[r.state]),
+        .length = static_cast<std::uint32_t>(args.pos[r.begin]) + 1u};
     rule(team, view, random, out);
   }
 };
@@ -203,11 +207,11 @@ struct logits_body {
 /// decoding writes these, too, and meets the same error. `invalid_parameter`, and no token, where
 /// its rows or its state lead out of the arrays, or its temperature is negative or not finite;
 /// `invalid_token` for an id outside [0, vocab) before the first -1; `invalid_draft` where q of a
-/// drafted id is 0 or its row has no law; `invalid_logits` where a row of the target that is asked
-/// for has none. The others are not disturbed.
+/// drafted id is 0 or its row has no law; `invalid_logits` where a row of the target that is read
+/// has none. The others are not disturbed.
 ///
 /// Launches one body per request and returns without waiting; allocates nothing. A row that is
-/// asked for is read for its maximum, for its norm, and where the last token is drawn.
+/// needed is read for its maximum, for its norm, and where the last token is drawn.
 /// \tparam V a verifier of chains that uses q: `verifier::rejection` or `verifier::block`.
 template <Executor E, class Real, class V = verifier::rejection>
 void rejection_sample(E& executor, const logits_arguments<Real>& args, V verifier = {}) {

@@ -22,7 +22,10 @@ struct ewma {
   double decay = 0.8;  ///< weight of the past, in [0, 1)
 
   std::int32_t begin(memory& m, std::int32_t max_depth) const {
-    if (m.length == 0) { m = {std::max(start, std::int32_t{1}), static_cast<double>(start) - 1.0}; }
+    if (m.length == 0) {
+      m = {.length = std::max(start, std::int32_t{1}),
+           .accepted = static_cast<double>(start) - 1.0};
+    }
     return std::min(m.length, max_depth);
   }
   bool continues(memory&, const length_evidence&) const { return true; }

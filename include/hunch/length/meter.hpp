@@ -186,14 +186,14 @@ class meter {
   static constexpr double cheapest = 0.02;  ///< try
   static constexpr std::int32_t few = 3;  ///< measurements that one that was disturbed can be among
   static constexpr std::int32_t max_rows = 64;  ///< of a sequence; further ones are like the last
-  static constexpr std::int32_t in_turn = 8;    ///< tries, before a policy is asked for more
+  static constexpr std::int32_t in_turn = 8;    ///< tries, before a policy chooses more
   static constexpr std::int32_t between_tries = 16;  ///< steps, while drafting pays
   // Steps that draft, until a price is dropped that was not measured again: few measurements, and
   // more.
   static constexpr std::int64_t soon_stale = 64;
   static constexpr std::int64_t stale = 2000;
 
-  /// The last few of some times. They are asked for more often than they change.
+  /// The last few of some times. They are read more often than they change.
   template <std::size_t Size>
   class recent {
    public:
@@ -252,7 +252,7 @@ class meter {
     double account = 0.0;
     double saved = 0.0;  ///< for tries
     double owed = 0.0;   ///< for what the drafter has read, while drafting pays
-    double price = 0.0;  ///< of the try that was asked for last
+    double price = 0.0;  ///< of the try that was computed last
     std::int32_t since_plain = 0;
     std::int32_t since_try = 0;
     std::int32_t odd = 0;    ///< steps in turn that took another time than is expected of them

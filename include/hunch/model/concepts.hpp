@@ -135,7 +135,7 @@ inline constexpr bool rereads_accepted = requires {
 ///    values a state has that they read; `m.heads()`, how many tokens ahead they draft.
 /// 2. `m.forward(inputs)` returns their hidden states: row i * heads() + j is that of head j, which
 ///    drafts depth j + 1, for input i (see `head_inputs`). Rows of streams that an input does not
-///    have are not asked for. It may throw.
+///    have are left out. It may throw.
 /// 3. `m.head(hidden, head_rows)` as for `DraftModel`.
 ///
 /// Not required: a cache; what they know of the text is in the target's states.

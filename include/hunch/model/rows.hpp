@@ -19,6 +19,13 @@ inline constexpr std::int32_t end_of_cache = -1;
 /// The slot of a row that is not there: padding, where the number of rows is fixed.
 inline constexpr std::int32_t no_slot = -1;
 
+/// Where a sequence is: its index in this step, which is another one in the next, and its slot,
+/// which stays its own until it ends.
+struct step_place {
+  std::int32_t index = 0;
+  std::int32_t slot = no_slot;
+};
+
 /// A view of `size` values of type T: one row of logits, contiguous.
 template <class T>
 struct row_view {
@@ -50,8 +57,8 @@ struct rows {
   const std::int32_t* parent = nullptr;    ///< staged id of the token before it, or `end_of_cache`
   const std::int32_t* position = nullptr;  ///< absolute position in the sequence
   const token* tokens = nullptr;           ///< the token to read
-  const std::uint8_t* wanted = nullptr;    ///< 1 where the output row is asked for, else 0
-  std::int32_t streams = 0;  ///< asked for beside every wanted row, see `SpeculativeStreams`
+  const std::uint8_t* wanted = nullptr;    ///< 1 where the output row is wanted, else 0
+  std::int32_t streams = 0;  ///< requested beside every wanted row, see `SpeculativeStreams`
 };
 
 /// What of the staged rows enters the caches, and which sequences end.
@@ -73,15 +80,15 @@ struct head_rows {
   const row_view<Real>* logits = nullptr;  ///< [size] out; logits[i].size == lists[i].size
 };
 
-/// What draft heads are asked about: for each sequence the root, and what the target knew before it
-/// drew it.
+/// What draft heads are evaluated at: for each sequence the root, and what the target knew before
+/// it drew it.
 struct head_inputs {
   std::int32_t size = 0;
   const float* const* hidden = nullptr;  ///< [size] of [states, hidden_size] the target's hidden
                                          ///< state, of which it made the law of the root, or the
                                          ///< streams beside that row; valid until `observe`
   const token* tokens = nullptr;         ///< [size] the root: the last emitted token
-  std::int32_t states = 1;               ///< of each input: 1, or as many as streams were asked for
+  std::int32_t states = 1;               ///< of each input: 1, or as many as streams were requested
 };
 
 /// What a model knows of the rows of a pass, for routers: row i has its numbers at data + i *

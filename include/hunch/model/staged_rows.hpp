@@ -8,6 +8,16 @@
 
 namespace hunch {
 
+/// One row of a pass; the fields are those of `rows`.
+struct staged_row {
+  std::int32_t slot = no_slot;
+  std::int32_t id = 0;
+  std::int32_t parent = end_of_cache;
+  std::int32_t position = 0;
+  token t = no_token;
+  bool wanted = false;
+};
+
 /// The arrays of `rows`, to be written. A trivially copyable view.
 struct row_arrays {
   std::int32_t* slot = nullptr;
@@ -17,21 +27,26 @@ struct row_arrays {
   token* tokens = nullptr;
   std::uint8_t* wanted = nullptr;
 
-  HUNCH_HOST_DEVICE void set(std::int32_t at, std::int32_t of, std::int32_t staged_id,
-                             std::int32_t staged_parent, std::int32_t absolute, token t,
-                             bool is_wanted) const {
-    slot[at] = of;
-    id[at] = staged_id;
-    parent[at] = staged_parent;
-    position[at] = absolute;
-    tokens[at] = t;
-    wanted[at] = is_wanted ? 1 : 0;
+  HUNCH_HOST_DEVICE void set(std::int32_t at, const staged_row& row) const {
+    slot[at] = row.slot;
+    id[at] = row.id;
+    parent[at] = row.parent;
+    position[at] = row.position;
+    tokens[at] = row.t;
+    wanted[at] = row.wanted ? 1 : 0;
   }
   HUNCH_HOST_DEVICE void pad(std::int32_t at) const { slot[at] = no_slot; }
 
   /// The first `size` of them, to be read.
   rows view(std::int32_t size, std::int32_t streams = 0) const {
-    return {size, slot, id, parent, position, tokens, wanted, streams};
+    return {.size = size,
+            .slot = slot,
+            .id = id,
+            .parent = parent,
+            .position = position,
+            .tokens = tokens,
+            .wanted = wanted,
+            .streams = streams};
   }
 };
 
@@ -51,17 +66,20 @@ class staged_rows {
   std::int32_t size() const { return size_; }
 
   /// Appends a row and returns its index.
-  std::int32_t push(std::int32_t slot, std::int32_t id, std::int32_t parent, std::int32_t position,
-                    token t, bool wanted) {
-    arrays().set(size_, slot, id, parent, position, t, wanted);
+  std::int32_t push(const staged_row& row) {
+    arrays().set(size_, row);
     return size_++;
   }
 
   row_arrays arrays() const {
-    return {slot_.data(),     id_.data(),     parent_.data(),
-            position_.data(), tokens_.data(), wanted_.data()};
+    return {.slot = slot_.data(),
+            .id = id_.data(),
+            .parent = parent_.data(),
+            .position = position_.data(),
+            .tokens = tokens_.data(),
+            .wanted = wanted_.data()};
   }
-  /// \param streams asked for beside each wanted row.
+  /// \param streams requested beside each wanted row.
   rows view(std::int32_t streams = 0) const { return arrays().view(size_, streams); }
 
  private:
@@ -77,21 +95,28 @@ class staged_rows {
   buffer<std::uint8_t> wanted_;
 };
 
+/// A staged row that stays in the cache; the fields are those of `kept_rows`.
+struct kept_row {
+  std::int32_t slot = no_slot;
+  std::int32_t id = 0;
+};
+
 /// The arrays of `kept_rows`, to be written. A trivially copyable view.
 struct kept_arrays {
   std::int32_t* slot = nullptr;
   std::int32_t* id = nullptr;
   std::int32_t* released = nullptr;
 
-  HUNCH_HOST_DEVICE void set(std::int32_t at, std::int32_t of, std::int32_t staged_id) const {
-    slot[at] = of;
-    id[at] = staged_id;
+  HUNCH_HOST_DEVICE void set(std::int32_t at, kept_row row) const {
+    slot[at] = row.slot;
+    id[at] = row.id;
   }
   HUNCH_HOST_DEVICE void pad(std::int32_t at) const { slot[at] = no_slot; }
 
   /// The first of them, to be read.
   kept_rows view(std::int32_t size, std::int32_t release_count) const {
-    return {size, slot, id, release_count, released};
+    return {
+        .size = size, .slot = slot, .id = id, .release_count = release_count, .released = released};
   }
 };
 
@@ -106,10 +131,12 @@ class kept_list {
 
   void clear() { size_ = released_count_ = 0; }
 
-  void keep(std::int32_t slot, std::int32_t id) { arrays().set(size_++, slot, id); }
+  void keep(kept_row row) { arrays().set(size_++, row); }
   void release(std::int32_t slot) { released_.data()[released_count_++] = slot; }
 
-  kept_arrays arrays() const { return {slot_.data(), id_.data(), released_.data()}; }
+  kept_arrays arrays() const {
+    return {.slot = slot_.data(), .id = id_.data(), .released = released_.data()};
+  }
   kept_rows view() const { return arrays().view(size_, released_count_); }
 
  private:

@@ -198,8 +198,12 @@ struct begin_chain {
     const std::int32_t unread = s.length - s.draft_cached;
     if (step.limit(s) < 1) { return; }
     for (std::int32_t i = 0; i < unread; ++i) {
-      step.of.first.set(first + i, slot, i, i == 0 ? end_of_cache : i - 1, s.draft_cached + i,
-                        text[s.draft_cached + i], i + 1 == unread);
+      step.of.first.set(first + i, {.slot = slot,
+                                    .id = i,
+                                    .parent = i == 0 ? end_of_cache : i - 1,
+                                    .position = s.draft_cached + i,
+                                    .t = text[s.draft_cached + i],
+                                    .wanted = i + 1 == unread});
     }
     step.of.progress[slot].read = unread;
     step.ask(slot, 0, first + unread - 1);
@@ -235,8 +239,12 @@ struct grow_chain {
     step.trees.grow(slot, child, node);
     if (child >= step.limit(s)) { return; }
     const std::int32_t before = step.of.progress[slot].read - 1 + node;
-    step.of.later.set(slot, slot, before + 1, before, s.length - 1 + child, tree.tokens[child],
-                      true);
+    step.of.later.set(slot, {.slot = slot,
+                             .id = before + 1,
+                             .parent = before,
+                             .position = s.length - 1 + child,
+                             .t = tree.tokens[child],
+                             .wanted = true});
     step.of.progress[slot].nodes = child;
     step.ask(slot, child, slot);
   }
@@ -280,8 +288,13 @@ class drafting<drafter::autoregressive<Model, Tree, length::fixed>, Selector, Re
                const layout_tables& tables, std::int32_t length, const S& sampler, const Draw& draw,
                Executor& executor) {
     length = std::min(length, drafter_->policy().levels);
-    const chain_step<Real, chooser> step{all,    trees, tables, arrays(), routing_.chooser(),
-                                         length, unread};
+    const chain_step<Real, chooser> step{.all = all,
+                                         .trees = trees,
+                                         .tables = tables,
+                                         .of = arrays(),
+                                         .chooser = routing_.chooser(),
+                                         .length = length,
+                                         .unread = unread};
     executor.launch(slots, begin_chain<Real, chooser>{step});
     rows next = first_.arrays().view(unread * slots);
     for (std::int32_t node = 0; node < length; ++node) {
@@ -343,8 +356,13 @@ class drafting<drafter::autoregressive<Model, Tree, length::fixed>, Selector, Re
   }
 
   chain_arrays<Real> arrays() const {
-    return {first_.arrays(), later_.arrays(), head_row_.data(), lists_.data(),
-            logits_.data(),  tasks_.data(),   progress_.data()};
+    return {.first = first_.arrays(),
+            .later = later_.arrays(),
+            .head_row = head_row_.data(),
+            .lists = lists_.data(),
+            .logits = logits_.data(),
+            .tasks = tasks_.data(),
+            .progress = progress_.data()};
   }
 
   drafter::autoregressive<Model, Tree>* drafter_;

@@ -33,8 +33,12 @@ struct plant_match {
     if (!s.runs()) { return; }
     // The last token of a text is never drafted.
     const std::int32_t wanted = s.remaining - 1 < length ? s.remaining - 1 : length;
-    const std::int32_t matched = kernel::propose_match<Longest>(
-        team, {all.text(slot), s.length, shortest, wanted, trees.tree(slot).tokens + 1});
+    const std::int32_t matched =
+        kernel::propose_match<Longest>(team, {.text = all.text(slot),
+                                              .length = s.length,
+                                              .shortest = shortest,
+                                              .wanted = wanted,
+                                              .proposed = trees.tree(slot).tokens + 1});
     if (team.rank() != 0 || matched == 0) { return; }
     for (std::int32_t node = 1; node <= wanted; ++node) { trees.grow(slot, node, node - 1); }
   }

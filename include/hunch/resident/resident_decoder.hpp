@@ -31,7 +31,7 @@ struct resident_options {
   std::int32_t max_bias = 64;           ///< biased tokens of a request
   std::int32_t ring = 1024;             ///< emitted tokens of a request that wait to be polled
   /// While a step has at most so many target rows, their laws are made side by side before the
-  /// verifier asks; else one after the other, and only those that it asks for. 0: never.
+  /// verifier asks; else one after the other, and only those that it reads. 0: never.
   std::int32_t eager_rows = 256;
 };
 
@@ -81,8 +81,11 @@ class resident_decoder {
         options_(checked(options)),
         vocab_size_(static_cast<std::int32_t>(target_.vocab_size())),
         memory_(executor_),
-        sequences_(memory_, {options_.max_batch, options_.max_length, options_.max_bias,
-                             vocab_size_, sampler_type::needs_counts}),
+        sequences_(memory_, {.max_batch = options_.max_batch,
+                             .max_length = options_.max_length,
+                             .max_bias = options_.max_bias,
+                             .vocab_size = vocab_size_,
+                             .counts = sampler_type::needs_counts}),
         trees_(memory_, {.max_batch = options_.max_batch,
                          .max_nodes = max_nodes,
                          .max_ranges = selector_.max_ranges(),
@@ -318,16 +321,31 @@ class resident_decoder {
     const auto of = [](const resident_buffer<std::int32_t>& table) {
       return table.size() > 0 ? table.data() : nullptr;
     };
-    return {of(row_token_), of(token_row_), vocab_size_, of(token_part_)};
+    return {.row_token = of(row_token_),
+            .token_row = of(token_row_),
+            .vocab_size = vocab_size_,
+            .token_part = of(token_part_)};
   }
   resident::rings rings() const {
-    return {options_.ring, entries_.data(), written_.data(), read_.data(), counted_.data()};
+    return {.capacity = options_.ring,
+            .entries = entries_.data(),
+            .written = written_.data(),
+            .read = read_.data(),
+            .counted = counted_.data()};
   }
 
   arrays_type arrays() const {
-    return {sequences_.view(),   trees_.view(),   rows_.arrays(),  logits_.data(),
-            laws_.data(),        scratch_.data(), paths_.data(),   kept_.arrays(),
-            drafting_.keeping(), rings(),         counters_.data()};
+    return {.all = sequences_.view(),
+            .trees = trees_.view(),
+            .rows = rows_.arrays(),
+            .logits = logits_.data(),
+            .laws = laws_.data(),
+            .scratch = scratch_.data(),
+            .paths = paths_.data(),
+            .kept = kept_.arrays(),
+            .draft = drafting_.keeping(),
+            .out = rings(),
+            .counters = counters_.data()};
   }
 
   /// Reads all tokens of a prompt but the last, in pieces.
@@ -338,9 +356,13 @@ class resident_decoder {
       piece_.clear();
       piece_kept_.clear();
       for (std::int32_t i = 0; i < size; ++i) {
-        piece_.push(slot, i, i == 0 ? end_of_cache : i - 1, first + i,
-                    prompt[static_cast<std::size_t>(first + i)], false);
-        piece_kept_.keep(slot, i);
+        piece_.push({.slot = slot,
+                     .id = i,
+                     .parent = i == 0 ? end_of_cache : i - 1,
+                     .position = first + i,
+                     .t = prompt[static_cast<std::size_t>(first + i)],
+                     .wanted = false});
+        piece_kept_.keep({.slot = slot, .id = i});
       }
       target_.evaluate(piece_.view());
       target_.commit(piece_kept_.view());
@@ -419,9 +441,14 @@ class resident_decoder {
     const profiler_range<E> range("hunch: commit");
     drafting_.commit(slots);
     target_.commit(of.kept.view(slots * max_nodes, slots));
-    executor_.launch(1,
-                     resident::decide_repeat{of.all, slots, of.out, signals_.data(), steps_.data(),
-                                             steps_left_.data(), again_.data(), max_nodes});
+    executor_.launch(1, resident::decide_repeat{.all = of.all,
+                                                .slots = slots,
+                                                .out = of.out,
+                                                .shared = signals_.data(),
+                                                .steps = steps_.data(),
+                                                .steps_left = steps_left_.data(),
+                                                .again = again_.data(),
+                                                .max_new_entries = max_nodes});
   }
 
   void propose(std::int32_t slots, const arrays_type& of) {

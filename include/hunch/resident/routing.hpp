@@ -186,9 +186,17 @@ class scoring<router::mlp<Weight>, E> {
                   const context_rows& contexts) {
     const std::int32_t width = router_.first.rows;
     first_(executor, slots, row, contexts.data, contexts.stride,
-           add_bias{row, router_.first_bias, width, first_.out(), hidden_row_.data()});
+           add_bias{.row = row,
+                    .bias = router_.first_bias,
+                    .width = width,
+                    .y = first_.out(),
+                    .next = hidden_row_.data()});
     second_(executor, slots, hidden_row_.data(), first_.out(), width,
-            add_bias{row, router_.second_bias, router_.clusters, second_.out(), nullptr});
+            add_bias{.row = row,
+                     .bias = router_.second_bias,
+                     .width = router_.clusters,
+                     .y = second_.out(),
+                     .next = nullptr});
   }
 
  private:

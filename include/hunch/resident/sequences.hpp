@@ -104,8 +104,13 @@ class sequence_storage {
                capacity.counts ? batch() * static_cast<std::size_t>(capacity.vocab_size) : 0) {}
 
   sequences view() const {
-    return {capacity_,         of_.data(),      texts_.data(), biases_.data(),
-            occurring_.data(), emitted_.data(), index_.data()};
+    return {.capacity = capacity_,
+            .of = of_.data(),
+            .texts = texts_.data(),
+            .biases = biases_.data(),
+            .occurring = occurring_.data(),
+            .emitted = emitted_.data(),
+            .index = index_.data()};
   }
 
  private:

@@ -47,7 +47,7 @@ struct step_arrays {
   statistics<N>* counters;  ///< [max_batch]
 };
 
-/// The target's rows of slot `slot`, made of the arrays when they are asked for.
+/// The target's rows of slot `slot`, made of the arrays when they are read.
 template <class Real, std::int32_t N>
 struct slot_rows {
   const step_arrays<Real, N>* of = nullptr;
@@ -85,14 +85,18 @@ struct place_rows {
       const auto node = static_cast<std::int32_t>(i);
       const std::int32_t at = slot * N + node;
       if (node >= nodes) { return of.rows.pad(at); }
-      of.rows.set(at, slot, node, node == 0 ? end_of_cache : tree.parent[node],
-                  s.length - 1 + tree.depth(node), tree.tokens[node], true);
+      of.rows.set(at, {.slot = slot,
+                       .id = node,
+                       .parent = node == 0 ? end_of_cache : tree.parent[node],
+                       .position = s.length - 1 + tree.depth(node),
+                       .t = tree.tokens[node],
+                       .wanted = true});
       of.laws[at] = slot_laws<Real, S, N>::unmade;
     });
   }
 };
 
-/// Makes the law of row `index` of the step before the verifier asks for it: where there are teams
+/// Makes the law of row `index` of the step before the verifier reads it: where there are teams
 /// to spare, rows are read side by side.
 template <class Real, class S, std::int32_t N>
 struct make_laws {
@@ -190,15 +194,19 @@ struct end_step {
   /// The root and the first `kept` accepted nodes enter the target's cache; the draft model keeps
   /// what it has read of them.
   HUNCH_HOST_DEVICE void keep(std::int32_t slot, const verdict& v, std::int32_t kept) const {
-    of.kept.set(slot * N, slot, 0);
-    for (std::int32_t i = 0; i < kept; ++i) { of.kept.set(slot * N + 1 + i, slot, v.path[i]); }
+    of.kept.set(slot * N, {.slot = slot, .id = 0});
+    for (std::int32_t i = 0; i < kept; ++i) {
+      of.kept.set(slot * N + 1 + i, {.slot = slot, .id = v.path[i]});
+    }
     if (of.draft.progress == nullptr) { return; }
     const draft_progress staged = of.draft.progress[slot];
     std::int32_t at = slot * of.draft.stride;
-    for (std::int32_t i = 0; i < staged.read; ++i) { of.draft.kept.set(at++, slot, i); }
+    for (std::int32_t i = 0; i < staged.read; ++i) {
+      of.draft.kept.set(at++, {.slot = slot, .id = i});
+    }
     std::int32_t nodes = 0;
     while (!of.draft.rereads && nodes < kept && v.path[nodes] <= staged.nodes) {
-      of.draft.kept.set(at++, slot, staged.read - 1 + v.path[nodes++]);
+      of.draft.kept.set(at++, {.slot = slot, .id = staged.read - 1 + v.path[nodes++]});
     }
     of.all.of[slot].draft_cached += staged.read + nodes;
   }

@@ -117,7 +117,11 @@ class second_opinion {
       for (; c < layout().clusters() && begin[c] < range.end; ++c) {
         if (begin[c] < range.begin) { continue; }
         const std::int32_t first = before + begin[c] - range.begin;
-        at(count++) = {c, first, first + begin[c + 1] - begin[c], 0.0, 0.0};
+        at(count++) = {.cluster = c,
+                       .begin = first,
+                       .end = first + begin[c + 1] - begin[c],
+                       .drafted = 0.0,
+                       .routed = 0.0};
       }
       before += range.end - range.begin;
     }

@@ -20,7 +20,7 @@ struct four {
   HUNCH_HOST_DEVICE HUNCH_INLINE constexpr T operator[](std::int64_t j) const { return of[j]; }
 };
 
-/// A function that can be asked for four neighbours at once.
+/// A function that can be read four neighbours at once.
 ///
 /// 1. `f.is_aligned()` is whether the rows that it reads allow it; the same for all elements.
 /// 2. `f.four(i)` is {f(i), f(i + 1), f(i + 2), f(i + 3)}, bit for bit, for an i that is a multiple

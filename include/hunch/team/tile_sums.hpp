@@ -50,8 +50,8 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void patched_lanes(std::int64_t base, std::int32_
   for (std::int32_t l = 0; l < count; ++l) { use(l, term[l]); }
 }
 
-/// A function of a row that is likely to come from memory: f.prefetch_after(base) asks for what is
-/// read after the row of lanes at base.
+/// A function of a row that is likely to come from memory: f.prefetch_after(base) prefetches what
+/// is read after the row of lanes at base.
 template <class F>
 concept Prefetched = requires(const F& f, std::int64_t i) {
   f.prefetch_after(i);

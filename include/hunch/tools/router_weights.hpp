@@ -34,17 +34,20 @@ struct weights {
     const auto room = [](std::int32_t a, std::int32_t b) {
       return std::vector<float>(static_cast<std::size_t>(a) * static_cast<std::size_t>(b));
     };
-    return {inputs,           width,
-            clusters,         room(width, inputs),
-            room(width, 1),   room(clusters, width),
-            room(clusters, 1)};
+    return {.inputs = inputs,
+            .width = width,
+            .clusters = clusters,
+            .first = room(width, inputs),
+            .first_bias = room(width, 1),
+            .second = room(clusters, width),
+            .second_bias = room(clusters, 1)};
   }
 
   /// The router; these weights must outlive it.
   mlp<float> view() const {
-    return {{first.data(), width, inputs},
+    return {{.data = first.data(), .rows = width, .width = inputs},
             first_bias.data(),
-            {second.data(), clusters, width},
+            {.data = second.data(), .rows = clusters, .width = width},
             second_bias.data()};
   }
 
@@ -159,7 +162,10 @@ class quantised {
       }
     }
     kernel::head_weights<std::int8_t> view(std::int32_t width) const {
-      return {values.data(), static_cast<std::int32_t>(scale.size()), width, scale.data()};
+      return {.data = values.data(),
+              .rows = static_cast<std::int32_t>(scale.size()),
+              .width = width,
+              .row_scale = scale.data()};
     }
   };
 

@@ -113,7 +113,10 @@ class kmeans {
   }
   kernel::directions<Weight> of() const { return {head_, inverse_norm_.data()}; }
   kernel::centres to() const {
-    return {by_centre_.data(), by_width_.data(), options_.clusters, head_.width};
+    return {.by_centre = by_centre_.data(),
+            .by_width = by_width_.data(),
+            .count = options_.clusters,
+            .width = head_.width};
   }
   template <class T>
   std::vector<T> downloaded(const resident<T>& from) {

@@ -48,8 +48,11 @@ struct verify_view {
 
   /// The address of a random choice at a node.
   HUNCH_HOST_DEVICE address at(std::int32_t node, purpose what, std::int32_t sibling = 0) const {
-    return {seed, length, static_cast<std::uint32_t>(node), static_cast<std::uint32_t>(sibling),
-            what};
+    return {.seed = seed,
+            .length = length,
+            .node = static_cast<std::uint32_t>(node),
+            .sibling = static_cast<std::uint32_t>(sibling),
+            .what = what};
   }
 };
 

@@ -18,8 +18,8 @@ struct target_row {
   row_history history;
 };
 
-/// The target's laws of one sequence, each made when it is first asked for and kept: a sampler may
-/// edit a row only once, and rows that no rule asks for are never read.
+/// The target's laws of one sequence, each made when it is first read and kept: a sampler may
+/// edit a row only once, and rows that no rule reads are never read.
 /// \tparam Rows gives the `target_row` of node c as rows[c].
 template <class Real, class S, class Rows = const target_row<Real>*>
 struct sampled_laws {

@@ -25,9 +25,9 @@ namespace hunch::diffusion {
 /// adjacent; the first of them is the text as it is committed, and each one after it has one more
 /// token unmasked than one before it. No two are alike.
 ///
-/// The positions asked for, "wanted", are flattened over the canvases: those of canvas i are
+/// The wanted positions are flattened over the canvases: those of canvas i are
 /// elements [first_wanted[i], first_wanted[i + 1]), in ascending order. All are masked, and never
-/// position 0. Only positions that may be unmasked next or drafted are asked for, so that a head
+/// position 0. Only positions that may be unmasked next or drafted are wanted, so that a head
 /// over a large vocabulary is not paid for a whole canvas.
 struct canvases {
   std::int32_t size = 0;                ///< canvases in the pass
@@ -84,12 +84,12 @@ concept MaskedEvaluation = requires(E& e, std::int32_t i) {
 /// 5. `m.release(slot)` says that the slot's request has ended; does not throw. A model that keeps
 ///    nothing between passes has nothing to do.
 ///
-/// The logits are a function of the canvas and the position asked for, and of nothing else: not of
+/// The logits are a function of the canvas and the wanted position, and of nothing else: not of
 /// the slot, the rows beside it or the passes before, nor of `known`, which is another for a text
 /// that is drafted and for the same text once it is committed. What a model keeps of a `known`
 /// prefix must be such that this holds; for other caches there is `BlockCachedModel`.
 ///
-/// The law of position i is asked for by i. A network that was made from an autoregressive one, as
+/// The law of position i is that of row i. A network that was made from an autoregressive one, as
 /// Dream was, has that law in the output row before: `right_shifted` puts this right.
 ///
 /// Not required: a batch dimension (canvases are ragged), any type for weights or caches,

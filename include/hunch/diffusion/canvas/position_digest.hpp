@@ -36,10 +36,10 @@ struct wanted_position {
   std::int32_t request = 0;  ///< index of its request in the pass
 };
 
-/// The digests of the positions of a pass, each made when it is first asked for and kept: logits
+/// The digests of the positions of a pass, each made when it is first read, and kept: logits
 /// may be edited only once, and rows after a refused draft are never read.
 ///
-/// The token of a position is the winner of a race over its law with the noise of the position, see
+/// The token of a position is the noisy argmax of its law with the noise of the position, see
 /// `random.noisy_argmax`; so it is a function of the logits, the seed and the position.
 template <class Real, class S, class O, class Random>
 struct position_digests {

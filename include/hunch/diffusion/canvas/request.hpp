@@ -122,7 +122,9 @@ struct running_canvas {
     tokens.insert(tokens.end(), canvas.answer.begin(), canvas.answer.end());
     tokens.resize(prompt.size() + static_cast<std::size_t>(options.max_new_tokens), mask_token);
     parameters.bias = bias.data();
-    state = {answer, static_cast<std::int32_t>(std::ranges::count(tokens, mask_token)), length()};
+    state = {.filled = answer,
+             .masks = static_cast<std::int32_t>(std::ranges::count(tokens, mask_token)),
+             .stopped_at = length()};
     for (std::int32_t i = length() - 1; i >= answer; --i) {
       if (stops(tokens[static_cast<std::size_t>(i)])) { state.stopped_at = i; }
     }

@@ -23,8 +23,9 @@ struct choose_unmaskings {
 
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {
-    const unmask_plan plan{drafts + static_cast<std::int64_t>(index) * capacity, capacity,
-                           entropies ? 1 : 0};
+    const unmask_plan plan{.drafts = drafts + static_cast<std::int64_t>(index) * capacity,
+                           .capacity = capacity,
+                           .entropies = entropies ? 1 : 0};
     plan.clear(team);
     plan.fill(team, views[index].digests, views[index].canvases[0], -1);
   }

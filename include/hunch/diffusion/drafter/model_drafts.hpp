@@ -66,7 +66,7 @@ struct model_drafts {
 
   M model;
   L length{};
-  double spread = default_spread;  ///< over orders of writing, see `draft_sets`; 0: a chain
+  double spread = default_spread;  ///< over orders of unmasking, see `draft_sets`; 0: a chain
 };
 
 /// Drafts by a model, for a decoder's fifth argument: `drafted_by<4>(small)`. Lvalues are held by
@@ -113,16 +113,17 @@ class drafting_passes {
   drafting_passes(E& executor, std::int32_t batch, std::int32_t drafts, std::int32_t length)
       : pass_(executor, batch, 1, length),
         batch_(batch),
-        most_(drafts),
+        max_drafts_(drafts),
         drafts_(executor,
                 static_cast<std::size_t>(batch * drafts) * static_cast<std::size_t>(drafts)) {}
 
   void clear() { pass_.clear(); }
 
-  /// Request k, with the drafts that it has so far.
-  void push(std::int32_t k, std::int32_t slot, const running_canvas& r,
-            std::span<const unmasking> drafts, const Digests& digests) {
-    pass_.show(k, pass_.push(k, slot, r, drafts, false, 1, digests.mask_token), {}, digests);
+  /// A request, with the drafts that it has so far.
+  void push(step_place place, const running_canvas& r, std::span<const unmasking> drafts,
+            const Digests& digests) {
+    pass_.show(place.index, pass_.push(place, r, drafts, false, 1, digests.mask_token), {},
+               digests);
   }
   /// A request without more drafts.
   void skip(std::int32_t k, const Digests& digests) { pass_.show(k, -1, {}, digests); }
@@ -134,23 +135,26 @@ class drafting_passes {
     auto evaluation = model.evaluate(pass_.view());
     pass_.take(executor, evaluation);
     executor.launch(size, kernel::choose_unmaskings<typename canvas_pass<Digests, E>::view_type>{
-                              pass_.views(), drafts_.data() + first(depth, 0), most_, entropies});
+                              .views = pass_.views(),
+                              .drafts = drafts_.data() + first(depth, 0),
+                              .capacity = max_drafts_,
+                              .entropies = entropies});
     executor.synchronize();
   }
 
   /// Of request k, in the order's order; position -1 after the last.
   std::span<const planned_draft> list(std::int32_t k, std::int32_t depth) const {
-    return {drafts_.data() + first(depth, k), static_cast<std::size_t>(most_)};
+    return {drafts_.data() + first(depth, k), static_cast<std::size_t>(max_drafts_)};
   }
 
  private:
   std::size_t first(std::int32_t depth, std::int32_t k) const {
-    return static_cast<std::size_t>(depth * batch_ + k) * static_cast<std::size_t>(most_);
+    return static_cast<std::size_t>(depth * batch_ + k) * static_cast<std::size_t>(max_drafts_);
   }
 
   canvas_pass<Digests, E> pass_;
   std::int32_t batch_;
-  std::int32_t most_;
+  std::int32_t max_drafts_;
   typename E::template buffer<planned_draft> drafts_;
 };
 

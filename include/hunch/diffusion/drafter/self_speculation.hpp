@@ -27,7 +27,7 @@ struct self_speculation {
   using length_policy = L;
 
   L length{};
-  double spread = default_spread;  ///< over orders of writing, see `draft_sets`; 0: a chain
+  double spread = default_spread;  ///< over orders of unmasking, see `draft_sets`; 0: a chain
 };
 
 /// No drafts: one token a pass, the reference.

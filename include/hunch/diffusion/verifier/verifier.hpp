@@ -98,7 +98,7 @@ struct drafts_view : drafted_canvases {
 ///
 /// 1. `v(team, view, verdict)` fills an `unmask_verdict`: `view.accept` for each draft that is
 ///    unmasked, which counts it and notes the unmasking, and then `next`; collective,
-///    allocation-free, each rank its own. `view.choice(team, r)` is asked for as few canvases as
+///    allocation-free, each rank its own. `view.choice(team, r)` is called for as few canvases as
 ///    will do.
 /// 2. `V::lossless`: the unmaskings, positions and tokens in their order, are those of decoding one
 ///    token a pass.

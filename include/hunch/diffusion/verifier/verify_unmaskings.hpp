@@ -45,8 +45,9 @@ struct verify_unmaskings {
     diffusion::unmask_verdict out;
     verifier(team, view, out);
     if (team.rank() == 0) { verdicts[index] = out; }
-    const unmask_plan plan{plans + static_cast<std::int64_t>(index) * capacity, capacity,
-                           entropies ? capacity : 0};
+    const unmask_plan plan{.drafts = plans + static_cast<std::int64_t>(index) * capacity,
+                           .capacity = capacity,
+                           .entropies = entropies ? capacity : 0};
     plan.clear(team);
     if (out.next.status == status::ok) {
       plan.fill(team, view.digests, view.canvases[out.canvas], out.next.what.position);

@@ -11,11 +11,11 @@
 #include <hunch/vocab/vocab_layout.hpp>
 
 /// \file
-/// Drawing by a race whose noise belongs to the tokens and not to the law. Every token t has an
-/// arrival time E_t, exponential with mean 1, independent of all others; the winner of a law with
-/// weights w is the token with the smallest E_t / w_t, and it is t with probability w_t / sum w.
-/// (With g = -log E this is the largest log w_t + g_t, the Gumbel-max trick.) Two laws that are
-/// alike have the same winner more often than not.
+/// Draws with noise that belongs to the tokens and not to the law. Every token t has an
+/// arrival time E_t, exponential with mean 1, independent of all others; the noisy argmax of a law
+/// with weights w is the token with the smallest E_t / w_t, and it is t with probability w_t / sum
+/// w. (With g = -log E this is the largest log w_t + g_t, the Gumbel-max trick.) Two laws that are
+/// alike have the same noisy argmax more often than not.
 ///
 /// The times are drawn so that most of them are never looked at: tokens come in tiles of 1,024; a
 /// tile starts at the smallest of its arrival times, which is exponential with mean 1 / 1024 and
@@ -31,7 +31,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE double exponential_time(std::uint64_t word) {
   return -log_of(product(static_cast<double>(word >> 11) + 0.5, 0x1.0p-53));
 }
 
-/// The candidates of a race; the smaller time is ahead, the lower token on ties.
+/// A candidate and its time; the smaller time is ahead, the lower token on ties.
 struct timed_token {
   double time = infinity<double>;
   token who = no_token;
@@ -93,7 +93,7 @@ struct listed_tokens {
 
 }  // namespace detail
 
-/// The winner of the race over law `l`, whose elements are `tokens`. Collective; reads the row
+/// The noisy argmax of law `l`, whose elements are `tokens`. Collective; reads the row
 /// twice and no noise of tokens that cannot win; the result is that of looking at all of them.
 template <Team T, class Real, class Tokens, class Words>
 HUNCH_HOST_DEVICE token noisy_argmax(T& team, const law<Real>& l, const Tokens& tokens,

@@ -86,7 +86,10 @@ class ahead {
     s.kept.wait(States::name);
     const std::int32_t asked = place_inputs(s, size, contexts);
     if (asked == 0) { return; }
-    auto hidden = model_.forward(head_inputs{asked, s.inputs.data(), s.roots.data(), States::each});
+    auto hidden = model_.forward(head_inputs{.size = asked,
+                                             .hidden = s.inputs.data(),
+                                             .tokens = s.roots.data(),
+                                             .states = States::each});
     s.trees.draft_ahead(
         model_, hidden,
         [&](std::int32_t k) { return s.input_of[static_cast<std::size_t>(k)] * model_.heads(); },

@@ -46,7 +46,7 @@ class growth {
   using dynamic_type = typename dynamic_levels_of<Tree, Real, Executor, frontier_type>::type;
 
  public:
-  /// Rows of draft logits that one tree needs at the same time. Nobody asks for the laws of ranked
+  /// Rows of draft logits that one tree needs at the same time. Nobody reads the laws of ranked
   /// children again, so that their rows are a level's.
   static constexpr std::int32_t law_rows = !ranked ? Tree::max_inner : common ? 1 : Tree::max_width;
   static constexpr std::int32_t not_staged = frontier_type::not_staged;
@@ -72,19 +72,22 @@ class growth {
   void begin(const Policy& policy, std::int32_t size, const draft_context* contexts) {
     frontier_.nodes.clear();
     frontier_.depth = 0;
-    for (std::int32_t k = 0; k < size; ++k) { lengths_.begin(policy, k, contexts[k].slot, 0); }
+    for (std::int32_t k = 0; k < size; ++k) {
+      lengths_.begin(policy, {.index = k, .slot = contexts[k].slot}, 0);
+    }
     dynamic_.begin(size);
   }
 
   /// Whether sequence k, which may draft, is to: if so, `add_root` follows.
   bool opens(const Policy& policy, std::int32_t k, const draft_context& c) {
-    return lengths_.begin(policy, k, c.slot, std::min(c.max_depth, Tree::max_depth)) > 0;
+    return lengths_.begin(policy, {.index = k, .slot = c.slot},
+                          std::min(c.max_depth, Tree::max_depth)) > 0;
   }
 
   /// Sequence k drafts. In ascending order of k.
   /// \param row of the pass, whose hidden state is that of the root.
   void add_root(std::int32_t k, std::int32_t row) {
-    frontier_.nodes.push_back({k, 0, row});
+    frontier_.nodes.push_back({.tree = k, .node = 0, .row = row});
     dynamic_.add_root(k);
     frontier_.value()[frontier_type::node_index(k, 0)] = 0.0f;
     add_node(k, 0, 0);
@@ -185,7 +188,7 @@ class growth {
           frontier_, [this](std::int32_t k) { return continues(k); }, contexts, drafts, executor,
           [this](std::int32_t k, std::int32_t node) {
             add_node(k, node, frontier_.depth);
-            next_.push_back({k, node, -1});
+            next_.push_back({.tree = k, .node = node, .row = -1});
           });
     } else {
       for (std::size_t f = 0; f < frontier_.size(); ++f) { link(contexts, drafts, f); }
@@ -236,7 +239,7 @@ class growth {
       drafts.grow(n.tree, c, node, n.node);
       add_node(n.tree, node, place_of_child);
       if (continues(n.tree) && Tree::asked(place_of_child) > 0) {
-        next_.push_back({n.tree, node, -1});
+        next_.push_back({.tree = n.tree, .node = node, .row = -1});
       }
     }
   }

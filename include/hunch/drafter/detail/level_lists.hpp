@@ -18,7 +18,7 @@ struct frontier_node {
   std::int32_t row = 0;   ///< of the model's pass: where its hidden state is
 };
 
-/// The shortlists of the nodes that are drafted from at a depth, and what a head is asked for.
+/// The shortlists of the nodes that are drafted from at a depth, and what a head computes of them.
 template <class Real, class Executor>
 class level_lists {
  public:
@@ -59,7 +59,11 @@ class level_lists {
   /// \param depth of the nodes.
   template <class Drafts, class Selector>
   head_rows<Real> choose(std::int32_t depth, Drafts& drafts, Selector& selector) {
-    selector.select(selector_contexts{size_, depth, token_.data(), state_.data(), tree_.data()},
+    selector.select(selector_contexts{.size = size_,
+                                      .depth = depth,
+                                      .tokens = token_.data(),
+                                      .states = state_.data(),
+                                      .trees = tree_.data()},
                     selector_lists{ranges_.data(), count_.data()});
     for (std::int32_t i = 0; i < size_; ++i) {
       const std::int32_t k = tree_.data()[i];

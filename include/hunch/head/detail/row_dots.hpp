@@ -18,7 +18,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void row_dots(Worker& worker, const head_weights<
                                              std::int32_t first, std::int32_t count, const float* x,
                                              const Use& use) {
   if constexpr (Worker::lanes == 1) {
-    const head_weights<Weight> plain{head.data, head.rows, head.width};
+    const head_weights<Weight> plain{.data = head.data, .rows = head.rows, .width = head.width};
     for (std::int32_t i = 0; i < count; i += gemv_rows) {
       const std::int32_t rows = count - i < gemv_rows ? count - i : gemv_rows;
       float sums[gemv_rows];

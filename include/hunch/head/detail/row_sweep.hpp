@@ -22,7 +22,8 @@ class row_sweep {
     for (std::int32_t i = 0; i < left && i < planned_lists; ++i) {
       if (asked.row[first + i] < 0 || asked.lists[first + i].range_count == 0) { continue; }
       const shortlist& list = asked.lists[first + i];
-      lists_[count_++] = {i, 0, list.ranges, list.ranges + list.range_count};
+      lists_[count_++] = {
+          .number = i, .before = 0, .range = list.ranges, .end = list.ranges + list.range_count};
     }
   }
 

@@ -46,7 +46,7 @@ class one_range {
   row_range rows_;
 };
 
-/// Head rows that are asked for before a thread reads them: lines, a little in front, and still
+/// Head rows that are prefetched: lines, a little in front, and still
 /// further in front one line of each page, so that its address is known by then. Processors foresee
 /// neither where the next range begins nor addresses in another page. On a device it does nothing.
 ///
@@ -63,7 +63,7 @@ class rows_ahead {
       : lines_(head, ranges), pages_(head, ranges) {
 #if defined(__GNUC__) && !defined(__CUDA_ARCH__)
     for (int i = 0; i < pages_in_front; ++i) { ask_for_page(); }
-    // Rows side by side are asked for before the first of them is at its end.
+    // Rows side by side are prefetched before the first of them is at its end.
     const std::uintptr_t block =
         sizeof(Weight) * static_cast<std::uintptr_t>(head.width) * (together - 1);
     line_place first = place();
@@ -161,7 +161,7 @@ HUNCH_HOST_DEVICE bool is_near(const head_weights<Weight>& head) {
   return std::int64_t{head.rows} * head.width * static_cast<std::int64_t>(sizeof(Weight)) <= cache;
 }
 
-/// use(ahead) with what asks for the rows of `ranges`. By a thread.
+/// use(ahead) with what prefetches the rows of `ranges`. By a thread.
 template <class Weight, class Ranges, class Use>
 HUNCH_HOST_DEVICE HUNCH_INLINE void ask_ahead(const head_weights<Weight>& head,
                                               const Ranges& ranges, const Use& use) {

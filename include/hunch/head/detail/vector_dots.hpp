@@ -333,7 +333,7 @@ HUNCH_INLINE void with_rest(const Weight* w, std::int64_t width,
   use(rest[0], rest_of_hidden);
 }
 
-/// The lanes of a head row times hidden[s], to lanes[s][to]. What is asked for meanwhile are lines
+/// The lanes of a head row times hidden[s], to lanes[s][to]. What is prefetched meanwhile are lines
 /// of `ahead`, as many as are read.
 template <class On, std::int32_t States, class Weight, class Ahead>
 HUNCH_INLINE void multiply_row(const Weight* w, std::int64_t width,

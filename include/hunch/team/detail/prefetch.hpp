@@ -7,7 +7,7 @@
 #include <hunch/core/config.hpp>
 
 /// \file
-/// Memory that is asked for before it is read. Addresses are counted, not pointed to: they may lie
+/// Memory that is prefetched. Addresses are counted, not pointed to: they may lie
 /// after the array, where a pointer must not.
 
 namespace hunch::team {
@@ -27,7 +27,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void load_soon(line_address at) {
 #endif
 }
 
-/// Bytes that a loop over a row asks for ahead: into the second cache across the pages at which
+/// Bytes that a loop over a row prefetches: into the second cache across the pages at which
 /// hardware stops to do so, and from there into the first. Found by measurement.
 inline constexpr line_address second_cache_ahead = 8192;
 inline constexpr line_address first_cache_ahead = 1024;

@@ -4,11 +4,21 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include <hunch/core/types.hpp>
 #include <hunch/diffusion/canvas/masked_model.hpp>
 
 namespace hunch::diffusion {
+
+/// One canvas of a pass; the fields are those of `canvases`.
+struct canvas_row {
+  std::int32_t slot = no_slot;
+  std::span<const token> tokens;
+  std::int32_t known = 0;
+  std::int32_t block_end = 0;
+  bool opens = false;
+};
 
 /// The arrays after `canvases`, with a capacity fixed at construction.
 template <class Executor>
@@ -35,15 +45,14 @@ class canvas_rows {
   std::int32_t wanted_size() const { return first_wanted_.data()[size_]; }
 
   /// Appends a canvas, of which no position is wanted, and returns its index.
-  std::int32_t push(std::int32_t slot, const token* tokens, std::int32_t length, std::int32_t known,
-                    std::int32_t block_end, bool opens) {
+  std::int32_t push(const canvas_row& row) {
     const std::int32_t at = size_++;
-    slot_.data()[at] = slot;
-    std::copy_n(tokens, length, tokens_.data() + first_.data()[at]);
-    first_.data()[at + 1] = first_.data()[at] + length;
-    known_.data()[at] = known;
-    block_end_.data()[at] = block_end;
-    opens_.data()[at] = opens ? 1 : 0;
+    slot_.data()[at] = row.slot;
+    std::ranges::copy(row.tokens, tokens_.data() + first_.data()[at]);
+    first_.data()[at + 1] = first_.data()[at] + static_cast<std::int32_t>(row.tokens.size());
+    known_.data()[at] = row.known;
+    block_end_.data()[at] = row.block_end;
+    opens_.data()[at] = row.opens ? 1 : 0;
     first_wanted_.data()[at + 1] = first_wanted_.data()[at];
     return at;
   }
@@ -56,9 +65,15 @@ class canvas_rows {
   std::int32_t known(std::int32_t i) const { return known_.data()[i]; }
 
   canvases view() const {
-    return {size_,          slot_.data(),         first_.data(),
-            tokens_.data(), known_.data(),        block_end_.data(),
-            opens_.data(),  first_wanted_.data(), wanted_.data()};
+    return {.size = size_,
+            .slot = slot_.data(),
+            .first = first_.data(),
+            .tokens = tokens_.data(),
+            .known = known_.data(),
+            .block_end = block_end_.data(),
+            .opens = opens_.data(),
+            .first_wanted = first_wanted_.data(),
+            .wanted = wanted_.data()};
   }
 
  private:

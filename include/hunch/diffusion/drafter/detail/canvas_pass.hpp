@@ -44,23 +44,26 @@ class canvas_pass {
   const canvas_positions& positions(std::int32_t canvas) const { return positions_.data()[canvas]; }
   std::int32_t known(std::int32_t canvas) const { return rows_.known(canvas); }
 
-  /// Appends a canvas: the text of r, request k of the pass, with some drafts filled in.
+  /// Appends a canvas: the text of r with some drafts filled in.
   /// Wanted are the masks of its first block with masks, and of more blocks until there are
   /// `enough`. Returns the canvas.
-  std::int32_t push(std::int32_t k, std::int32_t slot, const running_canvas& r,
-                    std::span<const unmasking> drafts, bool opens, std::int32_t enough,
-                    token mask_token) {
+  std::int32_t push(step_place place, const running_canvas& r, std::span<const unmasking> drafts,
+                    bool opens, std::int32_t enough, token mask_token) {
     const std::int32_t known = r.known();
-    const std::int32_t canvas =
-        rows_.push(slot, r.tokens.data(), r.length(), known, r.end_of_block(known), opens);
+    const std::int32_t canvas = rows_.push({.slot = place.slot,
+                                            .tokens = r.tokens,
+                                            .known = known,
+                                            .block_end = r.end_of_block(known),
+                                            .opens = opens});
     token* const tokens = rows_.tokens_of(canvas);
     for (const unmasking& w : drafts) { tokens[w.position] = w.t; }
-    canvas_positions found{rows_.wanted_size()};
+    canvas_positions found{.first = rows_.wanted_size()};
     for (std::int32_t at = r.state.filled; at < r.length() && found.count < enough;) {
       const std::int32_t block = r.block_of(at);
       for (const std::int32_t end = r.end_of_block(at); at < end; ++at) {
         if (tokens[at] != mask_token) { continue; }
-        wanted_.data()[rows_.wanted_size()] = {{}, at, block, k};
+        wanted_.data()[rows_.wanted_size()] = {
+            .logits = {}, .position = at, .block = block, .request = place.index};
         rows_.want(at);
         ++found.count;
       }
@@ -80,7 +83,7 @@ class canvas_pass {
   }
 
   /// Takes the logits of the pass, and makes the digests of all wanted positions where there are
-  /// teams to spare; other digests are made when they are asked for. Does not wait.
+  /// teams to spare; other digests are made when they are first read. Does not wait.
   template <class Evaluation>
   void take(E& executor, Evaluation& evaluation) {
     const std::int32_t wanted = rows_.wanted_size();

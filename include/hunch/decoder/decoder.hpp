@@ -73,12 +73,11 @@ class decoder {
  public:
   using real = typename parts::real;
 
-  /// Whether the emitted text has exactly the law of plain decoding. Part of the type: ask for it
-  /// with a static_assert.
+  /// Whether the emitted text has exactly the law of plain decoding: ask with a static_assert.
   static constexpr bool lossless = parts::lossless;
   static constexpr std::int32_t max_nodes = parts::max_nodes;
 
-  /// \throws std::invalid_argument naming the two things that do not fit.
+  /// \throws std::invalid_argument naming an option out of range, or two things that do not fit.
   decoder(Target&& target, D&& drafter, Selector&& selector, S&& sampler, V&& verifier,
           decoder_options options = {}, Random random = {}, E executor = {})
       : target_(std::forward<Target>(target)),
@@ -158,13 +157,14 @@ class decoder {
     return true;
   }
 
-  /// The number of running requests, and whether a request is one of them.
   std::int32_t running() const { return slots_.running(); }
   bool is_running(request_id id) const { return slots_.find(id) >= 0; }
 
   /// Runs one step for all running requests and returns what each of them emitted; the views are
   /// valid until the next call of `step`, `add` or `cancel`. A request that only read a piece of
-  /// its prompt is left out. Returns nothing when nothing runs.
+  /// its prompt is left out. Returns nothing when nothing runs. Waits for the executor after the
+  /// verification, after log-probabilities if there are any, and where the drafter does.
+  /// \throws what a model throws; nothing is lost, and the next call repeats the step.
   std::span<const emission> step() {
     detail::stopwatch watch;
     emissions_.clear();
@@ -191,7 +191,7 @@ class decoder {
 
   /// The tokens of one request as a lazy range: each increment takes a token, and a step is run
   /// when none is left. Other running requests advance in the same steps, and what they emit is
-  /// lost; use `add` and `step` for batches.
+  /// lost; use `add` and `step` for batches. \throws what `add` does.
   generation<decoder> generate(std::span<const token> prompt,
                                const generation_options& options = {}) {
     return generation<decoder>(*this, prompt, options);

@@ -20,13 +20,14 @@ namespace hunch {
 /// Names a request of a decoder; never 0, never used twice.
 using request_id = std::uint64_t;
 
-/// What one request asks for. A value for which the decoder's sampler has no stage is refused.
+/// What one request asks for. The values of sampling stages have the ranges of
+/// `sampling_parameters`; one for which the decoder's sampler has no stage is refused.
 struct generation_options {
-  std::int32_t max_new_tokens = 128;
+  std::int32_t max_new_tokens = 128;  ///< 1 or more
   float temperature = 1.0f;
   std::int32_t top_k = 0;
   float top_p = 1.0f;
-  std::uint64_t seed = 0;
+  std::uint64_t seed = 0;  ///< of all that is drawn for the request, whatever the batch
   std::vector<token> stop_tokens = {};         ///< the text ends with the first of these, included
   std::vector<std::string> stop_strings = {};  ///< the text ends with the token that completes one
   float min_p = 0.0f;
@@ -35,10 +36,11 @@ struct generation_options {
   float frequency_penalty = 0.0f;
   std::vector<logit_bias> bias = {};  ///< each token once
   any_grammar grammar = {};           ///< that the emitted tokens follow; empty: none
-  /// Report the log-probability of each emitted token, and of so many of the most probable ones.
+  /// Report the log-probability of each emitted token, and of so many of the most probable ones, at
+  /// most `decoder_options::max_log_probabilities`.
   std::optional<std::int32_t> log_probabilities = std::nullopt;
 
-  /// The values for the sampler; `bias` must stay where it is.
+  /// The values for the sampler, which point to `bias`: this must outlive them.
   sampling_parameters sampling() const {
     return {.temperature = temperature,
             .top_k = top_k,
@@ -79,8 +81,8 @@ struct finished_text {
 /// The tokens of one request as an input range that runs the decoder as far as it is read. Its
 /// destructor cancels what was not read to the end. Move-only; the decoder must outlive it.
 ///
-/// An increment that throws, because a model did, leaves the iterator at its token, and nothing is
-/// lost: it may be repeated.
+/// `begin` and increments run `Decoder::step` where no token is left, and throw what it does. An
+/// increment that throws leaves the iterator at its token, and nothing is lost: it may be repeated.
 template <class Decoder>
 class generation {
  public:

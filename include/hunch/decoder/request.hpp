@@ -31,7 +31,8 @@ struct request_limits {
   bool has_token_text = false;
 };
 
-/// Refuses what cannot be done as asked: nothing is ever ignored.
+/// Refuses what cannot be done as asked, such as tokens outside the vocabulary or values out of
+/// range: nothing is ever ignored.
 /// \throws std::invalid_argument naming what is wrong.
 template <Sampler S>
 void check_request(std::span<const token> prompt, const generation_options& options,
@@ -111,6 +112,8 @@ struct running_request {
 
   running_request() = default;
 
+  /// \param options that `check_request` has let pass.
+  /// \param counts whether the sampler needs them. \param max_nodes of a draft tree.
   running_request(std::span<const token> prompt, const generation_options& options,
                   std::int32_t vocab_size, bool counts, std::int32_t max_nodes)
       : remaining(options.max_new_tokens),

@@ -18,6 +18,7 @@ namespace hunch {
 template <class Request>
 class request_slots {
  public:
+  /// \param count slots: the most requests that run at the same time.
   /// \param owner what messages begin with; `options` where it has its `max_batch`.
   request_slots(std::int32_t count, const char* owner, const char* options)
       : slots_(static_cast<std::size_t>(count)), owner_(owner), options_(options) {}
@@ -30,7 +31,7 @@ class request_slots {
     }
   }
 
-  /// Puts a request in the first free slot, of which there is one, and names it.
+  /// Puts a request in the first free slot and returns its new name. After `require_room`.
   request_id admit(Request&& request) {
     Request& slot = *std::ranges::find(slots_, request_id{0}, &Request::id);
     slot = std::move(request);

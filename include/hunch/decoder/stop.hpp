@@ -25,6 +25,7 @@ struct stop_tail {
 class stop_strings {
  public:
   stop_strings() = default;
+  /// \param strings none of which is empty: that would be in every text.
   explicit stop_strings(std::vector<std::string> strings) : strings_(std::move(strings)) {
     for (const std::string& s : strings_) { longest_ = std::max(longest_, s.size()); }
   }
@@ -34,7 +35,8 @@ class stop_strings {
   /// Bytes of a tail, at most: as many as can begin a stop string, and what may complete it.
   std::size_t tail_size() const { return 2 * max_begun(); }
 
-  /// Appends the text of one token. True if the text now contains a stop string.
+  /// Appends the text of one token. True if the text now contains a stop string: then `tail.cut` is
+  /// set, and the tail takes no more. Does not allocate where tail.text has room for `tail_size()`.
   bool feed(stop_tail& tail, std::string_view text) const {
     const std::size_t before = tail.text.size();
     tail.text.append(text.substr(0, max_begun()));

@@ -28,6 +28,7 @@ class token_census {
   /// Counts an emitted token; no allocation within what was announced.
   void emit(token t) noexcept { ++emitted_[entry(t)]; }
 
+  /// In memory of the host, valid until the next `emit`.
   token_counts view() const {
     return {static_cast<std::int32_t>(tokens_.size()), tokens_.data(), emitted_.data(),
             index_.data()};

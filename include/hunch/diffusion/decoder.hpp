@@ -45,24 +45,21 @@ struct decoder_options {
 /// composed at compile time from a model and policies.
 ///
 /// The reference is decoding one token a pass: of the masked positions of the first block with
-/// masks, the one that the order puts first gets its token. A round does several of these steps
-/// in one pass of the model. From the logits that made the last unmasking come drafts for the
-/// positions that are left, in the order's order; the model reads the text and, beside it, the text
-/// with the first draft, with the first two, or with other sets of them that are likely to be
-/// unmasked next (see `draft_sets`); and drafts are unmasked as long as the logits of the canvas
-/// before them would have unmasked just that, and there is a canvas with it. The logits of the last
-/// of these canvases make one more unmasking, and the drafts of the next round. So a round makes 1
-/// to N + 1 unmaskings, and with a lossless verifier the unmaskings, positions and tokens in their
-/// order, are those of the reference. Drafts may also come from another model, see `model_drafts`.
+/// masks, the one that the order puts first gets its token. A round does several of these steps in
+/// one pass. The logits of the last unmasking, or another model (see `model_drafts`), draft for the
+/// positions that are left, in the order's order. The model reads the text and, beside it, the text
+/// with sets of drafts that are likely to be unmasked next (see `draft_sets`). Drafts are unmasked
+/// as long as the logits of the canvas before them would have unmasked just that, and there is a
+/// canvas with it; the logits of the last of these make one more unmasking. So a round makes 1 to
+/// N + 1 unmaskings. With a lossless verifier these are, in their order, those of the reference.
 ///
 /// With a `BlockCachedModel` the reference is the same under the same cache, and a round ends with
-/// the block. At temperatures above 0 tokens are drawn with noise that belongs to the request's
-/// seed and to the position, by the reference too.
+/// the block. At temperatures above 0 tokens are drawn, by the reference too, with noise that
+/// belongs to the request's seed and to the position.
 ///
 /// Everything before the commit of a round is staged: a model that throws leaves the decoder as it
-/// was, and the round can be repeated with the same result. The commit neither throws nor
-/// allocates. Requests join between rounds, finish at any round, and can be cancelled between
-/// rounds. What is unmasked depends on the request, and not on the batch.
+/// was, and the round can be repeated. The commit neither throws nor allocates. Requests join and
+/// can be cancelled between rounds. What is unmasked depends on the request, not on the batch.
 ///
 /// Arguments that are lvalues are held by reference, rvalues by value.
 template <class Model, class O, class S, class V, class D = self_speculation<4>,
@@ -77,12 +74,11 @@ class decoder {
  public:
   using real = typename parts::real;
 
-  /// Whether the unmaskings are those of decoding one token a pass. Part of the type: ask for it
-  /// with a static_assert.
+  /// Whether the unmaskings are those of decoding one token a pass: ask with a static_assert.
   static constexpr bool lossless = parts::lossless;
   static constexpr std::int32_t max_drafts = parts::max_drafts;
 
-  /// \throws std::invalid_argument naming the two things that do not fit.
+  /// \throws std::invalid_argument naming an option out of range, or two things that do not fit.
   decoder(Model&& model, O&& order, S&& sampler, V&& verifier, D&& drafts = {},
           decoder_options options = {}, Random random = {}, E executor = {})
       : model_(std::forward<Model>(model)),
@@ -127,10 +123,9 @@ class decoder {
   }
 
   /// Adds a request: a prompt, and after it `max_new_tokens` positions to be unmasked. It takes
-  /// part from the next round on. Allocates all that it needs. Temperature, cuts and biases are
-  /// those of the sampler; penalties, grammars, stop strings and log-probabilities do not exist
-  /// here. A stop token ends the text once it and all before it are unmasked, whatever is unmasked
-  /// after it. \throws std::invalid_argument naming what is wrong with the request: nothing is
+  /// part from the next round on. Allocates all that it needs. There are no penalties, grammars,
+  /// stop strings and log-probabilities here. A stop token ends the text once it and all before it
+  /// are unmasked. \throws std::invalid_argument naming what is wrong with the request: nothing is
   /// ever ignored. \throws std::length_error if `max_batch` requests are running.
   request_id add(std::span<const token> prompt, const generation_options& options,
                  const canvas_options& canvas = {}) {
@@ -155,14 +150,13 @@ class decoder {
     return true;
   }
 
-  /// The number of running requests, and whether a request is one of them.
   std::int32_t running() const { return slots_.running(); }
   bool is_running(request_id id) const { return slots_.find(id) >= 0; }
 
   /// Runs one round for all running requests, in one pass of the model, and returns what was
   /// unmasked for each of them; the views are valid until the next call of `step`, `add` or
   /// `cancel`. Returns nothing when nothing runs. Waits for the executor once, and once for each
-  /// pass of a draft model.
+  /// pass of a draft model. \throws what a model throws; the next call repeats the round.
   std::span<const emission> step() {
     emissions_.clear();
     if (running() == 0) { return {}; }
@@ -184,7 +178,7 @@ class decoder {
 
   /// The answer to one request, unmasked to its end: up to the stop token; masks are left after an
   /// error. Other running requests advance in the same rounds, and what is unmasked for them is
-  /// lost; use `add` and `step` for batches.
+  /// lost; use `add` and `step` for batches. \throws what these do; then the request is cancelled.
   finished_text generate(std::span<const token> prompt, const generation_options& options,
                          const canvas_options& canvas = {}) {
     const request_id id = add(prompt, options, canvas);
@@ -202,15 +196,13 @@ class decoder {
   }
 
   /// At most so many canvases with drafts for a request from the next round on, within what there
-  /// is room for; 0 is decoding one token a pass. Changes speed; with a lossless verifier, never a
-  /// unmasking.
+  /// is room for; 0 is decoding one token a pass. With a lossless verifier it changes speed only.
   void draft_length(std::int32_t length) {
     draft_length_ = std::clamp(length, std::int32_t{0}, max_drafts);
   }
   std::int32_t draft_length() const { return draft_length_; }
 
-  /// Counters. A step is one round of one request, a target pass one of the model, and a target row
-  /// one canvas in it.
+  /// Counters. A step is one round of one request, a target row one canvas in a pass.
   const statistics<max_drafts + 1>& stats() const { return statistics_; }
   void reset_stats() { statistics_ = {}; }
 
@@ -279,7 +271,6 @@ class decoder {
     return o;
   }
 
-  /// Begins the round of every running request. Returns their number.
   std::int32_t begin_round() {
     std::int32_t size = 0;
     for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -402,7 +393,6 @@ class decoder {
     }
   }
 
-  /// The drafts on canvas c of request k.
   std::span<const unmasking> drafts_on(std::int32_t k, std::int32_t c) {
     std::size_t count = 0;
     for (std::int32_t i = 0; i < rounds_[sized(k)].proposed; ++i) {

@@ -43,8 +43,8 @@ struct random_keys {
   }
 };
 
-/// A chain of drafted tokens as the tree of a `verify_view`: node 0 is the root, node i > 0 the
-/// i-th drafted token, and positions of the draft law are tokens.
+/// A chain of drafted tokens as the tree of a `verify_view`: node 0 is the root, whose token is
+/// never read, node i > 0 the i-th drafted token, and positions of the draft law are tokens.
 struct drafted_chain {
   struct ids {
     const std::int32_t* drafted = nullptr;  ///< [count - 1]
@@ -59,6 +59,7 @@ struct drafted_chain {
   ids drawn_at;
   nodes_before parent;
 
+  /// \param drafted [length]
   HUNCH_HOST_DEVICE drafted_chain(const std::int32_t* drafted, std::int32_t length)
       : count(length + 1), tokens{drafted}, drawn_at{drafted} {}
 
@@ -68,7 +69,7 @@ struct drafted_chain {
   HUNCH_HOST_DEVICE std::int32_t depth(std::int32_t node) const { return node; }
 };
 
-/// Rows of probabilities, one for each node.
+/// Rows of probabilities, one for each node, as the target's laws or the drafts' of a view.
 template <class Real>
 struct written_rows {
   const Real* rows = nullptr;  ///< [nodes, vocab]
@@ -187,7 +188,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void check_rows(T& team, const written_
 }
 
 /// Writes the accepted prefix of a chain, the next token unless the verdict has an error, and -1 to
-/// the end of the row. Collective.
+/// the end of the row. Collective. \param row [capacity] out, more than are accepted.
 template <Team T, class Out>
 HUNCH_HOST_DEVICE void write_chain(T& team, const std::int32_t* drafted, const verdict& out,
                                    Out* row, std::int32_t capacity) {
@@ -199,7 +200,7 @@ HUNCH_HOST_DEVICE void write_chain(T& team, const std::int32_t* drafted, const v
   });
 }
 
-/// Records what became of a sequence, where the caller wants to know.
+/// Records what became of a sequence, where the caller wants to know. \param to [batch] or null.
 template <Team T>
 HUNCH_HOST_DEVICE void report(T& team, status* to, std::int32_t row, status what) {
   if (to != nullptr && team.rank() == 0) { to[row] = what; }

@@ -21,7 +21,7 @@
 
 namespace hunch::interop::sglang {
 
-/// The arguments of `tree_speculative_sampling_target_only`.
+/// The arguments of `tree_speculative_sampling_target_only`. Arrays as those of `linked_trees`.
 template <class Real = float>
 struct target_only_arguments {
   linked_trees trees;
@@ -29,7 +29,7 @@ struct target_only_arguments {
   const Real* target_probs = nullptr;  ///< [batch, nodes, vocab] after the tokens of the nodes
 
   float threshold_single = 1.0f;  ///< in [0, 1]; below 1 the rule is lossy
-  float threshold_acc = 1.0f;     ///< in [0, 1]; below 1 the rule is lossy
+  float threshold_acc = 1.0f;     ///< likewise; below 1e-9 it counts as 1e-9
 
   random_keys keys;
   /// [batch, nodes] or null: uniforms in [0, 1) in place of `keys`; element c decides about the
@@ -164,7 +164,8 @@ struct target_only_body {
 /// Children are asked in the order of their links, a sum of probabilities at a time.
 ///
 /// Lossless for every tree that was fixed before the uniforms were drawn, if both thresholds are 1;
-/// see `target_only_arguments::lossless`. Laws of the draft are neither needed nor used.
+/// see `target_only_arguments::lossless`. Laws of the draft are neither needed nor used. (The rule
+/// of `verifier::point_mass`; below 1 the thresholds are those of SGLang's kernel.)
 ///
 /// A sequence with an error gets -1 as the prediction of its last accepted node, and its `status`:
 /// `invalid_logits` where a probability that the rule reads is none, or the row at the last token
@@ -188,10 +189,11 @@ void tree_speculative_sampling_target_only(E& executor, const target_only_argume
   }
 }
 
-/// The arguments of `verify_tree_greedy`.
+/// The arguments of `verify_tree_greedy`. Arrays as those of `linked_trees`.
 struct greedy_arguments {
   linked_trees trees;
-  const std::int64_t* target_predict = nullptr;  ///< [slots] the target's argmax after a slot
+  const std::int64_t* target_predict = nullptr;  ///< [slots] the target's argmax after the token
+                                                 ///< of a slot
 };
 
 /// Verifies the tree of sequence `row`. One team per sequence.
@@ -236,8 +238,12 @@ struct greedy_body {
 
 /// Greedy verification of trees by `verifier::greedy`: the walk descends while a child is the
 /// target's argmax, and the argmax at its end is the last token. Lossless for greedy decoding.
-/// Errors as above, and `invalid_token` for a negative prediction on the path. Launches one body
-/// per sequence and returns without waiting; allocates nothing.
+/// (Stern, Shazeer, Uszkoreit 2018, arXiv:1811.03115)
+///
+/// Errors of ids, links and slots as those of `tree_speculative_sampling_target_only`, but that ids
+/// and predictions may be as large as 2^31 - 1; a prediction on the path outside of [0, 2^31) is
+/// `invalid_token`, after the nodes that were accepted before. Launches one body per sequence and
+/// returns without waiting; allocates nothing.
 template <Executor E>
 void verify_tree_greedy(E& executor, const greedy_arguments& args) {
   executor.launch(args.trees.batch, greedy_body{args});

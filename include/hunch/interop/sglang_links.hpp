@@ -15,8 +15,9 @@
 
 namespace hunch::interop::sglang {
 
-/// The trees of a batch and where the verdicts go. All arrays are contiguous; none may overlap
-/// another. Node 0 of a tree is the last token that was emitted before.
+/// The trees of a batch and where the verdicts go. All arrays are contiguous and lie in memory that
+/// the executor's bodies reach; none may overlap another. Node 0 of a tree is the last token that
+/// was emitted before.
 struct linked_trees {
   std::int32_t batch = 0;
   std::int32_t nodes = 0;   ///< of a tree, the root included (`num_draft_tokens`)

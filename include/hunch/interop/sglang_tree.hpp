@@ -33,8 +33,8 @@ HUNCH_HOST_DEVICE constexpr std::int32_t packed_mask_bytes(std::int32_t nodes) {
   return nodes <= 8 ? 1 : nodes <= 16 ? 2 : nodes <= 32 ? 4 : 0;
 }
 
-/// The arguments of `build_tree_kernel_efficient`. All arrays are contiguous; none may overlap
-/// another.
+/// The arguments of `build_tree_kernel_efficient`. All arrays are contiguous and lie in memory that
+/// the executor's bodies reach; none may overlap another.
 ///
 /// Candidates are numbered level by level: 0, ..., topk - 1 are the children of the root; then each
 /// of the topk nodes that were expanded at a level has topk children, so that candidate s hangs on
@@ -42,12 +42,13 @@ HUNCH_HOST_DEVICE constexpr std::int32_t packed_mask_bytes(std::int32_t nodes) {
 /// expand.
 struct build_tree_arguments {
   std::int32_t batch = 0;
-  std::int32_t topk = 1;
+  std::int32_t topk = 1;   ///< children of a node that is expanded
   std::int32_t depth = 1;  ///< levels below the root (`spec_steps`)
   std::int32_t nodes = 1;  ///< of a tree, the root included (`draft_token_num`)
   tree_mask_mode mask_mode = tree_mask_mode::full;
 
-  const std::int64_t* parent_list = nullptr;       ///< [batch, topk * (depth - 1) + 1]
+  const std::int64_t* parent_list = nullptr;       ///< [batch, topk * (depth - 1) + 1] candidates;
+                                                   ///< the first of a row is not read
   const std::int64_t* selected_index = nullptr;    ///< [batch, nodes - 1] candidates, ascending
   const std::int64_t* verified_seq_len = nullptr;  ///< [batch] cached tokens, 0 or more
 
@@ -158,6 +159,7 @@ struct build_tree_body {
 };
 
 /// Builds the trees of a batch: parents, links, mask and positions. Integers only, no randomness.
+/// (The trees of EAGLE-2: Li et al. 2024, arXiv:2406.16858)
 ///
 /// A node whose parent is not among the selected candidates gets no link, and the sequence has the
 /// status `invalid_draft`; the rest of its tree is valid. Where `nodes` does not fit a packed mask,

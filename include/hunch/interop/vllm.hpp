@@ -18,8 +18,9 @@
 
 namespace hunch::interop::vllm {
 
-/// The arguments of `rejection_sample`. All arrays are contiguous; none may overlap another. The
-/// drafts of all sequences lie one after the other, T = num_tokens of them.
+/// The arguments of `rejection_sample`. All arrays are contiguous and lie in memory that the
+/// executor's bodies reach; none may overlap another. The drafts of all sequences lie one after the
+/// other, T = num_tokens of them.
 template <class Real = float>
 struct rejection_arguments {
   std::int32_t batch = 0;

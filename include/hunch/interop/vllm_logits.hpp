@@ -19,21 +19,22 @@
 namespace hunch::interop::vllm {
 
 /// The arguments of `rejection_sample` on logits. Arrays are contiguous unless a stride says
-/// otherwise; none may overlap another. Sequence b has the rows cu_num_logits[b], ...,
-/// cu_num_logits[b + 1] - 1: one more than it has drafts, and at most num_speculative_steps + 1.
+/// otherwise, and lie in memory that the executor's bodies reach; none may overlap another. Logits
+/// are only read. Sequence b has the rows cu_num_logits[b], ..., cu_num_logits[b + 1] - 1: one more
+/// than it has drafts, and at most num_speculative_steps + 1.
 template <class Real = float>
 struct logits_arguments {
-  std::int32_t num_reqs = 0;
-  std::int32_t max_num_reqs = 0;
-  std::int32_t num_logits = 0;
-  std::int32_t num_speculative_steps = 0;
+  std::int32_t num_reqs = 0;               ///< requests of the batch
+  std::int32_t max_num_reqs = 0;           ///< states
+  std::int32_t num_logits = 0;             ///< rows of the batch
+  std::int32_t num_speculative_steps = 0;  ///< drafts of a request at most
   std::int32_t vocab = 0;
   std::int32_t draft_vocab = 0;  ///< of `draft_logits`; 0: as `vocab`. Tokens beyond it have q = 0
   std::int64_t target_stride = 0;  ///< between rows of `target_logits`; 0: as `vocab`
 
   const Real* target_logits = nullptr;  ///< [num_logits, vocab]
   /// [max_num_reqs, num_speculative_steps, draft_vocab] the logits that drafts were drawn by, at
-  /// the request's state; or null: any drafts, for which no law is known.
+  /// the request's state, the first draft's first; or null: any drafts, for which no law is known.
   const Real* draft_logits = nullptr;
   /// [num_logits] the token that each row has read: the last emitted one, then the drafts. -1 ends
   /// the chain before it: nothing was drafted there.
@@ -44,7 +45,7 @@ struct logits_arguments {
   const float* temperature = nullptr;           ///< [max_num_reqs] 0: greedy decoding
   const std::int64_t* seed = nullptr;           ///< [max_num_reqs]
   bool target_is_scaled = true;  ///< whether the logits have been divided by the temperature
-  bool draft_is_scaled = true;
+  bool draft_is_scaled = true;   ///< likewise
 
   std::int64_t* sampled = nullptr;      ///< [num_reqs, num_speculative_steps + 1] out: -1 after the
                                         ///< last token
@@ -196,6 +197,7 @@ struct logits_body {
 
 /// Rejection sampling of a ragged batch on logits: `V` where the temperature is positive,
 /// `verifier::greedy` where it is 0. Each request emits its accepted drafts and one more token.
+/// (Leviathan, Kalman, Matias 2023, arXiv:2211.17192; of blocks: Sun et al. 2024, arXiv:2403.10444)
 ///
 /// Lossless if V is, for any q that the drafts were drawn from, or, without q, for any drafts that
 /// were fixed before. Random choices have the library's own addresses, with the request's seed and

@@ -33,6 +33,10 @@ inline constexpr bool is_row_view<row_view<T>> = !std::is_const_v<T>;
 /// 2. `e.status(i)` is `status::ok`, or `status::cache_full` where the model had no room for row
 ///    i; then the later rows of that sequence in the pass have none either.
 ///
+/// Bodies of the decoder's executor read and edit the logits, which are complete by the time that
+/// it runs what it is given next. The host reads statuses as soon as `evaluate` has returned; a
+/// resident loop reads none.
+///
 /// Not required: ownership, contiguity between rows, or logits of rows that were not wanted.
 template <class E>
 concept Evaluation = requires(E& e, std::int32_t i) {
@@ -47,8 +51,8 @@ using logit_type = std::remove_reference_t<decltype(std::declval<E&>().logits(0)
 
 /// An evaluation that also gives the target's hidden states, for drafters that read them.
 ///
-/// 1. `e.hidden(i)` is a `row_view` of the hidden state of wanted row i, valid as long as its
-///    logits are.
+/// 1. `e.hidden(i)` is a `row_view` of the hidden state of wanted row i, as many floats as the
+///    drafter's `hidden_size()`, valid as long as its logits are. A body copies it.
 template <class E>
 concept HiddenStates = Evaluation<E> && requires(E& e, std::int32_t i) {
   e.hidden(i).data;
@@ -77,7 +81,8 @@ concept SpeculativeStreams = Evaluation<E> && requires(E& e, std::int32_t i) {
 ///    `Evaluation`. It changes nothing but staged rows; it may throw.
 /// 3. `m.commit(kept)` appends the kept staged rows to the caches and drops the caches of released
 ///    sequences. It does not throw and does not allocate. A slot that was never used, or was
-///    released, has an empty cache.
+///    released, has an empty cache. With `decoder` the lists of `kept` are read before it returns:
+///    `decoder::cancel` writes them again without waiting for the executor.
 ///
 /// Not required: a batch dimension (rows are ragged), a rollback call, copyability, any type for
 /// weights or caches. Reading a prompt is `evaluate` in pieces without wanted rows.
@@ -101,7 +106,8 @@ using model_logit = logit_type<evaluation_of<M>>;
 /// 2. `m.forward(rows)` runs the layers and returns the hidden states of the wanted rows, with
 ///    `h.status(i)` as in `Evaluation`. It changes nothing but staged rows; it may throw.
 /// 3. `m.head(hidden, head_rows)` writes the logits of the listed hidden rows over the given row
-///    ranges of its head: position i of a shortlist to element i of the row.
+///    ranges of its head: position i of a shortlist to element i of the row. They are complete by
+///    the time that the executor runs what it is given next. It may throw.
 /// 4. `m.head_order()` is the `order()` of the `vocab_layout` in whose order the head is stored
 ///    (`vocab_layout::identity(V).order()` for a head that nobody permuted). The decoder compares
 ///    it with the selector's layout. It says nothing of the weights: see `head_fingerprint`.
@@ -160,8 +166,8 @@ inline constexpr bool shares_target_cache = requires {
 ///
 /// 1. `m.context_width()` is the number of values for a row.
 /// 2. `h.context(i)`, for the hidden states h that `forward` returns and a wanted row i, are these
-///    values, in memory that selectors read: the state that the head is about to read, or whatever
-///    a router was trained on. Valid as long as h.
+///    values, [context_width] in memory of the host, which reads them at once: the state that the
+///    head is about to read, or whatever a router was trained on. Valid as long as h.
 template <class M>
 concept RoutedModel = requires(M& m, const rows& r, std::int32_t i) {
   { m.context_width() } -> std::convertible_to<std::int32_t>;

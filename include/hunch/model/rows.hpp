@@ -35,7 +35,8 @@ struct row_view {
   HUNCH_HOST_DEVICE constexpr T& operator[](std::int64_t i) const { return data[i]; }
 };
 
-/// Rows for one forward pass, in structure-of-arrays form; every array has `size` elements.
+/// Rows for one forward pass, in structure-of-arrays form; every array has `size` elements, in a
+/// buffer of the decoder's executor, and stays as it is until the pass has run.
 ///
 /// A row is one token of one sequence at one absolute position. It attends to the cached tokens
 /// of its sequence and to its chain of staged ancestors, itself included, and to nothing else.
@@ -61,7 +62,8 @@ struct rows {
   std::int32_t streams = 0;  ///< requested beside every wanted row, see `SpeculativeStreams`
 };
 
-/// What of the staged rows enters the caches, and which sequences end.
+/// What of the staged rows enters the caches, and which sequences end. A released sequence keeps no
+/// row.
 struct kept_rows {
   std::int32_t size = 0;
   const std::int32_t* slot = nullptr;  ///< [size] rows of one sequence are adjacent

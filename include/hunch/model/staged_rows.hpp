@@ -18,7 +18,7 @@ struct staged_row {
   bool wanted = false;
 };
 
-/// The arrays of `rows`, to be written. A trivially copyable view.
+/// The arrays of `rows`, [capacity] each, to be written. A trivially copyable view.
 struct row_arrays {
   std::int32_t* slot = nullptr;
   std::int32_t* id = nullptr;
@@ -50,7 +50,9 @@ struct row_arrays {
   }
 };
 
-/// The arrays after `rows`, with a capacity fixed at construction.
+/// Owns the arrays of `rows`, buffers of an executor with a capacity fixed at construction: nothing
+/// is allocated later, and nothing looks whether a row fits. `push` is for buffers that the host
+/// reaches; where only bodies do, they write `arrays()`.
 template <class Executor>
 class staged_rows {
  public:
@@ -79,7 +81,7 @@ class staged_rows {
             .tokens = tokens_.data(),
             .wanted = wanted_.data()};
   }
-  /// \param streams requested beside each wanted row.
+  /// The rows so far. \param streams requested beside each wanted row.
   rows view(std::int32_t streams = 0) const { return arrays().view(size_, streams); }
 
  private:
@@ -101,7 +103,8 @@ struct kept_row {
   std::int32_t id = 0;
 };
 
-/// The arrays of `kept_rows`, to be written. A trivially copyable view.
+/// The arrays of `kept_rows`, to be written: [capacity] of `slot` and `id`, [max_batch] of
+/// `released`. A trivially copyable view.
 struct kept_arrays {
   std::int32_t* slot = nullptr;
   std::int32_t* id = nullptr;
@@ -120,7 +123,8 @@ struct kept_arrays {
   }
 };
 
-/// The arrays after `kept_rows`, with a capacity fixed at construction.
+/// Owns the arrays of `kept_rows`, as `staged_rows` owns those of `rows`. The rows of one sequence
+/// are kept one after the other, the root first.
 template <class Executor>
 class kept_list {
  public:

@@ -22,7 +22,7 @@
 
 namespace hunch::resident {
 
-/// The tables of a vocabulary layout where bodies reach them.
+/// The tables of a vocabulary layout where bodies reach them, as `vocab_layout` has them.
 struct layout_tables {
   const token* row_token = nullptr;
   const std::int32_t* token_row = nullptr;
@@ -51,7 +51,8 @@ struct layout_tables {
 ///    needs.
 /// 2. `d.propose(slots, all, trees, tables, length, sampler, draw, executor)` plants the trees of
 ///    the slots [0, slots) and grows them by at most `length` levels.
-/// 3. `d.commit(slots)` makes final what the end of the step kept; `d.release(slot)` between steps.
+/// 3. `d.commit(slots)` makes final what the end of the step kept, and drops the caches of what has
+///    ended.
 /// 4. `d.read(rows)` and `d.keep(kept)` read pieces of prompts that the target has read, between
 ///    steps.
 template <class D, class Selector, class Real, class Executor>

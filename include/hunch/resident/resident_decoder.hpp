@@ -26,10 +26,11 @@ struct resident_options {
   std::int32_t max_batch = 1;      ///< requests that run at the same time
   std::int32_t max_length = 4096;  ///< tokens of a sequence, prompt and emitted, >= 2; the models'
                                    ///< caches hold as many
-  std::int32_t chunk = 256;        ///< prompt tokens read in one pass
+  std::int32_t chunk = 256;        ///< prompt tokens read in one pass, >= 1
   std::int32_t draft_length = 1 << 30;  ///< draft at most so deep, at least 1
   std::int32_t max_bias = 64;           ///< biased tokens of a request
-  std::int32_t ring = 1024;             ///< emitted tokens of a request that wait to be polled
+  std::int32_t ring = 1024;  ///< emitted tokens of a request that wait to be polled: at least the
+                             ///< drafter's `max_nodes`, as many as a step may emit
   /// While a step has at most so many target rows, their laws are made side by side before the
   /// verifier asks; else one after the other, and only those that it reads. 0: never.
   std::int32_t eager_rows = 256;
@@ -44,10 +45,13 @@ struct resident_options {
 /// What needs the host between two steps is refused: grammars, stop strings, log-probabilities.
 /// Use `decoder` for these, also on the same models.
 ///
-/// The models' contracts are those of `decoder`, with three additions. Rows may be padding (see
-/// `rows`). `evaluate` and `forward` look at rows on the executor, in order with its launches, and
-/// at nothing on the host but the number of rows. The logits of row i of a pass lie at the same
-/// address in every pass. Their caches hold `max_length` tokens per sequence.
+/// The models' contracts are those of `decoder`, with four additions. Rows may be padding (see
+/// `rows`). `evaluate`, `forward`, `head` and `commit` look at their arrays on the executor, in
+/// order with its launches, and at nothing on the host but the numbers of rows. The logits of row i
+/// of a pass, padding included, lie at the same address in every pass. Caches hold `max_length`
+/// tokens per sequence: statuses are not looked at.
+///
+/// One host thread at a time uses a loop.
 ///
 /// Arguments that are lvalues are held by reference, rvalues by value.
 template <class Target, class D, class Selector, class S, class V,
@@ -68,7 +72,7 @@ class resident_decoder {
   static constexpr bool lossless = parts::lossless;
   static constexpr std::int32_t max_nodes = parts::max_nodes;
 
-  /// \throws std::invalid_argument naming the two things that do not fit.
+  /// \throws std::invalid_argument naming an option out of range, or two things that do not fit.
   resident_decoder(Target&& target, D&& drafter, Selector&& selector, S&& sampler, V&& verifier,
                    resident_options options = {}, Random random = {}, E executor = {})
       : target_(std::forward<Target>(target)),
@@ -143,10 +147,11 @@ class resident_decoder {
     }
   }
 
-  /// Adds a request: waits for the loop to end, reads the prompt up to its last token, and lets the
-  /// request take part from the next `run` on.
+  /// Adds a request: ends the loop as `wait` does, reads the prompt up to its last token, and lets
+  /// the request take part from the next `run` on. Tokens that were not polled stay in their rings.
   /// \throws std::invalid_argument naming what is wrong with the request: nothing is ever ignored.
-  /// \throws std::length_error if `max_batch` requests are running.
+  /// \throws std::length_error if `max_batch` requests are running, or their ends are not polled.
+  /// \throws what a model throws while it reads the prompt; then nothing is left of the request.
   request_id add(std::span<const token> prompt, const generation_options& options) {
     check(prompt, options);
     wait();
@@ -168,7 +173,8 @@ class resident_decoder {
     return last_id_;
   }
 
-  /// Ends a request; waits for the loop to end. False if it is not running.
+  /// Ends a request, and drops what was not polled of it; ends the loop as `wait` does. False if it
+  /// is not running, or its end has been polled.
   bool cancel(request_id id) {
     const auto found = std::ranges::find(slots_, id);
     if (id == 0 || found == slots_.end()) { return false; }
@@ -187,8 +193,10 @@ class resident_decoder {
   std::int32_t running() const { return running_; }
 
   /// Starts at most `max_steps` steps and need not wait for them. The loop ends by itself when
-  /// every request has ended, or has no room in its ring for what a step may emit. A run after
-  /// another one waits for that one.
+  /// every request has ended, or one of them has no room in its ring for what a step may emit:
+  /// `poll`, and run again. A run after another one waits for that one.
+  /// \throws std::logic_error if the target's logits of a row have moved, and what models throw in
+  ///         a step or while it is recorded.
   void run(std::int64_t max_steps = std::int64_t{1} << 40) {
     executor_.synchronize();
     if (max_steps < 1 || !can_step()) { return; }
@@ -208,8 +216,9 @@ class resident_decoder {
     executor_.synchronize();
   }
 
-  /// Calls use(entry) for every token that has come out, and for the end of every request, those of
-  /// one request in order. May be called while the loop runs.
+  /// Calls use(entry) for every `resident::ring_entry` that has come out: tokens, and the end of
+  /// every request, those of one request in order. May be called while the loop runs; does not
+  /// wait. `use` does not throw and does not call this object.
   template <class Use>
   void poll(Use&& use) {
     const resident::rings out = rings();
@@ -228,7 +237,8 @@ class resident_decoder {
     }
   }
 
-  /// What one request emits, run to its end. What other requests emit meanwhile is lost.
+  /// What one request emits, run to its end. What other requests emit meanwhile is lost. \throws
+  /// what `add` and `run` do; after an error of `run` the request is still there.
   finished_text generate(std::span<const token> prompt, const generation_options& options = {}) {
     const request_id id = add(prompt, options);
     finished_text out;
@@ -245,7 +255,8 @@ class resident_decoder {
     return out;
   }
 
-  /// Counters since construction; waits for the loop to end. Times are not measured.
+  /// Counters since construction; ends the loop as `wait` does. Times are not measured, rows of the
+  /// target are not counted.
   statistics<max_nodes> stats() {
     wait();
     std::vector<statistics<max_nodes>> of_slots(batch());

@@ -63,7 +63,9 @@ struct canvases {
 ///
 /// 1. `e.logits(i)` is a mutable `row_view<T>` of V logits for the token at wanted position i of
 ///    the pass, counted over all canvases, as `canvases::wanted` is; rows do not overlap. It stays
-///    valid until the next `evaluate`. The library edits these rows in place, at most once.
+///    valid until the next `evaluate`. The library edits these rows in place, at most once, by
+///    bodies of the decoder's executor: they are complete by the time that it runs what it is given
+///    next.
 ///
 /// Not required: ownership, contiguity between rows, or logits of positions that were not wanted.
 template <class E>
@@ -75,9 +77,8 @@ concept MaskedEvaluation = requires(E& e, std::int32_t i) {
 /// A model that fills masks.
 ///
 /// 1. `m.vocab_size()` is V, the number of logits in a row.
-/// 2. `m.mask_token()` is the id that stands for "not unmasked", 0 or more. The library never
-/// writes
-///    it, whatever its logit; it may lie outside of [0, V).
+/// 2. `m.mask_token()` is the id that stands for "not unmasked", 0 or more. It is never unmasked,
+///    whatever its logit; it may lie outside of [0, V).
 /// 3. `m.max_positions()` is the length of the longest canvas that it can read.
 /// 4. `m.evaluate(canvases)` runs one forward pass over the canvases and returns a
 ///    `MaskedEvaluation`. It may throw; the same call may then be made again.

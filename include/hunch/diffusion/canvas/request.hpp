@@ -20,10 +20,11 @@ namespace hunch::diffusion {
 /// What a request's canvas is, beside its prompt and its length, `max_new_tokens`.
 struct canvas_options {
   /// Positions that are unmasked before those after them: the answer is cut into such blocks from
-  /// its beginning on, the last one may be shorter. The answer's length or more: one block.
+  /// its beginning on, the last one may be shorter. 1 or more; the answer's length or more: one
+  /// block.
   std::int32_t block_length = 32;
   /// What of the answer is known: [at most max_new_tokens] tokens, with the mask token where one is
-  /// to be unmasked. Everything after is.
+  /// to be unmasked. Everything after is. Read by `add`.
   std::span<const token> answer = {};
 };
 
@@ -36,7 +37,7 @@ struct emission {
   std::span<const token> answer;  ///< what follows the prompt; up to the stop token, once finished
   finish_reason finish = finish_reason::none;
   hunch::status status = hunch::status::ok;  ///< why, if `finish` is `error`
-  std::int32_t failed_position = -1;         ///< whose logits have the error
+  std::int32_t failed_position = -1;         ///< in the canvas, whose logits have the error
 };
 
 /// What a decoder can do for a canvas.

@@ -15,7 +15,7 @@ namespace hunch::kernel {
 /// order's order: drafts. One team per request.
 template <class View>
 struct choose_unmaskings {
-  const View* views;
+  const View* views;                 ///< [requests] `drafts_view`s
   diffusion::planned_draft* drafts;  ///< [requests, capacity] out: position -1 after the last
   std::int32_t capacity;             ///< of a request
   bool entropies;                    ///< that of the first draft is wanted

@@ -23,7 +23,8 @@ namespace hunch::diffusion {
 struct decided_canvases {
   canvases pass;
   std::int32_t size = 0;               ///< requests of the pass
-  const std::int32_t* kept = nullptr;  ///< [size] index of that canvas in the pass
+  const std::int32_t* kept = nullptr;  ///< [size] index of that canvas in the pass; in memory of
+                                       ///< the host
 };
 
 /// A masked model that drafts from what the target's passes computed, such as a head on its hidden
@@ -70,7 +71,8 @@ struct model_drafts {
 };
 
 /// Drafts by a model, for a decoder's fifth argument: `drafted_by<4>(small)`. Lvalues are held by
-/// reference.
+/// reference. The decoder refuses a model of another vocabulary, mask token or shorter canvases,
+/// and a spread that is negative or not finite.
 template <std::int32_t N, class M, LengthPolicy L = length::fixed>
 model_drafts<N, M, L> drafted_by(M&& model, L policy = {}, double spread = default_spread) {
   return {std::forward<M>(model), policy, spread};
@@ -109,7 +111,8 @@ struct no_drafting_passes {
 template <class Digests, class E>
 class drafting_passes {
  public:
-  /// \param drafts of a request at most. \param length positions of a canvas at most.
+  /// \param batch requests at most. \param drafts of each at most.
+  /// \param length positions of a canvas at most.
   drafting_passes(E& executor, std::int32_t batch, std::int32_t drafts, std::int32_t length)
       : pass_(executor, batch, 1, length),
         batch_(batch),

@@ -34,7 +34,7 @@ struct self_speculation {
 using stepwise = self_speculation<0>;
 
 /// What a decoder asks of the above: `D::max_drafts`, `d.length`, a `LengthPolicy`, and `d.spread`
-/// in [0, 1). If there is a `d.model`, drafts come from it; see `model_drafts`.
+/// finite and not negative. If there is a `d.model`, drafts come from it; see `model_drafts`.
 template <class D>
 concept DraftPolicy = LengthPolicy<typename D::length_policy> && requires(const D& d) {
   {std::integral_constant<std::int32_t, D::max_drafts>{}};

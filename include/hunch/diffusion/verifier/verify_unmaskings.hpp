@@ -13,10 +13,11 @@
 namespace hunch::kernel {
 
 /// Makes the digest of wanted position `index` of a pass before any verifier asks: positions in
-/// parallel, where there are teams to spare. One team per position.
+/// parallel, where there are teams to spare. One team per position. The views share the arrays of
+/// digests, in which each was `unmade` when the logits were new: a row is edited once.
 template <class View>
 struct digest_positions {
-  const View* views;  ///< [requests]
+  const View* views;  ///< [requests] `drafts_view`s of one pass, at least one
   static constexpr bool reads_rows = true;
 
   template <Team T>
@@ -31,8 +32,8 @@ struct digest_positions {
 /// One team per request.
 template <class View, class V>
 struct verify_unmaskings {
-  const View* views;
-  diffusion::unmask_verdict* verdicts;  ///< out
+  const View* views;                    ///< [requests] `drafts_view`s
+  diffusion::unmask_verdict* verdicts;  ///< [requests] out
   diffusion::planned_draft* plans;      ///< [requests, capacity] out: position -1 after the last
   std::int32_t capacity;                ///< drafts of a request
   bool entropies;                       ///< of the planned drafts are wanted

@@ -18,7 +18,8 @@ struct token_log_probability {
 
 namespace kernel {
 
-/// The natural logarithm of the probability of element i; -inf if it has none.
+/// The natural logarithm of the probability of element i, in [0, l.size()); -inf if it has none.
+/// The law carries no error and has its norm.
 template <class Real>
 HUNCH_HOST_DEVICE float log_probability(const law<Real>& l, std::int64_t i) {
   if (!l.keeps(i) || !(l.logits[i] > -kernel::infinity<Real>)) { return -kernel::infinity<float>; }
@@ -31,8 +32,8 @@ HUNCH_HOST_DEVICE float log_probability(const law<Real>& l, std::int64_t i) {
 /// What is to be reported about one emitted token.
 template <class Real>
 struct log_probability_task {
-  const law<Real>* drawn_from = nullptr;
-  token chosen = no_token;
+  const law<Real>* drawn_from = nullptr;    ///< over the vocabulary, with its norm and no error
+  token chosen = no_token;                  ///< in the vocabulary
   std::int32_t top = 0;                     ///< how many of the most probable tokens
   token_log_probability* result = nullptr;  ///< [1 + top] out: the chosen one, then these in order
 };
@@ -42,7 +43,7 @@ struct log_probability_task {
 /// the most probable ones.
 template <class Real>
 struct report_log_probabilities {
-  const log_probability_task<Real>* tasks;
+  const log_probability_task<Real>* tasks;  ///< [tokens]
   static constexpr bool reads_rows = true;
 
   template <Team T>

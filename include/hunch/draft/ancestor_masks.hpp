@@ -16,7 +16,7 @@ HUNCH_HOST_DEVICE constexpr std::int32_t mask_words(std::int32_t nodes) {
   return (nodes + 31) / 32;
 }
 
-/// Where masks go. No array may overlap another.
+/// Where masks go: memory that the executor's bodies reach. No array may overlap another.
 struct ancestor_mask_arguments {
   tree_parents trees;
   /// [batch, nodes, mask_words(nodes)] out: bit i of word w of a node's row is 1 if the node

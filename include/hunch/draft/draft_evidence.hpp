@@ -32,9 +32,10 @@ struct evidence_task {
 };
 
 /// What length policies are told about drawn tokens, see `length_evidence`. One team per token.
+/// Reads the law's row once if it is a point mass, and once for the entropy.
 template <class Real>
 struct report_evidence {
-  const evidence_task<Real>* tasks;
+  const evidence_task<Real>* tasks;  ///< [tokens]
   static constexpr bool reads_rows = true;
 
   template <Team T>

@@ -45,28 +45,32 @@ struct child_draw {
 
 namespace kernel {
 
-/// One row of draft logits and where its law and the children drawn from it go.
+/// One row of draft logits and where its law and the children drawn from it go. The sampler may
+/// edit the logits; then they stay as they are for as long as the law, a view of them, is used.
 template <class Real>
 struct draft_row {
-  row_view<Real> logits;  ///< over `list`
+  row_view<Real> logits;  ///< [list.size] over `list`
   shortlist list;
   sampling_parameters parameters;
-  row_history history;
-  address where;
-  std::uint32_t position = 0;        ///< in the text, of the token that is drawn
+  row_history history;         ///< its `list` points to the same one
+  address where;               ///< of the first child; later ones have their number as `sibling`
+  std::uint32_t position = 0;  ///< in the text, of the token that is drawn
   law<Real>* drawn_from = nullptr;   ///< out
-  std::int32_t* drawn_at = nullptr;  ///< [count] out: positions in `list`
+  std::int32_t* drawn_at = nullptr;  ///< [count] out: positions in `list`, -1 with `no_token`
   token* drawn = nullptr;            ///< [count] out: no_token if the row has an error, and where
                                      ///< nothing is left to draw
   std::int32_t count = 1;            ///< children, at most `MaxChildren`
 };
 
 /// Makes the law of draft row `index` and draws its children, one after the other and each without
-/// the ones before. One team per row.
+/// the ones before. One team per row. Lossless with every lossless verifier that accepts such
+/// children: independent if there is one, else drawn without replacement. (Jeon et al. 2024,
+/// arXiv:2402.14160; Sequoia: Chen et al. 2024, arXiv:2402.12374)
+/// \tparam Draw a `child_draw`. \tparam MaxChildren of a row at most.
 template <class Real, class S, class Draw, std::int32_t MaxChildren = 1>
 struct draw_children {
   static_assert(MaxChildren <= max_siblings, "hunch: a node has at most 64 drawn children");
-  const draft_row<Real>* rows;
+  const draft_row<Real>* rows;  ///< [rows]
   S sampler;
   Draw draw;
   static constexpr bool reads_rows = true;

@@ -84,7 +84,7 @@ struct text_to_continue {
   const token* text = nullptr;  ///< [length]
   std::int32_t length = 0;      ///< 1 or more
   std::int32_t shortest = 1;    ///< tokens of its tail that must occur earlier, 1 or more
-  std::int32_t wanted = 0;      ///< tokens
+  std::int32_t wanted = 0;      ///< tokens to propose; 0: none, and the text is not searched
   token* proposed = nullptr;    ///< [wanted] out, if there is a match
 };
 
@@ -121,7 +121,7 @@ struct find_match {
   static_assert(Longest >= 1 && Longest <= 16,
                 "hunch: kernel::find_match looks for tails of 1 to 16 tokens");
 
-  const match_task* tasks;
+  const match_task* tasks;  ///< [texts]
   static constexpr bool reads_rows = true;
 
   template <Team T>

@@ -40,7 +40,7 @@ struct dynamic_tree {
 /// The `width` most valuable of the newest candidates of tree `index` become its nodes. One team
 /// per tree. (EAGLE-2: Li et al. 2024, arXiv:2406.16858, its expansion)
 struct expand_dynamic {
-  const dynamic_tree* trees;
+  const dynamic_tree* trees;  ///< [trees]
   std::int32_t width;
 
   template <Team T>
@@ -72,8 +72,8 @@ struct expand_dynamic {
 /// nodes [0, count), most valuable first. A parent has a lower candidate than its children and at
 /// least their value, so it comes before them. One team per tree. (EAGLE-2, its re-ranking)
 struct keep_best {
-  const dynamic_tree* trees;
-  std::int32_t keep;
+  const dynamic_tree* trees;  ///< [trees]
+  std::int32_t keep;          ///< without the root
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {

@@ -19,16 +19,17 @@
 namespace hunch {
 namespace kernel {
 
-/// A node with children, and logits of what follows it.
+/// A node with children, and logits of what follows it, which the sampler may edit.
 template <class Real>
 struct transition_row {
-  row_view<Real> logits;  ///< over `list`
+  row_view<Real> logits;  ///< [list.size] over `list`
   shortlist list;
   sampling_parameters parameters;
-  row_history history;
+  row_history history;  ///< its `list` points to the same one
   drafted_tokens tree;
   std::int32_t node = 0;
-  float* transition = nullptr;  ///< [max_nodes] out, for the children: log2 P(child | node)
+  float* transition = nullptr;  ///< [max_nodes] out, for the children: log2 P(child | node), -inf
+                                ///< where that is 0; others are left as they are
 };
 
 /// How probable the children of the node of row `index` are, by the law that ranks children, see
@@ -36,7 +37,7 @@ struct transition_row {
 /// team per row.
 template <class Real, class S>
 struct weigh_transitions {
-  const transition_row<Real>* rows;
+  const transition_row<Real>* rows;  ///< [rows]
   S sampler;
   static constexpr bool reads_rows = true;
 
@@ -72,7 +73,7 @@ struct prunable_tree {
 /// stay in their order. One team per tree of at most `team::list_capacity` nodes. (Speculative
 /// Streaming: Bhendawade et al. 2024, arXiv:2402.11131, its tree pruning)
 struct prune_tree {
-  const prunable_tree* trees;
+  const prunable_tree* trees;  ///< [trees]
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {

@@ -15,13 +15,14 @@
 
 namespace hunch::kernel {
 
-/// A row of draft logits whose most probable tokens become the children of a node.
+/// A row of draft logits whose most probable tokens become the children of a node. The sampler may
+/// edit it.
 template <class Real>
 struct ranked_row {
-  row_view<Real> logits;  ///< over `list`
+  row_view<Real> logits;  ///< [list.size] over `list`
   shortlist list;
   sampling_parameters parameters;
-  row_history history;
+  row_history history;             ///< its `list` points to the same one
   float value = 0.0f;              ///< log2 of the probability of the path to the node
   std::int32_t count = 0;          ///< children, <= max_ranked_children
   std::int64_t* best = nullptr;    ///< [(tiles_of(size) + 1) * count] workspace
@@ -35,7 +36,7 @@ struct ranked_row {
 /// `team::list_capacity` best elements in all tiles together: 262,144 logits for 32 children.
 template <class Real, class S>
 struct rank_children {
-  const ranked_row<Real>* rows;
+  const ranked_row<Real>* rows;  ///< [rows]
   S sampler;
   static constexpr bool reads_rows = true;
 

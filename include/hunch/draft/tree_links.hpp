@@ -11,7 +11,7 @@
 
 namespace hunch {
 
-/// Where links go. No array may overlap another.
+/// Where links go: memory that the executor's bodies reach. No array may overlap another.
 struct tree_link_arguments {
   tree_parents trees;
   std::int32_t* first_child = nullptr;   ///< [batch, nodes] out: -1 for none

@@ -37,6 +37,9 @@ namespace hunch::drafter {
 /// they are of committed text, and whoever repeats the step need not read them again. All else
 /// enters it in `observe`.
 ///
+/// Waits for the executor once per level, after the draws; once more where a length policy looks at
+/// the laws, a selector advises or a dynamic tree grows; and after each such chunk.
+///
 /// \tparam Model models `DraftModel`; a reference where the caller keeps the model.
 /// \tparam Tree a `TreeShape`, such as `tree::chain` or `tree::dynamic`.
 /// \tparam Policy decides how deep a draft is.
@@ -61,6 +64,9 @@ class autoregressive {
   static constexpr bool reads_own_draft = true;
   static constexpr std::int32_t law_rows = growth<Tree, Policy, float, executor::host>::law_rows;
 
+  /// The decoder's constructor throws std::invalid_argument where model, selector and target do not
+  /// fit: in their vocabularies, the order of the head or the width of a router's contexts; or if a
+  /// tree ranks more children than can be ranked in such a vocabulary.
   explicit autoregressive(Model&& model, Tree = {}, Policy policy = {})
       : model_(std::forward<Model>(model)), policy_(policy) {}
 

@@ -34,7 +34,8 @@ struct draft_outcome {
   std::int32_t slot = 0;
   std::int32_t first_row = 0;
   std::int32_t prefix = 0;
-  const std::int32_t* path = nullptr;  ///< [kept] accepted nodes that enter the cache, in order
+  const std::int32_t* path = nullptr;  ///< [kept] accepted nodes that enter the cache, in order;
+                                       ///< nullptr: the sequence was not verified
   std::int32_t kept = 0;
   bool finished = false;  ///< the request has ended, also with an error: the slot is released
 };
@@ -42,7 +43,7 @@ struct draft_outcome {
 /// What became of a step: `size` sequences in the order of the draft contexts.
 struct draft_outcomes {
   std::int32_t size = 0;
-  const draft_outcome* of = nullptr;
+  const draft_outcome* of = nullptr;  ///< [size] in memory of the host, as the paths are
   std::int32_t streams = 0;  ///< beside every node of the target's pass: none while nothing drafts
 };
 

@@ -26,7 +26,8 @@ struct last_hidden_state {
 /// Heads that draft several tokens ahead from one hidden state of the target: see `ahead`. (Medusa:
 /// Cai et al. 2024, arXiv:2401.10774)
 ///
-/// Lossless with every lossless verifier that takes the tree's children.
+/// Lossless with every lossless verifier that takes the tree's children. Waits for the executor
+/// before the heads' pass and once per level, as `autoregressive` does.
 ///
 /// \tparam Heads models `DraftHeads`; a reference where the caller keeps them.
 /// \tparam Tree a `TreeShape` that is no deeper than there are heads.
@@ -44,6 +45,9 @@ class heads : public ahead<last_hidden_state, Heads, Tree, Policy> {
  public:
   static constexpr bool needs_hidden = true;
 
+  /// The decoder's constructor throws std::invalid_argument for fewer heads than the tree is deep,
+  /// and as for `autoregressive`; its first step that drafts, if the target's states have another
+  /// size than the heads read.
   explicit heads(Heads&& model, Tree = {}, Policy policy = {})
       : heads::ahead(std::forward<Heads>(model), policy) {}
 };

@@ -19,8 +19,8 @@ namespace hunch::drafter {
 
 /// Prompt lookup: the longest tail of the text, prompt and emitted tokens, that occurs earlier in
 /// it, and what followed there the last time. It needs no model and no head and has no law, so it
-/// goes with `verifier::point_mass` or `verifier::greedy`. (Saxena 2023, prompt lookup decoding;
-/// Yang et al. 2023, arXiv:2304.04487)
+/// goes with verifiers that need none, such as `point_mass` and `greedy`: lossless with those that
+/// are. (Saxena 2023, prompt lookup decoding; Yang et al. 2023, arXiv:2304.04487)
 ///
 /// All that it needs of a sequence is its text: nothing is lost when a request is ended and added
 /// again. A text without a repetition drafts nothing. The text is in the host's memory and is

@@ -33,7 +33,7 @@ struct stream_states {
 /// drafted, is followed by one that drafts nothing.
 ///
 /// Lossless with every lossless verifier, against the model whose logits the pass returns: the
-/// target as it was, if its streams leave its rows alone.
+/// target as it was, if its streams leave its rows alone. Waits for the executor as `heads` does.
 ///
 /// \tparam Heads models `DraftHeads`, over states of streams; a reference where the caller keeps
 ///         them.
@@ -53,6 +53,7 @@ class streaming : public ahead<stream_states<Tree::max_depth>, Heads, Tree, Poli
   static constexpr bool needs_hidden = false;
   static constexpr std::int32_t streams = Tree::max_depth;
 
+  /// The decoder's constructor throws as for `heads`.
   explicit streaming(Heads&& model, Tree = {}, Policy policy = {})
       : streaming::ahead(std::forward<Heads>(model), policy) {}
 };

@@ -43,7 +43,7 @@ enum class looping {
 /// Copies share the stream and what was recorded. One thread at a time may use it.
 class cuda {
  public:
-  /// On a stream of its own.
+  /// On a stream of its own, on the current device, which stays current while this is used.
   explicit cuda(looping how = looping::on_device) : shared_(std::make_shared<state>(how)) {
     detail::check(cudaStreamCreateWithFlags(&shared_->stream, cudaStreamNonBlocking),
                   "cudaStreamCreateWithFlags");
@@ -58,6 +58,7 @@ class cuda {
 
   cudaStream_t stream() const { return shared_->stream; }
 
+  /// n values that are value-initialised. \throws cuda_error where there is no memory.
   template <class T>
   class buffer {
     static_assert(std::is_trivially_destructible_v<T>);
@@ -82,6 +83,7 @@ class cuda {
     std::unique_ptr<T, free_pinned> data_;
   };
 
+  /// n values, set to bytes of 0 in order with launches. \throws cuda_error likewise.
   template <class T>
   class resident {
     static_assert(std::is_trivially_destructible_v<T>);
@@ -105,6 +107,7 @@ class cuda {
     std::unique_ptr<T, free_device> data_;
   };
 
+  /// Does not wait; the body is copied. A count below 1 launches nothing.
   /// \param body trivially copyable, at most 4 KiB.
   template <class Body>
   void launch(std::int32_t count, const Body& body) {
@@ -145,13 +148,15 @@ class cuda {
 
   void synchronize() { detail::check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize"); }
 
-  /// Copies of pageable memory return when that memory is free again.
+  /// Returns when `from` is free again if it is pageable memory. Pinned memory, such as a `buffer`,
+  /// is read later, in order with launches.
   template <class T>
   void upload(T* to, const T* from, std::size_t n) {
     if (n == 0) { return; }
     detail::check(cudaMemcpyAsync(to, from, n * sizeof(T), cudaMemcpyHostToDevice, stream()),
                   "cudaMemcpyAsync");
   }
+  /// Waits for the copy, and so for what was launched before.
   template <class T>
   void download(T* to, const T* from, std::size_t n) {
     if (n == 0) { return; }
@@ -160,6 +165,8 @@ class cuda {
     synchronize();
   }
 
+  /// Records step() when a shape is met for the first time, or calls it with `looping::launches`.
+  /// Returns at once with `looping::on_device`, else when the loop has ended.
   template <class Step>
   void repeat(std::uint64_t shape, Step&& step, const std::int32_t* again) {
     if (shared_->how == looping::launches) {

@@ -12,7 +12,8 @@
 namespace hunch::executor {
 
 /// Runs bodies on the calling thread, one after the other, with a `team::serial` each. A launch
-/// returns when its bodies are done.
+/// returns when its bodies are done, and `repeat` when the loop has ended; what they throw passes
+/// through.
 class host {
  public:
   template <class T>

@@ -17,7 +17,7 @@ namespace hunch::kernel {
 /// A row of draft logits that has been summarised, and where its children go. Without a
 /// `drawn_from` it is padding.
 struct summarised_row {
-  row_view<const float> logits;  ///< over `list`
+  row_view<const float> logits;  ///< [list.size] over `list`
   shortlist list;
   row_summary summary;               ///< with `tiles`, and `count` best elements of each
   law<float>* drawn_from = nullptr;  ///< out
@@ -27,11 +27,11 @@ struct summarised_row {
 };
 
 /// The law of a row and its most probable tokens, from its summary: of the row itself only the best
-/// elements are read. Ties go to the lower position of the list. One team per row; the summary has
-/// at most `team::list_capacity` best elements in all tiles together, which is so up to 262,144
-/// logits.
+/// elements are read. Ties go to the lower position of the list. A row with an error has no
+/// children, and a law that carries the error. One team per row; the summary has at most
+/// `team::list_capacity` best elements in all tiles together, which is so up to 262,144 logits.
 struct best_children {
-  const summarised_row* rows;
+  const summarised_row* rows;  ///< [rows]
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {

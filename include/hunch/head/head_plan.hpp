@@ -29,11 +29,11 @@ HUNCH_HOST_DEVICE constexpr std::int32_t segments_of(std::int32_t rows) {
 /// Which strips of a head are wanted, and by which of up to 64 lists: so a row that several lists
 /// hold is read once. A view.
 struct head_plan {
-  std::uint64_t* wanted = nullptr;  ///< [strips] bit i: list i holds some of its rows
+  std::uint64_t* wanted = nullptr;  ///< [strips_of(rows)] bit i: list i holds some of its rows
   /// [segments, segment_strips] the wanted ones of each segment; not written by threads.
   std::int32_t* strips = nullptr;
   std::int32_t* counts = nullptr;  ///< [segments] how many
-  std::int32_t segments = 0;
+  std::int32_t segments = 0;       ///< segments_of(rows)
 
   /// Wanted strips.
   HUNCH_HOST_DEVICE std::int32_t size() const {
@@ -166,11 +166,12 @@ HUNCH_HOST_DEVICE void shares_of(Worker& worker, const row_range* const (&ranges
   }
 }
 
-/// Plans segment `index` for the lists [first, first + planned_lists) of `asked`.
+/// Plans segment `index` for the lists [first, first + planned_lists) of `asked`, whose arrays lie
+/// in memory that the team reaches. A list whose row is -1 wants nothing.
 struct plan_head {
   head_rows<float> asked;
-  std::int32_t first;
-  std::int32_t rows;  ///< of the head
+  std::int32_t first;  ///< below asked.size
+  std::int32_t rows;   ///< of the head
   head_plan plan;
 
   /// How many lists it is for.

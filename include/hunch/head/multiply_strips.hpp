@@ -47,15 +47,16 @@ class list_set {
 
 }  // namespace detail
 
-/// What `multiply_strips` wants to find: teams [0, segments) plan the head, and after them there
-/// is one for each list that splits its hidden state, if workers have tensor cores.
+/// What `multiply_strips` wants to find, launched before it with `teams()` teams: [0, segments)
+/// plan the head, and after them there is one for each list that splits its hidden state, if
+/// workers have tensor cores. `shortlist_head` launches both, and has the arrays.
 template <class Weight>
 struct prepare_head {
   plan_head planning;
-  std::int32_t width;
+  std::int32_t width;     ///< of the head
   const float* hidden;    ///< [rows of the pass, stride]
   std::int32_t stride;    ///< >= width
-  std::uint32_t* states;  ///< out: [planned_lists, detail::split_words(width)]
+  std::uint32_t* states;  ///< out: [planned_lists, detail::split_words(width)]; unused for float
 
   /// Teams that it wants.
   std::int32_t teams() const {
@@ -90,10 +91,11 @@ struct prepare_head {
 /// Team `index` of `teams` multiplies its share of the strips of a plan: the logits of the lists
 /// [first, first + planned_lists) of `asked`. A logit depends on its row and its hidden state only,
 /// bit for bit, not on the lists, the batch or the number of teams; but a worker with tensor cores
-/// adds in another order than a thread, unless the weights are float.
+/// adds in another order than a thread, unless the weights are float. Launched with `teams` teams,
+/// any number from 1 on, after a `prepare_head` of the same lists and hidden states.
 template <class Weight>
 struct multiply_strips {
-  head_rows<float> asked;
+  head_rows<float> asked;  ///< its `logits` are written
   std::int32_t first;
   head_weights<Weight> head;
   const float* hidden;          ///< [rows of the pass, stride]

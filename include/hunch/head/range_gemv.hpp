@@ -95,7 +95,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void range_logits(const head_weights<Weight>& hea
 
 /// out[i] = head row i . hidden, for all rows. Collective.
 ///
-/// hidden: [width] float, read faster at a multiple of 64 bytes. out: [head.rows].
+/// hidden: [head.width] float, read faster at a multiple of 64 bytes. out: [head.rows].
 template <class Weight, Team T>
 HUNCH_HOST_DEVICE void gemv(T& team, const head_weights<Weight>& head, const float* hidden,
                             float* out) {
@@ -111,7 +111,7 @@ HUNCH_HOST_DEVICE void gemv(T& team, const head_weights<Weight>& head, const flo
 /// logits[i] = head row of position i . hidden, for every position i of `list`: gather and product
 /// in one pass, nothing is copied. Collective; adjacent rows are read as one stream.
 ///
-/// hidden: [width] float, read faster at a multiple of 64 bytes. logits: [list.size], out.
+/// hidden: [head.width] float, read faster at a multiple of 64 bytes. logits: [list.size], out.
 template <class Weight, Team T>
 HUNCH_HOST_DEVICE void range_gemv(T& team, const head_weights<Weight>& head, const shortlist& list,
                                   const float* hidden, row_view<float> logits) {

@@ -26,6 +26,7 @@ namespace hunch {
 template <ResidentExecutor E, class Weight>
 class shortlist_head {
  public:
+  /// Allocates workspace of the executor.
   /// \param max_rows the most rows that the head will have.
   /// \param max_width the most elements that one of them will have.
   shortlist_head(E& executor, std::int32_t max_rows, std::int32_t max_width)
@@ -39,6 +40,8 @@ class shortlist_head {
   ///
   /// \param hidden [rows of the pass, stride] float, in memory of the executor. Up to 65,504 where
   ///        weights are float16 or bytes and the executor multiplies by tensor cores.
+  /// \param stride >= head.width.
+  /// \param asked arrays in memory of the executor; only its size is known to the host.
   void operator()(E& executor, const kernel::head_weights<Weight>& head, const float* hidden,
                   std::int32_t stride, const head_rows<float>& asked) {
     const std::int32_t segments = kernel::segments_of(head.rows);
@@ -65,7 +68,7 @@ class shortlist_head {
   }
 
   /// The same with an epilogue: summaries[i] is that of list i, for its law and its best children
-  /// (see `kernel::best_children`).
+  /// (see `kernel::best_children`). \param summaries [asked.size] in memory of the executor.
   void operator()(E& executor, const kernel::head_weights<Weight>& head, const float* hidden,
                   std::int32_t stride, const head_rows<float>& asked,
                   const row_summary* summaries) {

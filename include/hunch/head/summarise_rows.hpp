@@ -121,13 +121,14 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void best_of_tiles(T& team, std::int64_
 
 }  // namespace detail
 
-/// Makes the summaries of rows of logits: the epilogue of a head. Team `index` makes that of tile
-/// `index % tiles` of row `index / tiles`, from logits that have just been written.
+/// Makes the summaries of rows of logits: the epilogue of a head. Launched with rows * `tiles`
+/// teams; team `index` makes that of tile `index % tiles` of row `index / tiles`, from logits that
+/// have just been written.
 struct summarise_rows {
   const row_view<float>* logits;  ///< [rows]
   const std::int32_t* asked;      ///< [rows] -1: the row is padding
   const row_summary* summaries;   ///< [rows]
-  std::int32_t tiles;             ///< of the longest row
+  std::int32_t tiles;             ///< `team::tiles_of` the longest row, or more
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {

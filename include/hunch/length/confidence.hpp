@@ -13,7 +13,7 @@ struct confidence {
   static constexpr bool needs_entropy = false;
   struct memory {};
 
-  double threshold = 0.4;
+  double threshold = 0.4;  ///< in [0, 1]; 0: as deep as allowed
 
   std::int32_t begin(memory&, std::int32_t max_depth) const { return max_depth; }
   bool continues(memory&, const length_evidence& e) const { return e.probability >= threshold; }

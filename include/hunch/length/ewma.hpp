@@ -18,8 +18,8 @@ struct ewma {
     double accepted = 0.0;    ///< the mean
   };
 
-  std::int32_t start = 4;
-  double decay = 0.8;  ///< weight of the past, in [0, 1)
+  std::int32_t start = 4;  ///< levels of a new sequence, 1 or more
+  double decay = 0.8;      ///< weight of the past, in [0, 1)
 
   std::int32_t begin(memory& m, std::int32_t max_depth) const {
     if (m.length == 0) {

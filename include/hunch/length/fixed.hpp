@@ -13,7 +13,7 @@ struct fixed {
   static constexpr bool needs_entropy = false;
   struct memory {};
 
-  std::int32_t levels = 1 << 30;
+  std::int32_t levels = 1 << 30;  ///< 0 or below: plain decoding
 
   std::int32_t begin(memory&, std::int32_t max_depth) const {
     return std::clamp(levels, std::int32_t{0}, max_depth);

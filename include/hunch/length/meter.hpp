@@ -65,7 +65,7 @@ class meter {
     double expected = 0.7;      ///< acceptance before anything is known
   };
 
-  /// \param max_depth levels that the drafter can draft.
+  /// \param max_depth levels that the drafter can draft; below 1: none.
   explicit meter(std::int32_t max_depth) : meter(max_depth, options{}) {}
   meter(std::int32_t max_depth, const options& o) : options_(o), max_depth_(max_depth) {
     for (batch& b : batches_) {
@@ -79,7 +79,8 @@ class meter {
   meter(const meter&) = delete;
   meter& operator=(const meter&) = delete;
 
-  /// Levels that the next step may draft, for `running` requests: 0 is plain decoding.
+  /// Levels that the next step may draft, for `running` requests: 0 is plain decoding. What
+  /// `decoder::draft_length` is to be set to.
   std::int32_t next(std::int32_t running) {
     batch& b = of(running);
     tries_ = false;

@@ -12,8 +12,8 @@
 namespace hunch::length {
 
 /// One of several policies, chosen when the program runs: one type for all of them, so that a
-/// decoder is compiled once. It may be changed between steps; memories of another policy begin
-/// anew then.
+/// decoder is compiled once. By default the first. It may be assigned between steps; memories of
+/// another policy begin anew then.
 template <LengthPolicy... L>
 class one_of {
  public:

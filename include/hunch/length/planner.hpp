@@ -16,7 +16,8 @@ namespace hunch::planner {
 /// row-cost curve r(n), the cost of a target pass over n rows over that of one row. (Leviathan,
 /// Kalman, Matias 2023, arXiv:2211.17192, where r is 1.)
 
-/// E[tokens per step] = (1 - alpha^(gamma + 1)) / (1 - alpha), for independent acceptance.
+/// E[tokens per step] = (1 - alpha^(gamma + 1)) / (1 - alpha), where each of gamma drafts is
+/// accepted independently with probability alpha in [0, 1].
 inline double expected_tokens(double alpha, std::int32_t gamma) {
   if (alpha >= 1.0) { return gamma + 1.0; }
   return (1.0 - std::pow(alpha, gamma + 1)) / (1.0 - alpha);
@@ -48,6 +49,7 @@ struct planned_length {
 
 /// The length in [0, longest] with the largest gain, the smallest on ties.
 /// \param acceptance(i) of the i-th level, from 0, where those before it were accepted.
+/// \param c of a level. \param curve r, see `row_cost`.
 /// \param width rows that a level brings: 1 in a chain.
 /// \param most rows of a step, however many levels there are.
 template <class Acceptance>

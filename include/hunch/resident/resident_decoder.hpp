@@ -45,7 +45,7 @@ struct resident_options {
 /// What needs the host between two steps is refused: grammars, stop strings, log-probabilities.
 /// Use `decoder` for these, also on the same models.
 ///
-/// The models' contracts are those of `decoder`, with four additions. Rows may be padding (see
+/// The models' contracts are those of `decoder`, with these additions. Rows may be padding (see
 /// `rows`). `evaluate`, `forward`, `head` and `commit` look at their arrays on the executor, in
 /// order with its launches, and at nothing on the host but the numbers of rows. The logits of row i
 /// of a pass, padding included, lie at the same address in every pass. Caches hold `max_length`

@@ -50,8 +50,9 @@ class grammar_walk {
  public:
   virtual ~grammar_walk() = default;
   /// What may follow the committed text, the root of the next tree.
+  /// \param words [allowed_words(vocab_size)] out, as `Grammar` has them.
   virtual void plant(std::uint32_t* words) noexcept = 0;
-  /// What may follow node `node`, a child of `parent` with token t.
+  /// What may follow node `node`, a child of `parent` with token t; the parent has been grown.
   virtual void grow(std::int32_t node, std::int32_t parent, token t,
                     std::uint32_t* words) noexcept = 0;
   /// One more token of the committed text.
@@ -63,6 +64,7 @@ class any_grammar {
  public:
   any_grammar() = default;
 
+  /// \param grammar not null.
   template <Grammar G>
   any_grammar(std::shared_ptr<const G> grammar)
       : begin_([grammar = std::move(grammar)](std::int32_t max_nodes) {
@@ -73,7 +75,8 @@ class any_grammar {
 
   explicit operator bool() const { return begin_ != nullptr; }
 
-  /// A walk for trees of up to `max_nodes` nodes; nothing is allocated on it later.
+  /// A walk for trees of up to `max_nodes` nodes; nothing is allocated on it later. Not of an empty
+  /// grammar.
   std::unique_ptr<grammar_walk> begin(std::int32_t max_nodes) const { return begin_(max_nodes); }
 
  private:

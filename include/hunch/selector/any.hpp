@@ -12,8 +12,8 @@
 namespace hunch::selector {
 
 /// A selector of any type as one type, for programs that choose it while they run: what is composed
-/// with it is compiled once. A call of a function pointer per depth is all that it costs. Copies
-/// share the selector. Lossless, as every selector.
+/// with it is compiled once. It costs a call of a function pointer and a wait for the executor per
+/// depth. Copies share the selector. Lossless, as every selector. Not for resident loops.
 ///
 /// It asks the draft model for contexts, which a selector without a router does not read; see
 /// `RoutedModel`.

@@ -22,12 +22,18 @@ namespace hunch::selector {
 
 /// DynaSpec: a router chooses a few clusters of the vocabulary for every context.
 /// (arXiv:2510.13847) Rare tokens are in the shortlist where they are likely, and cost nothing
-/// elsewhere. Lossless, as every selector. \tparam R a `Router`; \tparam B a `ClusterBudget`.
+/// elsewhere. Lossless, as every selector.
+///
+/// Under `decoder` the router runs on the host, one context after the other, on weights in its
+/// memory; in a resident loop on the executor, on weights in memory of that.
+/// \tparam R a `Router`. \tparam B a `ClusterBudget`.
 template <Router R, ClusterBudget B>
 class clustered {
  public:
-  /// \throws std::invalid_argument if the layout has other clusters than the router scores, or more
-  ///         than 131,071; or the budget is empty or its share not in (0, 1].
+  /// \param layout with clusters, see `clustered_layout`. \param router that was trained for them.
+  /// \throws std::invalid_argument if the layout has no clusters, other ones than the router
+  /// scores,
+  ///         or more than 131,071; or if the budget is empty or its share not in (0, 1].
   clustered(vocab_layout layout, R router, B budget)
       : layout_(std::move(layout)), router_(router), budget_(budget) {
     if (layout_.clusters() < 1 || layout_.clusters() != router_.clusters) {
@@ -64,7 +70,7 @@ class clustered {
   void select(const selector_contexts& contexts, const selector_lists& lists) {
     select(contexts, lists, [](std::int32_t, const float*) {});
   }
-  /// \param use called with the scores of each context: use(i, scores).
+  /// \param use called with the scores of each context, [clusters]: use(i, scores).
   template <class Use>
   void select(const selector_contexts& contexts, const selector_lists& lists, Use&& use) {
     const kernel::choose_clusters<B> choose{layout_.cluster_begin(), layout_.clusters(), budget_};

@@ -13,12 +13,14 @@ namespace hunch::selector {
 
 /// FR-Spec: the r most frequent tokens of a corpus, the same for every context. The head is stored
 /// in the order of frequency, so that the shortlist is its prefix. (Zhao et al. 2025,
-/// arXiv:2502.14856.) With `budget::position_aware` the prefix shrinks with the depth.
+/// arXiv:2502.14856.) With `budget::position_aware` the prefix shrinks with the depth. Lossless, as
+/// every selector.
 template <Budget B = budget::fixed>
 class frequency {
  public:
   /// The first rows of a head in the order of `ranked`, as many as `rows` allows.
-  /// \throws std::invalid_argument if the head has no so many rows.
+  /// \param ranked the most frequent token first, see `frequency_ranking`.
+  /// \throws std::invalid_argument if `rows` allows none, or more than the head has.
   frequency(vocab_layout ranked, B rows) : layout_(std::move(ranked)), rows_(rows) {
     if (rows.most < 1 || rows.most > layout_.head_rows()) {
       throw std::invalid_argument("hunch::selector::frequency: " + std::to_string(rows.most) +

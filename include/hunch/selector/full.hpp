@@ -7,10 +7,10 @@
 
 namespace hunch::selector {
 
-/// The whole head: one range.
+/// The whole head: one range. Lossless, as every selector.
 class full {
  public:
-  /// A head in token order.
+  /// A head in token order. \throws std::invalid_argument for an empty vocabulary.
   explicit full(std::int32_t vocab_size) : layout_(vocab_layout::identity(vocab_size)) {}
   /// A head in another order, or with fewer rows than the vocabulary has tokens.
   explicit full(vocab_layout layout) : layout_(std::move(layout)) {}

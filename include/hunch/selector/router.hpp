@@ -19,8 +19,8 @@ namespace hunch {
 ///
 /// 1. `r.clusters` scores are written, `r.inputs` numbers of a context are read and `r.scratch` of
 ///    workspace are needed.
-/// 2. `r(team, context, workspace, scores)` writes the scores: logits of a law over the clusters.
-///    Collective.
+/// 2. `r(team, context, workspace, scores)` writes the scores, [clusters]: logits of a law over the
+///    clusters. `context` is [inputs], `workspace` [scratch]. Collective.
 ///
 /// Not required: that it knows anything. Any shortlist is exact.
 template <class R>
@@ -35,8 +35,8 @@ concept Router = std::is_trivially_copyable_v<R> &&
 namespace router {
 
 /// W2 max(0, W1 x + b1) + b2: the router of DynaSpec (arXiv:2510.13847), whose x is the embedding
-/// of the last token and the drafter's hidden state before it. A view of weights in memory that
-/// bodies reach.
+/// of the last token and the drafter's hidden state before it. A view of weights, in memory that
+/// whoever calls it reaches: see `selector::clustered`.
 /// \tparam Weight float, bfloat16, float16 or std::int8_t.
 template <class Weight>
 struct mlp {
@@ -48,6 +48,7 @@ struct mlp {
   std::int32_t inputs = 0;
   std::int32_t scratch = 0;
 
+  /// w1 [width, inputs], b1 [width], w2 [clusters, width], b2 [clusters]: sizes are not checked.
   mlp(const kernel::head_weights<Weight>& w1, const float* b1,
       const kernel::head_weights<Weight>& w2, const float* b2)
       : first(w1),

@@ -22,13 +22,14 @@ namespace hunch::selector {
 /// would, the rest as the drafter does. Within a cluster, and in the core, the drafter decides. A
 /// router learns from the target, and may know of some contexts what the drafter does not.
 ///
-/// Draft logits are changed so that this holds at temperature 1. Lossless: any draft law is.
+/// Draft logits are changed, on the host, so that this holds at temperature 1. Lossless: any draft
+/// law is.
 /// \tparam R a `Router`; \tparam B a `ClusterBudget`.
 template <Router R, ClusterBudget B>
 class second_opinion {
  public:
   /// \param weight in [0, 1]; 0: the drafter alone.
-  /// \throws std::invalid_argument for another weight.
+  /// \throws std::invalid_argument for a weight outside of that.
   second_opinion(clustered<R, B> selector, double weight)
       : selector_(std::move(selector)), weight_(weight) {
     if (!(weight >= 0.0 && weight <= 1.0)) {

@@ -39,7 +39,8 @@ struct selector_lists {
 /// 1. `s.layout()` is the order of the head's rows, owned by the selector.
 /// 2. `s.max_ranges()` is the largest number of ranges in a shortlist.
 /// 3. `s.max_rows()` is the largest number of rows in a shortlist: the room for draft logits.
-/// 4. `s.select(contexts, lists)` writes one shortlist per context. No allocation.
+/// 4. `s.select(contexts, lists)` writes one shortlist per context. Called by the host, with arrays
+///    that it reaches. No allocation.
 ///
 /// Not required: the same shortlist for all contexts, or for the same context at another depth.
 template <class S>
@@ -78,8 +79,8 @@ std::int32_t shifted_parts_of(const S& s) {
 /// A selector that has a say in the draft law, too.
 ///
 /// 1. `s.advise(rows)` changes the logits of head rows whose lists the last `select` has chosen, in
-///    the order of its contexts, before anything is drawn from them. What it does may depend on
-///    what `select` saw and on the logits.
+///    the order of its contexts, before anything is drawn from them. Called by the host, after the
+///    executor has been waited for. What it does may depend on what `select` saw and on the logits.
 template <class S, class Real = float>
 concept AdvisingSelector = VocabSelector<S> && requires(S& s, const head_rows<Real>& rows) {
   s.advise(rows);

@@ -136,7 +136,8 @@ class block_threads {
 
 /// A team of one CUDA thread block of `Threads` threads (a multiple of 32, one-dimensional).
 ///
-/// `storage` belongs in shared memory, declared by the kernel that wraps the body.
+/// Every thread of the block makes it. `storage` belongs in shared memory, declared by the kernel
+/// that wraps the body.
 template <int Threads>
 class block : public cooperative<detail::block_threads<Threads>> {
   using machine = detail::block_threads<Threads>;

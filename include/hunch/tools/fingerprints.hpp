@@ -23,6 +23,7 @@ namespace hunch {
 
 /// The part of a row in the fingerprint of its head: the sum over all rows, modulo 2^64, is that,
 /// or 1 in place of 0. For heads that do not lie in memory as a whole.
+/// \param row [width] of token t, in memory of the host. \param scale the factor of the row.
 template <class Weight>
 std::uint64_t row_fingerprint(token t, const Weight* row, std::int32_t width, float scale = 1.0f) {
   std::uint64_t sum = 0;
@@ -83,6 +84,7 @@ inline std::string fingerprint_text(std::uint64_t value) {
   }
   return out;
 }
+/// And back; nothing for a text that `fingerprint_text` does not write.
 inline std::optional<std::uint64_t> fingerprint_of_text(std::string_view text) {
   std::uint64_t value = 0;
   if (text.size() != 18 || !text.starts_with("0x")) { return std::nullopt; }

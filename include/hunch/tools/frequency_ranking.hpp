@@ -16,9 +16,11 @@
 
 namespace hunch {
 
-/// The layout that stores the tokens of `vocab_size` in the order of their number in `corpus`,
-/// the lower id first on ties; tokens in `keep` (end of text, byte tokens) come before all others.
-/// \throws std::invalid_argument for an id outside the vocabulary.
+/// The layout that stores the tokens of `vocab_size` in the order of their number in `corpus`, the
+/// most frequent first, the lower id first on ties; tokens in `keep` (end of text, byte tokens)
+/// come before all others, by id. For `selector::frequency`. (FR-Spec: Zhao et al. 2025,
+/// arXiv:2502.14856)
+/// \throws std::invalid_argument for an id outside the vocabulary, or an empty vocabulary.
 inline vocab_layout frequency_ranking(std::span<const token> corpus, std::int32_t vocab_size,
                                       std::span<const token> keep = {}) {
   if (vocab_size <= 0) {

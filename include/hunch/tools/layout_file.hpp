@@ -16,7 +16,8 @@
 
 namespace hunch {
 
-/// Saves a layout as safetensors: "row_token" and, if it has clusters, "cluster_begin".
+/// Saves a layout as safetensors: "row_token" [head rows] and, if it has clusters, "cluster_begin"
+/// [clusters + 1]. Replaces a file that is there.
 ///
 /// \param head whose order it is: with its own fingerprint for a layout that was made from weights,
 ///        with that of the vocabulary for one that was made from text alone.

@@ -43,7 +43,8 @@ struct weights {
             .second_bias = room(clusters, 1)};
   }
 
-  /// The router; these weights must outlive it.
+  /// The router, for the host; these weights must outlive it. For a resident loop, upload them and
+  /// make a `router::mlp` of what lies there.
   mlp<float> view() const {
     return {{.data = first.data(), .rows = width, .width = inputs},
             first_bias.data(),
@@ -51,6 +52,7 @@ struct weights {
             second_bias.data()};
   }
 
+  /// Replaces a file that is there.
   /// \param layout whose clusters it scores; \param head that the layout is for.
   /// \throws std::invalid_argument for a layout of other clusters; std::runtime_error if the file
   ///         cannot be written.
@@ -74,8 +76,9 @@ struct weights {
 
   /// \param layout whose clusters it is to score; \param head that the layout is for.
   /// \param layout_name of the layout, for messages.
-  /// \throws std::runtime_error for a file that is no router, or one for another layout, head or
-  ///         vocabulary: what it scores would be other clusters.
+  /// \throws std::runtime_error for a file that is no router, or has weights that are not finite,
+  /// or
+  ///         is for another layout, head or vocabulary: what it scores would be other clusters.
   static weights load(const std::filesystem::path& path, const vocab_layout& layout,
                       const made_for& head, const std::string& layout_name = "the layout") {
     return load(tensor_file::read(path), layout, head, layout_name);
@@ -128,6 +131,7 @@ struct weights {
 /// time is made of. Scores differ a little; any choice is exact.
 class quantised {
  public:
+  /// \param of not empty; copied.
   explicit quantised(const weights& of)
       : inputs_(of.inputs),
         first_(of.first, of.width),
@@ -135,7 +139,7 @@ class quantised {
         first_bias_(of.first_bias),
         second_bias_(of.second_bias) {}
 
-  /// The router; these weights must outlive it.
+  /// The router, for the host; these weights must outlive it.
   mlp<std::int8_t> view() const {
     return {first_.view(inputs_), first_bias_.data(),
             second_.view(static_cast<std::int32_t>(first_bias_.size())), second_bias_.data()};

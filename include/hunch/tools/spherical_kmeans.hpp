@@ -27,20 +27,22 @@
 
 namespace hunch {
 
+/// What `spherical_kmeans` is asked for.
 struct clustering_options {
-  std::int32_t clusters = 256;
-  std::int32_t iterations = 20;  ///< at most: it ends when no row moves
+  std::int32_t clusters = 256;   ///< in [1, rows of the head]
+  std::int32_t iterations = 20;  ///< at most, 1 or more: it ends when no row moves
   std::uint64_t seed = 0;
   /// The largest cluster, as a multiple of the mean one, at least 1; 0: as it comes.
   double largest = 0.0;
 };
 
-/// Which cluster each row of a head belongs to.
+/// Which cluster each row of a head belongs to, in the order of its rows. (A `clustered_layout` is
+/// made of clusters in the order of tokens: the same for a head that nobody permuted.)
 struct clustering {
   std::vector<std::int32_t> cluster;  ///< [rows]
   std::vector<float> cosine;          ///< [rows] of the angle to the cluster's centre
   std::int32_t clusters = 0;
-  std::int32_t iterations = 0;
+  std::int32_t iterations = 0;  ///< that were made
 
   double mean_cosine() const {
     return std::accumulate(cosine.begin(), cosine.end(), 0.0) / static_cast<double>(cosine.size());

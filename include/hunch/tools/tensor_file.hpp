@@ -32,7 +32,8 @@ class tensor_file {
 
   std::map<std::string, std::string> about;  ///< the "__metadata__" of the format
 
-  /// \param shape its product is the number of values.
+  /// Takes the place of a tensor of the same name. T: float or std::int32_t.
+  /// \param shape its product is the number of values: not checked here, but by `parse`.
   template <class T>
   void put(const std::string& name, std::vector<std::int64_t> shape, const std::vector<T>& values) {
     tensor t{type_of<T>(), std::move(shape), {}};
@@ -57,7 +58,8 @@ class tensor_file {
     return values;
   }
 
-  /// \throws std::runtime_error if the file cannot be written.
+  /// Replaces a file that is there.
+  /// \throws std::runtime_error if it cannot be written, or a name or word has a control character.
   void write(const std::filesystem::path& path) const {
     std::string header = "{";
     if (!about.empty()) {
@@ -89,7 +91,9 @@ class tensor_file {
     if (!out.flush()) { throw std::runtime_error(path.string() + ": cannot be written"); }
   }
 
-  /// \throws std::runtime_error naming what is wrong with the file.
+  /// \throws std::runtime_error naming what is wrong with the file: it cannot be read, has more
+  /// than
+  ///         `max_bytes`, or is no safetensors file of the kind that `write` writes.
   static tensor_file read(const std::filesystem::path& path) {
     tensor_file out;  // for messages
     out.origin_ = path.string();
@@ -104,7 +108,7 @@ class tensor_file {
     return parse(std::string(std::istreambuf_iterator<char>(in), {}), path.string());
   }
 
-  /// The same of bytes in memory. \param origin their name, for messages.
+  /// The same of bytes in memory, which are copied. \param origin their name, for messages.
   static tensor_file parse(std::string_view all, std::string origin) {
     tensor_file out;
     out.origin_ = std::move(origin);
@@ -131,6 +135,7 @@ class tensor_file {
     return out;
   }
 
+  /// \throws std::runtime_error that names the file, and `what` is wrong with it.
   [[noreturn]] void fail(const std::string& what) const {
     throw std::runtime_error((origin_.empty() ? std::string("hunch::tensor_file") : origin_) +
                              ": " + what);

@@ -44,7 +44,8 @@ struct verify_view {
   Drafts drafts;
   std::uint64_t seed = 0;     ///< of the request
   std::uint32_t length = 0;   ///< committed length at the start of the step
-  double* scratch = nullptr;  ///< [tree.count] for rules that compare paths
+  double* scratch = nullptr;  ///< [tree.count] for rules that compare paths, such as
+                              ///< `verifier::typical`; others do not use it
 
   /// The address of a random choice at a node.
   HUNCH_HOST_DEVICE address at(std::int32_t node, purpose what, std::int32_t sibling = 0) const {
@@ -69,7 +70,8 @@ struct verdict {
   token next = no_token;         ///< the corrected, bonus or sampled token
   origin next_origin = origin::sampled;
   hunch::status status = hunch::status::ok;
-  std::int32_t failed_node = -1;  ///< the node whose row has the error
+  std::int32_t failed_node = -1;  ///< the node whose row has the error; of `invalid_draft` the
+                                  ///< drafted one
   bool empty_residual = false;    ///< the residual was zero after rounding: drawn from p
 };
 

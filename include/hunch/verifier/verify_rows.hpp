@@ -13,13 +13,14 @@ namespace hunch {
 /// One row of target logits and what its law depends on.
 template <class Real>
 struct target_row {
-  row_view<Real> logits;
+  row_view<Real> logits;  ///< [V] in the order of the tokens
   sampling_parameters parameters;
-  row_history history;
+  row_history history;  ///< without a `list`
 };
 
 /// The target's laws of one sequence, each made when it is first read and kept: a sampler may
-/// edit a row only once, and rows that no rule reads are never read.
+/// edit a row only once, and rows that no rule reads are never read. New logits need `unmade` laws;
+/// the laws are views of the logits, which stay in place while they are used.
 /// \tparam Rows gives the `target_row` of node c as rows[c].
 template <class Real, class S, class Rows = const target_row<Real>*>
 struct sampled_laws {
@@ -47,7 +48,7 @@ struct sampled_laws {
 namespace kernel {
 
 /// Makes the law of row `index` before any verifier asks: rows in parallel, where there are teams
-/// to spare. One team per row.
+/// to spare. One team per row. A row without a law gets one that carries its error.
 template <class Real, class S>
 struct make_laws {
   sampled_laws<Real, S> laws;
@@ -59,11 +60,13 @@ struct make_laws {
   }
 };
 
-/// Verifies the draft of sequence `index`. One team per sequence.
+/// Verifies the draft of sequence `index`. One team per sequence. Lossless if V is. Errors of rows
+/// are the verdict's; that drafted tokens are in the vocabulary is not looked at.
+/// \tparam View a `verify_view`. \tparam V a `Verifier` that accepts such drafts.
 template <class View, class V, class Random>
 struct verify_sequences {
-  const View* views;
-  verdict* verdicts;  ///< in: `path`; out: everything else
+  const View* views;  ///< [sequences]
+  verdict* verdicts;  ///< [sequences] in: `path`; out: everything else
   V verifier;
   Random random;
   static constexpr bool reads_rows = true;

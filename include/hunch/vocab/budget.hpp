@@ -71,7 +71,7 @@ namespace budget {
 
 /// The same at every depth.
 struct fixed {
-  std::int32_t most;
+  std::int32_t most;  ///< rows or clusters, 1 or more
   HUNCH_HOST_DEVICE constexpr std::int32_t at(std::int32_t) const { return most; }
 };
 

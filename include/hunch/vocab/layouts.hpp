@@ -17,7 +17,7 @@ namespace hunch {
 
 /// The first `rows` rows of a layout as a head of its own: a `selector::trimmed` that stores no
 /// more than it uses.
-/// \throws std::invalid_argument if the layout has no so many rows.
+/// \throws std::invalid_argument if `rows` is below 1, or more than the layout has.
 inline vocab_layout first_rows(const vocab_layout& of, std::int32_t rows) {
   if (rows < 1 || rows > of.head_rows()) {
     throw std::invalid_argument("hunch::first_rows: " + std::to_string(rows) + " rows of " +
@@ -30,9 +30,11 @@ inline vocab_layout first_rows(const vocab_layout& of, std::int32_t rows) {
   return vocab_layout::permuted(std::move(kept), of.vocab_size());
 }
 
-/// The layout of an EAGLE-3 draft head: row i stands for token i + d2t[i], as its checkpoints store
-/// it.
-/// \throws std::invalid_argument if that is outside the vocabulary, or twice the same.
+/// The layout of an EAGLE-3 draft head (Li et al. 2025, arXiv:2503.01840): row i stands for token
+/// i + d2t[i], as its checkpoints store it.
+/// \param d2t [head rows]
+/// \throws std::invalid_argument if that is outside the vocabulary, or twice the same, or for no
+///         rows.
 inline vocab_layout from_d2t(std::span<const std::int64_t> d2t, std::int32_t vocab_size) {
   std::vector<token> row_token(d2t.size());
   for (std::size_t i = 0; i < d2t.size(); ++i) {
@@ -43,11 +45,14 @@ inline vocab_layout from_d2t(std::span<const std::int64_t> d2t, std::int32_t voc
 }
 
 /// The layout of a clustered head: the rows of `core` first, in that order, always chosen; then one
-/// cluster after the other, tokens in ascending order.
+/// cluster after the other, tokens in ascending order. For `selector::clustered` (DynaSpec,
+/// arXiv:2510.13847).
 ///
-/// \param cluster [vocab_size] of every token. Clusters that are left without a token vanish.
+/// \param cluster [vocab_size] of every token, 0 or more. Clusters that are left without a token
+///        vanish, and the others are numbered anew.
 /// \param core tokens that are in every shortlist: end of text, byte tokens, frequent ones.
-/// \throws std::invalid_argument for a token or a cluster out of range, or a token twice in core.
+/// \throws std::invalid_argument for a token or a cluster out of range, a token twice in core, or a
+///         core that leaves no token.
 inline vocab_layout clustered_layout(std::span<const std::int32_t> cluster,
                                      std::span<const token> core = {}) {
   const auto vocab_size = static_cast<std::int32_t>(cluster.size());

@@ -32,7 +32,7 @@ namespace hunch {
 /// which is always chosen.
 class vocab_layout {
  public:
-  /// Row r is token r.
+  /// Row r is token r. \throws std::invalid_argument for an empty vocabulary.
   static vocab_layout identity(std::int32_t vocab_size) {
     if (vocab_size <= 0) {
       throw std::invalid_argument("hunch::vocab_layout: the vocabulary must not be empty");
@@ -43,7 +43,8 @@ class vocab_layout {
   }
 
   /// Row r is `row_token[r]`; head rows = row_token.size() <= vocab_size.
-  /// \throws std::invalid_argument naming the first row that is out of range or repeated.
+  /// \throws std::invalid_argument naming the first row that is out of range or repeated; or for no
+  ///         rows.
   static vocab_layout permuted(std::vector<token> row_token, std::int32_t vocab_size) {
     if (row_token.empty() || vocab_size <= 0) {
       throw std::invalid_argument("hunch::vocab_layout: the vocabulary must not be empty");
@@ -72,7 +73,8 @@ class vocab_layout {
   }
 
   /// This order with clusters: cluster c is the rows [begin[c], begin[c + 1]).
-  /// \throws std::invalid_argument unless `begin` ascends, from 0 or more to head_rows.
+  /// \param begin [clusters + 1]
+  /// \throws std::invalid_argument unless `begin` ascends strictly, from 0 or more to head_rows.
   vocab_layout clustered(std::vector<std::int32_t> begin) const {
     bool ascends = begin.size() >= 2 && begin.front() >= 0 && begin.back() == head_rows_;
     for (std::size_t c = 1; c < begin.size(); ++c) { ascends = ascends && begin[c - 1] < begin[c]; }
@@ -143,7 +145,8 @@ class vocab_layout {
     return hash;
   }
 
-  /// The shortlist made of `count` ranges, which must outlive it, as must this layout.
+  /// The shortlist made of `count` ranges, which must outlive it, as must this layout: ascending,
+  /// disjoint, in [0, head_rows). Allocates nothing.
   /// \param shifts [parts()] room for its shifts, which must outlive it; nullptr: without them.
   shortlist list(const row_range* ranges, std::int32_t count,
                  std::int32_t* shifts = nullptr) const {

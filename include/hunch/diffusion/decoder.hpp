@@ -36,8 +36,8 @@ namespace hunch::diffusion {
 
 /// Sizes that a decoder fixes at construction, so that a round allocates nothing.
 struct decoder_options {
-  std::int32_t max_batch = 1;           ///< requests that run at the same time
-  std::int32_t max_canvas = 0;          ///< positions of one; 0: what the model can read
+  std::int32_t max_batch = 1;   ///< requests that run at the same time
+  std::int32_t max_canvas = 0;  ///< positions of one, 2 or more; 0: all that the model reads
   std::int32_t draft_length = 1 << 30;  ///< canvases with drafts; see `decoder::draft_length`
 };
 

@@ -30,7 +30,7 @@ HUNCH_HOST_DEVICE constexpr std::uint64_t word_of(double u) {
 ///         probability below 2^-24 are met less or more often than they should be.
 template <class Index, class Real = float>
 struct given_uniforms {
-  const Real* values = nullptr;  ///< as many as `index` reaches
+  const Real* values = nullptr;  ///< as many as `index` reaches, in memory that bodies reach
   Index index{};
 
   HUNCH_HOST_DEVICE std::uint64_t operator()(const address& a) const {

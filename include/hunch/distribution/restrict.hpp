@@ -14,7 +14,8 @@
 
 /// \file
 /// Operations that make a law out of a row of logits and cut it: collective, no allocation, no
-/// write to the row. Ties are decided by probability descending, then by id ascending.
+/// write to the row. Ties are decided by probability descending, then by id ascending. What cuts or
+/// normalises takes a law without an error.
 
 namespace hunch::kernel {
 

@@ -88,6 +88,8 @@ struct draft_capacity {
 };
 
 /// The draft trees of one step, as bodies see them: a trivially copyable view of a `draft_batch`.
+/// Arrays are [max_batch, max_nodes], `counts` is [max_batch]; what has several values for a node
+/// is found by a function.
 template <class Real>
 struct draft_trees {
   draft_capacity capacity;

@@ -32,7 +32,7 @@ class length_slots {
   /// Counts a level of sequence k that was drawn: whether there may be another one.
   bool drew(std::int32_t k) { return ++at(k).levels < at(k).limit; }
 
-  /// And if so, whether there is. The depth of the evidence is set here.
+  /// Where there may be: whether the policy wants it. The depth of the evidence is set here.
   bool continues(const L& policy, std::int32_t k, length_evidence evidence) {
     evidence.depth = at(k).levels;
     return policy.continues(memory(at(k).slot), evidence);

@@ -34,7 +34,7 @@ struct logits_arguments {
 
   const Real* target_logits = nullptr;  ///< [num_logits, vocab]
   /// [max_num_reqs, num_speculative_steps, draft_vocab] the logits that drafts were drawn by, at
-  /// the request's state, the first draft's first; or null: any drafts, for which no law is known.
+  /// the request's state, in their order; or null: any drafts, for which no law is known.
   const Real* draft_logits = nullptr;
   /// [num_logits] the token that each row has read: the last emitted one, then the drafts. -1 ends
   /// the chain before it: nothing was drafted there.

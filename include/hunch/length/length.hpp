@@ -46,7 +46,7 @@ struct length_evidence {
 /// been taken into the draft. It decides whether to draw again, never whether to keep what was
 /// drawn. Then verification is exact, whatever it decides.
 ///
-/// The host asks it. Not required: that it learns, or that it looks at the evidence.
+/// The host calls it. Not required: that it learns, or that it looks at the evidence.
 template <class L>
 concept LengthPolicy = std::is_trivially_copyable_v<typename L::memory> &&
     std::default_initializable<typename L::memory> &&

@@ -79,8 +79,8 @@ class meter {
   meter(const meter&) = delete;
   meter& operator=(const meter&) = delete;
 
-  /// Levels that the next step may draft, for `running` requests: 0 is plain decoding. What
-  /// `decoder::draft_length` is to be set to.
+  /// Levels that the next step may draft, for `running` requests, to be set as
+  /// `decoder::draft_length`: 0 is plain decoding.
   std::int32_t next(std::int32_t running) {
     batch& b = of(running);
     tries_ = false;
@@ -413,8 +413,8 @@ class meter {
     return std::max(seconds, 0.0) / reading_.rows * rows / one;
   }
 
-  /// \param cost in plain steps, without
-  /// \param read which the drafter took to read what it had missed.
+  /// \param cost in plain steps, without what follows.
+  /// \param read what the drafter took to read what it had missed, likewise.
   void book(batch& b, const step_summary& s, double cost, double read) {
     double gain = static_cast<double>(s.emitted) / s.sequences - cost;
     b.since_try = tries_ ? 0 : b.since_try + 1;

@@ -49,8 +49,8 @@ struct row_view {
 /// - `commit` moves the kept rows into the cache, in the order given.
 ///
 /// Rows of a `resident_decoder` may be padding: their slot is `no_slot`, their other values
-/// mean nothing, and a model skips them. So are kept rows and released slots there, and head rows
-/// of index -1.
+/// mean nothing, and a model skips them. Kept rows and released slots may be padding there, too,
+/// and head rows are where their index is -1.
 struct rows {
   std::int32_t size = 0;
   const std::int32_t* slot = nullptr;      ///< of the sequence, in [0, max batch)

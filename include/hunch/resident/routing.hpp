@@ -127,6 +127,7 @@ class router_layer {
     executor.upload(views_.data(), views.data(), views.size());
   }
 
+  /// [max_batch, weights.rows]
   float* out() const { return out_.data(); }
 
   /// out() row s = weights . row[s] of `from`, and what `finish` makes of it.

@@ -75,8 +75,8 @@ class any_grammar {
 
   explicit operator bool() const { return begin_ != nullptr; }
 
-  /// A walk for trees of up to `max_nodes` nodes; nothing is allocated on it later. Not of an empty
-  /// grammar.
+  /// A walk for trees of up to `max_nodes` nodes; nothing is allocated on it later. There is none
+  /// of an empty grammar.
   std::unique_ptr<grammar_walk> begin(std::int32_t max_nodes) const { return begin_(max_nodes); }
 
  private:

@@ -31,9 +31,8 @@ template <Router R, ClusterBudget B>
 class clustered {
  public:
   /// \param layout with clusters, see `clustered_layout`. \param router that was trained for them.
-  /// \throws std::invalid_argument if the layout has no clusters, other ones than the router
-  /// scores,
-  ///         or more than 131,071; or if the budget is empty or its share not in (0, 1].
+  /// \throws std::invalid_argument if the layout has no clusters, more than 131,071, or another
+  ///         number than the router scores; or if the budget is empty or its share not in (0, 1].
   clustered(vocab_layout layout, R router, B budget)
       : layout_(std::move(layout)), router_(router), budget_(budget) {
     if (layout_.clusters() < 1 || layout_.clusters() != router_.clusters) {

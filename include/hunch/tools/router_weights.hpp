@@ -76,9 +76,8 @@ struct weights {
 
   /// \param layout whose clusters it is to score; \param head that the layout is for.
   /// \param layout_name of the layout, for messages.
-  /// \throws std::runtime_error for a file that is no router, or has weights that are not finite,
-  /// or
-  ///         is for another layout, head or vocabulary: what it scores would be other clusters.
+  /// \throws std::runtime_error for a file that is no router, that has weights that are not finite,
+  ///         or that is for another layout, head or vocabulary.
   static weights load(const std::filesystem::path& path, const vocab_layout& layout,
                       const made_for& head, const std::string& layout_name = "the layout") {
     return load(tensor_file::read(path), layout, head, layout_name);

@@ -92,8 +92,7 @@ class tensor_file {
   }
 
   /// \throws std::runtime_error naming what is wrong with the file: it cannot be read, has more
-  /// than
-  ///         `max_bytes`, or is no safetensors file of the kind that `write` writes.
+  ///         than `max_bytes`, or is no safetensors file of the kind that `write` writes.
   static tensor_file read(const std::filesystem::path& path) {
     tensor_file out;  // for messages
     out.origin_ = path.string();

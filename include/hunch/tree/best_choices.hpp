@@ -22,8 +22,8 @@ using path = std::vector<std::int32_t>;
 /// is. Depth 0 is that of the children of the root.
 using acceptance_table = std::span<const std::vector<double>>;
 
-/// The probability that the whole path of a node is right: the product along it. The table has the
-/// node's depths and ranks.
+/// The probability that the whole path of a node is right: the product along it. Nothing looks
+/// whether the table has the node's depths and ranks.
 inline double value_of(const path& node, acceptance_table acceptance) {
   double value = 1.0;
   for (std::size_t depth = 0; depth < node.size(); ++depth) {

@@ -9,7 +9,7 @@ namespace hunch::kernel {
 
 /// Descends while a child of the node equals the token that `choose(p, node)` makes of the target's
 /// law there, and emits the first one that no child equals. The emitted tokens are those that
-/// `choose` would make one after the other, whatever was drafted.
+/// `choose`, which is collective, would make one after the other, whatever was drafted.
 template <Team T, class View, class Choose>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void follow(T& team, const View& view, verdict& out,
                                                      Choose&& choose) {

@@ -12,7 +12,7 @@ namespace hunch::kernel {
 /// made once per node with accepted children; keeps the longest accepted path, of equally long ones
 /// that of the largest probability under the target, and draws the next token from the target's law
 /// after it. A row without a law accepts nothing, and is an error at the end of the kept path
-/// only. What the lossy rules share.
+/// only. What the lossy rules share. Needs `view.scratch`.
 template <Team T, class View, class Random, class Judge>
 HUNCH_HOST_DEVICE void longest_path(T& team, const View& view, const Random& random, verdict& out,
                                     Judge&& judge) {

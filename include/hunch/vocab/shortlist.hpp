@@ -54,7 +54,7 @@ struct shortlist {
     return -1;
   }
 
-  /// The position of token `t`, or -1 if the shortlist does not hold it.
+  /// The position of token `t` of the vocabulary, or -1 if the shortlist does not hold it.
   HUNCH_HOST_DEVICE constexpr std::int32_t position_of(token t) const {
     const std::int32_t row = token_row == nullptr ? t : token_row[t];
     if (shift == nullptr) { return position_of_row(row); }

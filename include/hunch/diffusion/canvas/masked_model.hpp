@@ -18,7 +18,8 @@
 
 namespace hunch::diffusion {
 
-/// The canvases of one forward pass, in structure-of-arrays form.
+/// The canvases of one forward pass, in structure-of-arrays form: buffers of the decoder's
+/// executor, which stay as they are until the pass has run.
 ///
 /// A canvas is the whole text of one request as it would be if some drafts were accepted: prompt,
 /// then the answer with mask tokens where nothing has been unmasked. Canvases of one request are

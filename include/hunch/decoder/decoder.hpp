@@ -237,7 +237,9 @@ class decoder {
   template <class T>
   using buffer = typename E::template buffer<T>;
   using laws_type = sampled_laws<real, sampler_type>;
-  using view_type = verify_view<laws_type, stored_drafts<law<real>>>;
+  using tokens_type = std::conditional_t<drafter_type::is_chain, chain_tokens, drafted_tokens>;
+  using drafts_type = stored_drafts<law<real>, selects_one_range<Selector>>;
+  using view_type = verify_view<laws_type, drafts_type, tokens_type>;
 
   static decoder_options checked(decoder_options o, std::int32_t vocab_size) {
     const auto refuse = [](const std::string& why) {
@@ -382,10 +384,10 @@ class decoder {
       }
       plan.verdict = decoding;
       views_.data()[decoding] = {
-          .tree = tree,
+          .tree = tokens_type{static_cast<const drafted_tokens&>(tree)},
           .children = drafter_type::children,
           .target = laws_type{target_rows_.data() + first, laws_.data() + first, sampler_},
-          .drafts = stored_drafts<law<real>>{tree.laws, tree.lists},
+          .drafts = drafts_type{tree.laws, tree.lists},
           .seed = c.seed,
           .length = static_cast<std::uint32_t>(c.length),
           .scratch = scratch_.data() + first};

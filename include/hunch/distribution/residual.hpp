@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <type_traits>
 
@@ -40,6 +41,11 @@ struct residual {
   std::int32_t first = 0;  ///< row of the only range
 
   HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t v) const { return terms(v).first; }
+
+  /// The same values from laws that may be restricted, for what reads little of them.
+  HUNCH_HOST_DEVICE HUNCH_INLINE auto general() const requires std::same_as<P, whole_law<real>> {
+    return residual<law<real>, law<real>, Over>{p, q, list, a, b, first};
+  }
 
   /// The same for a token whose position is known; -1: it has none.
   HUNCH_HOST_DEVICE real of(std::int64_t v, std::int64_t at) const {
@@ -158,50 +164,72 @@ residual_and_remainder(Residual, token_set) -> residual_and_remainder<Residual>;
 
 namespace detail {
 
-template <Law P, Law Q, class Use>
-HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_fitting_residual(const P& p, const Q& q,
+/// How the positions of a draft law are found. Device code looks shifts up as it would search,
+/// scalar by scalar: a form of its own for these costs registers that the kernels of verifiers do
+/// not have.
+template <bool OneRange>
+HUNCH_HOST_DEVICE inline list_kind kind_of(const shortlist& list, std::int32_t tokens) {
+  if (list.is_everything(tokens)) { return list_kind::everything; }
+  if (list.range_count == 1 && list.token_row != nullptr) { return list_kind::one_range; }
+#if !defined(__CUDA_ARCH__)
+  if (!OneRange && list.shift != nullptr && list.token_row != nullptr) { return list_kind::parts; }
+#endif
+  return list_kind::ranges;
+}
+
+template <bool OneRange, Law P, Law Q, class Use>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_fitting_residual(list_kind kind, const P& p,
+                                                                    const Q& q,
                                                                     const shortlist& list,
                                                                     typename P::real a,
                                                                     typename P::real b, Use&& use) {
-  if (list.is_everything(p.size())) {
+  if (kind == list_kind::everything) {
     return use(residual<P, Q, list_kind::everything>{p, q, list, a, b});
   }
-  if (list.range_count == 1 && list.token_row != nullptr) {
-    return use(residual<P, Q, list_kind::one_range>{p, q, list, a, b, list.ranges[0].begin});
-  }
-  // Device code looks shifts up as it would search, scalar by scalar: a form of its own for these
-  // costs registers that the kernels of verifiers do not have.
 #if !defined(__CUDA_ARCH__)
-  if (list.shift != nullptr && list.token_row != nullptr) {
-    return use(residual<P, Q, list_kind::parts>{p, q, list, a, b});
+  if constexpr (!OneRange) {
+    if (kind == list_kind::parts) {
+      return use(residual<P, Q, list_kind::parts>{p, q, list, a, b});
+    }
   }
 #endif
-  return use(residual<P, Q, list_kind::ranges>{p, q, list, a, b});
+  return use(residual<P, Q, list_kind::one_range>{p, q, list, a, b, list.ranges[0].begin});
 }
 
 }  // namespace detail
 
-/// Calls use(residual) with the form that fits the laws and the shortlist.
-template <Law P, Law Q, class Use>
+/// Calls use(residual) with the form that fits the laws and the shortlist. Each form is compiled:
+/// \tparam OneRange no shortlist has more than one range.
+template <bool OneRange = false, Law P, Law Q, class Use>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_residual(const P& p, const Q& q,
                                                             const shortlist& list,
                                                             typename P::real a, typename P::real b,
                                                             Use&& use) {
-  return detail::with_fitting_residual(p, q, list, a, b, use);
+  const list_kind kind = detail::kind_of<OneRange>(list, p.size());
+  if (kind == list_kind::ranges) {
+    return use(residual<P, Q, list_kind::ranges>{p, q, list, a, b});
+  }
+  return detail::with_fitting_residual<OneRange>(kind, p, q, list, a, b, use);
 }
-template <class Real, class Use>
+template <bool OneRange = false, class Real, class Use>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_residual(const law<Real>& p, const law<Real>& q,
                                                             const shortlist& list,
                                                             std::type_identity_t<Real> a,
                                                             std::type_identity_t<Real> b,
                                                             Use&& use) {
-  // On a device, which waits for memory, the test of what is kept costs nothing but compile time.
+  const list_kind kind = detail::kind_of<OneRange>(list, p.size());
+  // A search takes longer than the test of what a law keeps.
+  if (kind == list_kind::ranges) {
+    return use(residual<law<Real>, law<Real>, list_kind::ranges>{p, q, list, a, b});
+  }
+  // On a device, which waits for memory, that test costs nothing but compile time.
 #if !defined(__CUDA_ARCH__)
   if (whole_law<Real>::fits(p) && whole_law<Real>::fits(q)) {
-    return detail::with_fitting_residual(whole_law<Real>{p}, whole_law<Real>{q}, list, a, b, use);
+    return detail::with_fitting_residual<OneRange>(kind, whole_law<Real>{p}, whole_law<Real>{q},
+                                                   list, a, b, use);
   }
 #endif
-  return detail::with_fitting_residual(p, q, list, a, b, use);
+  return detail::with_fitting_residual<OneRange>(kind, p, q, list, a, b, use);
 }
 
 }  // namespace hunch::kernel

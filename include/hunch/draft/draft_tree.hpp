@@ -50,6 +50,11 @@ struct drafted_tokens {
   }
 };
 
+/// The same where no node has two children.
+struct chain_tokens : drafted_tokens {
+  static constexpr bool is_chain = true;
+};
+
 /// The draft of one sequence: at most `max_nodes` nodes, a compile-time constant of the drafter,
 /// and the laws that its tokens were drawn from.
 template <class Real = float>

@@ -54,6 +54,8 @@ struct drafted_chain {
     HUNCH_HOST_DEVICE std::int32_t operator[](std::int32_t node) const { return node - 1; }
   };
 
+  static constexpr bool is_chain = true;
+
   std::int32_t count = 1;  ///< nodes, the root included
   ids tokens;
   ids drawn_at;
@@ -129,6 +131,8 @@ struct first_tokens {
 /// The drafts of a `verify_view`.
 template <class Laws>
 struct drafts_of {
+  static constexpr bool is_one_range = true;
+
   Laws laws;
   first_tokens lists;
 };

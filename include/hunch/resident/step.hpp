@@ -133,8 +133,8 @@ struct end_step {
       using laws_type = slot_laws<Real, S, N>;
       const draft_tree<Real> tree = of.trees.tree(slot);
       verifier(team,
-               verify_view<laws_type, stored_drafts<law<Real>>>{
-                   .tree = tree,
+               verify_view<laws_type, stored_drafts<law<Real>>, chain_tokens>{
+                   .tree = {static_cast<const drafted_tokens&>(tree)},
                    .children = children,
                    .target = laws_type{{&of, slot}, of.laws + first, sampler},
                    .drafts = {tree.laws, tree.lists},

@@ -76,6 +76,13 @@ std::int32_t shifted_parts_of(const S& s) {
   return s.max_ranges() > 1 ? s.layout().parts() : 0;
 }
 
+/// Whether every shortlist of a selector is known to be one range: rules are compiled for less.
+template <class S>
+inline constexpr bool selects_one_range = requires {
+  requires std::remove_cvref_t<S>::max_ranges()
+  == 1;
+};
+
 /// A selector that has a say in the draft law, too.
 ///
 /// 1. `s.advise(rows)` changes the logits of head rows whose lists the last `select` has chosen, in

@@ -81,14 +81,21 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto run_loop(On on, const Loop& loop, const F&..
 
 // The functions that a loop calls are copied: what they refer to by value stays in registers.
 
+#if !HUNCH_HAS_AVX2
 template <class Loop, class... F>
 HUNCH_COMPILED_AS_LOOP auto with_flags(const Loop& loop, const F&... f) {
   const Loop copy = loop;
   return [&copy](const F... of)
              HUNCH_INLINED { return run_loop(instructions<0>{}, copy, of...); }(f...);
 }
+#else
+/// On a processor without AVX2, of which few are left: as the flags of the build say, so that a
+/// loop is not optimised once more for each of them.
+template <class Loop, class... F>
+__attribute__((noinline)) auto with_flags(const Loop& loop, const F&... f) {
+  return run_loop(instructions<0>{}, loop, f...);
+}
 
-#if HUNCH_HAS_AVX2
 template <class Loop, class... F>
 HUNCH_COMPILED_AS_LOOP __attribute__((target(HUNCH_NAMES_OF_AVX2(HUNCH_NAME, ",")))) auto with_avx2(
     const Loop& loop, const F&... f) {
@@ -126,6 +133,24 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto on_processor(const Loop& loop, const F&... f
   if (HUNCH_NAMES_OF_AVX512(__builtin_cpu_supports, &&)) { return detail::with_avx512(loop, f...); }
 #endif
 #endif
+#if HUNCH_HAS_AVX2
+#if defined(HUNCH_IS_AVX2)
+  return detail::with_avx2(loop, f...);
+#else
+  if (HUNCH_NAMES_OF_AVX2(__builtin_cpu_supports, &&)) { return detail::with_avx2(loop, f...); }
+#endif
+#endif
+#if defined(__CUDA_ARCH__)
+  return detail::run_loop(instructions<0>{}, loop, f...);
+#else
+  return detail::with_flags(loop, f...);
+#endif
+}
+
+/// The same for a loop over a tile at most: wider vectors than those of AVX2 would gain less there
+/// than compiling it once more costs.
+template <class Loop, class... F>
+HUNCH_HOST_DEVICE HUNCH_INLINE auto on_processor_for_a_tile(const Loop& loop, const F&... f) {
 #if HUNCH_HAS_AVX2
 #if defined(HUNCH_IS_AVX2)
   return detail::with_avx2(loop, f...);

@@ -71,8 +71,8 @@ struct block {
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE static auto rest(const P& p, const View& view,
                                                             std::int32_t c, double w, Use&& use) {
     using real = typename P::real;
-    return kernel::with_residual(p, view.drafts.laws[c], view.drafts.lists[c], static_cast<real>(w),
-                                 real(1), use);
+    return kernel::with_residual<has_one_range<decltype(view.drafts)>>(
+        p, view.drafts.laws[c], view.drafts.lists[c], static_cast<real>(w), real(1), use);
   }
 
   template <Team T, class View, class Random>

@@ -59,6 +59,7 @@ struct rejection {
     const auto q = view.drafts.laws[c];
     if (q.status != status::ok) { return kernel::fail(out, status::invalid_draft, child), -1; }
     using real = typename decltype(p)::real;
+    constexpr bool is_chain = is_chain_of<decltype(view.tree)>;
     kernel::token_set removed(team);  // from q, where it does not replace what was drawn
     const bool replaces = view.children != child_law::without_replacement;
     double taken = 0.0;      // how many times q was taken from p
@@ -66,8 +67,8 @@ struct rejection {
     double draftable = 1.0;  // what removed positions left of q's mass
     for (std::int32_t sibling = 0;; ++sibling) {
       const auto rest = [&](auto&& use) {
-        return kernel::with_residual(p, q, view.drafts.lists[c], real(1), static_cast<real>(taken),
-                                     use);
+        return kernel::with_residual<has_one_range<decltype(view.drafts)>>(
+            p, q, view.drafts.lists[c], real(1), static_cast<real>(taken), use);
       };
       if (child < 0) {
         out.next_origin = origin::corrected;
@@ -84,7 +85,10 @@ struct rejection {
       if (!(q_x > 0.0) || removed.contains(drawn) || removed.count == kernel::max_siblings) {
         return kernel::fail(out, status::invalid_draft, child), -1;
       }
-      if (sibling > 0) {
+      double p_x = 0.0;
+      if (is_chain || sibling == 0) {
+        p_x = static_cast<double>(p.prob(x));
+      } else if constexpr (!is_chain) {
         if (replaces) {
           left = rest([&](const auto& weight) { return team.sum(p.size(), weight); });
         } else {
@@ -99,10 +103,8 @@ struct rejection {
           kernel::emit_for_no_residual(team, view, c, p, random, out);
           return -1;
         }
+        p_x = rest([&](const auto& w) { return static_cast<double>(w.of(x, at)); });
       }
-      const double p_x =
-          sibling == 0 ? static_cast<double>(p.prob(x))
-                       : rest([&](const auto& w) { return static_cast<double>(w.of(x, at)); });
       if (random.bernoulli(view.at(c, purpose::accept, sibling), p_x * draftable, q_x * left)) {
         kernel::accept(team, out, child);
         return child;
@@ -112,7 +114,7 @@ struct rejection {
       constexpr double most = kernel::largest<real> / real(4);
       taken = taken < most ? taken : most;
       if (!replaces) { removed.add(team, drawn); }
-      child = view.tree.next_child(c, child);
+      child = is_chain ? -1 : view.tree.next_child(c, child);
     }
   }
 };

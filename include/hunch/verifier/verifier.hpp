@@ -24,8 +24,10 @@ struct stored_laws {
 };
 
 /// The laws that the children of each node were drawn from, as they lie in a draft tree.
-template <Law L>
+/// \tparam OneRange no list has more than one range: less is compiled.
+template <Law L, bool OneRange = false>
 struct stored_drafts {
+  static constexpr bool is_one_range = OneRange;
   const L* laws = nullptr;           ///< [nodes]
   const shortlist* lists = nullptr;  ///< [nodes]
 };
@@ -55,6 +57,20 @@ struct verify_view {
             .sibling = static_cast<std::uint32_t>(sibling),
             .what = what};
   }
+};
+
+/// Whether no list of the drafts of a view has more than one range, by `static constexpr bool
+/// is_one_range`.
+template <class Drafts>
+inline constexpr bool has_one_range = requires {
+  requires std::remove_cvref_t<Drafts>::is_one_range;
+};
+
+/// Whether the trees of a view have width one, by `static constexpr bool is_chain`: then a rule
+/// need not be compiled for siblings.
+template <class Tree>
+inline constexpr bool is_chain_of = requires {
+  requires std::remove_cvref_t<Tree>::is_chain;
 };
 
 /// A view of laws over logits that were all made before.

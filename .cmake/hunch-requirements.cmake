@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Thrust comes with a CUDA toolkit, or as a package of its own. `result` is the folder to search for
 # its headers; empty if the compiler searches it unasked. To name that one again would move it: the
-# C++ headers reach those of C by looking behind themselves, and find nothing there any more.
+# C++ headers reach those of C by looking past themselves, and find nothing there any more.
 function(hunch_find_thrust result)
   find_path(HUNCH_THRUST_INCLUDE_DIR thrust/sort.h
     HINTS ENV CUDA_HOME ENV CUDA_PATH

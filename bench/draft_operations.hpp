@@ -29,10 +29,10 @@ inline hunch::kernel::text_match plain_match(const std::vector<hunch::token>& te
   const hunch::token* const end = text.data() + n;
   hunch::kernel::text_match best;
   for (std::int32_t next = n - 1; next > 0 && best.length < longest; --next) {
-    const hunch::token* const behind = text.data() + next;
+    const hunch::token* const after = text.data() + next;
     const std::int32_t most = std::min(longest, next);
     std::int32_t length = 0;
-    while (length < most && behind[-1 - length] == end[-1 - length]) { ++length; }
+    while (length < most && after[-1 - length] == end[-1 - length]) { ++length; }
     if (length > best.length) { best = {length, next}; }
   }
   return best;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Set-up, build and all tests. With --long instead: what takes longer, for runs behind one without,
+# Set-up, build and all tests. With --long instead: what takes longer, for runs after one without,
 # a second compiler, sanitizers, the race check, soak runs, programs for a device, fuzzing. With
 # --all: both, then what is tried before a release, all tests by the second compiler, NEON in an
 # emulator, other architectures of devices, and the torch operators.

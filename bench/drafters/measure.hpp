@@ -92,7 +92,7 @@ struct repeated {
 template <class V, class Make>
 std::vector<double> length_along_text(const setting& where, V rule, float temperature,
                                       const Make& make) {
-  constexpr std::size_t behind = 64;  ///< tokens that are read before each draft
+  constexpr std::size_t context = 64;  ///< tokens that are read before each draft
   double accepted = 0.0;
   auto decoder = make(repeated<V>{rule, &accepted});
   generation_options request;
@@ -102,10 +102,10 @@ std::vector<double> length_along_text(const setting& where, V rule, float temper
   for (const std::vector<token>& text : where.texts) {
     double sum = 0.0;
     for (std::size_t place = 0; place < places; ++place) {
-      const std::size_t first = (text.size() - behind) * place / places;
+      const std::size_t first = (text.size() - context) * place / places;
       request.seed = place;
       decoder.reset_stats();
-      const auto id = decoder.add(std::span(text).subspan(first, behind), request);
+      const auto id = decoder.add(std::span(text).subspan(first, context), request);
       while (decoder.stats().steps < 1) { decoder.step(); }
       accepted = 0.0;  // where the first step ended the text
       if (decoder.is_running(id)) { decoder.step(); }

@@ -24,11 +24,11 @@ LEFT, TOP, WIDTH, GAP = 150, 40, 330, 70
 
 
 def bars(values):
-    """A group of two bars for every drafter: its speed-up, and the acceptance length written behind it."""
+    """A group of two bars for every drafter: its speed-up, and the acceptance length written beside it."""
     height = GROUP * len(DRAFTERS)
     top = max(values[f"{name}, T = {t}: speed-up"] for name in DRAFTERS for t, _ in AT)
     panel = svg.Panel(LEFT, TOP, WIDTH, height, (0, 1.35 * top), (height, 0))
-    panel.titles("every drafter", "speed-up over plain decoding; behind it the acceptance length")
+    panel.titles("every drafter", "speed-up over plain decoding; beside it the acceptance length")
     panel.ticks([tick / 2 for tick in range(7) if tick / 2 <= 1.35 * top], ())
     for i, name in enumerate(DRAFTERS):
         y = TOP + GROUP * i + 3

@@ -24,10 +24,10 @@ LEFT, TOP, WIDTH, GAP = 140, 40, 300, 220
 
 
 def bars(values, place, title, rows, height):
-    """rows: (label, [(name in the table, colour)]); a bar is a speed-up, with the acceptance length behind it."""
+    """rows: (label, [(name in the table, colour)]); a bar is a speed-up, with the acceptance length beside it."""
     left = LEFT + (WIDTH + GAP) * place
     panel = svg.Panel(left, TOP, WIDTH, height, (0.6, 1.7), (height, 0))
-    panel.titles(title, "speed-up; behind it the acceptance length")
+    panel.titles(title, "speed-up; beside it the acceptance length")
     panel.ticks([0.6, 0.8, 1, 1.2, 1.4, 1.6], ())
     for i, (label, of) in enumerate(rows):
         y = TOP + GROUP * i + 3

@@ -92,7 +92,7 @@ void canvas_planner::check_canvas(const canvases& all, std::int32_t i) const {
   }
 }
 
-int canvas_planner::behind_block(const canvas& of, int position) {
+int canvas_planner::end_of_block(const canvas& of, int position) {
   const int size = static_cast<int>(of.tokens.size());
   if (position < of.known) { return position + 1; }
   if (position < of.block_end) { return of.block_end; }
@@ -180,7 +180,7 @@ void canvas_planner::plan_slot(const canvases& all, std::int32_t begin, std::int
     const int same = std::min({before.known, of.known, common(before.tokens, of.tokens)});
     chain_.resize(static_cast<std::size_t>(same - first_position_));
     seen_ = std::min(seen_, same);
-    add_rows(of, same, behind_block(of, of.wanted.back() - shift_), slot, span);
+    add_rows(of, same, end_of_block(of, of.wanted.back() - shift_), slot, span);
     add_outputs(of, slot);
     note_rows(i, shared.known);
     before = of;
@@ -199,7 +199,7 @@ void canvas_planner::add_rows(const canvas& of, int from, int to, int slot, laye
     planned_row row;
     row.slot = slot;
     row.staged = first + position - from - first_row_;
-    row.length = behind_block(of, position);
+    row.length = end_of_block(of, position);
     row.position = position;
     row.token = of.tokens[static_cast<std::size_t>(position)];
     plan_.rows.rows.push_back(row);

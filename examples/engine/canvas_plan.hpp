@@ -94,7 +94,7 @@ class canvas_planner {
   /// How many positions of `tokens` need not be read again.
   int reusable(int slot, std::span<const hunch::token> tokens) const;
   /// After the block of a position, and so after what its row sees.
-  static int behind_block(const canvas& of, int position);
+  static int end_of_block(const canvas& of, int position);
 
   bool causal_prefix_;
   int shift_;  ///< 1 where the law of a position is in the output row before it

@@ -15,7 +15,7 @@ namespace {
 /// \tparam Target a `model::implementation`.
 template <class Target>
 int checked(const exit_config& shape, const checkpoint& weights, const Target& target) {
-  const std::string does = "is an exit behind layer " + std::to_string(shape.layer);
+  const std::string does = "is an exit after layer " + std::to_string(shape.layer);
   if (target.target != nullptr) {
     target.refuse_head(weights.origin(), does, "is a head of another model");
   }

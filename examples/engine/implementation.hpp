@@ -26,7 +26,7 @@
 
 namespace engine {
 
-/// What a pass leaves behind for its caller.
+/// What a pass leaves for its caller.
 struct pass_result {
   pass_plan plan;
   int hidden_size = 0;

@@ -71,7 +71,7 @@ void model::implementation::stage_streams(int asked) {
   const int first = shape.layers - streams->shape.layers;
   for (const planned_row& row : result.plan.rows) {
     if (row.layers > first) {
-      throw std::invalid_argument("engine::model: streams begin behind layer " +
+      throw std::invalid_argument("engine::model: streams begin after layer " +
                                   std::to_string(first) + ", and a view has read rows through " +
                                   std::to_string(row.layers));
     }

@@ -131,8 +131,8 @@ flags flags_of(destination to) {
   out.add("--router", "FILE", "of clustered: by train_router (default: the shipped one)", a.router);
   out.add("--budget", "NAME",
           "of clustered: fixed:K clusters, position-aware:K less with the depth,\n"
-          "mass:P[:K] up to the share P of the router's law, or rows:R[:K]; behind per-row:\n"
-          "the best per row, behind position-aware: less with the depth\n"
+          "mass:P[:K] up to the share P of the router's law, or rows:R[:K]; after per-row:\n"
+          "the best per row, after position-aware: less with the depth\n"
           "(default per-row:rows:R, a sixth of the vocabulary)",
           [&a](const std::string& text) { a.budget = parse_budget("--budget", text); });
   out.add_choice<verifier_kind>(
@@ -153,7 +153,7 @@ flags flags_of(destination to) {
           "or auto: what is fastest at the beginning of the text",
           [&a](const std::string& text) { choose_length(a, text); });
   out.add("--block-length", "N",
-          "of a canvas: positions that are written before those behind them\n"
+          "of a canvas: positions that are written before those after them\n"
           "(default: the model's); with diffusion and stepwise only",
           [&a](const std::string& text) {
             a.block_length = number<std::int32_t>("--block-length", text, 1);

@@ -47,7 +47,7 @@ cluster_budget parse_budget(const std::string& flag, const std::string& text) {
   if (kind != "fixed" && kind != "mass" && kind != "rows") {
     throw usage_error(flag + ": '" + text +
                       "' is unknown; it takes fixed:K, position-aware:K, mass:P[:K], rows:R[:K], "
-                      "behind per-row: or position-aware: if wanted");
+                      "after per-row: or position-aware: if wanted");
   }
   if (numbers < 1 || numbers > (kind == "fixed" ? 1u : 2u)) {
     throw usage_error(flag + ": '" + text + "' has not the numbers that " + kind + " takes");

@@ -69,7 +69,7 @@ struct fragment {
   int in;
   int out;
 
-  fragment behind(int states) const { return {in + states, out + states}; }
+  fragment shifted(int states) const { return {in + states, out + states}; }
 };
 
 byte_set range(int first, int last) {
@@ -143,7 +143,7 @@ class parser {
     if (at_ == end) { return one; }
     std::vector<fragment> copies{one};  // all of them before the first is joined to anything
     while (std::ssize(copies) < std::max({least, most, 1})) {
-      copies.push_back(one.behind(to_.repeat(first, last)));
+      copies.push_back(one.shifted(to_.repeat(first, last)));
     }
     const fragment all{to_.add(), to_.add()};
     int tail = all.in;

@@ -123,7 +123,7 @@ std::vector<test::vec> textbook(const fixture& with, const canvas& asked, const 
   std::iota(positions.begin(), positions.end(), 0);
   const auto sees = test::visibility(with.shape, then);
   const std::vector<int> before(positions.begin(), positions.begin() + asked.known);
-  const std::vector<int> behind(positions.begin() + asked.known, positions.end());
+  const std::vector<int> after(positions.begin() + asked.known, positions.end());
 
   std::vector<test::reference_model::keys_values> cached;
   for (const int layer : with.head_config.cached_layers) {
@@ -142,7 +142,7 @@ std::vector<test::vec> textbook(const fixture& with, const canvas& asked, const 
     x[j] = test::reference_model::product(with.head_weights, "model.fc.weight", c.hidden, joined);
   }
   const auto out = head.continued(
-      x, behind, [&](std::size_t i, std::size_t j) { return sees(first + i, first + j); }, cached);
+      x, after, [&](std::size_t i, std::size_t j) { return sees(first + i, first + j); }, cached);
   std::vector<test::vec> result;
   for (const std::int32_t position : now.wanted) {
     const int row = position - (with.shape.shifted ? 1 : 0);
@@ -255,7 +255,7 @@ TEST_CASE("a masked model and its head allocate nothing in a steady pass") {
   }
 }
 
-TEST_CASE("a head that was left behind changes nothing that its target says") {
+TEST_CASE("a head that was left alone changes nothing that its target says") {
   for (const bool shifted : {false, true}) {
     CAPTURE(shifted);
     const fixture with(shifted);

@@ -259,7 +259,7 @@ TEST_CASE("device model: a full cache is data") {
   CHECK(refused.status(1) == hunch::status::cache_full);
 }
 
-TEST_CASE("device model: rows behind those that may have logits") {
+TEST_CASE("device model: rows after those that may have logits") {
   const fixture with;
   model m(with.shape, with.weights, {.max_rows = 8, .max_staged = 8, .max_outputs = 2});
   test::row_batch rows;

@@ -286,7 +286,7 @@ TEST_CASE("what does not fit its target is named with it, and with both values")
             by_canvases(full),
             json::object(),
             {"keys and values", "attention is full"}},
-           {"exit", "target", exits, {{"exit_layer", 99}}, {"exit behind layer 99", layers}},
+           {"exit", "target", exits, {{"exit_layer", 99}}, {"exit after layer 99", layers}},
            {"streams", "target", streams, {{"stream_layers", 99}}, {"last 99 layers", layers}}}) {
     const test::temporary_directory where;
     std::filesystem::copy(models / m.folder, where.path(),

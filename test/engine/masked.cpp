@@ -125,7 +125,7 @@ TEST_CASE("biases of a Llama are those of the textbook") {
   }
 }
 
-TEST_CASE("the first law behind a known prefix is the Llama's, bitwise") {
+TEST_CASE("the first law after a known prefix is the Llama's, bitwise") {
   const fixture with;
   for (const arithmetic kind : test::arithmetics()) {
     CAPTURE(static_cast<int>(kind));

@@ -328,7 +328,7 @@ TEST_CASE("rows do not see streams, and streams are the same in any company") {
   }
 }
 
-TEST_CASE("streams behind rows whose first layers a view has read") {
+TEST_CASE("streams after rows whose first layers a view has read") {
   const engine::config c = deep(test::tiny_config());
   const auto weights = test::random_checkpoint(c, engine::dtype::i8);
   const auto own = test::in_memory(stream_tensors(c, 2, engine::dtype::i8));

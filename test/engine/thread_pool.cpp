@@ -30,7 +30,7 @@ std::vector<std::thread::id> threads_of(thread_pool& pool) {
 
 }  // namespace
 
-TEST_CASE("every thread runs the function once, and sees behind a barrier what all wrote before") {
+TEST_CASE("every thread runs the function once, and sees after a barrier what all wrote before") {
   for (const int threads : {1, 2, 5}) {
     CAPTURE(threads);
     thread_pool pool(threads);

@@ -119,8 +119,8 @@ inline canvas some_canvas(const engine::masked_config& shape, int known, int blo
 /// Which positions of a committed canvas a position sees.
 inline reference_model::visibility visibility(const engine::masked_config& shape, const canvas& c) {
   const auto block = [known = c.known, length = c.block_end - c.known](std::size_t i) {
-    const int behind = static_cast<int>(i) - known;
-    return behind < 0 ? -1 : behind / length;
+    const int after = static_cast<int>(i) - known;
+    return after < 0 ? -1 : after / length;
   };
   const bool all = shape.pattern == pattern::full;
   return [block, all](std::size_t i, std::size_t j) {

@@ -163,7 +163,7 @@ void judge(const problem& c, V rule) {
   }
   if (out.status == status::ok) { return possible(out.next); }
   must(out.failed_node == node && made[static_cast<std::size_t>(node)].status == out.status,
-       "an error is that of the row behind what was accepted, and none of a draft that was drawn");
+       "an error is that of the row after what was accepted, and none of a draft that was drawn");
 }
 
 }  // namespace

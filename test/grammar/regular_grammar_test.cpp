@@ -132,8 +132,8 @@ std::string refusal_of(const std::string& expression) {
 }
 
 TEST_CASE("groups inside one another have a limit") {
-  const auto nested = [](int depth, const std::string& behind = "") {
-    return repeated("(", depth) + "a" + repeated(")" + behind, depth);
+  const auto nested = [](int depth, const std::string& after = "") {
+    return repeated("(", depth) + "a" + repeated(")" + after, depth);
   };
   CHECK(refusal_of(nested(100)).empty());
   CHECK(refusal_of(repeated("(a)", 1000)).empty());  // one after the other

@@ -223,7 +223,7 @@ TEST_CASE("where every length loses drafting ends, and at most 3 % are lost") {
   }
 }
 
-TEST_CASE("what a draft leaves to the steps behind it is paid for as the draft is") {
+TEST_CASE("what a draft leaves to the steps after it is paid for as the draft is") {
   for (const double acceptance : {0.2, 0.35, 0.45}) {
     CAPTURE(acceptance);
     const machine on{"a processor", 0.2, 0.4, 0.0, 0.0, 0.05, 0.0, 0.8};
@@ -233,7 +233,7 @@ TEST_CASE("what a draft leaves to the steps behind it is paid for as the draft i
   }
 }
 
-TEST_CASE("plain steps behind a prompt are slow and no price: a new meter is not misled") {
+TEST_CASE("plain steps after a prompt are slow and no price: a new meter is not misled") {
   // Drafting loses 5 % against plain steps, and would win against those after a prompt.
   const machine on{"a processor", 0.05, 0.4, 0.0, 0.0, 0.05, 0.0, 0.6};
   for (const double acceptance : {0.34, 0.36, 0.38}) {
@@ -405,7 +405,7 @@ TEST_CASE("a try beside a prompt pays for what the drafter reads of it") {
   }
 }
 
-TEST_CASE("reading prompts is paid from what drafting gains behind them") {
+TEST_CASE("reading prompts is paid from what drafting gains after them") {
   // The drafter reads a prompt in 20 plain steps. It makes each step 1.7 times as fast as a plain
   // one: too little for answers of 20 tokens, and enough for such of 400.
   const machine on{"a model that drafts", 0.15, 0.12, 0.0, 0.2};

@@ -306,7 +306,7 @@ struct noting_draft : resident_draft<float> {
   }
 };
 
-TEST_CASE("a router comes behind its contexts and in front of the head") {
+TEST_CASE("a router comes after its contexts and in front of the head") {
   const auto selector = routed(budget::fixed{2});
   toy_draft<float> toy{draft_world, selector.layout()};
   std::string asked;

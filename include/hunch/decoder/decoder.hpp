@@ -228,7 +228,7 @@ class decoder {
     std::int32_t first_row = 0;
     std::int32_t verdict = -1;  ///< index of its verdict, if it was verified
     std::int32_t emitted = 0;
-    std::int32_t no_token_behind = -1;  ///< a child of this node is no token; -1: none is
+    std::int32_t parent_of_invalid = -1;  ///< a child of this node is no token; -1: none is
     std::int32_t first_report = 0;      ///< index of its first log-probability task
     finish_reason finish = finish_reason::none;
     hunch::status status = hunch::status::ok;
@@ -359,7 +359,7 @@ class decoder {
     const draft_tree<real> tree = drafts_.tree(k);
     for (std::int32_t node = 1; node < tree.count; ++node) {
       if (tree.tokens[node] >= 0 && tree.tokens[node] < vocab_size_) { continue; }
-      plan.no_token_behind = tree.parent[node];
+      plan.parent_of_invalid = tree.parent[node];
       drafts_.count(k) = node;
       return;
     }
@@ -428,7 +428,7 @@ class decoder {
     r.staged_tail = r.tail;
     const std::int32_t last = v.accepted > 0 ? v.path[v.accepted - 1] : 0;
     const status why =
-        v.status == status::ok && last == plan.no_token_behind ? status::invalid_token : v.status;
+        v.status == status::ok && last == plan.parent_of_invalid ? status::invalid_token : v.status;
     const std::int32_t decided = v.accepted + (why == status::ok ? 1 : 0);
     while (plan.finish == finish_reason::none && plan.emitted < decided) {
       const bool drafted = plan.emitted < v.accepted;

@@ -135,12 +135,12 @@ class meter {
     late_ = s.levels > 0 ? rows / s.sequences : 0.0;
     missed_ = s.levels > 0 ? 0.0 : rows + static_cast<double>(s.emitted);
     if (s.finished > 0) { missed_ *= static_cast<double>(was_) / s.sequences; }
-    if (s.prompt_rows > 0) { behind_prompt_ = untimed_after_draft; }
+    if (s.prompt_rows > 0) { after_prompt_ = untimed_after_draft; }
     if (s.sequences < 1 || s.prompt_rows > 0) { return; }
     batch& b = of(s.sequences);
     const bool timed = is_timed();
     untimed_ = s.levels > 0 ? untimed_after_draft : std::max(untimed_ - 1, 0);
-    behind_prompt_ = std::max(behind_prompt_ - 1, 0);
+    after_prompt_ = std::max(after_prompt_ - 1, 0);
     if (s.draft_length == 0) {
       if (timed) { time_plain(b, s); }
       return;
@@ -309,7 +309,7 @@ class meter {
   /// prompt has. Where prompts come all the time it always does.
   bool is_timed() {
     if (untimed_ > 0) { return false; }
-    passed_ = behind_prompt_ > 0 ? passed_ + 1 : 0;
+    passed_ = after_prompt_ > 0 ? passed_ + 1 : 0;
     if (passed_ > 2 * untimed_after_draft) { passed_ = 0; }
     return passed_ == 0;
   }
@@ -504,7 +504,7 @@ class meter {
   bool tries_ = false;
   bool again_ = false;              ///< the try before has drafted nothing
   std::int32_t untimed_ = 0;        ///< plain steps that are not timed, after a draft
-  std::int32_t behind_prompt_ = 0;  ///< and after a prompt
+  std::int32_t after_prompt_ = 0;  ///< and after a prompt
   std::int32_t passed_ = 0;         ///< in turn that were not timed for that
   std::array<double, max_rows> curve_{};
 };

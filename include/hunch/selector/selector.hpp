@@ -40,7 +40,7 @@ struct selector_lists {
 /// 2. `s.max_ranges()` is the largest number of ranges in a shortlist.
 /// 3. `s.max_rows()` is the largest number of rows in a shortlist: the room for draft logits.
 /// 4. `s.select(contexts, lists)` writes one shortlist per context. Called by the host, with arrays
-///    that it reaches. No allocation.
+///    that it reaches. Allocates at most when there are more contexts than ever before.
 ///
 /// Not required: the same shortlist for all contexts, or for the same context at another depth.
 template <class S>

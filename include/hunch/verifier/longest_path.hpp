@@ -16,7 +16,7 @@ namespace hunch::kernel {
 template <Team T, class View, class Random, class Judge>
 HUNCH_HOST_DEVICE void longest_path(T& team, const View& view, const Random& random, verdict& out,
                                     Judge&& judge) {
-  const drafted_tokens& tree = view.tree;
+  const auto& tree = view.tree;
   double* const score = view.scratch;  // log-probability of the path to the node; > 0: refused
   constexpr double refused = 1.0;
   if (team.rank() == 0) {

@@ -103,7 +103,7 @@ class rows_ahead {
   static constexpr std::uintptr_t line = 64;
   static constexpr std::uintptr_t page = 4096;
 
-  static HUNCH_HOST_DEVICE std::uintptr_t page_behind(std::uintptr_t at) {
+  static HUNCH_HOST_DEVICE std::uintptr_t next_page(std::uintptr_t at) {
     return (at + page) & ~(page - 1);
   }
 
@@ -135,7 +135,7 @@ class rows_ahead {
 #if defined(__GNUC__) && !defined(__CUDA_ARCH__)
     load_soon(pages_.at);
 #endif
-    pages_.at = page_behind(pages_.at);
+    pages_.at = next_page(pages_.at);
   }
 
   /// At the end of a page or of a range; the same place after the last.
@@ -143,8 +143,8 @@ class rows_ahead {
     lines_.at = place.at;
     if (lines_.move_on()) {
       ask_for_page();
-      const std::uintptr_t behind = page_behind(lines_.at);
-      turn_ = behind < lines_.end ? behind : lines_.end;
+      const std::uintptr_t next = next_page(lines_.at);
+      turn_ = next < lines_.end ? next : lines_.end;
     }
     return this->place();
   }

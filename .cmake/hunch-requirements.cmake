@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Thrust comes with a CUDA toolkit, or as a package of its own. `result` is the folder to search for
-# its headers; empty if the compiler searches it unasked. To name that one again would move it: the
+# its headers; empty if the compiler searches it unasked, or if there is none. To name that one again would move it: the
 # C++ headers reach those of C by looking past themselves, and find nothing there any more.
 function(hunch_find_thrust result)
   find_path(HUNCH_THRUST_INCLUDE_DIR thrust/sort.h
@@ -9,8 +9,10 @@ function(hunch_find_thrust result)
     PATH_SUFFIXES include/cccl include
     DOC "Where the headers of Thrust are")
   if(NOT HUNCH_THRUST_INCLUDE_DIR)
-    message(FATAL_ERROR "hunch: the headers of Thrust were not found. Install them (Debian: "
-      "libthrust-dev) or set HUNCH_THRUST_INCLUDE_DIR.")
+    message(STATUS "hunch: the headers of Thrust were not found; without them all can be used but "
+      "hunch/tools/spherical_kmeans.hpp (Debian: libthrust-dev, or set HUNCH_THRUST_INCLUDE_DIR)")
+    set(${result} "" PARENT_SCOPE)
+    return()
   endif()
   set(unasked)
   foreach(folder IN LISTS HUNCH_THRUST_INCLUDE_DIR CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
@@ -25,8 +27,7 @@ function(hunch_find_thrust result)
   endif()
 endfunction()
 
-# What a target that uses hunch needs from the machine at hand: C++20, threads, and Thrust for
-# set-up work. Decided where the library is used, so the installed package runs this again.
+# What a target that uses hunch needs from the machine at hand: C++20, and Thrust if it clusters heads. Decided where the library is used, so the installed package runs this again.
 function(hunch_add_requirements target)
   target_compile_features(${target} INTERFACE cxx_std_20)
 
@@ -36,7 +37,9 @@ function(hunch_add_requirements target)
   endif()
 
   hunch_find_thrust(thrust)
-  target_include_directories(${target} SYSTEM INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${thrust}>)
+  if(thrust)
+    target_include_directories(${target} SYSTEM INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${thrust}>)
+  endif()
   target_compile_definitions(${target} INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:THRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_CPP>)
 endfunction()

@@ -109,7 +109,8 @@ void grid_row(const Make& make_drafter, const Selector& selector, S sampler, V v
               verifier,
               c.options,
               source};
-    static_assert(decltype(d)::lossless);
+    static_assert(decltype(d)::lossless,
+                  "the grid is of lossless policies; the others are named in grid_test.cpp");
     static_cast<void>(&grid_entry<decltype(d), Selector>::recorded);
     const enumeration found = enumerate(d, source, c.requests);
     CHECK(std::abs(found.total - 1.0) <= law_tolerance);

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Whether the grid has a row for every policy that there is.
+// Whether every policy that there is has a row in the grid, a line in the umbrella and a page.
 
 #include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -21,10 +25,33 @@ const names in_no_row{
     "verifier::typical",      // lossy
 };
 
+/// A folder of policies, and the page about them.
+struct room {
+  const char* folder;
+  const char* page;
+};
+constexpr room rooms[] = {{"drafter", "drafters.md"}, {"tree", "trees.md"},
+                          {"length", "lengths.md"},   {"selector", "selectors.md"},
+                          {"sampler", "samplers.md"}, {"verifier", "verifiers.md"}};
+
+std::string text_of(const std::filesystem::path& file) {
+  CAPTURE(file.string());
+  std::ifstream in(file);
+  REQUIRE(in);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Whether a page names a policy in code, with or without the namespace of its room.
+bool names_policy(const std::string& page, const std::string& policy) {
+  const std::string name = policy.substr(policy.find("::") + 2);
+  return std::regex_search(page,
+                           std::regex("`(" + policy + "|" + name + ")\\b|\\b" + policy + "\\b"));
+}
+
 TEST_CASE("the grid has a row for every policy that the headers define") {
   std::size_t count = 0;
-  for (const char* folder : {"drafter", "tree", "length", "selector", "sampler", "verifier"}) {
-    const names policies = policies_in(folder);
+  for (const room& of : rooms) {
+    const names policies = policies_in(of.folder);
     CHECK(policies.size() >= 3);
     for (const std::string& policy : policies) {
       CAPTURE(policy);
@@ -37,6 +64,23 @@ TEST_CASE("the grid has a row for every policy that the headers define") {
   CHECK_FALSE(any_row_has({"drafter::magic"}));
   CHECK_FALSE(
       is_in("hunch::length::one_of<hunch::length::cost, hunch::length::ewma>", {"length::cost"}));
+}
+
+TEST_CASE("every policy is in the umbrella and on its page") {
+  const std::filesystem::path headers(HUNCH_HEADERS);
+  const std::string umbrella = text_of(headers / "hunch.hpp");
+  for (const auto& [folder, page] : rooms) {
+    const std::string about = text_of(headers / "../../docs/policies" / page);
+    for (const std::string& policy : policies_in(folder)) {
+      CAPTURE(policy);
+      CAPTURE(page);
+      const std::string name = policy.substr(policy.find("::") + 2);
+      const std::string line = std::string("#include <hunch/") + folder + "/" + name + ".hpp>";
+      CHECK(umbrella.find(line) != std::string::npos);
+      CHECK(names_policy(about, policy));
+    }
+    CHECK_FALSE(names_policy(about, std::string(folder) + "::magic"));  // negative control
+  }
 }
 
 TEST_CASE("every length policy and every shape is there with every drafter that takes one") {

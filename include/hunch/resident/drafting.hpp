@@ -87,7 +87,6 @@ class drafting<drafter::none, Selector, Real, Executor> {
   }
 
   void commit(std::int32_t) noexcept {}
-  void release(std::int32_t) noexcept {}
   void read(const rows&) {}
   void keep(const kept_rows&) noexcept {}
 };

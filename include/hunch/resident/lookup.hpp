@@ -67,7 +67,6 @@ class drafting<drafter::lookup<Length, Longest, Policy>, Selector, Real, Executo
   }
 
   void commit(std::int32_t) noexcept {}
-  void release(std::int32_t) noexcept {}
   void read(const rows&) {}
   void keep(const kept_rows&) noexcept {}
 

@@ -50,7 +50,7 @@ inline constexpr bool is_one_thread = requires {
 /// The threads that work on one row or one sequence together. A kernel body is a function object
 /// that gets a team and leaves all its loops to it; so one text runs as a host thread (`serial`),
 /// as a CUDA thread block (`block`), or as host threads with a barrier under a race detector
-/// (`simulated`). All operations but `size`, `rank` and `scratch` are collective.
+/// (`simulated`). All operations but `size`, `rank`, `scratch` and `last_sum` are collective.
 ///
 /// 1. `t.size()` ranks, this one is `t.rank()`; `t.sync()` is a barrier that also makes writes to
 ///    shared memory visible.

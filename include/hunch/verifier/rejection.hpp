@@ -59,7 +59,7 @@ struct rejection {
     const auto q = view.drafts.laws[c];
     if (q.status != status::ok) { return kernel::fail(out, status::invalid_draft, child), -1; }
     using real = typename decltype(p)::real;
-    constexpr bool is_chain = is_chain_of<decltype(view.tree)>;
+    constexpr bool is_chain = is_chain_tree<decltype(view.tree)>;
     kernel::token_set removed(team);  // from q, where it does not replace what was drawn
     const bool replaces = view.children != child_law::without_replacement;
     double taken = 0.0;      // how many times q was taken from p

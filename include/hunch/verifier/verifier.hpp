@@ -35,9 +35,11 @@ struct stored_drafts {
 /// What a verifier decides about: the draft of one sequence and the target's laws on it.
 /// \tparam Target gives the target's law after a node: target(team, node), collective. A rule asks
 ///         for the nodes that it needs, so that a law that nobody needs is never made.
-/// \tparam Drafts gives laws[node] and lists[node] of what was drawn there.
+/// \tparam Drafts gives laws[node] and lists[node] of what was drawn there. One whose lists never
+///         have more than one range may say so, see `has_one_range`.
 /// \tparam Tree has the members of `drafted_tokens` that the rule reads; another type where an
-///         engine stores its trees in another form.
+///         engine stores its trees in another form. One that is always a chain may say so, see
+///         `is_chain_tree`.
 template <class Target, class Drafts, class Tree = drafted_tokens>
 struct verify_view {
   Tree tree;
@@ -69,7 +71,7 @@ inline constexpr bool has_one_range = requires {
 /// Whether the trees of a view have width one, by `static constexpr bool is_chain`: then a rule
 /// need not be compiled for siblings.
 template <class Tree>
-inline constexpr bool is_chain_of = requires {
+inline constexpr bool is_chain_tree = requires {
   requires std::remove_cvref_t<Tree>::is_chain;
 };
 

@@ -147,22 +147,4 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto on_processor(const Loop& loop, const F&... f
 #endif
 }
 
-/// The same for a loop over a tile at most: wider vectors than those of AVX2 would gain less there
-/// than compiling it once more costs.
-template <class Loop, class... F>
-HUNCH_HOST_DEVICE HUNCH_INLINE auto on_processor_for_a_tile(const Loop& loop, const F&... f) {
-#if HUNCH_HAS_AVX2
-#if defined(HUNCH_IS_AVX2)
-  return detail::with_avx2(loop, f...);
-#else
-  if (HUNCH_NAMES_OF_AVX2(__builtin_cpu_supports, &&)) { return detail::with_avx2(loop, f...); }
-#endif
-#endif
-#if defined(__CUDA_ARCH__)
-  return detail::run_loop(instructions<0>{}, loop, f...);
-#else
-  return detail::with_flags(loop, f...);
-#endif
-}
-
 }  // namespace hunch::team

@@ -136,15 +136,15 @@ class serial {
 
   template <class F>
   HUNCH_HOST_DEVICE HUNCH_INLINE void lanes(std::int64_t begin, std::int64_t end, const F& f) {
-    on_processor_for_a_tile([begin, end, to = scratch_.lanes](const F& f)
-                                HUNCH_INLINED { tile_lanes(begin, end, to, f); },
-                            f);
+    on_processor([begin, end, to = scratch_.lanes](const F& f)
+                     HUNCH_INLINED { tile_lanes(begin, end, to, f); },
+                 f);
   }
 
   template <class F>
   HUNCH_HOST_DEVICE HUNCH_INLINE void tiles(std::int64_t n, std::int64_t first, std::int32_t count,
                                             const F& f) {
-    on_processor_for_a_tile(
+    on_processor(
         [n, first, count, to = scratch_.lanes](const F& f) HUNCH_INLINED {
           for (std::int32_t k = 0; k < count; ++k) {
             const std::int64_t begin = (first + k) * tile_elements;

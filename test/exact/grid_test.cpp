@@ -69,18 +69,20 @@ TEST_CASE("the grid has a row for every policy that the headers define") {
 TEST_CASE("every policy is in the umbrella and on its page") {
   const std::filesystem::path headers(HUNCH_HEADERS);
   const std::string umbrella = text_of(headers / "hunch.hpp");
-  for (const auto& [folder, page] : rooms) {
+  for (const room& of : rooms) {
+    const std::string folder = of.folder;
+    const std::string page = of.page;
     const std::string about = text_of(headers / "../../docs/policies" / page);
     for (const std::string& policy : policies_in(folder)) {
       if (policy == "drafter::length_slots") { continue; }  // stands on the page of lengths
       CAPTURE(policy);
-      CAPTURE(std::string(page));
+      CAPTURE(page);
       const std::string name = policy.substr(policy.find("::") + 2);
-      const std::string line = std::string("#include <hunch/") + folder + "/" + name + ".hpp>";
+      const std::string line = "#include <hunch/" + folder + "/" + name + ".hpp>";
       CHECK(umbrella.find(line) != std::string::npos);
       CHECK(names_policy(about, policy));
     }
-    CHECK_FALSE(names_policy(about, std::string(folder) + "::magic"));  // negative control
+    CHECK_FALSE(names_policy(about, folder + "::magic"));  // negative control
   }
 }
 

@@ -164,52 +164,52 @@ residual_and_remainder(Residual, token_set) -> residual_and_remainder<Residual>;
 
 namespace detail {
 
-/// How the positions of a draft law are found. Device code looks shifts up as it would search,
-/// scalar by scalar: a form of its own for these costs registers that the kernels of verifiers do
-/// not have.
+/// Whether the position of a token is found by a search through the ranges.
 template <bool OneRange>
-HUNCH_HOST_DEVICE inline list_kind kind_of(const shortlist& list, std::int32_t tokens) {
-  if (list.is_everything(tokens)) { return list_kind::everything; }
-  if (list.range_count == 1 && list.token_row != nullptr) { return list_kind::one_range; }
-#if !defined(__CUDA_ARCH__)
-  if (!OneRange && list.shift != nullptr && list.token_row != nullptr) { return list_kind::parts; }
-#endif
-  return list_kind::ranges;
+HUNCH_HOST_DEVICE inline bool is_searched(const shortlist& list, std::int32_t tokens) {
+  if (list.is_everything(tokens)) { return false; }
+  return list.token_row == nullptr ||
+         (list.range_count != 1 && (OneRange || list.shift == nullptr));
 }
 
-template <bool OneRange, Law P, Law Q, class Use>
-HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_fitting_residual(list_kind kind, const P& p,
-                                                                    const Q& q,
+/// \tparam Searched whether the list may be searched; else its forms are the others.
+template <bool OneRange, bool Searched, Law P, Law Q, class Use>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_fitting_residual(const P& p, const Q& q,
                                                                     const shortlist& list,
                                                                     typename P::real a,
                                                                     typename P::real b, Use&& use) {
-  if (kind == list_kind::everything) {
+  if (list.is_everything(p.size())) {
     return use(residual<P, Q, list_kind::everything>{p, q, list, a, b});
   }
+  if ((OneRange && !Searched) || (list.range_count == 1 && list.token_row != nullptr)) {
+    return use(residual<P, Q, list_kind::one_range>{p, q, list, a, b, list.ranges[0].begin});
+  }
+  // Device code looks shifts up as it would search, scalar by scalar: a form of its own for these
+  // costs registers that the kernels of verifiers do not have.
 #if !defined(__CUDA_ARCH__)
   if constexpr (!OneRange) {
-    if (kind == list_kind::parts) {
+    if (!Searched || (list.shift != nullptr && list.token_row != nullptr)) {
       return use(residual<P, Q, list_kind::parts>{p, q, list, a, b});
     }
   }
 #endif
-  return use(residual<P, Q, list_kind::one_range>{p, q, list, a, b, list.ranges[0].begin});
+  if constexpr (Searched) {
+    return use(residual<P, Q, list_kind::ranges>{p, q, list, a, b});
+  } else {
+    return use(residual<P, Q, list_kind::one_range>{p, q, list, a, b, list.ranges[0].begin});
+  }
 }
 
 }  // namespace detail
 
-/// Calls use(residual) with the form that fits the laws and the shortlist. Each form is compiled:
+/// Calls use(residual) with the form that fits the laws and the shortlist. Each form is compiled.
 /// \tparam OneRange no shortlist has more than one range.
 template <bool OneRange = false, Law P, Law Q, class Use>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_residual(const P& p, const Q& q,
                                                             const shortlist& list,
                                                             typename P::real a, typename P::real b,
                                                             Use&& use) {
-  const list_kind kind = detail::kind_of<OneRange>(list, p.size());
-  if (kind == list_kind::ranges) {
-    return use(residual<P, Q, list_kind::ranges>{p, q, list, a, b});
-  }
-  return detail::with_fitting_residual<OneRange>(kind, p, q, list, a, b, use);
+  return detail::with_fitting_residual<OneRange, true>(p, q, list, a, b, use);
 }
 template <bool OneRange = false, class Real, class Use>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_residual(const law<Real>& p, const law<Real>& q,
@@ -217,19 +217,16 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_residual(const law<Real>& p, 
                                                             std::type_identity_t<Real> a,
                                                             std::type_identity_t<Real> b,
                                                             Use&& use) {
-  const list_kind kind = detail::kind_of<OneRange>(list, p.size());
-  // A search takes longer than the test of what a law keeps.
-  if (kind == list_kind::ranges) {
-    return use(residual<law<Real>, law<Real>, list_kind::ranges>{p, q, list, a, b});
-  }
-  // On a device, which waits for memory, that test costs nothing but compile time.
+  // On a device, which waits for memory, the test of what is kept costs nothing but compile time;
+  // and a search takes longer than that test.
 #if !defined(__CUDA_ARCH__)
-  if (whole_law<Real>::fits(p) && whole_law<Real>::fits(q)) {
-    return detail::with_fitting_residual<OneRange>(kind, whole_law<Real>{p}, whole_law<Real>{q},
-                                                   list, a, b, use);
+  if (whole_law<Real>::fits(p) && whole_law<Real>::fits(q) &&
+      !detail::is_searched<OneRange>(list, p.size())) {
+    return detail::with_fitting_residual<OneRange, false>(whole_law<Real>{p}, whole_law<Real>{q},
+                                                          list, a, b, use);
   }
 #endif
-  return detail::with_fitting_residual<OneRange>(kind, p, q, list, a, b, use);
+  return detail::with_fitting_residual<OneRange, true>(p, q, list, a, b, use);
 }
 
 }  // namespace hunch::kernel

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
-#include <hunch/core/arithmetic.hpp>
 #include <hunch/core/config.hpp>
 #include <hunch/team/team.hpp>
 
@@ -80,7 +80,7 @@ HUNCH_HOST_DEVICE std::int32_t tile_in_group(T& team, std::int64_t n, std::int32
   const std::int32_t rest = team::tiles_of(n) - first_tile;
   const std::int32_t per_group = team::tiles_per_group(n);
   const std::int32_t tiles = rest < per_group ? rest : per_group;
-  prefix_walk among{product(fraction, group_weight)};
+  prefix_walk among{fraction * group_weight};
   for (std::int32_t first = 0; first < tiles; first += team::lane_count) {
     const std::int32_t left = tiles - first;
     const std::int32_t count = left < team::lane_count ? left : team::lane_count;
@@ -98,11 +98,11 @@ namespace detail {
 /// The weights in their most general form, by their member `general`: what is read once and little
 /// of need not be compiled for every special form.
 template <class Weight>
-HUNCH_HOST_DEVICE HUNCH_INLINE auto general_form(const Weight& weight) {
+HUNCH_HOST_DEVICE HUNCH_INLINE decltype(auto) general_form(const Weight& weight) {
   if constexpr (requires { weight.general(); }) {
     return weight.general();
   } else {
-    return weight;
+    return (weight);
   }
 }
 
@@ -117,46 +117,48 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto general_form(const Weight& weight) {
 template <Team T, class Weight>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t draw(T& team, std::int64_t n,
                                                            const Weight& of, std::uint64_t word) {
-  const Weight own = of;  // a copy of its own: what it holds stays in registers
-  const double total = detail::sum_for_draw(team, n, own);
+  // A copy, which no function is given by reference: what it holds stays in registers.
+  const auto weight = detail::general_form(of);
+  double total = 0.0;
+  if constexpr (std::is_same_v<decltype(weight), const Weight>) {
+    total = detail::sum_for_draw(team, n, weight);
+  } else {
+    total = detail::sum_for_draw(team, n, of);
+  }
   if (!(total > 0.0)) { return -1; }
   const team::shared_scratch& shared = team.scratch();
 
-  const auto weight = detail::general_form(own);
-  detail::prefix_walk group{product(uniform(word), total)};
+  detail::prefix_walk group{uniform(word) * total};
   for (std::int32_t g = 0; g < team::groups_of(n); ++g) { group.visit(g, shared.groups[g]); }
 
   const std::int32_t per_group = team::tiles_per_group(n);
   std::int32_t tile = group.chosen * per_group;
   double fraction = group.fraction();
   if (per_group > 1) {
-    tile = detail::tile_in_group(team, n, tile, group.weight, weight, fraction);
+    tile = detail::tile_in_group(team, n, tile, group.weight, detail::general_form(of), fraction);
   }
 
   const std::int64_t begin = tile * team::tile_elements;
   const std::int64_t end = begin + team::tile_elements < n ? begin + team::tile_elements : n;
   team.lanes(begin, end, weight);
-  const auto in_lanes = [=, &shared](std::int64_t) -> std::int64_t {
-    double in_tile = 0.0;
-    for (std::int32_t l = 0; l < team::lane_count; ++l) { in_tile += shared.lanes[l]; }
-    const detail::prefix_walk lane =
-        detail::walk_along(product(fraction, in_tile), team::lane_count,
-                           [&](std::int32_t l) { return shared.lanes[l]; });
-    const std::int64_t first = begin + lane.chosen;
-    const auto count =
-        static_cast<std::int32_t>((end - first + team::lane_count - 1) / team::lane_count);
-    const detail::prefix_walk element = detail::walk_along(
-        product(lane.fraction(), lane.weight), count,
-        [&](std::int32_t i) { return static_cast<double>(weight(first + i * team::lane_count)); });
-    return element.chosen < 0 ? -1 : first + element.chosen * team::lane_count;
-  };
-  if constexpr (team::is_one_thread<T>) {
-    return in_lanes(0);
-  } else {
-    // By one rank: additions in order are no work for several, which would wait for each other.
-    return team.reduce(1, std::int64_t(-1), in_lanes,
-                       [](std::int64_t a, std::int64_t b) { return a > b ? a : b; });
-  }
+  // By one rank: additions in order are no work for several, which would wait for each other.
+  return team.reduce(
+      1, std::int64_t(-1),
+      [=, &shared](std::int64_t) {
+        double in_tile = 0.0;
+        for (std::int32_t l = 0; l < team::lane_count; ++l) { in_tile += shared.lanes[l]; }
+        const detail::prefix_walk lane = detail::walk_along(
+            fraction * in_tile, team::lane_count, [&](std::int32_t l) { return shared.lanes[l]; });
+        const std::int64_t first = begin + lane.chosen;
+        const auto count =
+            static_cast<std::int32_t>((end - first + team::lane_count - 1) / team::lane_count);
+        const detail::prefix_walk element =
+            detail::walk_along(lane.fraction() * lane.weight, count, [&](std::int32_t i) {
+              return static_cast<double>(weight(first + i * team::lane_count));
+            });
+        return element.chosen < 0 ? -1 : first + element.chosen * team::lane_count;
+      },
+      [](std::int64_t a, std::int64_t b) { return a > b ? a : b; });
 }
 
 }  // namespace hunch::kernel

@@ -229,7 +229,7 @@ class decoder {
     std::int32_t verdict = -1;  ///< index of its verdict, if it was verified
     std::int32_t emitted = 0;
     std::int32_t parent_of_invalid = -1;  ///< a child of this node is no token; -1: none is
-    std::int32_t first_report = 0;      ///< index of its first log-probability task
+    std::int32_t first_report = 0;        ///< index of its first log-probability task
     finish_reason finish = finish_reason::none;
     hunch::status status = hunch::status::ok;
   };

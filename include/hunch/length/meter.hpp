@@ -502,10 +502,10 @@ class meter {
   std::int32_t was_ = 0;    ///< sequences that went on after the last step
   std::int64_t steps_ = 0;  ///< that drafted
   bool tries_ = false;
-  bool again_ = false;              ///< the try before has drafted nothing
-  std::int32_t untimed_ = 0;        ///< plain steps that are not timed, after a draft
+  bool again_ = false;             ///< the try before has drafted nothing
+  std::int32_t untimed_ = 0;       ///< plain steps that are not timed, after a draft
   std::int32_t after_prompt_ = 0;  ///< and after a prompt
-  std::int32_t passed_ = 0;         ///< in turn that were not timed for that
+  std::int32_t passed_ = 0;        ///< in turn that were not timed for that
   std::array<double, max_rows> curve_{};
 };
 

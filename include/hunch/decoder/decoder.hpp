@@ -7,13 +7,12 @@
 #include <functional>
 #include <limits>
 #include <span>
-#include <stdexcept>
-#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <hunch/core/message.hpp>
 #include <hunch/decoder/composition.hpp>
 #include <hunch/decoder/generation.hpp>
 #include <hunch/decoder/request.hpp>
@@ -242,20 +241,17 @@ class decoder {
   using view_type = verify_view<laws_type, drafts_type, tokens_type>;
 
   static decoder_options checked(decoder_options o, std::int32_t vocab_size) {
-    const auto refuse = [](const std::string& why) {
-      throw std::invalid_argument("hunch::decoder: " + why);
-    };
-    if (o.max_batch < 1) { refuse("max_batch must be at least 1"); }
-    if (o.chunk < 2) { refuse("chunk must be at least 2"); }
-    if (o.max_length < 2) { refuse("max_length must be at least 2"); }
+    const refusal refuse{"hunch::decoder"};
+    if (o.max_batch < 1) { refuse({"max_batch must be at least 1"}); }
+    if (o.chunk < 2) { refuse({"chunk must be at least 2"}); }
+    if (o.max_length < 2) { refuse({"max_length must be at least 2"}); }
     if (o.max_log_probabilities < -1 || o.max_log_probabilities > vocab_size) {
-      refuse("max_log_probabilities is " + std::to_string(o.max_log_probabilities) +
-             "; it may be -1, for none, up to the " + std::to_string(vocab_size) +
-             " tokens of the vocabulary");
+      refuse({"max_log_probabilities is ", o.max_log_probabilities,
+              "; it may be -1, for none, up to the ", vocab_size, " tokens of the vocabulary"});
     }
     const std::int64_t rows_per_sequence = static_cast<std::int64_t>(o.chunk) + max_nodes;
     if (rows_per_sequence * o.max_batch > std::numeric_limits<std::int32_t>::max()) {
-      refuse("max_batch * chunk is too large for a step");
+      refuse({"max_batch * chunk is too large for a step"});
     }
     return o;
   }

@@ -7,11 +7,11 @@
 #include <limits>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <hunch/core/message.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/decoder/generation.hpp>
 #include <hunch/decoder/stop.hpp>
@@ -37,58 +37,55 @@ struct request_limits {
 template <Sampler S>
 void check_request(std::span<const token> prompt, const generation_options& options,
                    const S& sampler, const request_limits& limits) {
-  const auto refuse = [&limits](const std::string& why) {
-    throw std::invalid_argument(std::string(limits.owner) + ": " + why);
-  };
+  const refusal refuse{limits.owner};
   const auto in_vocabulary = [&](token t) { return t >= 0 && t < limits.vocab_size; };
-  if (prompt.empty()) { refuse("the prompt is empty; begin with the model's start token"); }
+  if (prompt.empty()) { refuse({"the prompt is empty; begin with the model's start token"}); }
   for (const token t : prompt) {
     if (!in_vocabulary(t)) {
-      refuse("invalid_token: the prompt holds " + std::to_string(t) + ", the vocabulary " +
-             std::to_string(limits.vocab_size) + " tokens");
+      refuse({"invalid_token: the prompt holds ", t, ", the vocabulary ", limits.vocab_size,
+              " tokens"});
     }
   }
   for (const token t : options.stop_tokens) {
     if (!in_vocabulary(t)) {
-      refuse("invalid_token: a stop token " + std::to_string(t) + ", the vocabulary has " +
-             std::to_string(limits.vocab_size) + " tokens");
+      refuse({"invalid_token: a stop token ", t, ", the vocabulary has ", limits.vocab_size,
+              " tokens"});
     }
   }
-  if (options.max_new_tokens < 1) { refuse("max_new_tokens must be at least 1"); }
+  if (options.max_new_tokens < 1) { refuse({"max_new_tokens must be at least 1"}); }
   if (static_cast<std::int64_t>(prompt.size()) + options.max_new_tokens > limits.max_length) {
-    refuse("a prompt of " + std::to_string(prompt.size()) + " and max_new_tokens of " +
-           std::to_string(options.max_new_tokens) + " tokens: raise " + limits.options +
-           "::max_length");
+    refuse({"a prompt of ", prompt.size(), " and max_new_tokens of ", options.max_new_tokens,
+            " tokens: raise ", limits.options, "::max_length"});
   }
   if (sampler.check(options.sampling()) != status::ok) {
     refuse(
-        "invalid_parameter: a value of a sampling stage is out of range, or the sampler has no "
-        "stage for it");
+        {"invalid_parameter: a value of a sampling stage is out of range, or the sampler has no "
+         "stage for it"});
   }
   std::vector<token> biased;
   for (const logit_bias& b : options.bias) {
     if (!in_vocabulary(b.t)) {
-      refuse("invalid_token: a bias for " + std::to_string(b.t) + ", outside the vocabulary");
+      refuse({"invalid_token: a bias for ", b.t, ", outside the vocabulary"});
     }
     biased.push_back(b.t);
   }
   std::ranges::sort(biased);
   if (std::ranges::adjacent_find(biased) != biased.end()) {
-    refuse("invalid_parameter: two biases for one token");
+    refuse({"invalid_parameter: two biases for one token"});
   }
   const std::int32_t reported = options.log_probabilities.value_or(-1);
   if (options.log_probabilities.has_value() && reported < 0) {
-    refuse("invalid_parameter: log_probabilities must not be negative");
+    refuse({"invalid_parameter: log_probabilities must not be negative"});
   }
   if (reported > limits.log_probabilities) {
-    refuse("log-probabilities of " + std::to_string(reported) +
-           " tokens: raise decoder_options::max_log_probabilities");
+    refuse({"log-probabilities of ", reported,
+            " tokens: raise decoder_options::max_log_probabilities"});
   }
   for (const std::string& s : options.stop_strings) {
-    if (s.empty()) { refuse("a stop string is empty"); }
+    if (s.empty()) { refuse({"a stop string is empty"}); }
   }
   if (!options.stop_strings.empty() && !limits.has_token_text) {
-    refuse("stop strings need decoder_options::token_text");
+    refuse({"stop strings need decoder_options::token_text"});
   }
 }
 

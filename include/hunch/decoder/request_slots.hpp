@@ -26,8 +26,8 @@ class request_slots {
   /// \throws std::length_error if no slot is free.
   void require_room() const {
     if (running_ == static_cast<std::int32_t>(slots_.size())) {
-      throw std::length_error(std::string(owner_) + ": " + std::to_string(running_) +
-                              " requests are running; raise " + options_ + "::max_batch");
+      throw std::length_error(message(
+          {owner_, ": ", running_, " requests are running; raise ", options_, "::max_batch"}));
     }
   }
 

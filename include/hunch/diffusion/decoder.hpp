@@ -7,12 +7,11 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <stdexcept>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <hunch/core/message.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/decoder/generation.hpp>
 #include <hunch/decoder/request_slots.hpp>
@@ -239,34 +238,31 @@ class decoder {
   }
 
   decoder_options checked(decoder_options o) {
-    const auto refuse = [](const std::string& why) {
-      throw std::invalid_argument("hunch::diffusion::decoder: " + why);
-    };
-    if (o.max_batch < 1) { refuse("max_batch must be at least 1"); }
-    if (limits_.mask_token < 0) { refuse("the model's mask_token() is negative"); }
+    const refusal refuse{"hunch::diffusion::decoder"};
+    if (o.max_batch < 1) { refuse({"max_batch must be at least 1"}); }
+    if (limits_.mask_token < 0) { refuse({"the model's mask_token() is negative"}); }
     if (o.max_canvas == 0) { o.max_canvas = limits_.max_canvas; }
-    if (o.max_canvas < 2) { refuse("max_canvas must be at least 2"); }
+    if (o.max_canvas < 2) { refuse({"max_canvas must be at least 2"}); }
     if (!(drafts_.spread >= 0.0 && std::isfinite(drafts_.spread))) {
-      refuse("spread must be finite and not negative");
+      refuse({"spread must be finite and not negative"});
     }
     if constexpr (parts::drafts_by_model) {
       if (drafts_.model.vocab_size() != limits_.vocab_size ||
           drafts_.model.mask_token() != limits_.mask_token) {
-        refuse("the draft model has another vocabulary or mask token than the target");
+        refuse({"the draft model has another vocabulary or mask token than the target"});
       }
       if (drafts_.model.max_positions() < o.max_canvas) {
-        refuse("max_canvas is " + std::to_string(o.max_canvas) +
-               ", the draft model's max_positions() " +
-               std::to_string(drafts_.model.max_positions()));
+        refuse({"max_canvas is ", o.max_canvas, ", the draft model's max_positions() ",
+                drafts_.model.max_positions()});
       }
     }
     if (o.max_canvas > limits_.max_canvas) {
-      refuse("max_canvas is " + std::to_string(o.max_canvas) + ", the model's max_positions() " +
-             std::to_string(limits_.max_canvas));
+      refuse(
+          {"max_canvas is ", o.max_canvas, ", the model's max_positions() ", limits_.max_canvas});
     }
     const std::int64_t tokens = static_cast<std::int64_t>(o.max_canvas) * (max_drafts + 1);
     if (tokens * o.max_batch > std::numeric_limits<std::int32_t>::max()) {
-      refuse("max_batch * max_canvas is too large for a pass");
+      refuse({"max_batch * max_canvas is too large for a pass"});
     }
     return o;
   }

@@ -148,11 +148,6 @@ struct weights_of {
   HUNCH_HOST_DEVICE HUNCH_INLINE typename L::real operator()(std::int64_t i) const {
     return law.weight(i);
   }
-  /// What a team may remember their sums by: these are all weights of the law.
-  HUNCH_HOST_DEVICE team::summed remembered_as() const requires requires(const L& l) {
-    l.remembered_as();
-  }
-  { return law.remembered_as(); }
   HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const requires VectorisedLaw<L> {
     return law.is_aligned();
   }

@@ -8,6 +8,7 @@
 #include <hunch/core/types.hpp>
 #include <hunch/distribution/detail/token_set.hpp>
 #include <hunch/distribution/law.hpp>
+#include <hunch/team/processor.hpp>
 #include <hunch/team/tile_sums.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 
@@ -30,6 +31,8 @@ template <Law P, Law Q, list_kind Over>
 struct residual {
   using real = typename P::real;
   /// Over ranges, the search for a position takes longer than any load.
+  static constexpr int compiled_up_to =
+      Over == list_kind::ranges ? team::up_to_avx2 : team::up_to_avx512;
   static constexpr bool is_vectorised = VectorisedLaw<P> && Over != list_kind::ranges &&
                                         (Over != list_kind::everything || VectorisedLaw<Q>);
 
@@ -218,8 +221,9 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_residual(const law<Real>& p, 
                                                             std::type_identity_t<Real> b,
                                                             Use&& use) {
   // On a device, which waits for memory, the test of what is kept costs nothing but compile time;
-  // and a search takes longer than that test.
-#if !defined(__CUDA_ARCH__)
+  // a search takes longer than that test; and a build that is not optimised is made to be made
+  // soon.
+#if !defined(__CUDA_ARCH__) && defined(__OPTIMIZE__)
   if (whole_law<Real>::fits(p) && whole_law<Real>::fits(q) &&
       !detail::is_searched<OneRange>(list, p.size())) {
     return detail::with_fitting_residual<OneRange, false>(whole_law<Real>{p}, whole_law<Real>{q},

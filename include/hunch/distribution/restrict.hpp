@@ -226,13 +226,6 @@ HUNCH_HOST_DEVICE void cut_at(T& team, law<Real>& l, Real value, std::int32_t ke
   l.last_kept = low;
 }
 
-/// The sum of the kept weights. Reads the row once, unless the team remembers them.
-template <class Real, Team T>
-HUNCH_HOST_DEVICE double sum_of_weights(T& team, const law<Real>& l) {
-  if (team.last_sum() == l.remembered_as()) { return team::remembered_total(team, l.size()); }
-  return with_whole(l, [&](const auto& of) { return team.sum(l.size(), weights_of{of}); });
-}
-
 /// Keeps the k most probable elements (all, if fewer are kept); k >= 1.
 template <class Real, Team T>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_k(T& team, law<Real>& l, std::int32_t k) {
@@ -276,17 +269,7 @@ HUNCH_HOST_DEVICE void keep_min_p(T&, law<Real>& l, Real least) {
 template <class Real, Team T>
 HUNCH_HOST_DEVICE void normalise(T& team, law<Real>& l) {
   const law<Real> before = l;
-  const auto sum_of = [&](const auto& weights) { return team.sum(before.size(), weights); };
-#if !defined(__CUDA_ARCH__)
-  // Where all of equal logits are kept, which is which need not be asked: a quarter of the loop.
-  using kept = measured_at_least<element_weight, whole_law<Real>>;
-  const double sum = before.last_kept == last_id
-                         ? sum_of(kept{whole_law<Real>{before}, before.threshold})
-                         : sum_of(weights_of{before});
-#else
-  const double sum = sum_of(weights_of{before});
-#endif
-  l.norm = static_cast<Real>(1.0 / sum);
+  l.norm = static_cast<Real>(1.0 / add_weights(team, before));
   team.last_sum() = l.remembered_as();
 }
 

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
+#include <hunch/core/message.hpp>
 #include <hunch/draft/find_match.hpp>
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/drafter/length_slots.hpp>
@@ -61,9 +61,8 @@ struct lookup {
 
   void check(const drafter_setup&) const {
     if (shortest < 1 || shortest > Longest) {
-      throw std::invalid_argument("hunch::drafter::lookup: a shortest tail of " +
-                                  std::to_string(shortest) + " tokens, the longest has " +
-                                  std::to_string(Longest));
+      throw std::invalid_argument(message({"hunch::drafter::lookup: a shortest tail of ", shortest,
+                                           " tokens, the longest has ", Longest}));
     }
   }
 

@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <hunch/core/message.hpp>
 #include <hunch/draft/draft_tree.hpp>
 #include <hunch/draft/prune_tree.hpp>
 #include <hunch/drafter/detail/check_model.hpp>
@@ -66,8 +66,8 @@ class pruned {
   pruned(D&& drafter, View&& view, std::int32_t keep)
       : drafter_(std::forward<D>(drafter)), view_(std::forward<View>(view)), keep_(keep) {
     if (keep < 1) {
-      throw std::invalid_argument("hunch::drafter::pruned: " + std::to_string(keep) +
-                                  " nodes are to be kept, not even the root");
+      throw std::invalid_argument(
+          message({"hunch::drafter::pruned: ", keep, " nodes are to be kept, not even the root"}));
     }
   }
 

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <span>
 #include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include <hunch/core/message.hpp>
 #include <hunch/decoder/composition.hpp>
 #include <hunch/decoder/generation.hpp>
 #include <hunch/decoder/request.hpp>
@@ -157,8 +157,9 @@ class resident_decoder {
     wait();
     const auto free = std::ranges::find(slots_, request_id{0});
     if (free == slots_.end()) {
-      throw std::length_error("hunch::resident_decoder: " + std::to_string(options_.max_batch) +
-                              " requests are running; raise resident_options::max_batch");
+      throw std::length_error(
+          message({"hunch::resident_decoder: ", options_.max_batch,
+                   " requests are running; raise resident_options::max_batch"}));
     }
     const auto slot = static_cast<std::int32_t>(free - slots_.begin());
     try {
@@ -278,32 +279,27 @@ class resident_decoder {
   using arrays_type = resident::step_arrays<real, max_nodes>;
 
   static resident_options checked(resident_options o) {
-    const auto refuse = [](const std::string& why) {
-      throw std::invalid_argument("hunch::resident_decoder: " + why);
-    };
-    if (o.max_batch < 1) { refuse("max_batch must be at least 1"); }
-    if (o.max_length < 2) { refuse("max_length must be at least 2"); }
-    if (o.chunk < 1) { refuse("chunk must be at least 1"); }
-    if (o.draft_length < 1) { refuse("draft_length must be at least 1; or use drafter::none"); }
-    if (o.max_bias < 0) { refuse("max_bias must not be negative"); }
+    const refusal refuse{"hunch::resident_decoder"};
+    if (o.max_batch < 1) { refuse({"max_batch must be at least 1"}); }
+    if (o.max_length < 2) { refuse({"max_length must be at least 2"}); }
+    if (o.chunk < 1) { refuse({"chunk must be at least 1"}); }
+    if (o.draft_length < 1) { refuse({"draft_length must be at least 1; or use drafter::none"}); }
+    if (o.max_bias < 0) { refuse({"max_bias must not be negative"}); }
     if (o.ring < max_nodes) {
-      refuse("ring must have room for the " + std::to_string(max_nodes) +
-             " tokens that a step may emit");
+      refuse({"ring must have room for the ", max_nodes, " tokens that a step may emit"});
     }
     o.draft_length = std::min(o.draft_length, max_nodes - 1);
     return o;
   }
 
   void check(std::span<const token> prompt, const generation_options& options) const {
-    const auto refuse = [](const std::string& why) {
-      throw std::invalid_argument("hunch::resident_decoder: " + why);
-    };
-    if (options.grammar) { refuse("grammars need the host in every step: use hunch::decoder"); }
+    const refusal refuse{"hunch::resident_decoder"};
+    if (options.grammar) { refuse({"grammars need the host in every step: use hunch::decoder"}); }
     if (!options.stop_strings.empty()) {
-      refuse("stop strings need the host in every step: use hunch::decoder");
+      refuse({"stop strings need the host in every step: use hunch::decoder"});
     }
     if (options.log_probabilities) {
-      refuse("log-probabilities are not reported here: use hunch::decoder");
+      refuse({"log-probabilities are not reported here: use hunch::decoder"});
     }
     check_request(prompt, options, sampler_,
                   {.owner = "hunch::resident_decoder",
@@ -311,11 +307,10 @@ class resident_decoder {
                    .vocab_size = vocab_size_,
                    .max_length = options_.max_length});
     if (options.stop_tokens.size() > static_cast<std::size_t>(resident::max_stop_tokens)) {
-      refuse("at most " + std::to_string(resident::max_stop_tokens) + " stop tokens");
+      refuse({"at most ", resident::max_stop_tokens, " stop tokens"});
     }
     if (options.bias.size() > static_cast<std::size_t>(options_.max_bias)) {
-      refuse(std::to_string(options.bias.size()) +
-             " biased tokens: raise resident_options::max_bias");
+      refuse({options.bias.size(), " biased tokens: raise resident_options::max_bias"});
     }
   }
 
@@ -493,9 +488,9 @@ class resident_decoder {
       const row_view<real> row = evaluation.logits(i);
       row_view<real>& known = logits_.data()[i];
       if (known.data != nullptr && known.data != row.data) {
-        throw std::logic_error(
-            "hunch::resident_decoder: the target's logits of row " + std::to_string(i) +
-            " have moved; in a resident loop they lie at the same address in every pass");
+        throw std::logic_error(message(
+            {"hunch::resident_decoder: the target's logits of row ", i,
+             " have moved; in a resident loop they lie at the same address in every pass"}));
       }
       known = row;
     }

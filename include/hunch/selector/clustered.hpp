@@ -7,10 +7,10 @@
 #include <functional>
 #include <numeric>
 #include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include <hunch/core/message.hpp>
 #include <hunch/selector/detail/choose_clusters.hpp>
 #include <hunch/selector/router.hpp>
 #include <hunch/selector/selector.hpp>
@@ -36,13 +36,13 @@ class clustered {
   clustered(vocab_layout layout, R router, B budget)
       : layout_(std::move(layout)), router_(router), budget_(budget) {
     if (layout_.clusters() < 1 || layout_.clusters() != router_.clusters) {
-      throw std::invalid_argument("hunch::selector::clustered: a router of " +
-                                  std::to_string(router_.clusters) + " clusters and a layout of " +
-                                  std::to_string(layout_.clusters()));
+      throw std::invalid_argument(
+          message({"hunch::selector::clustered: a router of ", router_.clusters,
+                   " clusters and a layout of ", layout_.clusters()}));
     }
     if (layout_.clusters() >= 64 * team::list_capacity) {  // bits in a team's list
       throw std::invalid_argument(
-          "hunch::selector::clustered: " + std::to_string(layout_.clusters()) + " clusters");
+          message({"hunch::selector::clustered: ", layout_.clusters(), " clusters"}));
     }
     check_budget();
     budget_.most = std::min(budget_.most, layout_.clusters());
@@ -89,8 +89,8 @@ class clustered {
     }
     if constexpr (detail::has_share<B>) {
       if (!(budget_.share > 0 && budget_.share <= 1)) {
-        throw std::invalid_argument("hunch::selector::clustered: a budget of the share " +
-                                    std::to_string(budget_.share));
+        throw std::invalid_argument(
+            message({"hunch::selector::clustered: a budget of the share ", budget_.share}));
       }
     }
     if constexpr (detail::has_rows<B>) {

@@ -23,8 +23,8 @@ class frequency {
   /// \throws std::invalid_argument if `rows` allows none, or more than the head has.
   frequency(vocab_layout ranked, B rows) : layout_(std::move(ranked)), rows_(rows) {
     if (rows.most < 1 || rows.most > layout_.head_rows()) {
-      throw std::invalid_argument("hunch::selector::frequency: " + std::to_string(rows.most) +
-                                  " rows of a head of " + std::to_string(layout_.head_rows()));
+      throw std::invalid_argument(message(
+          {"hunch::selector::frequency: ", rows.most, " rows of a head of ", layout_.head_rows()}));
     }
   }
   frequency(vocab_layout ranked, std::int32_t rows) requires std::same_as<B, budget::fixed>

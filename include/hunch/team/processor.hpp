@@ -16,10 +16,14 @@
 /// A build whose flags name such a processor has only what is above them; on other architectures
 /// there is nothing to choose, and loops are vectorised with what the flags say: on aarch64 NEON.
 /// `HUNCH_INSTRUCTIONS` fixes the choice: 0, what the flags say; 2, AVX2 at most; 3, AVX-512 at
-/// most, which is the default.
+/// most. The default is 3, and 2 for a build that is not optimised, which is made to be made soon.
 
 #if !defined(HUNCH_INSTRUCTIONS)
+#if defined(__OPTIMIZE__)
 #define HUNCH_INSTRUCTIONS 3
+#else
+#define HUNCH_INSTRUCTIONS 2
+#endif
 #endif
 
 namespace hunch::team {
@@ -30,6 +34,18 @@ struct instructions {
   static constexpr bool avx2 = Level >= 2;
   static constexpr bool avx512 = Level >= 3;
 };
+
+/// What loops are compiled for at most.
+inline constexpr int up_to_avx2 = 2;
+inline constexpr int up_to_avx512 = 3;
+
+/// What loops over F are compiled for at most: all, unless F says by a member `compiled_up_to` that
+/// it is rarely called, or no faster for wider registers. This saves the time to compile them.
+template <class F>
+inline constexpr int compiled_up_to = up_to_avx512;
+template <class F>
+requires requires { F::compiled_up_to; }
+inline constexpr int compiled_up_to<F> = F::compiled_up_to;
 
 namespace detail {
 
@@ -55,13 +71,16 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto run_loop(On on, const Loop& loop, const F&..
 #else
 #define HUNCH_COMPILED_AS_LOOP
 #endif
+#if defined(__OPTIMIZE__) && defined(__GNUC__) && !defined(__clang__)
+#define HUNCH_COMPILED_FOR_FEW __attribute__((noinline, optimize("O1")))
+#else
+#define HUNCH_COMPILED_FOR_FEW __attribute__((noinline))
+#endif
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDA_ARCH__) && HUNCH_INSTRUCTIONS >= 2
-#define HUNCH_HAS_AVX2 1
-#define HUNCH_HAS_AVX512 (HUNCH_INSTRUCTIONS >= 3)
+#define HUNCH_CHOOSES_INSTRUCTIONS 1
 #else
-#define HUNCH_HAS_AVX2 0
-#define HUNCH_HAS_AVX512 0
+#define HUNCH_CHOOSES_INSTRUCTIONS 0
 #endif
 
 // What loops for a processor use, each tested for before they run: a machine, or a hypervisor, may
@@ -74,26 +93,27 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto run_loop(On on, const Loop& loop, const F&..
   then each("avx512f") then each("avx512bw") then each("avx512dq") then each("avx512vl")
 #define HUNCH_NAME(name) name
 
-// Whether the flags of the build say as much.
-#if defined(__AVX2__) && defined(__FMA__) && defined(__BMI__) && defined(__POPCNT__)
-#define HUNCH_IS_AVX2 1
+// What the flags of the build say as much as, so that it need not be tested for.
+#if !defined(__AVX2__) || !defined(__FMA__) || !defined(__BMI__) || !defined(__POPCNT__)
+inline constexpr int level_of_build = 0;
+#elif !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) || \
+    !defined(__AVX512VL__)
+inline constexpr int level_of_build = up_to_avx2;
+#else
+inline constexpr int level_of_build = up_to_avx512;
 #endif
+
+#if HUNCH_CHOOSES_INSTRUCTIONS
 
 // The functions that a loop calls are copied: what they refer to by value stays in registers.
 
-#if !HUNCH_HAS_AVX2
 template <class Loop, class... F>
-HUNCH_COMPILED_AS_LOOP auto with_flags(const Loop& loop, const F&... f) {
+HUNCH_COMPILED_AS_LOOP
+    __attribute__((target(HUNCH_NAMES_OF_AVX512(HUNCH_NAME, ",") HUNCH_WIDE))) auto
+    with_avx512(const Loop& loop, const F&... f) {
   const Loop copy = loop;
   return [&copy](const F... of)
-             HUNCH_INLINED { return run_loop(instructions<0>{}, copy, of...); }(f...);
-}
-#else
-/// On a processor without AVX2, of which few are left: as the flags of the build say, so that a
-/// loop is not optimised once more for each of them.
-template <class Loop, class... F>
-__attribute__((noinline)) auto with_flags(const Loop& loop, const F&... f) {
-  return run_loop(instructions<0>{}, loop, f...);
+             HUNCH_INLINED { return run_loop(instructions<3>{}, copy, of...); }(f...);
 }
 
 template <class Loop, class... F>
@@ -103,44 +123,57 @@ HUNCH_COMPILED_AS_LOOP __attribute__((target(HUNCH_NAMES_OF_AVX2(HUNCH_NAME, ","
   return [&copy](const F... of)
              HUNCH_INLINED { return run_loop(instructions<2>{}, copy, of...); }(f...);
 }
-#endif
 
-#if HUNCH_HAS_AVX512
+/// On a processor without AVX2, of which few are left: multiply-adds are calls there, which no
+/// optimisation makes faster, so none is spent on these.
 template <class Loop, class... F>
-HUNCH_COMPILED_AS_LOOP
-    __attribute__((target(HUNCH_NAMES_OF_AVX512(HUNCH_NAME, ",") HUNCH_WIDE))) auto
-    with_avx512(const Loop& loop, const F&... f) {
+HUNCH_COMPILED_FOR_FEW auto with_flags(const Loop& loop, const F&... f) {
+  return run_loop(instructions<0>{}, loop, f...);
+}
+
+template <int Most, class Loop, class... F>
+HUNCH_INLINE auto with_up_to(const Loop& loop, const F&... f) {
+  if constexpr (Most > HUNCH_INSTRUCTIONS) {
+    return with_up_to<HUNCH_INSTRUCTIONS>(loop, f...);
+  } else if constexpr (Most == up_to_avx512) {
+    if constexpr (level_of_build < up_to_avx512) {
+      if (!(HUNCH_NAMES_OF_AVX512(__builtin_cpu_supports, &&))) {
+        return with_up_to<up_to_avx2>(loop, f...);
+      }
+    }
+    return with_avx512(loop, f...);
+  } else {
+    if constexpr (level_of_build < up_to_avx2) {
+      if (!(HUNCH_NAMES_OF_AVX2(__builtin_cpu_supports, &&))) { return with_flags(loop, f...); }
+    }
+    return with_avx2(loop, f...);
+  }
+}
+
+#else
+
+template <class Loop, class... F>
+HUNCH_COMPILED_AS_LOOP auto with_flags(const Loop& loop, const F&... f) {
   const Loop copy = loop;
   return [&copy](const F... of)
-             HUNCH_INLINED { return run_loop(instructions<3>{}, copy, of...); }(f...);
+             HUNCH_INLINED { return run_loop(instructions<0>{}, copy, of...); }(f...);
 }
+
 #endif
 
 }  // namespace detail
 
 /// loop(f...), with the instructions of the processor at hand.
 ///
+/// \tparam Most `up_to_avx2` for what is short or rare, so that it is not compiled once more.
 /// \param loop What runs over a row: hundreds of elements or more, for it becomes a function call.
 ///             Its own captures and `f` are copied; they refer to what is written. One that has
 ///             vector instructions of its own takes a first argument, `instructions`.
-template <class Loop, class... F>
+template <int Most = up_to_avx512, class Loop, class... F>
 HUNCH_HOST_DEVICE HUNCH_INLINE auto on_processor(const Loop& loop, const F&... f) {
-#if HUNCH_HAS_AVX512
-#if defined(HUNCH_IS_AVX2) && defined(__AVX512F__) && defined(__AVX512BW__) && \
-    defined(__AVX512DQ__) && defined(__AVX512VL__)
-  return detail::with_avx512(loop, f...);
-#else
-  if (HUNCH_NAMES_OF_AVX512(__builtin_cpu_supports, &&)) { return detail::with_avx512(loop, f...); }
-#endif
-#endif
-#if HUNCH_HAS_AVX2
-#if defined(HUNCH_IS_AVX2)
-  return detail::with_avx2(loop, f...);
-#else
-  if (HUNCH_NAMES_OF_AVX2(__builtin_cpu_supports, &&)) { return detail::with_avx2(loop, f...); }
-#endif
-#endif
-#if defined(__CUDA_ARCH__)
+#if HUNCH_CHOOSES_INSTRUCTIONS
+  return detail::with_up_to<Most>(loop, f...);
+#elif defined(__CUDA_ARCH__)
   return detail::run_loop(instructions<0>{}, loop, f...);
 #else
   return detail::with_flags(loop, f...);

@@ -84,17 +84,7 @@ class serial {
   template <class F>
   HUNCH_HOST_DEVICE HUNCH_INLINE double sum(std::int64_t n, const F& f) {
     last_sum_ = {};
-    return on_processor(
-        [n, sums = scratch_.groups](const F& f) HUNCH_INLINED {
-          const std::int32_t groups = groups_of(n);
-          double total = 0.0;
-          for (std::int32_t g = 0; g < groups; ++g) {
-            sums[g] = group_sum(n, g, f);
-            total += sums[g];
-          }
-          return total;
-        },
-        f);
+    return group_sums(0, n, scratch_.groups, f);
   }
 
   template <class F>
@@ -136,23 +126,21 @@ class serial {
 
   template <class F>
   HUNCH_HOST_DEVICE HUNCH_INLINE void lanes(std::int64_t begin, std::int64_t end, const F& f) {
-    on_processor([begin, end, to = scratch_.lanes](const F& f)
-                     HUNCH_INLINED { tile_lanes(begin, end, to, f); },
-                 f);
+    on_processor<compiled_up_to<F>>([begin, end, to = scratch_.lanes](const F& f)
+                                        HUNCH_INLINED { tile_lanes(begin, end, to, f); },
+                                    f);
   }
 
   template <class F>
   HUNCH_HOST_DEVICE HUNCH_INLINE void tiles(std::int64_t n, std::int64_t first, std::int32_t count,
                                             const F& f) {
-    on_processor(
-        [n, first, count, to = scratch_.lanes](const F& f) HUNCH_INLINED {
-          for (std::int32_t k = 0; k < count; ++k) {
-            const std::int64_t begin = (first + k) * tile_elements;
-            const std::int64_t end = begin + tile_elements < n ? begin + tile_elements : n;
-            to[k] = static_cast<double>(tile_sum(begin, end, f));
-          }
-        },
-        f);
+    // Groups of as many tiles are one tile each, summed by the loop of `sum`.
+    for (std::int32_t k = 0; k < count; k += max_groups) {
+      const std::int64_t begin = (first + k) * tile_elements;
+      const std::int32_t these = count - k < max_groups ? count - k : max_groups;
+      const std::int64_t end = begin + these * tile_elements;
+      group_sums(begin, end < n ? end : n, scratch_.lanes + k, f);
+    }
   }
 
   template <class F>
@@ -193,6 +181,23 @@ class serial {
   HUNCH_HOST_DEVICE summed& last_sum() { return last_sum_; }
 
  private:
+  /// to[g] becomes the sum of group g of the elements [begin, end); returns their total.
+  template <class F>
+  HUNCH_HOST_DEVICE static HUNCH_INLINE double group_sums(std::int64_t begin, std::int64_t end,
+                                                          double* to, const F& f) {
+    return on_processor<compiled_up_to<F>>(
+        [begin, n = end - begin, to](const F& f) HUNCH_INLINED {
+          const std::int32_t groups = groups_of(n);
+          double total = 0.0;
+          for (std::int32_t g = 0; g < groups; ++g) {
+            to[g] = group_sum(n, g, f, begin);
+            total += to[g];
+          }
+          return total;
+        },
+        f);
+  }
+
   /// visit(i) for the i in [begin, end) with keep(i), in order: first the question about many at
   /// once, in a loop that vectorises, then those that are kept by the bits of a word: where they
   /// end is all that a processor cannot foresee.

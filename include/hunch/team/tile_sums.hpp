@@ -171,12 +171,14 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void tiles_of_group(std::int64_t n, std::int32_t 
   }
 }
 
-/// The sum of f(i) over the tiles of group `g` of a row of n elements, by a single thread.
+/// The sum of f(first + i) over the tiles of group `g` of a row of n elements i, by a single
+/// thread.
 template <class F>
-HUNCH_HOST_DEVICE HUNCH_INLINE double group_sum(std::int64_t n, std::int32_t g, const F& f) {
+HUNCH_HOST_DEVICE HUNCH_INLINE double group_sum(std::int64_t n, std::int32_t g, const F& f,
+                                                std::int64_t first = 0) {
   double sum = 0.0;
   tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) HUNCH_INLINED {
-    sum += static_cast<double>(tile_sum(begin, end, f));
+    sum += static_cast<double>(tile_sum(first + begin, first + end, f));
   });
   return sum;
 }

@@ -12,6 +12,7 @@
 
 #include <hunch/core/bfloat16.hpp>
 #include <hunch/core/float16.hpp>
+#include <hunch/core/message.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/head/head_weights.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
@@ -51,8 +52,8 @@ template <class Weight>
 std::uint64_t head_fingerprint(const kernel::head_weights<Weight>& head,
                                const vocab_layout* layout = nullptr) {
   if (layout != nullptr && layout->head_rows() != head.rows) {
-    throw std::invalid_argument("hunch::head_fingerprint: a head of " + std::to_string(head.rows) +
-                                " rows, and a layout of " + std::to_string(layout->head_rows()));
+    throw std::invalid_argument(message({"hunch::head_fingerprint: a head of ", head.rows,
+                                         " rows, and a layout of ", layout->head_rows()}));
   }
   const token* const row_token = layout == nullptr ? nullptr : layout->row_token();
   std::uint64_t sum = 0;

@@ -29,8 +29,8 @@ inline vocab_layout frequency_ranking(std::span<const token> corpus, std::int32_
   std::vector<std::int64_t> count(static_cast<std::size_t>(vocab_size));
   const auto at = [&](token t) -> std::int64_t& {
     if (t < 0 || t >= vocab_size) {
-      throw std::invalid_argument("hunch::frequency_ranking: token " + std::to_string(t) +
-                                  " is outside the vocabulary of " + std::to_string(vocab_size));
+      throw std::invalid_argument(message(
+          {"hunch::frequency_ranking: token ", t, " is outside the vocabulary of ", vocab_size}));
     }
     return count[static_cast<std::size_t>(t)];
   };

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <hunch/core/message.hpp>
 #include <hunch/tools/made_for.hpp>
 #include <hunch/tools/tensor_file.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
@@ -27,8 +28,8 @@ namespace hunch {
 inline void save_layout(const std::filesystem::path& path, const vocab_layout& layout,
                         const made_for& head, std::map<std::string, std::string> about = {}) {
   if (layout.vocab_size() != head.vocab_size || (head.vocabulary == 0 && head.head == 0)) {
-    throw std::invalid_argument("hunch::save_layout: " + path.string() +
-                                " would not say for which vocabulary or head it is");
+    throw std::invalid_argument(message({"hunch::save_layout: ", path.string(),
+                                         " would not say for which vocabulary or head it is"}));
   }
   tensor_file file;
   file.about = std::move(about);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <hunch/core/message.hpp>
 #include <hunch/selector/router.hpp>
 #include <hunch/tools/made_for.hpp>
 #include <hunch/tools/tensor_file.hpp>
@@ -59,9 +60,9 @@ struct weights {
   void save(const std::filesystem::path& path, const vocab_layout& layout,
             const made_for& head) const {
     if (layout.clusters() != clusters) {
-      throw std::invalid_argument("hunch::router::weights: " + path.string() + ": a router of " +
-                                  std::to_string(clusters) + " clusters, and a layout of " +
-                                  std::to_string(layout.clusters()));
+      throw std::invalid_argument(
+          message({"hunch::router::weights: ", path.string(), ": a router of ", clusters,
+                   " clusters, and a layout of ", layout.clusters()}));
     }
     tensor_file file;
     file.about["format"] = "hunch.router";

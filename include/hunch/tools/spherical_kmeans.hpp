@@ -254,8 +254,8 @@ template <ResidentExecutor E, class Weight>
 clustering spherical_kmeans(E& executor, const kernel::head_weights<Weight>& head,
                             const clustering_options& options = {}) {
   if (options.clusters < 1 || options.clusters > head.rows) {
-    throw std::invalid_argument("hunch::spherical_kmeans: " + std::to_string(options.clusters) +
-                                " clusters of " + std::to_string(head.rows) + " rows");
+    throw std::invalid_argument(message(
+        {"hunch::spherical_kmeans: ", options.clusters, " clusters of ", head.rows, " rows"}));
   }
   if (options.iterations < 1 || (options.largest != 0.0 && !(options.largest >= 1.0))) {
     throw std::invalid_argument(

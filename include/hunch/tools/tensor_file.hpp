@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include <hunch/core/message.hpp>
+
 namespace hunch {
 
 static_assert(std::endian::native == std::endian::little,
@@ -88,7 +90,7 @@ class tensor_file {
       out.write(reinterpret_cast<const char*>(t.bytes.data()),
                 static_cast<std::streamsize>(t.bytes.size()));
     }
-    if (!out.flush()) { throw std::runtime_error(path.string() + ": cannot be written"); }
+    if (!out.flush()) { throw std::runtime_error(message({path.string(), ": cannot be written"})); }
   }
 
   /// \throws std::runtime_error naming what is wrong with the file: it cannot be read, has more
@@ -136,8 +138,8 @@ class tensor_file {
 
   /// \throws std::runtime_error that names the file, and `what` is wrong with it.
   [[noreturn]] void fail(const std::string& what) const {
-    throw std::runtime_error((origin_.empty() ? std::string("hunch::tensor_file") : origin_) +
-                             ": " + what);
+    throw std::runtime_error(
+        message({(origin_.empty() ? std::string("hunch::tensor_file") : origin_), ": ", what}));
   }
 
  private:

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include <hunch/core/message.hpp>
+
 /// \file
 /// Trees of fixed shape from measured acceptance: set-up, on the host.
 
@@ -54,8 +56,8 @@ inline std::vector<path> best_choices(acceptance_table acceptance, std::int32_t 
   for (const std::vector<double>& depth : acceptance) {
     for (const double p : depth) {
       if (!(p >= 0.0 && p <= 1.0)) {
-        throw std::invalid_argument("hunch::tree::best_choices: an acceptance of " +
-                                    std::to_string(p) + " is no probability");
+        throw std::invalid_argument(
+            message({"hunch::tree::best_choices: an acceptance of ", p, " is no probability"}));
       }
     }
   }
@@ -85,9 +87,9 @@ inline std::vector<path> best_choices(acceptance_table acceptance, std::int32_t 
   open_children({});
   while (static_cast<std::int32_t>(chosen.size()) < count) {
     if (open.empty()) {
-      throw std::invalid_argument("hunch::tree::best_choices: " + std::to_string(count) +
-                                  " nodes are wanted, and the table has " +
-                                  std::to_string(chosen.size()));
+      throw std::invalid_argument(
+          message({"hunch::tree::best_choices: ", count, " nodes are wanted, and the table has ",
+                   chosen.size()}));
     }
     const candidate best = open.top();
     open.pop();

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <span>
 #include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include <hunch/core/message.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 
@@ -20,8 +20,8 @@ namespace hunch {
 /// \throws std::invalid_argument if `rows` is below 1, or more than the layout has.
 inline vocab_layout first_rows(const vocab_layout& of, std::int32_t rows) {
   if (rows < 1 || rows > of.head_rows()) {
-    throw std::invalid_argument("hunch::first_rows: " + std::to_string(rows) + " rows of " +
-                                std::to_string(of.head_rows()));
+    throw std::invalid_argument(
+        message({"hunch::first_rows: ", rows, " rows of ", of.head_rows()}));
   }
   std::vector<token> kept(static_cast<std::size_t>(rows));
   for (std::int32_t r = 0; r < rows; ++r) {
@@ -60,8 +60,8 @@ inline vocab_layout clustered_layout(std::span<const std::int32_t> cluster,
   std::vector<token> row_token;
   for (const token t : core) {
     if (t < 0 || t >= vocab_size || in_core[static_cast<std::size_t>(t)]) {
-      throw std::invalid_argument("hunch::clustered_layout: token " + std::to_string(t) +
-                                  " of the core is out of range, or there twice");
+      throw std::invalid_argument(message(
+          {"hunch::clustered_layout: token ", t, " of the core is out of range, or there twice"}));
     }
     in_core[static_cast<std::size_t>(t)] = true;
     row_token.push_back(t);
@@ -69,8 +69,8 @@ inline vocab_layout clustered_layout(std::span<const std::int32_t> cluster,
   std::vector<token> rest;
   for (token t = 0; t < vocab_size; ++t) {
     if (cluster[static_cast<std::size_t>(t)] < 0) {
-      throw std::invalid_argument("hunch::clustered_layout: token " + std::to_string(t) +
-                                  " has no cluster");
+      throw std::invalid_argument(
+          message({"hunch::clustered_layout: token ", t, " has no cluster"}));
     }
     if (!in_core[static_cast<std::size_t>(t)]) { rest.push_back(t); }
   }

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include <hunch/core/message.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/team/serial.hpp>
 #include <hunch/vocab/detail/write_shifts.hpp>
@@ -56,15 +56,13 @@ class vocab_layout {
     for (std::int32_t row = 0; row < out.head_rows_; ++row) {
       const token t = row_token[static_cast<std::size_t>(row)];
       if (t < 0 || t >= vocab_size) {
-        throw std::invalid_argument("hunch::vocab_layout: row " + std::to_string(row) +
-                                    " stands for token " + std::to_string(t) +
-                                    ", outside the vocabulary of " + std::to_string(vocab_size));
+        throw std::invalid_argument(message({"hunch::vocab_layout: row ", row, " stands for token ",
+                                             t, ", outside the vocabulary of ", vocab_size}));
       }
       if (out.token_row_[static_cast<std::size_t>(t)] != -1) {
-        throw std::invalid_argument("hunch::vocab_layout: token " + std::to_string(t) +
-                                    " has two rows, " +
-                                    std::to_string(out.token_row_[static_cast<std::size_t>(t)]) +
-                                    " and " + std::to_string(row));
+        throw std::invalid_argument(
+            message({"hunch::vocab_layout: token ", t, " has two rows, ",
+                     out.token_row_[static_cast<std::size_t>(t)], " and ", row}));
       }
       out.token_row_[static_cast<std::size_t>(t)] = row;
     }

@@ -5,10 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
+#include <hunch/core/message.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/decoder/generation.hpp>
 #include <hunch/decoder/request.hpp>
@@ -52,37 +51,35 @@ struct canvas_limits {
 template <Sampler S>
 void check_canvas(std::span<const token> prompt, const generation_options& options,
                   const canvas_options& canvas, const S& sampler, const canvas_limits& limits) {
-  const auto refuse = [](const std::string& why) {
-    throw std::invalid_argument("hunch::diffusion::decoder: " + why);
-  };
+  const refusal refuse{"hunch::diffusion::decoder"};
   if (!options.stop_strings.empty()) {
-    refuse("a canvas has no stop strings, for it is not unmasked from left to right");
+    refuse({"a canvas has no stop strings, for it is not unmasked from left to right"});
   }
-  if (options.log_probabilities) { refuse("log-probabilities are not reported of a canvas"); }
+  if (options.log_probabilities) { refuse({"log-probabilities are not reported of a canvas"}); }
   check_request(
       prompt, options, sampler,
       {.owner = "hunch::diffusion::decoder", .options = "", .vocab_size = limits.vocab_size});
   if (std::ranges::find(prompt, limits.mask_token) != prompt.end()) {
-    refuse("invalid_token: the prompt holds the mask token; canvas_options::answer may");
+    refuse({"invalid_token: the prompt holds the mask token; canvas_options::answer may"});
   }
-  if (canvas.block_length < 1) { refuse("block_length must be at least 1"); }
+  if (canvas.block_length < 1) { refuse({"block_length must be at least 1"}); }
   const auto length = static_cast<std::size_t>(options.max_new_tokens);
   if (prompt.size() + length > static_cast<std::size_t>(limits.max_canvas)) {
-    refuse("a canvas of " + std::to_string(prompt.size() + length) +
-           " positions; the decoder has room for " + std::to_string(limits.max_canvas));
+    refuse({"a canvas of ", prompt.size() + length, " positions; the decoder has room for ",
+            limits.max_canvas});
   }
   if (canvas.answer.size() > length) {
-    refuse("canvas_options::answer is longer than max_new_tokens");
+    refuse({"canvas_options::answer is longer than max_new_tokens"});
   }
   for (const token t : canvas.answer) {
     if (t != limits.mask_token && (t < 0 || t >= limits.vocab_size)) {
-      refuse("invalid_token: the answer holds " + std::to_string(t) + ", the vocabulary " +
-             std::to_string(limits.vocab_size) + " tokens");
+      refuse({"invalid_token: the answer holds ", t, ", the vocabulary ", limits.vocab_size,
+              " tokens"});
     }
   }
   if (canvas.answer.size() == length &&
       std::ranges::find(canvas.answer, limits.mask_token) == canvas.answer.end()) {
-    refuse("the answer has no mask: nothing is to be unmasked");
+    refuse({"the answer has no mask: nothing is to be unmasked"});
   }
 }
 

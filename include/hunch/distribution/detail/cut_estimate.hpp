@@ -7,7 +7,6 @@
 #include <hunch/core/arithmetic.hpp>
 #include <hunch/distribution/detail/measure.hpp>
 #include <hunch/distribution/law.hpp>
-#include <hunch/team/canonical.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/team/tile_sums.hpp>
 
@@ -28,21 +27,6 @@ struct bracket {
   double at_high;
 };
 
-/// Terms of a sample of a row: of every `stride` rows of lanes one. A `team::Strided` function.
-template <class Terms>
-struct sampled_terms {
-  Terms terms;
-  std::int64_t stride;
-
-  HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t at(std::int64_t i) const {
-    return i / team::lane_count * team::lane_count * stride + i % team::lane_count;
-  }
-  HUNCH_HOST_DEVICE HUNCH_INLINE auto operator()(std::int64_t i) const { return terms(at(i)); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE auto lanes_at(std::int64_t base) const {
-    return [of = terms, first = at(base)](std::int64_t l) HUNCH_INLINED { return of(first + l); };
-  }
-};
-
 /// Elements of a sample of a row: few, to find the place, or enough to tell it to within a list.
 inline constexpr std::int32_t coarse_sample = 2048;
 inline constexpr std::int32_t fine_sample = 16384;
@@ -55,17 +39,13 @@ struct cut_estimate {
   const law<Real>& l;
   double wanted;
 
-  /// What a sample of about `elements` lets expect at or above `least`.
+  /// What a sample of about `elements` lets expect in [least, end).
   template <class Of = Measure>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE float sampled(std::int32_t elements, Real least) const {
-    return with_whole(l, [&]<class L>(const L& of) {
-      return sum_of(elements, measured_at_least<Of, L>{of, least});
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE float sampled(std::int32_t elements, Real least,
+                                                         Real end = infinity<Real>) const {
+    return with_least(l, least, [&]<class L>(const L& of, Real from) {
+      return sum_of(elements, measured_between<Of, L>{of, from, end});
     });
-  }
-  /// And in [least, end).
-  template <class Of = Measure>
-  HUNCH_HOST_DEVICE float sampled(std::int32_t elements, Real least, Real end) const {
-    return sum_of(elements, measured_between<Of, law<Real>>{l, least, end});
   }
   template <class Terms>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE float sum_of(std::int32_t elements,

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include <hunch/core/config.hpp>
+#include <hunch/distribution/detail/measure.hpp>
+#include <hunch/distribution/law.hpp>
+#include <hunch/team/processor.hpp>
 #include <hunch/team/team.hpp>
 
 namespace hunch::kernel {
@@ -57,17 +59,19 @@ HUNCH_HOST_DEVICE HUNCH_INLINE prefix_walk walk_along(double target, std::int32_
 }
 
 /// The total of the weights, with the group sums in the team's scratch.
-///
+template <Team T, class Weight>
+HUNCH_HOST_DEVICE HUNCH_INLINE double sum_for_draw(T& team, std::int64_t n, const Weight& weight) {
+  return team.sum(n, weight);
+}
+
 /// Those of a whole law that the team has forgotten are not the ones of `soft_sum`, bit for bit:
 /// the bounds of a group differ by up to 1e-7 of the total. Added like them they would be the same,
 /// but a device would read each tile twice, first for its frame, which is not the law's in many
 /// tiles of a row that has a peak.
-template <Team T, class Weight>
-HUNCH_HOST_DEVICE HUNCH_INLINE double sum_for_draw(T& team, std::int64_t n, const Weight& weight) {
-  if constexpr (requires { weight.remembered_as(); }) {
-    if (team.last_sum() == weight.remembered_as()) { return team::remembered_total(team, n); }
-  }
-  return team.sum(n, weight);
+template <Team T, class Real>
+HUNCH_HOST_DEVICE HUNCH_INLINE double sum_for_draw(T& team, std::int64_t,
+                                                   const weights_of<law<Real>>& weight) {
+  return sum_of_weights(team, weight.law);
 }
 
 /// Chooses a tile of a group of several, beyond 262,144 elements: its index, `fraction` of the
@@ -84,16 +88,13 @@ HUNCH_HOST_DEVICE std::int32_t tile_in_group(T& team, std::int64_t n, std::int32
   for (std::int32_t first = 0; first < tiles; first += team::lane_count) {
     const std::int32_t left = tiles - first;
     const std::int32_t count = left < team::lane_count ? left : team::lane_count;
-    team.tiles(n, first_tile + first, count, weight);
+    with_sum_form(weight,
+                  [&](const auto& terms) { team.tiles(n, first_tile + first, count, terms); });
     for (std::int32_t k = 0; k < count; ++k) { among.visit(first + k, shared.lanes[k]); }
   }
   fraction = among.fraction();
   return first_tile + among.chosen;
 }
-
-}  // namespace detail
-
-namespace detail {
 
 /// The weights in their most general form, by their member `general`: what is read once and little
 /// of need not be compiled for every special form.
@@ -103,6 +104,62 @@ HUNCH_HOST_DEVICE HUNCH_INLINE decltype(auto) general_form(const Weight& weight)
     return weight.general();
   } else {
     return (weight);
+  }
+}
+
+/// What a draw chooses in the tile [begin, end), `fraction` of its weight into it, where `lanes`
+/// are the sums of its lanes; -1 if the chosen lane has no weight. By a single thread: additions in
+/// order are no work for several, which would wait for each other.
+template <class Weight>
+HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t walk_along_tile(const double* lanes, std::int64_t begin,
+                                                            std::int64_t end, double fraction,
+                                                            const Weight& weight) {
+  double in_tile = 0.0;
+  for (std::int32_t l = 0; l < team::lane_count; ++l) { in_tile += lanes[l]; }
+  const prefix_walk lane =
+      walk_along(fraction * in_tile, team::lane_count, [&](std::int32_t l) { return lanes[l]; });
+  const std::int64_t first = begin + lane.chosen;
+  const auto count =
+      static_cast<std::int32_t>((end - first + team::lane_count - 1) / team::lane_count);
+  const prefix_walk element = walk_along(lane.fraction() * lane.weight, count, [&](std::int32_t i) {
+    return static_cast<double>(weight(first + i * team::lane_count));
+  });
+  return element.chosen < 0 ? -1 : first + element.chosen * team::lane_count;
+}
+
+/// The draw from a row whose group sums are in the team's scratch; `total` > 0 is theirs.
+template <Team T, class Weight>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t draw_from_groups(T& team, std::int64_t n,
+                                                                       const Weight& of,
+                                                                       double total,
+                                                                       std::uint64_t word) {
+  // A copy, which no function is given by reference: what it holds stays in registers.
+  const auto weight = of;
+  const team::shared_scratch& shared = team.scratch();
+
+  prefix_walk group{uniform(word) * total};
+  for (std::int32_t g = 0; g < team::groups_of(n); ++g) { group.visit(g, shared.groups[g]); }
+
+  const std::int32_t per_group = team::tiles_per_group(n);
+  std::int32_t tile = group.chosen * per_group;
+  double fraction = group.fraction();
+  if (per_group > 1) { tile = tile_in_group(team, n, tile, group.weight, of, fraction); }
+
+  const std::int64_t begin = tile * team::tile_elements;
+  const std::int64_t end = begin + team::tile_elements < n ? begin + team::tile_elements : n;
+  team.lanes(begin, end, weight);
+  if constexpr (team::is_one_thread<T>) {
+    return team::on_processor<team::up_to_avx2>(
+        [=, lanes = shared.lanes](const Weight& weight)
+            HUNCH_INLINED { return walk_along_tile(lanes, begin, end, fraction, weight); },
+        weight);
+  } else {
+    return team.reduce(
+        1, std::int64_t(-1),
+        [=, &shared](std::int64_t) {
+          return walk_along_tile(shared.lanes, begin, end, fraction, weight);
+        },
+        [](std::int64_t a, std::int64_t b) { return a > b ? a : b; });
   }
 }
 
@@ -116,49 +173,11 @@ HUNCH_HOST_DEVICE HUNCH_INLINE decltype(auto) general_form(const Weight& weight)
 /// 53 bits.
 template <Team T, class Weight>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t draw(T& team, std::int64_t n,
-                                                           const Weight& of, std::uint64_t word) {
-  // A copy, which no function is given by reference: what it holds stays in registers.
-  const auto weight = detail::general_form(of);
-  double total = 0.0;
-  if constexpr (std::is_same_v<decltype(weight), const Weight>) {
-    total = detail::sum_for_draw(team, n, weight);
-  } else {
-    total = detail::sum_for_draw(team, n, of);
-  }
+                                                           const Weight& weight,
+                                                           std::uint64_t word) {
+  const double total = detail::sum_for_draw(team, n, weight);
   if (!(total > 0.0)) { return -1; }
-  const team::shared_scratch& shared = team.scratch();
-
-  detail::prefix_walk group{uniform(word) * total};
-  for (std::int32_t g = 0; g < team::groups_of(n); ++g) { group.visit(g, shared.groups[g]); }
-
-  const std::int32_t per_group = team::tiles_per_group(n);
-  std::int32_t tile = group.chosen * per_group;
-  double fraction = group.fraction();
-  if (per_group > 1) {
-    tile = detail::tile_in_group(team, n, tile, group.weight, detail::general_form(of), fraction);
-  }
-
-  const std::int64_t begin = tile * team::tile_elements;
-  const std::int64_t end = begin + team::tile_elements < n ? begin + team::tile_elements : n;
-  team.lanes(begin, end, weight);
-  // By one rank: additions in order are no work for several, which would wait for each other.
-  return team.reduce(
-      1, std::int64_t(-1),
-      [=, &shared](std::int64_t) {
-        double in_tile = 0.0;
-        for (std::int32_t l = 0; l < team::lane_count; ++l) { in_tile += shared.lanes[l]; }
-        const detail::prefix_walk lane = detail::walk_along(
-            fraction * in_tile, team::lane_count, [&](std::int32_t l) { return shared.lanes[l]; });
-        const std::int64_t first = begin + lane.chosen;
-        const auto count =
-            static_cast<std::int32_t>((end - first + team::lane_count - 1) / team::lane_count);
-        const detail::prefix_walk element =
-            detail::walk_along(lane.fraction() * lane.weight, count, [&](std::int32_t i) {
-              return static_cast<double>(weight(first + i * team::lane_count));
-            });
-        return element.chosen < 0 ? -1 : first + element.chosen * team::lane_count;
-      },
-      [](std::int64_t a, std::int64_t b) { return a > b ? a : b; });
+  return detail::draw_from_groups(team, n, detail::general_form(weight), total, word);
 }
 
 }  // namespace hunch::kernel

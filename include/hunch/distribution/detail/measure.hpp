@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
 #include <hunch/distribution/law.hpp>
 #include <hunch/team/four.hpp>
+#include <hunch/team/processor.hpp>
 #include <hunch/team/team.hpp>
 
 /// \file
@@ -64,28 +66,12 @@ struct measured_at_least {
   }
 };
 
-/// use(l), or use(`whole_law` of it) where nothing restricts it: the test of what is kept is half
-/// of a loop that does little. On a device, which waits for memory, it costs nothing.
-template <class Real, class Use>
-HUNCH_HOST_DEVICE HUNCH_INLINE auto with_whole(const law<Real>& l, const Use& use) {
-#if !defined(__CUDA_ARCH__)
-  if (whole_law<Real>::fits(l)) { return use(whole_law<Real>{l}); }
-#endif
-  return use(l);
-}
-
-/// The measure of what lies at or above `least`. Reads the row once.
-template <class Measure, Team T, class Real>
-HUNCH_HOST_DEVICE double measure_at_least(T& team, const law<Real>& l, Real least) {
-  return with_whole(l, [&]<class L>(const L& of) {
-    return team.sum(l.size(), measured_at_least<Measure, L>{of, least});
-  });
-}
-
 /// The measure of the elements in [least, end), 0 of the others.
 template <class Measure, class L>
 struct measured_between {
   using real = typename L::real;
+  static constexpr int compiled_up_to =
+      std::same_as<L, whole_law<real>> ? team::up_to_avx512 : team::up_to_avx2;  // see `with_least`
 
   L l;
   real least;
@@ -97,5 +83,91 @@ struct measured_between {
     return (int(x >= least) & int(x < end)) != 0 ? m : real(0);
   }
 };
+
+/// Terms of a sample of a row: of every `stride` rows of lanes one. A `team::Strided` function.
+template <class Terms>
+struct sampled_terms {
+  static constexpr int compiled_up_to = Terms::compiled_up_to;
+
+  Terms terms;
+  std::int64_t stride;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t at(std::int64_t i) const {
+    return i / team::lane_count * team::lane_count * stride + i % team::lane_count;
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE auto operator()(std::int64_t i) const { return terms(at(i)); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE auto lanes_at(std::int64_t base) const {
+    return [of = terms, first = at(base)](std::int64_t l) HUNCH_INLINED { return of(first + l); };
+  }
+};
+
+/// use(l, least), or the same of a `whole_law` and the logit at or above which it measures the
+/// same: which of equal logits are kept need not be asked where all are, or none, and the test for
+/// it is half of a loop that does little. On a device, which waits for memory, it costs nothing.
+template <class Real, class Use>
+HUNCH_HOST_DEVICE HUNCH_INLINE auto with_least(const law<Real>& l, Real least, const Use& use) {
+#if !defined(__CUDA_ARCH__)
+  if (l.last_kept == last_id || least > l.threshold) {
+    return use(whole_law<Real>{l}, least > l.threshold ? least : l.threshold);
+  }
+#endif
+  return use(l, least);
+}
+
+/// use(terms), the measure of each element that is at or above `least`, 0 of the others.
+template <class Measure, class Real, class Use>
+HUNCH_HOST_DEVICE HUNCH_INLINE auto with_measured(const law<Real>& l, Real least, const Use& use) {
+  // On a host a law that is not whole is rare: in the form that samples have of it.
+#if !defined(__CUDA_ARCH__)
+  constexpr bool as_sample = true;
+#else
+  constexpr bool as_sample = false;
+#endif
+  return with_least(l, least, [&]<class L>(const L& of, Real from) {
+    if constexpr (as_sample && std::same_as<L, law<Real>>) {
+      using terms = measured_between<Measure, L>;
+      return use(sampled_terms<terms>{terms{of, from, infinity<Real>}, 1});
+    } else {
+      return use(measured_at_least<Measure, L>{of, from});
+    }
+  });
+}
+
+/// The measure of what lies at or above `least`. Reads the row once.
+template <class Measure, Team T, class Real>
+HUNCH_HOST_DEVICE double measure_at_least(T& team, const law<Real>& l, Real least) {
+  return with_measured<Measure>(l, least,
+                                [&](const auto& terms) { return team.sum(l.size(), terms); });
+}
+
+/// use(terms), terms of the same sums as weights that are drawn from: these, or those of a form
+/// that sums have anyway.
+template <class Weight, class Use>
+HUNCH_HOST_DEVICE HUNCH_INLINE auto with_sum_form(const Weight& weight, const Use& use) {
+  return use(weight);
+}
+template <class Real, class Use>
+HUNCH_HOST_DEVICE HUNCH_INLINE auto with_sum_form(const weights_of<law<Real>>& weight,
+                                                  const Use& use) {
+#if !defined(__CUDA_ARCH__)
+  return with_measured<element_weight>(weight.law, -infinity<Real>, use);
+#else
+  return use(weight);
+#endif
+}
+
+/// The sum of the kept weights, with the group sums in the team's scratch. Reads the row once.
+template <Team T, class Real>
+HUNCH_HOST_DEVICE HUNCH_INLINE double add_weights(T& team, const law<Real>& l) {
+  return with_sum_form(weights_of<law<Real>>{l},
+                       [&](const auto& terms) { return team.sum(l.size(), terms); });
+}
+
+/// The same, where the team remembers them without reading the row.
+template <Team T, class Real>
+HUNCH_HOST_DEVICE HUNCH_INLINE double sum_of_weights(T& team, const law<Real>& l) {
+  if (team.last_sum() == l.remembered_as()) { return team::remembered_total(team, l.size()); }
+  return add_weights(team, l);
+}
 
 }  // namespace hunch::kernel

@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <hunch/core/message.hpp>
 #include <hunch/drafter/detail/check_model.hpp>
 #include <hunch/drafter/detail/growth.hpp>
 #include <hunch/drafter/detail/kept_states.hpp>
@@ -72,8 +72,8 @@ class ahead {
     check_model(States::name, "the model of heads", model_, setup);
     if (model_.heads() < Tree::max_depth) {
       throw std::invalid_argument(
-          std::string(States::name) + ": " + std::to_string(model_.heads()) +
-          " heads are too few for a tree of depth " + std::to_string(Tree::max_depth));
+          message({States::name, ": ", model_.heads(), " heads are too few for a tree of depth ",
+                   Tree::max_depth}));
     }
   }
 

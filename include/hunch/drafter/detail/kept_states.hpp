@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
+#include <hunch/core/message.hpp>
 #include <hunch/draft/detail/copy_rows.hpp>
 #include <hunch/drafter/drafter.hpp>
 
@@ -40,9 +40,8 @@ class kept_states {
   void wait(const char* name) {
     executor_->synchronize();
     if (other_width_ != 0) {
-      throw std::invalid_argument(std::string(name) + ": the target's states have " +
-                                  std::to_string(other_width_) + " numbers, and " +
-                                  std::to_string(width_) + " are read");
+      throw std::invalid_argument(message({name, ": the target's states have ", other_width_,
+                                           " numbers, and ", width_, " are read"}));
     }
   }
 

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
-#include <string>
 
+#include <hunch/core/message.hpp>
 #include <hunch/distribution/law.hpp>
 #include <hunch/draft/draft_tree.hpp>
 #include <hunch/draft/rank_children.hpp>
@@ -68,10 +68,9 @@ class ranked_level {
   static std::int32_t checked_stride(const drafter_setup& setup) {
     const auto tiles = static_cast<std::int32_t>(team::tiles_of(setup.vocab_size));
     if (tiles * Tree::max_children > team::list_capacity) {
-      throw std::invalid_argument("hunch::drafter: a tree that ranks " +
-                                  std::to_string(Tree::max_children) +
-                                  " children of a node, and a vocabulary of " +
-                                  std::to_string(setup.vocab_size) + ": too many for a team");
+      throw std::invalid_argument(message({"hunch::drafter: a tree that ranks ", Tree::max_children,
+                                           " children of a node, and a vocabulary of ",
+                                           setup.vocab_size, ": too many for a team"}));
     }
     return (tiles + 1) * Tree::max_children;
   }

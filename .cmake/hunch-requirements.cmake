@@ -40,6 +40,4 @@ function(hunch_add_requirements target)
   if(thrust)
     target_include_directories(${target} SYSTEM INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${thrust}>)
   endif()
-  target_compile_definitions(${target} INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:THRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_CPP>)
 endfunction()

@@ -79,12 +79,18 @@ class grown_tree {
 
   grown_tree() {
     for (std::size_t c = 0; c < child_.size(); ++c) { child_[c] = static_cast<hunch::token>(c); }
-    tree_ = {top_k,           0,
-             &count_,         tokens_.data(),
-             parent_.data(),  value_.data(),
-             child_.data(),   child_value_.data(),
-             node_of_.data(), grown_as_.data(),
-             kept_as_.data(), best_.data()};
+    tree_ = {.top_k = top_k,
+             .first = 0,
+             .count = &count_,
+             .tokens = tokens_.data(),
+             .parent = parent_.data(),
+             .value = value_.data(),
+             .child = child_.data(),
+             .child_value = child_value_.data(),
+             .node_of = node_of_.data(),
+             .grown_as = grown_as_.data(),
+             .kept_as = kept_as_.data(),
+             .best = best_.data()};
   }
 
   grown_tree(const grown_tree&) = delete;  // it points into itself
@@ -103,7 +109,9 @@ class grown_tree {
     give_candidates();
     hunch::kernel::keep_best{&tree_, nodes - 1}(team, 0);
   }
-  hunch::tree_parents parents() const { return {1, nodes, nullptr, parent_.data()}; }
+  hunch::tree_parents parents() const {
+    return {.batch = 1, .nodes = nodes, .counts = nullptr, .parents = parent_.data()};
+  }
 
  private:
   static constexpr std::int32_t inner = 1 + 5 * top_k;  ///< nodes that have candidates

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <hunch/core/arithmetic.hpp>
-#include <hunch/distribution/detail/draw.hpp>
 
 /// \file
 /// Chain rejection as it is usually built: soft-max both sides into probability matrices, test,

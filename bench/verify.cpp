@@ -41,7 +41,12 @@ volatile float sink;
 
 shortlist everything() {
   static const row_range whole{0, vocabulary};
-  return {&whole, 1, vocabulary, nullptr, nullptr, vocabulary};
+  return {.ranges = &whole,
+          .range_count = 1,
+          .size = vocabulary,
+          .row_token = nullptr,
+          .token_row = nullptr,
+          .vocab_size = vocabulary};
 }
 
 law<float> law_of(const row_sets& sets, std::size_t set, std::size_t r) {
@@ -148,9 +153,13 @@ void trees(bench::report& out) {
       // The rule draws by the sums that its team remembers of the law; so is it done here.
       team::serial team;
       const law<float> p = sampler::pipeline{sampler::temperature{}}(team, sets.view(s, i), {}, {});
-      const std::int64_t y =
-          random.categorical(team, {7, 100, static_cast<std::uint32_t>(node), 0, purpose::bonus},
-                             vocabulary, weights_of{p});
+      const std::int64_t y = random.categorical(team,
+                                                {.seed = 7,
+                                                 .length = 100,
+                                                 .node = static_cast<std::uint32_t>(node),
+                                                 .sibling = 0,
+                                                 .what = purpose::bonus},
+                                                vocabulary, weights_of{p});
       for (std::size_t child = 0; child < 3; ++child) {
         d.put(first + child,
               static_cast<token>((y + static_cast<std::int64_t>(child) + vocabulary - 1) %

@@ -79,7 +79,12 @@ class chain_batch {
         views_(executor_, static_cast<std::size_t>(batch)),
         verdicts_(executor_, static_cast<std::size_t>(batch)) {
     const hunch::row_range whole{0, vocab};
-    const hunch::shortlist everything{whole_.data(), 1, vocab, nullptr, nullptr, vocab};
+    const hunch::shortlist everything{.ranges = whole_.data(),
+                                      .range_count = 1,
+                                      .size = vocab,
+                                      .row_token = nullptr,
+                                      .token_row = nullptr,
+                                      .vocab_size = vocab};
     std::vector<std::int32_t> parents;
     std::vector<hunch::target_row<float>> rows;
     std::vector<view> views;
@@ -91,14 +96,16 @@ class chain_batch {
         rows.push_back({{target + static_cast<std::int64_t>(first + i) * vocab, vocab}, {}, {}});
       }
       // Over all tokens the place where a token was drawn is the token.
-      views.push_back(
-          {{chain_nodes, tokens_.data() + first, parents_.data() + first, tokens_.data() + first},
-           hunch::child_law::independent,
-           {rows_.data() + first, made_.data() + first, {}},
-           {drawn_from_.data() + first, lists_.data() + first},
-           static_cast<std::uint64_t>(b),
-           100,
-           scratch_.data() + first});
+      views.push_back({.tree = {.count = chain_nodes,
+                                .tokens = tokens_.data() + first,
+                                .parent = parents_.data() + first,
+                                .drawn_at = tokens_.data() + first},
+                       .children = hunch::child_law::independent,
+                       .target = {rows_.data() + first, made_.data() + first, {}},
+                       .drafts = {drawn_from_.data() + first, lists_.data() + first},
+                       .seed = static_cast<std::uint64_t>(b),
+                       .length = 100,
+                       .scratch = scratch_.data() + first});
       verdicts[static_cast<std::size_t>(b)].path = paths_.data() + first;
     }
     const std::vector<hunch::shortlist> lists(nodes(), everything);

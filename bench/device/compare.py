@@ -87,7 +87,8 @@ def materialised(torch, drafts, lean):
     q, tokens, rows = drafts.q, drafts.tokens[..., None], torch.arange(drafts.batch, device="cuda")
 
     def draw(weights):
-        # A race of exponentials: no synchronisation with the host, which multinomial may need.
+        # By exponential times, of which the first wins: no synchronisation with the host, which
+        # multinomial may need.
         return (weights / torch.empty_like(weights).exponential_()).argmax(-1)
 
     def run():

@@ -48,7 +48,7 @@ def main():
     canvases.titles("what it costs", "drafts N", "canvases / one token a pass")
     canvases.ticks(range(1, 9), [1, 2, 3, 4, 5, 6])
     changed = svg.Panel(lefts[2], TOP, WIDTH, HEIGHT, (0.15, 0.7), (0, 1.05))
-    changed.titles("four drafts, written if among the k best", "passes / one token a pass", "tokens that differ")
+    changed.titles("four drafts, unmasked if among the k best", "passes / one token a pass", "tokens that differ")
     changed.ticks([0.2, 0.3, 0.4, 0.5, 0.6, 0.7], [0, 0.2, 0.4, 0.6, 0.8, 1])
     for t in temperatures:
         for drafter, dashes in (("", ""), ("head, ", HEAD)):

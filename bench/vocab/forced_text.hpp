@@ -39,13 +39,15 @@ class forced_text {
       const int root = at - first;
       if (root >= 0 && root < roots) { read_drafts(draft, root); }
       if (root < 0) { step(draft, 0, at); }
-      const hunch::kept_rows kept{1, &zero, &zero, 0, nullptr};
+      const hunch::kept_rows kept{
+          .size = 1, .slot = &zero, .id = &zero, .release_count = 0, .released = nullptr};
       if (root < roots) { draft.commit(kept); }
       const auto evaluated = target.evaluate(one_row(0, at));
       if (root >= 0) { law_of(evaluated.logits(0), target_law(root)); }
       target.commit(kept);
     }
-    const hunch::kept_rows released{0, nullptr, nullptr, 1, &zero};
+    const hunch::kept_rows released{
+        .size = 0, .slot = nullptr, .id = nullptr, .release_count = 1, .released = &zero};
     target.commit(released);
     draft.commit(released);
   }
@@ -78,7 +80,13 @@ class forced_text {
     id_ = id;
     parent_ = id - 1;
     position_ = at;
-    return {1, &zero, &id_, &parent_, &position_, &text_[size(at)], &wanted_};
+    return {.size = 1,
+            .slot = &zero,
+            .id = &id_,
+            .parent = &parent_,
+            .position = &position_,
+            .tokens = &text_[size(at)],
+            .wanted = &wanted_};
   }
   template <class Draft>
   auto step(Draft& draft, std::int32_t id, int at) {
@@ -90,9 +98,14 @@ class forced_text {
     for (int depth = 0; depth < depths_; ++depth) {
       const auto hidden = step(draft, depth, first_ + root + depth);
       const hunch::row_range all{0, vocab_};
-      const hunch::shortlist list{&all, 1, vocab_, nullptr, nullptr, vocab_};
+      const hunch::shortlist list{.ranges = &all,
+                                  .range_count = 1,
+                                  .size = vocab_,
+                                  .row_token = nullptr,
+                                  .token_row = nullptr,
+                                  .vocab_size = vocab_};
       const hunch::row_view<float> out{logits.data(), vocab_};
-      draft.head(hidden, {1, &zero, &list, &out});
+      draft.head(hidden, {.size = 1, .row = &zero, .lists = &list, .logits = &out});
       const int place = root * depths_ + depth;
       law_of(out, draft_laws_.data() + size(place) * size(vocab_));
       std::copy_n(hidden.context(0), context_width_,

@@ -35,7 +35,7 @@ class aligned_buffer {
   ~aligned_buffer() { release(); }
 
   /// At least `size` elements; keeps the old ones, zeroes the new ones. Grows by half at least, so
-  /// that a slowly growing use settles.
+  /// that a use that grows slowly allocates rarely.
   void grow(std::size_t size) {
     if (size <= size_) { return; }
     const std::size_t wanted = data_ == nullptr ? size : std::max(size, size_ + size_ / 2);

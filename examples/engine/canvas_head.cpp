@@ -274,7 +274,7 @@ void canvas_head::plan(const hunch::diffusion::canvases& canvases) {
 }
 
 /// What the layers begin with: residuals of the target, and what is made of them where something
-/// has been written.
+/// has been unmasked.
 void canvas_head::put_inputs() {
   model::implementation& m = *self_;
   const auto hidden = static_cast<std::size_t>(m.shape.hidden);

@@ -39,14 +39,14 @@ struct canvas_head_config {
 canvas_head_config read_canvas_head_config(const std::filesystem::path& file);
 
 /// The last layer or layers of the target again, over the rows of the canvas that it has decided,
-/// as tokens are written into it. Rows begin with the residuals that they had in the target before
-/// `target_layer`; those whose token has changed since begin with what a matrix makes of that and
-/// of the embedding of the token, after a norm. Then follow layers of the head's own. A row attends
-/// to what it attended to in the target: to the other rows, and before them to the keys and values
-/// that the target has cached of the known text. So a pass has a row for each position of a block
-/// or two, whatever the length of the text. Embedding and language-model head are the target's.
-/// (What is reused is after EAGLE-3, Li et al. 2025, arXiv:2503.01840, and GliDe, Du et al. 2024,
-/// arXiv:2402.02082)
+/// as more of its masks are unmasked. Rows begin with the residuals that they had in the target
+/// before `target_layer`; those whose token has changed since begin with what a matrix makes of
+/// that and of the embedding of the token, after a norm. Then follow layers of the head's own. A
+/// row attends to what it attended to in the target: to the other rows, and before them to the keys
+/// and values that the target has cached of the known text. So a pass has a row for each position
+/// of a block or two, whatever the length of the text. Embedding and language-model head are the
+/// target's. (What is reused is after EAGLE-3, Li et al. 2025, arXiv:2503.01840, and GliDe, Du et
+/// al. 2024, arXiv:2402.02082)
 ///
 /// `observe` reads what the target's last pass has left in it, and `evaluate` works in its cache:
 /// it reads the known text there, and puts its own rows into the free positions after it. So the

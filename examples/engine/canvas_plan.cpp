@@ -170,7 +170,11 @@ void canvas_planner::plan_slot(const canvases& all, std::int32_t begin, std::int
   first_position_ = reusable(slot, shared.tokens.first(static_cast<std::size_t>(shared.known)));
   seen_ = first_position_;
   chain_.clear();
-  plan_.parts.push_back({slot, first_position_, shared.known, first_row_, begin});
+  plan_.parts.push_back({.slot = slot,
+                         .from = first_position_,
+                         .to = shared.known,
+                         .row = first_row_,
+                         .canvas = begin});
   add_rows(shared, first_position_, shared.known, slot, span);
   canvas before = shared;
   for (std::int32_t i = begin; i < end; ++i) {

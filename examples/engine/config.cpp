@@ -203,10 +203,10 @@ stream_config read_stream_config(const std::filesystem::path& file) {
   const json values = parsed_json(file);
   const object o{values, file.string()};
   architecture_of(o, {"HunchSpeculativeStreams"});
-  return {o.integer("speculative_streams", config::max_layers),
-          o.integer("stream_layers", config::max_layers),
-          o.integer("hidden_size", config::max_hidden),
-          o.integer("vocab_size", config::max_tokens)};
+  return {.streams = o.integer("speculative_streams", config::max_layers),
+          .layers = o.integer("stream_layers", config::max_layers),
+          .hidden = o.integer("hidden_size", config::max_hidden),
+          .vocab_size = o.integer("vocab_size", config::max_tokens)};
 }
 
 void check_target(const std::filesystem::path& config_file, std::uint64_t target_head,

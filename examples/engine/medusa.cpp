@@ -61,7 +61,11 @@ drafted_states medusa_heads::forward(const hunch::head_inputs& inputs) {
   of_->reserve_activations(inputs.size, shape_.hidden);
   auto body = [&](int thread) { compute(inputs, thread); };
   of_->pool.run(body);
-  return {inputs.size * shape_.heads, shape_.heads, states_.data(), shape_.hidden, stride_};
+  return {.size = inputs.size * shape_.heads,
+          .heads = shape_.heads,
+          .states = states_.data(),
+          .hidden_size = shape_.hidden,
+          .stride = stride_};
 }
 
 void medusa_heads::compute(const hunch::head_inputs& inputs, int thread) {

@@ -197,7 +197,10 @@ hidden_states model::forward(const hunch::rows& rows) {
 const std::string& model::origin() const { return self_->origin; }
 std::uint64_t model::head_fingerprint() const { return self_->head_fingerprint(); }
 hunch::made_for model::made_for() const {
-  return {vocab_size(), shape().vocabulary, head_fingerprint(), origin()};
+  return {.vocab_size = vocab_size(),
+          .vocabulary = shape().vocabulary,
+          .head = head_fingerprint(),
+          .name = origin()};
 }
 
 void model::set_head_layout(const hunch::vocab_layout& layout) { self_->set_head_layout(layout); }

@@ -18,7 +18,7 @@ class row_batch {
  public:
   row_batch& add(int slot, int id, int parent, int position, hunch::token token,
                  bool wanted = true) {
-    sequence_.push_back(slot);
+    slot_.push_back(slot);
     id_.push_back(id);
     parent_.push_back(parent);
     position_.push_back(position);
@@ -38,17 +38,17 @@ class row_batch {
   }
 
   hunch::rows view() const {
-    return {static_cast<std::int32_t>(id_.size()),
-            sequence_.data(),
-            id_.data(),
-            parent_.data(),
-            position_.data(),
-            token_.data(),
-            wanted_.data()};
+    return {.size = static_cast<std::int32_t>(id_.size()),
+            .slot = slot_.data(),
+            .id = id_.data(),
+            .parent = parent_.data(),
+            .position = position_.data(),
+            .tokens = token_.data(),
+            .wanted = wanted_.data()};
   }
 
  private:
-  std::vector<std::int32_t> sequence_, id_, parent_, position_;
+  std::vector<std::int32_t> slot_, id_, parent_, position_;
   std::vector<hunch::token> token_;
   std::vector<std::uint8_t> wanted_;
 };
@@ -56,10 +56,10 @@ class row_batch {
 /// Keeps the given staged ids of one slot. \tparam Model `model`, or one like it.
 template <class Model>
 void keep(Model& m, int slot, const std::vector<std::int32_t>& ids) {
-  const std::vector<std::int32_t> sequence(ids.size(), slot);
+  const std::vector<std::int32_t> slots(ids.size(), slot);
   hunch::kept_rows kept;
   kept.size = static_cast<std::int32_t>(ids.size());
-  kept.slot = sequence.data();
+  kept.slot = slots.data();
   kept.id = ids.data();
   m.commit(kept);
 }

@@ -194,7 +194,11 @@ drafted_states speculative_streams::forward(const hunch::head_inputs& inputs) {
   of_->reserve_activations(static_cast<int>(rows), std::max(w.joined_stride, w.root_stride));
   auto body = [&](int thread) { compute(inputs, thread); };
   of_->pool.run(body);
-  return {inputs.size * streams, streams, w.states.data(), of_->shape.hidden, of_->hidden_stride};
+  return {.size = inputs.size * streams,
+          .heads = streams,
+          .states = w.states.data(),
+          .hidden_size = of_->shape.hidden,
+          .stride = of_->hidden_stride};
 }
 
 void speculative_streams::compute(const hunch::head_inputs& inputs, int thread) {

@@ -94,7 +94,7 @@ flags flags_of(destination to) {
       "--method",
       "speculative: an autoregressive target, and what drafts for it (default)\n"
       "diffusion: a masked diffusion model that drafts for itself (SSD), or the head that\n"
-      "--draft names; on a terminal the canvas fills in as positions are written\n"
+      "--draft names; on a terminal the canvas fills in as positions are unmasked\n"
       "stepwise: the same model, one token a pass",
       a.method, methods);
   out.add_choice<drafter_kind>(
@@ -153,7 +153,7 @@ flags flags_of(destination to) {
           "or auto: what is fastest at the beginning of the text",
           [&a](const std::string& text) { choose_length(a, text); });
   out.add("--block-length", "N",
-          "of a canvas: positions that are written before those after them\n"
+          "of a canvas: positions that are unmasked before those after them\n"
           "(default: the model's); with diffusion and stepwise only",
           [&a](const std::string& text) {
             a.block_length = number<std::int32_t>("--block-length", text, 1);

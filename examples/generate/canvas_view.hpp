@@ -13,9 +13,9 @@
 
 namespace generate {
 
-/// Shows the answer of a canvas while it is written. What is written up to the first mask is text
-/// and stays; on a terminal what is written after it is shown too, with a sign in the place of
-/// each mask, and drawn again in every round.
+/// Shows the answer of a canvas while it is unmasked. What comes before the first mask is text and
+/// stays; on a terminal what is unmasked after it is shown too, with a sign in the place of each
+/// mask, and drawn again in every round.
 class canvas_view {
  public:
   canvas_view(const engine::tokenizer& text, terminal& out, hunch::token mask)

@@ -6,7 +6,7 @@
 namespace generate {
 
 /// Text from a masked diffusion model, one token a pass and by self-speculation. On a terminal the
-/// canvas fills in as positions are written.
+/// canvas fills in as positions are unmasked.
 void run_diffusion(const arguments& a);
 
 }  // namespace generate

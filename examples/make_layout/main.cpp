@@ -113,8 +113,10 @@ void run(const arguments& args) {
   const std::vector<float> weights = head_of(engine::checkpoint::open(directory), shape);
   const hunch::kernel::head_weights<float> head{weights.data(), shape.vocab_size, shape.hidden};
 
-  const hunch::made_for made_for{shape.vocab_size, engine::vocabulary_of(directory, shape),
-                                 hunch::head_fingerprint(head), args.model};
+  const hunch::made_for made_for{.vocab_size = shape.vocab_size,
+                                 .vocabulary = engine::vocabulary_of(directory, shape),
+                                 .head = hunch::head_fingerprint(head),
+                                 .name = args.model};
   const std::vector<hunch::token> core = core_of(args, made_for);
   hunch::executor::host executor;
   const auto start = std::chrono::steady_clock::now();

@@ -32,7 +32,8 @@ coverage coverage_of(const recording& of, const hunch::vocab_layout& layout, R r
   for (std::size_t i = 0; i < of.size(); ++i) {
     const float* const known = context(i);
     std::int32_t count = 0;
-    selector.select({1, of.depths[i], nullptr, &known}, {&to, &count});
+    selector.select({.size = 1, .depth = of.depths[i], .tokens = nullptr, .states = &known},
+                    {.ranges = &to, .counts = &count});
     out.law += 1.0;
     for (std::int32_t c = 0, r = 0; c < layout.clusters(); ++c) {
       const std::int32_t row = layout.cluster_begin()[c];

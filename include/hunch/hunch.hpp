@@ -26,6 +26,7 @@
 #include <hunch/draft/draft_evidence.hpp>
 #include <hunch/draft/draft_tree.hpp>
 #include <hunch/draft/tree_links.hpp>
+#include <hunch/draft/tree_parents.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/length_slots.hpp>

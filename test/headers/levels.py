@@ -56,7 +56,7 @@ def faults(order, headers, users):
             elif room_of(to) not in level:
                 found.append(f"{header} includes {to}, which is in no room")
             elif level[room_of(to)] > level[room]:
-                found.append(f"{header} includes {to}: {room} stands below {room_of(to)}")
+                found.append(f"{header} includes {to}: {room_of(to)} comes after {room} in the table")
     rooms = {room_of(header) for header in headers}
     found += [f"docs/architecture.md names a room '{room}' without headers" for room in order if room not in rooms]
     for user, included in users.items():
@@ -68,7 +68,9 @@ def read(root):
     include = root / "include"
     headers = {path.relative_to(include).as_posix(): includes(path) for path in files_of(include)}
     users = {
-        path.relative_to(root).as_posix(): includes(path) for path in files_of(root / "examples")
+        path.relative_to(root).as_posix(): includes(path)
+        for folder in ("examples", "bench")
+        for path in files_of(root / folder)
     }
     pages = list((root / "docs").rglob("*.md")) + [root / "README.md"]
     users.update((page.relative_to(root).as_posix(), includes(page)) for page in pages)
@@ -78,7 +80,7 @@ def read(root):
 def control(root):
     order, headers, users = read(root)
     planted = {
-        "hunch/core/types.hpp includes hunch/decoder/decoder.hpp: core stands below decoder": (
+        "hunch/core/types.hpp includes hunch/decoder/decoder.hpp: decoder comes after core in the table": (
             order, {**headers, "hunch/core/types.hpp": ["hunch/decoder/decoder.hpp"]}, users),
         "examples/a.cpp includes hunch/head/detail/row_dots.hpp, which is private": (
             order, headers, {**users, "examples/a.cpp": ["hunch/head/detail/row_dots.hpp"]}),

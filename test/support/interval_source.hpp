@@ -32,8 +32,9 @@ inline void normalise(weights& w) {
 /// made on it leaves an interval, and the next one is made within that interval.
 ///
 /// So it is a source of shared noise, too: the noise of a place is one such word, and the winner of
-/// a law is the token in whose piece of [0, 1) it lies. That is another noise than the library's
-/// race, with the same law of one winner; a rule that is exact with any noise is exact with it.
+/// a law is the token in whose piece of [0, 1) it lies. That is another noise than that of the
+/// library's noisy argmax, with the same law of one winner; a rule that is exact with any noise is
+/// exact with it.
 class interval_source {
  public:
   /// Words are named by the absolute position of the token that they decide: the defect.

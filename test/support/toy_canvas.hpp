@@ -22,13 +22,13 @@ struct canvas_world {
   toy_world rows;
   token mask = 1;
   row_editor edit = nullptr;
-  std::uint64_t settled = 0;  ///< of eight rows, those that do not depend on the canvas
+  std::uint64_t fixed_rows = 0;  ///< of eight rows, those that do not depend on the canvas
 
   std::uint64_t hash(std::span<const token> canvas, std::int32_t position,
                      std::uint64_t cached) const {
     const std::uint64_t at = mix(static_cast<std::uint64_t>(position) + 1);
     const std::uint64_t all = mix(hash_of(canvas) ^ at ^ mix(cached));
-    return all % 8 < settled ? at : all;
+    return all % 8 < fixed_rows ? at : all;
   }
   std::vector<double> logits(std::span<const token> canvas, std::int32_t position,
                              std::uint64_t cached = 0) const {

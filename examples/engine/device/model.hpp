@@ -120,7 +120,10 @@ class device_model {
   }
   /// What files for this head say of it; the vocabulary as far as its config says.
   hunch::made_for made_for() {
-    return {shape_.vocab_size, shape_.vocabulary, head_fingerprint(), origin_};
+    return {.vocab_size = shape_.vocab_size,
+            .vocabulary = shape_.vocabulary,
+            .head = head_fingerprint(),
+            .name = origin_};
   }
   std::int32_t vocab_size() const { return shape_.vocab_size; }
   /// Cached positions of a slot; waits for the executor.
@@ -215,8 +218,11 @@ class device_model {
     executor_.launch(rows.size, device::stage_rows{rows, space_.table(), plan, max_outputs});
     executor_.launch(rows.size, device::trace_paths{space_.table(), plan});
     const device::matrix embedding = weights_.embedding();
-    executor_.launch(rows.size, device::embed_rows{plan.rows, embedding.data, embedding.width,
-                                                   shape_.hidden, space_.residual.data()});
+    executor_.launch(rows.size, device::embed_rows{.rows = plan.rows,
+                                                   .embedding = embedding.data,
+                                                   .width = embedding.width,
+                                                   .size = shape_.hidden,
+                                                   .residual = space_.residual.data()});
     for (std::int32_t l = 0; l < shape_.layers; ++l) { run_layer(l, rows.size); }
   }
 
@@ -226,33 +232,48 @@ class device_model {
     normalise(rows, plan.computed, layer.attention_norm.data(), space_.normed.data());
     multiply(weights_.queries_etc(layer), space_.normed, rows, space_.projections, into::overwrite);
     executor_.launch(
-        rows,
-        device::rotate_rows{plan.rows, space_.cache(), l, shape_.heads, weights_.cosine(),
-                            weights_.sine(), 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)),
-                            space_.projections.data()});
+        rows, device::rotate_rows{.rows = plan.rows,
+                                  .cache = space_.cache(),
+                                  .layer = l,
+                                  .heads = shape_.heads,
+                                  .cosine = weights_.cosine(),
+                                  .sine = weights_.sine(),
+                                  .scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)),
+                                  .projections = space_.projections.data()});
     for (std::int32_t first = 0; first < rows; first += device::attended_rows) {
       const std::int32_t count = std::min(device::attended_rows, rows - first);
-      executor_.launch(
-          count * shape_.heads,
-          device::attend_rows<input>{plan, space_.cache(), l, shape_.heads, first,
-                                     space_.projections.data(), space_.scratch.data(),
-                                     space_.mixed.data(), weights_.output(layer).width});
+      executor_.launch(count * shape_.heads,
+                       device::attend_rows<input>{.plan = plan,
+                                                  .cache = space_.cache(),
+                                                  .layer = l,
+                                                  .heads = shape_.heads,
+                                                  .first_row = first,
+                                                  .projections = space_.projections.data(),
+                                                  .scratch = space_.scratch.data(),
+                                                  .out = space_.mixed.data(),
+                                                  .width = weights_.output(layer).width});
     }
     multiply(weights_.output(layer), space_.mixed, rows, space_.residual, into::add);
 
     normalise(rows, plan.computed, layer.mlp_norm.data(), space_.normed.data());
     multiply(weights_.gates_and_ups(layer), space_.normed, rows, space_.gates, into::overwrite);
-    executor_.launch(
-        rows, device::gate_rows<input>{plan.computed, space_.gates.data(), shape_.intermediate,
-                                       space_.products.data(), weights_.down(layer).width});
+    executor_.launch(rows, device::gate_rows<input>{.asked = plan.computed,
+                                                    .gates = space_.gates.data(),
+                                                    .size = shape_.intermediate,
+                                                    .out = space_.products.data(),
+                                                    .width = weights_.down(layer).width});
     multiply(weights_.down(layer), space_.products, rows, space_.residual, into::add);
   }
 
   template <class Out>
   void normalise(std::int32_t rows, const std::uint8_t* asked, const float* weight, Out* out) {
-    executor_.launch(
-        rows, device::normalise_rows<Out>{asked, space_.residual.data(), shape_.hidden, weight,
-                                          shape_.norm_epsilon, out, device::padded(shape_.hidden)});
+    executor_.launch(rows, device::normalise_rows<Out>{.asked = asked,
+                                                       .from = space_.residual.data(),
+                                                       .size = shape_.hidden,
+                                                       .weight = weight,
+                                                       .epsilon = shape_.norm_epsilon,
+                                                       .out = out,
+                                                       .width = device::padded(shape_.hidden)});
   }
 
   void multiply(const device::matrix& w, const resident<input>& x, std::int32_t rows,

@@ -70,7 +70,7 @@ struct stage_rows {
     const std::int32_t position = given.position[i];
     const bool wanted = given.wanted[i] != 0;
     if (id < 0 || id >= table.max_staged) { return false; }
-    staged_row row{table.slots[slot].step + 1, parent, 1, 1};
+    staged_row row{.step = table.slots[slot].step + 1, .parent = parent, .depth = 1, .run = 1};
     table.at(slot, id).step = 0;
     if (parent != hunch::end_of_cache) {
       const staged_row* const above = table.find(slot, parent);
@@ -83,7 +83,12 @@ struct stage_rows {
     if (position < 0 || position >= table.max_length) { return false; }
     if (wanted && i >= max_outputs) { return false; }
     table.at(slot, id) = row;
-    plan.rows[i] = {slot, id, position, cached, row.depth, given.tokens[i]};
+    plan.rows[i] = {.slot = slot,
+                    .id = id,
+                    .position = position,
+                    .cached = cached,
+                    .depth = row.depth,
+                    .token = given.tokens[i]};
     plan.computed[i] = 1;
     plan.wanted[i] = wanted ? 1 : 0;
     plan.statuses[i] = hunch::status::ok;

@@ -85,22 +85,40 @@ class workspace {
         products(executor, floats(o, padded(c.intermediate))) {}
 
   slot_table table() const {
-    return {options_.max_batch, options_.max_length, options_.max_staged, slots_.data(),
-            staged_.data()};
+    return {.max_batch = options_.max_batch,
+            .max_length = options_.max_length,
+            .max_staged = options_.max_staged,
+            .slots = slots_.data(),
+            .staged = staged_.data()};
   }
   cells cache() const {
-    return {keys_.data(),        values_.data(),     layers_, kv_heads_, head_dim_,
-            options_.max_length, options_.max_staged};
+    return {.keys = keys_.data(),
+            .values = values_.data(),
+            .layers = layers_,
+            .kv_heads = kv_heads_,
+            .head_dim = head_dim_,
+            .max_length = options_.max_length,
+            .max_staged = options_.max_staged};
   }
   pass_plan plan() const {
-    return {rows_.data(), paths_.data(), computed_.data(), wanted_.data(), statuses_.data()};
+    return {.rows = rows_.data(),
+            .paths = paths_.data(),
+            .computed = computed_.data(),
+            .wanted = wanted_.data(),
+            .statuses = statuses_.data()};
   }
 
  private:
   static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
   /// Of keys, and of values.
   static std::size_t elements(const device_options& o, const config& c) {
-    const cells all{nullptr, nullptr, c.layers, c.kv_heads, c.head_dim, o.max_length, o.max_staged};
+    const cells all{.keys = nullptr,
+                    .values = nullptr,
+                    .layers = c.layers,
+                    .kv_heads = c.kv_heads,
+                    .head_dim = c.head_dim,
+                    .max_length = o.max_length,
+                    .max_staged = o.max_staged};
     return size(all.run(o.max_batch, 0, 0));
   }
   static std::size_t floats(const device_options& o, std::int32_t width) {

@@ -19,10 +19,10 @@ CANVAS_HEAD = CanvasHeadConfig(**dataclasses.asdict(TARGET) | {"num_hidden_layer
 
 
 class CanvasHead(nn.Module):
-    """The last layer of a Masked again, over rows of which some were masks when the model read them and are written
-    since. The others begin with the residuals that they had in the model before that layer; those that are written
-    begin with what `fc` makes of theirs and of the embedding of the token. One more layer comes in between. Keys and
-    values of what is before the rows are the model's."""
+    """The last layer of a Masked again, over rows of which some were masks when the model read them and have been
+    unmasked since. The others begin with the residuals that they had in the model before that layer; those that have
+    been unmasked begin with what `fc` makes of theirs and of the embedding of the token. One more layer comes in
+    between. Keys and values of what is before the rows are the model's."""
 
     def __init__(self, c):
         super().__init__()
@@ -35,14 +35,14 @@ class CanvasHead(nn.Module):
     def joined(self, embedded, residuals):
         return torch.cat((self.embedding_norm(embedded), residuals), -1)
 
-    def forward(self, known, embedded, residuals, written, seen):
+    def forward(self, known, embedded, residuals, unmasked, seen):
         """Of readings of a text [batch, readings, length, hidden] in groups that are `seen` [readings, group, group]:
         states like those of `of_readings`, and the residuals before the last layer."""
         group, length, device = seen.shape[-1], embedded.shape[2], embedded.device
         cos, sin = rope_tables(self.config, length, device)
         place = torch.arange(length, device=device)
         before = place < (place // group * group)[:, None]
-        y = torch.where(written[..., None], self.fc(self.joined(embedded, residuals)).to(residuals.dtype), residuals)
+        y = torch.where(unmasked[..., None], self.fc(self.joined(embedded, residuals)).to(residuals.dtype), residuals)
         for layer, i in zip(self.layers, self.config.cached_layers):
             last = y
             y = read_with_group(layer, y, cos, sin, *known[0][i], before, seen[:, None, None], group)

@@ -4,14 +4,14 @@
     python -m canvas_head.train --work DIR --minutes N
 
 A pass of the model on a canvas leaves residuals before its last layer, one for every row. The head reads these, and the
-embeddings of what has been written in the masks' places since, and says what the model would say now: of the masks that
-are left, in the first block that has some. It begins as that last layer, and with the best linear guess of what the
-residuals of the written rows are now.
+embeddings of what has been unmasked since, and says what the model would say now: of the masks that are left, in the
+first block that has some. It begins as that last layer, and with the best linear guess of what the residuals of the
+unmasked rows are now.
 
-The model writes two blocks after every beginning of a text, all of them at once: one token a pass, of the mask that
-it is surest of, the most probable token or one that is drawn. A lesson is a pass of that course, and what was written
+The model unmasks two blocks after every beginning of a text, all of them at once: one token a pass, of the mask that
+it is surest of, the most probable token or one that is drawn. A lesson is a pass of that course, and what was unmasked
 in the 1, 2, ... DRAFTS passes after it. From them the head learns what the model says then, by KL(p || q), the more of
-a mask the surer the model is, which mask is written next, and the residuals of the rows that are written.
+a mask the surer the model is, which mask is unmasked next, and the residuals of the rows that are unmasked.
 
 The embedding and the language-model head stay the model's. Laws are those of the text's SHORTLIST most frequent
 tokens.
@@ -36,7 +36,7 @@ LESSONS = 16       # of those that the passes allow, in a step
 TEMPERATURES = (0.0, 0.5, 1.0, 1.0)
 SHORTLIST = 8192   # tokens
 PLACES = 0.5       # of the loss, for which mask is next
-RESIDUALS = 0.3    # of the loss, for what the written rows begin the last layer with
+RESIDUALS = 0.3    # of the loss, for what the unmasked rows begin the last layer with
 FITTED = 10        # courses that the linear guess is made from
 
 
@@ -101,14 +101,14 @@ class Course:
         before, after = lessons.T.tolist()
         seen = [seen_in_group(2 * self.size, self.size, i // self.size, self.head.device) for i in before]
         now = self.at(self.canvases, after).flatten(2)
-        written = now != self.at(self.canvases, before).flatten(2)
-        return self.text, self.embedding(now), self.at(self.residuals, before), written, torch.stack(seen)
+        unmasked = now != self.at(self.canvases, before).flatten(2)
+        return self.text, self.embedding(now), self.at(self.residuals, before), unmasked, torch.stack(seen)
 
     def loss(self, lessons, inputs, outputs):
         after = lessons[:, 1].tolist()
-        (_, _, then, written, _), (outputs, residuals) = inputs, outputs
+        (_, _, then, unmasked, _), (outputs, residuals) = inputs, outputs
         now = self.at(self.residuals, after)
-        of_residuals = (residuals - now)[written].square().sum() / (then - now)[written].square().sum()
+        of_residuals = (residuals - now)[unmasked].square().sum() / (then - now)[unmasked].square().sum()
         of_laws = of_places = 0.0
         for j, output in zip(after, outputs.transpose(0, 1).unflatten(2, (-1, 2 * self.size))):
             front = self.front(j)
@@ -130,12 +130,12 @@ class Course:
 
 
 def linear_guess(head, courses):
-    """The weight of `fc` for which the written rows are best in the mean, by least squares."""
+    """The weight of `fc` for which the unmasked rows are best in the mean, by least squares."""
     squares = products = 0.0
     for course, lessons in courses:
-        _, embedded, then, written, _ = course.inputs(lessons)
-        x = head.joined(embedded, then)[written].float()
-        y = course.at(course.residuals, lessons[:, 1].tolist())[written].float()
+        _, embedded, then, unmasked, _ = course.inputs(lessons)
+        x = head.joined(embedded, then)[unmasked].float()
+        y = course.at(course.residuals, lessons[:, 1].tolist())[unmasked].float()
         squares, products = squares + x.T @ x, products + x.T @ y
     squares += 1e-3 * torch.diag(squares.diagonal())
     return torch.linalg.solve(squares, products).T

@@ -28,6 +28,12 @@ HUNCH_HOST_DEVICE HUNCH_INLINE constexpr To bit_cast(const From& from) {
   return __builtin_bit_cast(To, from);
 }
 
+/// A uniform number in [0, 1) with 53 bits. Fewer are not enough: 24 bits over a float prefix
+/// make most of the tail of a large vocabulary unreachable.
+HUNCH_HOST_DEVICE constexpr double uniform(std::uint64_t word) {
+  return static_cast<double>(word >> 11) * 0x1.0p-53;
+}
+
 /// a * b, rounded once; a compiler may not merge it into a neighbouring addition.
 template <class Real>
 HUNCH_HOST_DEVICE HUNCH_INLINE Real product(Real a, Real b) {

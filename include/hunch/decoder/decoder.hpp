@@ -451,9 +451,10 @@ class decoder {
       plan.first_report = tasks;
       for (std::int32_t i = 0; i < plan.emitted; ++i) {
         const std::int32_t node = i == 0 ? 0 : verdicts_.data()[plan.verdict].path[i - 1];
-        report_tasks_.data()[tasks] = {laws_.data() + node_index(k, node),
-                                       tokens_[node_index(k, i)], r.log_probabilities,
-                                       report_of(plan, r, i)};
+        report_tasks_.data()[tasks] = {.drawn_from = laws_.data() + node_index(k, node),
+                                       .chosen = tokens_[node_index(k, i)],
+                                       .top = r.log_probabilities,
+                                       .result = report_of(plan, r, i)};
         ++tasks;
       }
     }

@@ -29,8 +29,8 @@ class stopwatch {
 
 }  // namespace detail
 
-/// Counters of a decoder, by the field's usual names. "Step" is one verification of one sequence;
-/// steps that only read a piece of a prompt are not counted.
+/// Counters of a decoder, by the field's usual names. A "step" here is a sequence step: one
+/// verification of one sequence. Steps that only read a piece of a prompt are not counted.
 /// \tparam MaxNodes capacity of the drafter's trees.
 template <std::int32_t MaxNodes>
 struct statistics {

@@ -30,8 +30,10 @@ class token_census {
 
   /// In memory of the host, valid until the next `emit`.
   token_counts view() const {
-    return {static_cast<std::int32_t>(tokens_.size()), tokens_.data(), emitted_.data(),
-            index_.data()};
+    return {.size = static_cast<std::int32_t>(tokens_.size()),
+            .tokens = tokens_.data(),
+            .emitted = emitted_.data(),
+            .index = index_.data()};
   }
 
  private:

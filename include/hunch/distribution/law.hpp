@@ -97,8 +97,11 @@ struct law {
 
   /// What the sums of the weights are remembered by.
   HUNCH_HOST_DEVICE team::summed remembered_as() const {
-    return {logits.data, static_cast<double>(scale), static_cast<double>(maximum),
-            static_cast<double>(threshold), last_kept};
+    return {.row = logits.data,
+            .scale = static_cast<double>(scale),
+            .maximum = static_cast<double>(maximum),
+            .threshold = static_cast<double>(threshold),
+            .last_kept = last_kept};
   }
 };
 

@@ -47,7 +47,8 @@ struct residual {
 
   /// The same values from laws that may be restricted, for what reads little of them.
   HUNCH_HOST_DEVICE HUNCH_INLINE auto general() const requires std::same_as<P, whole_law<real>> {
-    return residual<law<real>, law<real>, Over>{p, q, list, a, b, first};
+    return residual<law<real>, law<real>, Over>{
+        .p = p, .q = q, .list = list, .a = a, .b = b, .first = first};
   }
 
   /// The same for a token whose position is known; -1: it has none.
@@ -182,24 +183,26 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_fitting_residual(const P& p, 
                                                                     typename P::real a,
                                                                     typename P::real b, Use&& use) {
   if (list.is_everything(p.size())) {
-    return use(residual<P, Q, list_kind::everything>{p, q, list, a, b});
+    return use(residual<P, Q, list_kind::everything>{.p = p, .q = q, .list = list, .a = a, .b = b});
   }
   if ((OneRange && !Searched) || (list.range_count == 1 && list.token_row != nullptr)) {
-    return use(residual<P, Q, list_kind::one_range>{p, q, list, a, b, list.ranges[0].begin});
+    return use(residual<P, Q, list_kind::one_range>{
+        .p = p, .q = q, .list = list, .a = a, .b = b, .first = list.ranges[0].begin});
   }
   // Device code looks shifts up as it would search, scalar by scalar: a form of its own for these
   // costs registers that the kernels of verifiers do not have.
 #if !defined(__CUDA_ARCH__)
   if constexpr (!OneRange) {
     if (!Searched || (list.shift != nullptr && list.token_row != nullptr)) {
-      return use(residual<P, Q, list_kind::parts>{p, q, list, a, b});
+      return use(residual<P, Q, list_kind::parts>{.p = p, .q = q, .list = list, .a = a, .b = b});
     }
   }
 #endif
   if constexpr (Searched) {
-    return use(residual<P, Q, list_kind::ranges>{p, q, list, a, b});
+    return use(residual<P, Q, list_kind::ranges>{.p = p, .q = q, .list = list, .a = a, .b = b});
   } else {
-    return use(residual<P, Q, list_kind::one_range>{p, q, list, a, b, list.ranges[0].begin});
+    return use(residual<P, Q, list_kind::one_range>{
+        .p = p, .q = q, .list = list, .a = a, .b = b, .first = list.ranges[0].begin});
   }
 }
 

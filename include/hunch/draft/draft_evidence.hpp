@@ -27,11 +27,12 @@ template <class Real>
 struct evidence_task {
   const law<Real>* drawn_from = nullptr;
   const std::int32_t* drawn_at = nullptr;  ///< its position in the law; below 0: none was drawn
-  double* probability = nullptr;           ///< out: under the telling law; 0 if none was drawn
-  double* entropy = nullptr;               ///< out: of that law in nats; may be null
+  /// Out: under `law_at_temperature_one` of the law that it was drawn from; 0 if none was drawn.
+  double* probability = nullptr;
+  double* entropy = nullptr;  ///< out: of that law in nats; may be null
 };
 
-/// What length policies are told about drawn tokens, see `length_evidence`. One team per token.
+/// What length policies are given of drawn tokens, see `length_evidence`. One team per token.
 /// Reads the law's row once if it is a point mass, and once for the entropy.
 template <class Real>
 struct report_evidence {

@@ -63,7 +63,7 @@ struct draft_tree : drafted_tokens {
   shortlist* lists = nullptr;  ///< [max_nodes] what that law ranges over
 };
 
-/// What a drafter is told about one sequence.
+/// What a drafter is given of one sequence.
 struct draft_context {
   std::int32_t slot = 0;             ///< of the sequence in the models
   const token* committed = nullptr;  ///< [length]: prompt and emitted tokens; the last is the root
@@ -113,7 +113,10 @@ struct draft_trees {
   /// The tree of sequence k.
   HUNCH_HOST_DEVICE draft_tree<Real> tree(std::int32_t k) const {
     const std::int64_t first = index(k, 0);
-    return {{counts[k], tokens + first, parents + first, drawn_at + first},
+    return {{.count = counts[k],
+             .tokens = tokens + first,
+             .parent = parents + first,
+             .drawn_at = drawn_at + first},
             laws + first,
             lists + first};
   }

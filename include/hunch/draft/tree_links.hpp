@@ -5,7 +5,7 @@
 
 #include <hunch/core/config.hpp>
 #include <hunch/core/types.hpp>
-#include <hunch/draft/detail/tree_parents.hpp>
+#include <hunch/draft/tree_parents.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/team/team.hpp>
 

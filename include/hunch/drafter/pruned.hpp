@@ -94,7 +94,7 @@ class pruned {
           was(executor, nodes(setup)),
           workspace(executor, nodes(setup)),
           trees(executor, static_cast<std::size_t>(setup.max_batch)),
-          sequence(static_cast<std::size_t>(setup.max_batch)) {}
+          index_of(static_cast<std::size_t>(setup.max_batch)) {}
 
     template <class T>
     using buffer = typename Executor::template buffer<T>;
@@ -117,7 +117,7 @@ class pruned {
     buffer<std::int64_t> workspace;
     // Of trees.
     buffer<kernel::prunable_tree> trees;
-    std::vector<std::int32_t> sequence;
+    std::vector<std::int32_t> index_of;  ///< of the trees that are pruned: index in the step
   };
 
   void check(const drafter_setup& setup) {
@@ -137,7 +137,7 @@ class pruned {
     std::int32_t weighed = 0;
     std::int32_t first = 0;
     for (std::int32_t i = 0; i < asked; ++i) {
-      const std::int32_t k = s.sequence[static_cast<std::size_t>(i)];
+      const std::int32_t k = s.index_of[static_cast<std::size_t>(i)];
       s.trees.data()[i] = ask(s, k, contexts[k], drafts, hidden, first, weighed);
       first += drafts.count(k);
     }
@@ -148,7 +148,7 @@ class pruned {
     prune_trees(executor, asked, s.trees.data());
     executor.synchronize();
     for (std::int32_t i = 0; i < asked; ++i) {
-      const std::int32_t k = s.sequence[static_cast<std::size_t>(i)];
+      const std::int32_t k = s.index_of[static_cast<std::size_t>(i)];
       adopt(s.was.data() + node_index(k, 0), k, contexts[k], drafts);
     }
   }
@@ -188,7 +188,7 @@ class pruned {
                      .t = tree.tokens[node],
                      .wanted = tree.next_child(node, node) >= 0});
       }
-      s.sequence[static_cast<std::size_t>(asked++)] = k;
+      s.index_of[static_cast<std::size_t>(asked++)] = k;
     }
     return asked;
   }

@@ -45,7 +45,10 @@ class shortlist_head {
   void operator()(E& executor, const kernel::head_weights<Weight>& head, const float* hidden,
                   std::int32_t stride, const head_rows<float>& asked) {
     const std::int32_t segments = kernel::segments_of(head.rows);
-    const kernel::head_plan plan{wanted_.data(), strips_.data(), counts_.data(), segments};
+    const kernel::head_plan plan{.wanted = wanted_.data(),
+                                 .strips = strips_.data(),
+                                 .counts = counts_.data(),
+                                 .segments = segments};
     for (std::int32_t first = 0; first < asked.size; first += kernel::planned_lists) {
       const kernel::prepare_head<Weight> prepare{
           .planning = {.asked = asked, .first = first, .rows = head.rows, .plan = plan},
@@ -74,8 +77,10 @@ class shortlist_head {
                   const row_summary* summaries) {
     (*this)(executor, head, hidden, stride, asked);
     const auto tiles = static_cast<std::int32_t>(team::tiles_of(head.rows));
-    executor.launch(asked.size * tiles,
-                    kernel::summarise_rows{asked.logits, asked.row, summaries, tiles});
+    executor.launch(
+        asked.size * tiles,
+        kernel::summarise_rows{
+            .logits = asked.logits, .asked = asked.row, .summaries = summaries, .tiles = tiles});
   }
 
  private:

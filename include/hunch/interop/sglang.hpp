@@ -148,7 +148,11 @@ struct target_only_body {
         .length = given ? 0u : args.keys.length_of(walk.row)};
     const auto acc = static_cast<double>(args.threshold_acc);
     const children_first<view_type, Random> choose{
-        view, random, static_cast<double>(args.threshold_single), acc > 1e-9 ? acc : 1e-9, out};
+        .view = view,
+        .random = random,
+        .threshold_single = static_cast<double>(args.threshold_single),
+        .threshold_acc = acc > 1e-9 ? acc : 1e-9,
+        .out = out};
     kernel::follow(team, view, out,
                    [&](const auto& p, std::int32_t c) { return choose(team, p, c); });
     if (steps_left < 0) { no_tree(out); }
@@ -209,7 +213,10 @@ struct greedy_body {
     if (out.status == status::ok) {
       std::int32_t steps_left = 0;
       const verify_view<predictions, no_drafts, linked_tree> view{
-          walk.tree(out, steps_left), child_law::ranked, {walk, args.target_predict}, {}};
+          .tree = walk.tree(out, steps_left),
+          .children = child_law::ranked,
+          .target = {walk, args.target_predict},
+          .drafts = {}};
       verifier::greedy{}(team, view, random_source<>{}, out);
       if (steps_left < 0) { no_tree(out); }
     }

@@ -6,8 +6,8 @@
 #include <hunch/core/config.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/draft/ancestor_masks.hpp>
-#include <hunch/draft/detail/tree_parents.hpp>
 #include <hunch/draft/tree_links.hpp>
+#include <hunch/draft/tree_parents.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/interop/chain.hpp>
 #include <hunch/team/team.hpp>

@@ -148,7 +148,7 @@ struct rejection_body {
                                        const drafted_chain& chain, verdict& out) const {
     const argmax_and_bonus target{target_rows(begin), chain.count - 1, args.bonus_token_ids[row]};
     const verify_view<argmax_and_bonus, no_drafts, drafted_chain> view{
-        chain, child_law::ranked, target, {}};
+        .tree = chain, .children = child_law::ranked, .target = target, .drafts = {}};
     verifier::greedy{}(team, view, random, out);
   }
 

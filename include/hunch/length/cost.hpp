@@ -49,7 +49,7 @@ struct cost {
   };
 
   static constexpr double unlimited = std::numeric_limits<std::int32_t>::max();
-  static constexpr std::int32_t depths = 16;    ///< told apart; deeper levels are like the last
+  static constexpr std::int32_t depths = 16;    ///< distinguished; deeper levels are like the last
   static constexpr std::int32_t bins = 8;       ///< of probabilities, equally wide
   static constexpr std::int32_t recorded = 64;  ///< levels of a step whose bins are kept
 

@@ -9,7 +9,7 @@
 
 namespace hunch {
 
-/// What a length policy is told of the draft of one sequence when a level has been drawn.
+/// What a length policy is given of the draft of one sequence when a level has been drawn.
 ///
 /// Where tokens are drawn from point masses, at temperature 0, "the law" is that of the same logits
 /// at temperature 1: a point mass says nothing (see `kernel::law_at_temperature_one`).

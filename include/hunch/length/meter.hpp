@@ -47,10 +47,10 @@ namespace hunch::length {
 ///
 /// Steps in which prompts are read are not timed: their drafts are booked at what they are expected
 /// to cost. A drafter that drafts in the step after a first one only, as streams do, is tried for
-/// two. Batches of up to 1, 2, 4, 8, ... requests are told apart. A step counts for at most a few
-/// times of what is expected of it, so that one that was disturbed does not decide. What is decided
-/// for a step depends on earlier steps alone: any law stays as it is. But it depends on the clock:
-/// see `decoder::draft_length` for how a text is repeated.
+/// two. Batches of up to 1, 2, 4, 8, ... requests are distinguished. A step counts for at most a
+/// few times of what is expected of it, so that one that was disturbed does not decide. What is
+/// decided for a step depends on earlier steps alone: any law stays as it is. But it depends on the
+/// clock: see `decoder::draft_length` for how a text is repeated.
 class meter {
  public:
   /// Plain steps after one that drafted which are not timed: they find the caches as it left them.

@@ -56,7 +56,11 @@ struct layout_tables {
 /// 4. `d.read(rows)` and `d.keep(kept)` read pieces of prompts that the target has read, between
 ///    steps.
 template <class D, class Selector, class Real, class Executor>
-class drafting;
+class drafting {
+  static_assert(sizeof(D) == 0,
+                "hunch: a resident loop drafts with drafter::none, drafter::lookup, or "
+                "drafter::autoregressive of a tree::chain and length::fixed: use hunch::decoder");
+};
 
 /// Makes the tree of slot `slot` a lone root, or empty.
 template <class Real>

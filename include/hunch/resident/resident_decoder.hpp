@@ -126,7 +126,8 @@ class resident_decoder {
                     .max_length = options_.max_length,
                     .vocab_size = vocab_size_,
                     .layout = &selector_.layout(),
-                    .context_width = context_width_of(selector_)});
+                    .context_width = context_width_of(selector_),
+                    .max_rows = selector_.max_rows()});
     upload_table(row_token_, selector_.layout().row_token());
     upload_table(token_row_, selector_.layout().token_row());
     upload_table(token_part_, selector_.layout().token_part());

@@ -68,8 +68,10 @@ struct sequences {
   HUNCH_HOST_DEVICE token_counts counts(std::int32_t slot) const {
     if (!capacity.counts) { return {}; }
     const std::int64_t first = static_cast<std::int64_t>(slot) * capacity.max_length;
-    return {of[slot].occurring, occurring + first, emitted + first,
-            index + static_cast<std::int64_t>(slot) * capacity.vocab_size};
+    return {.size = of[slot].occurring,
+            .tokens = occurring + first,
+            .emitted = emitted + first,
+            .index = index + static_cast<std::int64_t>(slot) * capacity.vocab_size};
   }
 
   /// Appends an emitted token to a text. By one rank.

@@ -9,9 +9,9 @@
 /// Host loops at the speed of the processor they run on, whatever flags they were compiled with. A
 /// build for any x86-64 (`-O2` without `-march`) has neither fused multiply-adds nor registers of
 /// more than 16 bytes, and a loop over a row would take sixty times as long. So such loops are
-/// compiled three times, for the flags of the build, for AVX2 and for AVX-512, and each call takes
-/// the best that the processor has. All three compute the same bits: what is fused is written as
-/// such, and additions have one order (see canonical.hpp).
+/// compiled up to three times, for the flags of the build, for AVX2 and for AVX-512, and each call
+/// takes the best that the processor has. All of them compute the same bits: what is fused is
+/// written as such, and additions have one order (see canonical.hpp).
 ///
 /// A build whose flags name such a processor has only what is above them; on other architectures
 /// there is nothing to choose, and loops are vectorised with what the flags say: on aarch64 NEON.

@@ -11,6 +11,10 @@
 #include <utility>
 #include <vector>
 
+// Without a CUDA compiler Thrust runs on the host; who has chosen another way before has it.
+#if !defined(__CUDACC__) && !defined(THRUST_DEVICE_SYSTEM)
+#define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
+#endif
 #include <thrust/binary_search.h>
 #include <thrust/copy.h>
 #include <thrust/execution_policy.h>

@@ -6,15 +6,15 @@
 
 namespace hunch::verifier {
 
-/// Like `point_mass`, but the draw from the target is its noisy argmax, whose
-/// noise is a function of (seed, position, token id) alone. So the emitted text is bit for bit that
-/// of plain decoding with this verifier and the same seed, whatever the drafter, the length of its
-/// drafts, the batch or the order of arrival. Lossless.
+/// Like `point_mass`, but the draw from the target is its noisy argmax, whose noise is a function
+/// of (seed, position, token id) alone. So the emitted text is bit for bit that of plain decoding
+/// with this verifier and the same seed, whatever the drafter, the length of its drafts, the batch
+/// or the order of arrival. Lossless.
 ///
-/// Drafts that are drawn with the same noise tend to agree: the noisy argmaxes of laws p
-/// and q are equal with probability at least (1 - TV) / (1 + TV), where rejection sampling accepts
-/// with 1 - TV. The decoder has its drafter draw that way. (Gumbel-max coupling: Maddison, Tarlow,
-/// Minka 2014, arXiv:1411.0030; Daliri, Musco, Suresh 2024, arXiv:2408.07978)
+/// Drafts that are drawn with the same noise tend to agree: the noisy argmaxes of laws p and q are
+/// equal with probability at least (1 - TV) / (1 + TV), where rejection sampling accepts with
+/// 1 - TV. The decoder has its drafter draw that way. (Gumbel-max coupling: Maddison, Tarlow, Minka
+/// 2014, arXiv:1411.0030; Daliri, Musco, Suresh 2024, arXiv:2408.07978)
 ///
 /// Needs a random source with `noisy_argmax`. Visits only the tokens that can win.
 struct coupled {

@@ -26,10 +26,10 @@ namespace hunch::diffusion {
 /// adjacent; the first of them is the text as it is committed, and each one after it has one more
 /// token unmasked than one before it. No two are alike.
 ///
-/// The wanted positions are flattened over the canvases: those of canvas i are
-/// elements [first_wanted[i], first_wanted[i + 1]), in ascending order. All are masked, and never
-/// position 0. Only positions that may be unmasked next or drafted are wanted, so that a head
-/// over a large vocabulary is not paid for a whole canvas.
+/// The wanted positions are flattened over the canvases: those of canvas i are elements
+/// [first_wanted[i], first_wanted[i + 1]), in ascending order. All are masked, and never position
+/// 0. Only positions that may be unmasked next or drafted are wanted, so that a head over a large
+/// vocabulary is not paid for a whole canvas.
 struct canvases {
   std::int32_t size = 0;                ///< canvases in the pass
   const std::int32_t* slot = nullptr;   ///< [size] of the request, in [0, max batch)

@@ -72,7 +72,9 @@ struct position_digests {
 
   /// What could be unmasked at wanted position i, whose digest has been made.
   HUNCH_HOST_DEVICE candidate candidate_at(std::int32_t i) const {
-    return {{wanted[i].position, made[i].chosen}, wanted[i].block, made[i].score};
+    return {.what = {.position = wanted[i].position, .t = made[i].chosen},
+            .block = wanted[i].block,
+            .score = made[i].score};
   }
 
  private:

@@ -16,7 +16,7 @@
 
 namespace hunch::diffusion {
 
-/// What a request's canvas is, beside its prompt and its length, `max_new_tokens`.
+/// What a request's canvas is, besides its prompt and its length, `max_new_tokens`.
 struct canvas_options {
   /// Positions that are unmasked before those after them: the answer is cut into such blocks from
   /// its beginning on, the last one may be shorter. 1 or more; the answer's length or more: one

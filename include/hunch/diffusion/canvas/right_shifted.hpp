@@ -12,8 +12,8 @@ namespace hunch::diffusion {
 
 /// A masked model made of one whose output row at a position is about the next position, as that of
 /// a network that was an autoregressive one before, such as Dream (Ye et al. 2025,
-/// arXiv:2508.15487). The inner model gives the row of every wanted position; those
-/// are the positions before. With a block cache they begin one position before the block.
+/// arXiv:2508.15487). The inner model gives the row of every wanted position; those are the
+/// positions before. With a block cache they begin one position before the block.
 ///
 /// Host only. Allocates when a pass has more positions than any before it.
 template <class Model>

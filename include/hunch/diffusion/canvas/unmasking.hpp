@@ -37,7 +37,7 @@ struct unmask_verdict {
   decision next;              ///< an error: the drafts accepted so far stand, and nothing else does
 };
 
-/// A draft of the next round, and what length policies are told about it.
+/// A draft of the next round, and what length policies are given of it.
 struct planned_draft {
   unmasking what;            ///< position -1: none
   std::int32_t block = 0;    ///< of the position, counted from the left

@@ -34,7 +34,7 @@ struct drafted_canvases {
   const std::uint64_t* sets = nullptr;  ///< [drafted + 1] bit i: drafts[i] is on the canvas
   unmasking* accepted = nullptr;        ///< [drafted] out, see `accept`
 
-  /// The canvas that has w unmasked on it beside all that canvas r has, or -1.
+  /// The canvas that has w unmasked on it besides all that canvas r has, or -1.
   HUNCH_HOST_DEVICE std::int32_t after(std::int32_t r, unmasking w) const {
     for (std::int32_t c = 1; c <= drafted; ++c) {
       const std::int32_t i = added(r, c);
@@ -43,7 +43,8 @@ struct drafted_canvases {
     return -1;
   }
 
-  /// The one draft that canvas c has unmasked on it beside all that canvas r has: its index, or -1.
+  /// The one draft that canvas c has unmasked on it besides all that canvas r has: its index, or
+  /// -1.
   HUNCH_HOST_DEVICE std::int32_t added(std::int32_t r, std::int32_t c) const {
     const std::uint64_t more = sets[c] ^ sets[r];
     if ((sets[c] & more) != more) { return -1; }

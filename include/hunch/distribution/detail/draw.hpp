@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include <hunch/core/arithmetic.hpp>
 #include <hunch/core/config.hpp>
 #include <hunch/distribution/detail/measure.hpp>
 #include <hunch/distribution/law.hpp>
@@ -10,12 +11,6 @@
 #include <hunch/team/team.hpp>
 
 namespace hunch::kernel {
-
-/// A uniform number in [0, 1) with 53 bits. Fewer are not enough: 24 bits over a float prefix
-/// make most of the tail of a large vocabulary unreachable.
-HUNCH_HOST_DEVICE constexpr double uniform(std::uint64_t word) {
-  return static_cast<double>(word >> 11) * 0x1.0p-53;
-}
 
 namespace detail {
 

@@ -93,8 +93,8 @@ struct listed_tokens {
 
 }  // namespace detail
 
-/// The noisy argmax of law `l`, whose elements are `tokens`. Collective; reads the row
-/// twice and no noise of tokens that cannot win; the result is that of looking at all of them.
+/// The noisy argmax of law `l`, whose elements are `tokens`. Collective; reads the row twice and no
+/// noise of tokens that cannot win; the result is that of looking at all of them.
 template <Team T, class Real, class Tokens, class Words>
 HUNCH_HOST_DEVICE token noisy_argmax(T& team, const law<Real>& l, const Tokens& tokens,
                                      const token_noise<Words>& noise) {

@@ -15,7 +15,7 @@
 
 namespace hunch::drafter {
 
-/// What dynamic trees (EAGLE-2) need beside a frontier: the candidates of all levels compete for
+/// What dynamic trees (EAGLE-2) need besides a frontier: the candidates of all levels compete for
 /// the next level, and at the end for the tree.
 template <class Tree, class Real, class Executor, class Frontier>
 class dynamic_levels {

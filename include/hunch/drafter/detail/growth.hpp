@@ -115,8 +115,8 @@ class growth {
           requires {
             { hidden.context(0) } -> std::convertible_to<const float*>;
           },
-          "hunch: a selector with a router asks the draft model for contexts: "
-          "context_width(), and context(row) of what forward returns");
+          "hunch: a selector with a router, or selector::any, which may hold one, asks the draft "
+          "model for contexts: context_width(), and context(row) of what forward returns");
     }
     const head_rows<Real> rows = choose_lists(drafts, selector, hidden);
     model.head(hidden, rows);

@@ -49,8 +49,10 @@ class level_evidence {
         for (std::size_t i = 0; i < judged; ++i) {
           const std::size_t at = f * judged + i;
           tasks_.data()[at] = {
-              drawn_from, ranked ? nowhere_.data() : of.child_at() + of.child_index(f) + i,
-              probability_.data() + at, Policy::needs_entropy ? entropy_.data() + at : nullptr};
+              .drawn_from = drawn_from,
+              .drawn_at = ranked ? nowhere_.data() : of.child_at() + of.child_index(f) + i,
+              .probability = probability_.data() + at,
+              .entropy = Policy::needs_entropy ? entropy_.data() + at : nullptr};
         }
       }
       nowhere_.data()[0] = -1;

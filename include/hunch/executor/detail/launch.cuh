@@ -58,8 +58,8 @@ inline cudaLaunchConfig_t cluster_launch(std::int32_t count, cudaStream_t stream
 /// What fits on the device at once, asked once for each kernel.
 class launch_limits {
  public:
-  /// Bodies of a launch up to which each gets a cluster. 0 where the device has no
-  /// clusters, or the code was compiled for one that has none.
+  /// Bodies of a launch up to which each gets a cluster. 0 where the device has no clusters, or the
+  /// code was compiled for one that has none.
   template <class... Arguments>
   std::int32_t clusters(void (*kernel)(Arguments...), cudaStream_t stream) {
     const auto key = reinterpret_cast<const void*>(kernel);

@@ -46,9 +46,9 @@ class one_range {
   row_range rows_;
 };
 
-/// Head rows that are prefetched: lines, a little in front, and still
-/// further in front one line of each page, so that its address is known by then. Processors foresee
-/// neither where the next range begins nor addresses in another page. On a device it does nothing.
+/// Head rows that are prefetched: lines, a little in front, and still further in front one line of
+/// each page, so that its address is known by then. Processors foresee neither where the next range
+/// begins nor addresses in another page. On a device it does nothing.
 ///
 /// \tparam Ranges Has next(row_range&), which is false after the last range.
 /// \tparam Near   The head lies in a cache: rows are read side by side, with less arithmetic; from

@@ -7,8 +7,8 @@
 #include <hunch/core/config.hpp>
 
 /// \file
-/// Memory that is prefetched. Addresses are counted, not pointed to: they may lie
-/// after the array, where a pointer must not.
+/// Memory that is prefetched. Addresses are counted, not pointed to: they may lie after the array,
+/// where a pointer must not.
 
 namespace hunch::team {
 

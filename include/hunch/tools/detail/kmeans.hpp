@@ -105,7 +105,7 @@ struct draw_centre {
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t) const {
     const float* const weights = gap;
-    const address where{seed, static_cast<std::uint32_t>(which)};
+    const address where{.seed = seed, .length = static_cast<std::uint32_t>(which)};
     const auto drawn = static_cast<std::int32_t>(random_source<>{}.categorical(
         team, where, of.head.rows, [=](std::int64_t r) { return weights[r]; }));
     // Without any gap left there are more clusters than directions.

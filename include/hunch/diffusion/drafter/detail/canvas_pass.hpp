@@ -44,9 +44,8 @@ class canvas_pass {
   const canvas_positions& positions(std::int32_t canvas) const { return positions_.data()[canvas]; }
   std::int32_t known(std::int32_t canvas) const { return rows_.known(canvas); }
 
-  /// Appends a canvas: the text of r with some drafts filled in.
-  /// Wanted are the masks of its first block with masks, and of more blocks until there are
-  /// `enough`. Returns the canvas.
+  /// Appends a canvas: the text of r with some drafts filled in. Wanted are the masks of its first
+  /// block with masks, and of more blocks until there are `enough`. Returns the canvas.
   std::int32_t push(step_place place, const running_canvas& r, std::span<const unmasking> drafts,
                     bool opens, std::int32_t enough, token mask_token) {
     const std::int32_t known = r.known();

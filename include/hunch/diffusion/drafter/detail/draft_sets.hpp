@@ -32,14 +32,14 @@ class draft_sets {
  public:
   static constexpr std::int32_t most = 64;  ///< different drafts; a set is a word of so many bits
 
-  /// \param count sets beside the empty one, at most.
+  /// \param count sets besides the empty one, at most.
   explicit draft_sets(std::int32_t count) {
     chosen_.reserve(static_cast<std::size_t>(count) + 1);
     reached_.reserve(static_cast<std::size_t>(count + 1) * looked_at);
   }
 
   /// \param drafts [most] in: the chain; out: it, and other drafts after it.
-  /// \param chain its length, and the number of sets beside the empty one.
+  /// \param chain its length, and the number of sets besides the empty one.
   /// \param sets [chain + 1] out: bit i: drafts[i] is in the set. The empty one is the first.
   /// \param lists for how many beginnings of the chain something is known.
   /// \param list `list(d)` is what may be unmasked after the first d of the chain, in the order's
@@ -65,7 +65,7 @@ class draft_sets {
     }
     return proposed_;
   }
-  /// Sets that were chosen, beside the empty one, and how many drafts the largest has.
+  /// Sets that were chosen, besides the empty one, and how many drafts the largest has.
   std::int32_t size() const { return static_cast<std::int32_t>(chosen_.size()) - 1; }
   std::int32_t deepest() const {
     std::int32_t drafts = 0;

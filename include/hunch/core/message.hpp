@@ -6,7 +6,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <type_traits>
 
 namespace hunch {
 
@@ -15,24 +14,31 @@ class message_part {
  public:
   template <class Text>
   requires std::convertible_to<const Text&, std::string_view> message_part(const Text& text)
-      : text_(text) {}
-  template <class Number>
-  requires std::is_arithmetic_v<Number> message_part(Number number)
-      : is_integer_(std::is_integral_v<Number>),
-        integer_(static_cast<long long>(number)),
-        real_(static_cast<double>(number)) {}
+      : what_(kind::text), text_(text) {}
+  template <std::integral Number>
+  message_part(Number number) : what_(kind::integer), integer_(static_cast<long long>(number)) {}
+  template <std::floating_point Number>
+  message_part(Number number) : what_(kind::real), real_(static_cast<double>(number)) {}
 
   void append_to(std::string& message) const {
-    if (text_.data() != nullptr) {
-      message += text_;
-    } else {
-      message += is_integer_ ? std::to_string(integer_) : std::to_string(real_);
+    switch (what_) {
+      case kind::text:
+        message += text_;
+        break;
+      case kind::integer:
+        message += std::to_string(integer_);
+        break;
+      case kind::real:
+        message += std::to_string(real_);
+        break;
     }
   }
 
  private:
+  enum class kind { text, integer, real };
+
+  kind what_;
   std::string_view text_;
-  bool is_integer_ = false;
   long long integer_ = 0;
   double real_ = 0.0;
 };

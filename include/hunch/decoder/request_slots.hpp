@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include <hunch/core/message.hpp>
 #include <hunch/decoder/generation.hpp>
 
 namespace hunch {

@@ -132,6 +132,7 @@ struct residual {
 template <class Residual>
 struct residual_and_remainder {
   using terms = team::two_terms<typename Residual::real>;
+  static constexpr int compiled_up_to = Residual::compiled_up_to;
 
   Residual residual;
   token_set removed;

@@ -4,9 +4,9 @@
 #include <concepts>
 #include <cstdint>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
+#include <hunch/core/message.hpp>
 #include <hunch/selector/selector.hpp>
 
 namespace hunch::selector {

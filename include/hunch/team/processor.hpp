@@ -10,8 +10,8 @@
 /// build for any x86-64 (`-O2` without `-march`) has neither fused multiply-adds nor registers of
 /// more than 16 bytes, and a loop over a row would take sixty times as long. So such loops are
 /// compiled up to three times, for the flags of the build, for AVX2 and for AVX-512, and each call
-/// takes the best that the processor has. All of them compute the same bits: what is fused is
-/// written as such, and additions have one order (see canonical.hpp).
+/// takes the best of these that the processor has. All of them compute the same bits: what is fused
+/// is written as such, and additions have one order (see canonical.hpp).
 ///
 /// A build whose flags name such a processor has only what is above them; on other architectures
 /// there is nothing to choose, and loops are vectorised with what the flags say: on aarch64 NEON.
@@ -39,8 +39,9 @@ struct instructions {
 inline constexpr int up_to_avx2 = 2;
 inline constexpr int up_to_avx512 = 3;
 
-/// What loops over F are compiled for at most: all, unless F says by a member `compiled_up_to` that
-/// it is rarely called, or no faster for wider registers. This saves the time to compile them.
+/// What the sums and lanes of F are compiled for at most: all, unless F says by a member
+/// `compiled_up_to` that they are rare, or no faster for wider registers. This saves the time to
+/// compile them.
 template <class F>
 inline constexpr int compiled_up_to = up_to_avx512;
 template <class F>
@@ -71,8 +72,11 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto run_loop(On on, const Loop& loop, const F&..
 #else
 #define HUNCH_COMPILED_AS_LOOP
 #endif
-#if defined(__OPTIMIZE__) && defined(__GNUC__) && !defined(__clang__)
-#define HUNCH_COMPILED_FOR_FEW __attribute__((noinline, optimize("O1")))
+#if defined(__FP_FAST_FMAF)
+#define HUNCH_COMPILED_FOR_FEW HUNCH_COMPILED_AS_LOOP  // sums of products are to be fused
+#elif defined(__OPTIMIZE__) && defined(__GNUC__) && !defined(__clang__)
+#define HUNCH_COMPILED_FOR_FEW \
+  __attribute__((noinline, optimize("O2", "tree-vectorize", "vect-cost-model=dynamic")))
 #else
 #define HUNCH_COMPILED_FOR_FEW __attribute__((noinline))
 #endif
@@ -124,8 +128,8 @@ HUNCH_COMPILED_AS_LOOP __attribute__((target(HUNCH_NAMES_OF_AVX2(HUNCH_NAME, ","
              HUNCH_INLINED { return run_loop(instructions<2>{}, copy, of...); }(f...);
 }
 
-/// On a processor without AVX2, of which few are left: multiply-adds are calls there, which no
-/// optimisation makes faster, so none is spent on these.
+/// On a processor without AVX2, of which few are left: vectorised, but not optimised further, for
+/// most of the time goes into multiply-adds, which are calls there.
 template <class Loop, class... F>
 HUNCH_COMPILED_FOR_FEW auto with_flags(const Loop& loop, const F&... f) {
   return run_loop(instructions<0>{}, loop, f...);

@@ -90,7 +90,7 @@ class serial {
   template <class F>
   HUNCH_HOST_DEVICE HUNCH_INLINE two_sums sum_both(std::int64_t n, const F& f) {
     last_sum_ = {};  // as in any team, whose groups now are others
-    return on_processor(
+    return on_processor<compiled_up_to<F>>(
         [n](const F& f) HUNCH_INLINED {
           two_sums total{0.0, 0.0};
           for (std::int32_t g = 0; g < groups_of(n); ++g) {

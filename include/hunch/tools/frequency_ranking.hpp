@@ -7,10 +7,10 @@
 #include <numeric>
 #include <span>
 #include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include <hunch/core/message.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <numeric>
 #include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -25,6 +24,7 @@
 #include <thrust/system/cuda/execution_policy.h>
 #endif
 
+#include <hunch/core/message.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/head/head_weights.hpp>
 #include <hunch/tools/detail/kmeans.hpp>

@@ -11,6 +11,7 @@
 
 #include <hunch/distribution/random.hpp>
 #include <hunch/distribution/residual.hpp>
+#include <hunch/distribution/restrict.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/team/serial.hpp>
@@ -143,6 +144,41 @@ TEST_CASE("weights that are tiny or far apart") {
   for (const std::vector<double>& weights :
        {std::vector<double>{tiny, tiny, tiny}, {1.0, 4.9e-324, 1.0}, {tiny, 0.0, 1e300}}) {
     CHECK(distance_of_draw(weights) <= double_bound(3));
+  }
+}
+
+TEST_CASE("where there is no choice a draw does not read the row, and only there") {
+  team::serial team;
+  std::vector<float> row(5000, -1.0f);
+  row[70] = row[1095] = 2.0f;
+  const row_view<float> logits{row.data(), static_cast<std::int32_t>(row.size())};
+  const auto law_with = [&](float temperature, std::int32_t k) {
+    law<float> l = kernel::whole_row<float>(team, {logits.data, logits.size});
+    if (temperature == 0.0f) {
+      kernel::keep_argmax(team, l);
+    } else {
+      kernel::keep_top_k(team, l, k);
+      kernel::normalise(team, l);
+    }
+    team.last_sum() = {};
+    return l;
+  };
+  const law<float> argmax = law_with(0.0f, 0);
+  const law<float> first = law_with(1.0f, 1);  // of two that are equal the first
+  const law<float> both = law_with(1.0f, 2);
+  CHECK(argmax.only_kept() == 70);
+  CHECK(first.only_kept() == 70);
+  CHECK(both.only_kept() == -1);
+  const auto drawn = [&](const law<float>& l, std::uint64_t word) {
+    return kernel::draw(team, l.size(), hunch::weights_of<law<float>>{l}, word);
+  };
+  CHECK(drawn(both, 0) == 70);
+  CHECK(drawn(both, ~std::uint64_t(0)) == 1095);
+  row[70] = row[1095] = -1.0f;  // nobody looks
+  for (const std::uint64_t word : {std::uint64_t(0), ~std::uint64_t(0)}) {
+    CHECK(drawn(argmax, word) == 70);
+    CHECK(drawn(first, word) == 70);
+    CHECK(drawn(both, word) == -1);
   }
 }
 

@@ -90,6 +90,11 @@ struct law {
     return kernel::product(weight(i), norm);
   }
 
+  /// The only element that is kept, if the law is seen to be a point mass; else -1. O(1).
+  HUNCH_HOST_DEVICE std::int32_t only_kept() const {
+    return threshold == maximum && norm == Real(1) && last_kept != kernel::last_id ? last_kept : -1;
+  }
+
   /// What makes a function of its elements a `team::Prefetched` one.
   HUNCH_HOST_DEVICE HUNCH_INLINE void prefetch_after(std::int64_t i) const {
     team::prefetch_after(logits.data + i, team::lane_count);
@@ -151,6 +156,11 @@ struct weights_of {
   HUNCH_HOST_DEVICE HUNCH_INLINE typename L::real operator()(std::int64_t i) const {
     return law.weight(i);
   }
+  /// The only one that is not 0, if that is seen; else -1.
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t only_kept() const requires requires(const L& l) {
+    l.only_kept();
+  }
+  { return law.only_kept(); }
   HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const requires VectorisedLaw<L> {
     return law.is_aligned();
   }

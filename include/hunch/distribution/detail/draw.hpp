@@ -164,12 +164,15 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t draw_from_groups(T& team, 
 /// -1 if no weight is positive. Weights are finite and >= 0.
 ///
 /// Collective. Reads every weight once for the canonical sums, unless the team remembers them, and
-/// one tile once more. Inside the tile the lanes are summed in double: there the draw is exact to
-/// 53 bits.
+/// one tile once more; nothing where there is no choice, at temperature 0. Inside the tile the
+/// lanes are summed in double: there the draw is exact to 53 bits.
 template <Team T, class Weight>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t draw(T& team, std::int64_t n,
                                                            const Weight& weight,
                                                            std::uint64_t word) {
+  if constexpr (requires { weight.only_kept(); }) {
+    if (const std::int64_t only = weight.only_kept(); only >= 0) { return only; }
+  }
   const double total = detail::sum_for_draw(team, n, weight);
   if (!(total > 0.0)) { return -1; }
   return detail::draw_from_groups(team, n, detail::general_form(weight), total, word);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -195,12 +196,18 @@ class resident_program {
   template <class Decoder>
   double step_seconds(Decoder& decoder) {
     warm_up(decoder);
-    const std::int64_t before = decoder.stats().target_passes;
     hunch::generation_options some = session_.request;
     some.max_new_tokens = std::min(some.max_new_tokens, 64);
     some.stop_tokens.clear();
-    const double time = run_on(decoder, some, [](auto&&...) {}).time;
-    return time / static_cast<double>(decoder.stats().target_passes - before);
+    // The fastest of three runs: whoever else is busy on the machine only ever adds to them.
+    double fastest = std::numeric_limits<double>::infinity();
+    for (int run = 0; run < 3; ++run) {
+      const std::int64_t before = decoder.stats().target_passes;
+      const double time = run_on(decoder, some, [](auto&&...) {}).time;
+      const auto steps = static_cast<double>(decoder.stats().target_passes - before);
+      fastest = std::min(fastest, time / steps);
+    }
+    return fastest;
   }
 
   arguments args_;

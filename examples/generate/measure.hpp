@@ -147,9 +147,7 @@ costs calibrate(hunch::length::meter& meter, Speculative& speculative,
 
   costs out;
   const hunch::length::cost prices = meter.prices(batch);
-  for (std::int32_t n = 1; n <= Speculative::max_nodes; ++n) {
-    out.rows.push_back(hunch::planner::row_cost(prices.rows, n));
-  }
+  out.rows = prices.rows;
   out.draft = prices.draft;
   out.alpha = prices.expected;
   return out;
@@ -197,8 +195,7 @@ double predicted_gain(const costs& cost, const Statistics& stats) {
   const auto steps = static_cast<double>(stats.steps);
   const double rows = 1.0 + static_cast<double>(stats.drafted) / steps;
   const double levels = static_cast<double>(drafted_levels(stats)) / steps;
-  return stats.mean_acceptance_length() /
-         (hunch::planner::row_cost(cost.rows, rows) + levels * cost.draft);
+  return stats.mean_acceptance_length() / (cost.rows.at(rows) + levels * cost.draft);
 }
 
 /// The share of 4-grams that occurred before in the same text; 0 for fewer than four tokens.

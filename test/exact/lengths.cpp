@@ -41,9 +41,10 @@ struct stopping_drafter {
 
   template <class Real, class Executor>
   struct state {
-    state(Executor&, const drafter_setup& setup) : layout(setup.layout), lengths(setup.max_batch) {}
+    state(Executor& executor, const drafter_setup& setup)
+        : layout(setup.layout), lengths(executor, setup.max_batch) {}
     const vocab_layout* layout;
-    drafter::length_slots<L> lengths;
+    drafter::length_slots<L, Executor> lengths;
   };
 
   void check(const drafter_setup&) const {}
@@ -51,17 +52,17 @@ struct stopping_drafter {
   template <class State, class Drafts, class Selector, class S, class Draw, class Executor>
   void propose(State& s, std::int32_t size, const draft_context* contexts, Drafts& drafts,
                Selector&, const S& sampler, const Draw& draw, Executor&) const {
+    const drafter::slot_lengths<L> lengths = s.lengths.with(policy);
     for (std::int32_t k = 0; k < size; ++k) {
       const draft_context& c = contexts[k];
-      const std::int32_t limit =
-          s.lengths.begin(policy, {.index = k, .slot = c.slot}, std::min(c.max_depth, longest));
+      const std::int32_t limit = lengths.begin(c.slot, std::min(c.max_depth, longest));
       length_evidence evidence;
       for (bool more = limit > 0; more;) {
-        const std::int32_t parent = s.lengths.levels(k);
+        const std::int32_t parent = lengths.levels(c.slot);
         level(s, k, c, drafts, sampler, draw, parent, evidence);
         if (evidence.probability == 0.0) { break; }
-        const bool may = s.lengths.drew(k);
-        more = may && s.lengths.continues(policy, k, evidence);
+        const bool may = lengths.drew(c.slot);
+        more = may && lengths.continues(c.slot, evidence);
         if (may && !more && last == at_the_stop::dropped) { break; }
         drafts.grow(k, c, parent + 1, parent);
       }
@@ -70,11 +71,11 @@ struct stopping_drafter {
 
   template <class State, class E>
   void observe(State& s, const draft_outcomes& outcomes, E&) noexcept {
-    s.lengths.observe(policy, outcomes);
+    s.lengths.with(policy).observe(outcomes);
   }
   template <class State>
   void release(State& s, std::int32_t slot) noexcept {
-    s.lengths.release(slot);
+    s.lengths.with(policy).release(slot);
   }
 
  private:

@@ -415,6 +415,41 @@ void verdicts(const char* name, std::int32_t n, std::initializer_list<std::int32
   }
 }
 
+/// The lengths that a policy decides on, and what it has learnt, over a text.
+template <LengthPolicy L>
+void lengths(const std::string& name, const L& policy) {
+  line decided("lengths by " + name);
+  typename L::memory memory;
+  dice random{71};
+  for (int step = 0; step < 500; ++step) {
+    const std::int32_t limit = policy.begin(memory, 9);
+    std::int32_t drafted = 0;
+    double reach = 1.0;
+    for (bool more = limit > 0; more;) {
+      ++drafted;
+      const double probability = 0.5 + 0.5 * static_cast<double>(random.unit());
+      reach *= probability;
+      more = drafted < limit && policy.continues(memory, {.depth = drafted,
+                                                          .probability = probability,
+                                                          .reach = reach,
+                                                          .entropy = 3.0 * (1.0 - probability),
+                                                          .rows = 1 + 2 * drafted,
+                                                          .max_rows = 12,
+                                                          .drawn = step % 2 == 0});
+    }
+    decided.add(limit);
+    decided.add(drafted);
+    if constexpr (requires { memory.rate; }) {
+      decided.add(memory.rate);
+      decided.add(memory.survival);
+    }
+    if constexpr (requires { memory.accepted; }) { decided.add(memory.accepted); }
+    std::int32_t accepted = 0;
+    while (accepted < drafted && random.word() % 10 < 6) { ++accepted; }
+    policy.observe(memory, drafted, accepted);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char**) {
@@ -434,6 +469,10 @@ int main(int argc, char**) {
   verdicts("tree", 9000, tree, child_law::independent, verifier::rejection{});
   verdicts("tree of different siblings", 9000, tree, child_law::without_replacement,
            verifier::rejection{});
+  const double costs[] = {1.0, 1.07, 1.11, 1.36, 1.4, 1.43, 1.71};
+  lengths("cost", length::cost{.draft = 0.07, .rows = costs, .expected = 0.45});
+  lengths("ewma", length::ewma{});
+  lengths("entropy", length::entropy{});
   // With an argument it prints something else, for the control.
   line("arguments").add(argc - 1);
 }

@@ -138,7 +138,7 @@ double tokens_per_cost(const L& policy, const process& text, const expenses& e,
       ++accepted;
     }
     policy.observe(memory, drafted, accepted);
-    cost += planner::row_cost(e.rows, drafted + 1) + drafted * e.draft;
+    cost += planner::row_costs{e.rows}.at(drafted + 1) + drafted * e.draft;
     tokens += accepted + 1;
     at += static_cast<std::size_t>(accepted) + 1;
   }

@@ -530,7 +530,7 @@ TEST_CASE("steps that only read prompts are no prices, and nothing is drafted be
   meter.observe(drafts);
   CHECK(meter.prices(1).draft == doctest::Approx(0.2));
   meter.observe(drafts);
-  CHECK(meter.prices(1).rows[1] == doctest::Approx(1.1));
+  CHECK(meter.prices(1).rows.at(2) == doctest::Approx(1.1));
   // Twice as deep as what has been measured, and no deeper.
   CHECK(meter.next(1) == 2);
 }

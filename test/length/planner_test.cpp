@@ -69,11 +69,12 @@ TEST_CASE("the published table beside its ceiling") {
 
 TEST_CASE("costs of rows, and the best draft length") {
   const std::array<double, 3> curve{1.0, 1.1, 1.4};
-  CHECK(planner::row_cost({}, 9) == 1.0);
-  CHECK(planner::row_cost(curve, 1) == 1.0);
-  CHECK(planner::row_cost(curve, 3) == 1.4);
-  CHECK(planner::row_cost(curve, 5) == doctest::Approx(2.0));
-  CHECK(planner::row_cost(curve, 0) == 1.0);
+  const planner::row_costs costs{curve};
+  CHECK(planner::row_costs{}.at(9) == 1.0);
+  CHECK(costs.at(1) == 1.0);
+  CHECK(costs.at(3) == 1.4);
+  CHECK(costs.at(5) == doctest::Approx(2.0));
+  CHECK(costs.at(0) == 1.0);
   CHECK(planner::best_draft_length(0.8, 0.05, 16) > 0);
   CHECK(planner::best_draft_length(0.04, 0.05, 16) == 0);  // no gain unless alpha > c
   CHECK(planner::best_draft_length(0.06, 0.05, 16) == 1);

@@ -28,6 +28,21 @@ HUNCH_HOST_DEVICE HUNCH_INLINE constexpr To bit_cast(const From& from) {
   return __builtin_bit_cast(To, from);
 }
 
+/// std::min, std::max and std::clamp, which device code may not call.
+template <class X>
+HUNCH_HOST_DEVICE HUNCH_INLINE constexpr X smaller(X a, X b) {
+  return b < a ? b : a;
+}
+template <class X>
+HUNCH_HOST_DEVICE HUNCH_INLINE constexpr X larger(X a, X b) {
+  return a < b ? b : a;
+}
+/// x, or the nearer end of [least, most].
+template <class X>
+HUNCH_HOST_DEVICE HUNCH_INLINE constexpr X clamped(X x, X least, X most) {
+  return smaller(larger(x, least), most);
+}
+
 /// A uniform number in [0, 1) with 53 bits. Fewer are not enough: 24 bits over a float prefix
 /// make most of the tail of a large vocabulary unreachable.
 HUNCH_HOST_DEVICE constexpr double uniform(std::uint64_t word) {

@@ -102,7 +102,7 @@ class decoder {
         on_canvas_(sized(max_drafts)),
         kept_(batch()),
         staged_(sized(options_.max_canvas)),
-        lengths_(options_.max_batch),
+        lengths_(executor_, options_.max_batch),
         slots_(options_.max_batch, "hunch::diffusion::decoder", "diffusion::decoder_options"),
         rounds_(batch()),
         outcomes_(batch()),
@@ -144,7 +144,7 @@ class decoder {
   bool cancel(request_id id) noexcept {
     const std::int32_t slot = slots_.find(id);
     if (slot < 0) { return false; }
-    lengths_.release(slot);
+    lengths_.with(drafts_.length).release(slot);
     release(slot);
     return true;
   }
@@ -276,8 +276,7 @@ class decoder {
       round = {};
       round.slot = static_cast<std::int32_t>(i);
       round.evidence.max_rows = max_drafts + 1;
-      round.drafts =
-          lengths_.begin(drafts_.length, {.index = size, .slot = round.slot}, room(r)) > 0;
+      round.drafts = lengths_.with(drafts_.length).begin(round.slot, room(r)) > 0;
       ++size;
     }
     return size;
@@ -328,7 +327,8 @@ class decoder {
     round.evidence.entropy = next.entropy;
     round.evidence.rows = round.chain + 1;
     round.evidence.drawn = next.drawn;
-    round.drafts = lengths_.drew(k) && lengths_.continues(drafts_.length, k, round.evidence);
+    const drafter::slot_lengths<length_policy> lengths = lengths_.with(drafts_.length);
+    round.drafts = lengths.drew(round.slot) && lengths.continues(round.slot, round.evidence);
   }
 
   /// One pass of the draft model, for the requests that want one more draft.
@@ -477,7 +477,7 @@ class decoder {
       outcome.kept = std::min(round.unmasked, verdicts_.data()[k].accepted);
       outcome.finished = round.finish != finish_reason::none;
     }
-    lengths_.observe(drafts_.length, draft_outcomes{size, outcomes_.data()});
+    lengths_.with(drafts_.length).observe(draft_outcomes{size, outcomes_.data()});
     if constexpr (parts::drafts_observe) {
       for (std::int32_t k = 0; k < size; ++k) { kept_[sized(k)] = kept_canvas(k); }
       drafts_.model.observe(decided_canvases{pass_.view(), size, kept_.data()}, evaluation);
@@ -565,7 +565,7 @@ class decoder {
   std::vector<unmasking> on_canvas_;
   std::vector<std::int32_t> kept_;  ///< the canvas of each request that a draft model observes
   std::vector<token> staged_;       ///< the text of one request while its unmaskings are cut
-  drafter::length_slots<length_policy> lengths_;
+  drafter::length_slots<length_policy, E> lengths_;
   request_slots<running_canvas> slots_;
   std::vector<planned_round> rounds_;
   std::vector<draft_outcome> outcomes_;

@@ -118,7 +118,7 @@ class autoregressive {
                   "hunch: the draft model's head must write logits of the target's type");
     s.trees.begin(policy_, size, contexts);
     for (std::int32_t k = 0; k < size; ++k) {
-      s.staged[static_cast<std::size_t>(k)] = plan(s, k, contexts[k]);
+      s.staged[static_cast<std::size_t>(k)] = plan(s, contexts[k]);
     }
     while (stage_missed(s, size, contexts)) { read_missed(s, size, contexts, executor); }
     stage_committed(s, size, contexts);
@@ -166,7 +166,7 @@ class autoregressive {
     s.kept.clear();
     s.kept.release(slot);
     s.slots[static_cast<std::size_t>(slot)] = {};
-    s.trees.release(slot);
+    s.trees.release(policy_, slot);
     commit(s);
   }
 
@@ -177,10 +177,10 @@ class autoregressive {
     if constexpr (!shares_target_cache<Model>) { model_.commit(s.kept.view()); }
   }
 
-  /// What sequence k is to do in this step, before anything is staged. A sequence drafts if the
+  /// What a sequence is to do in this step, before anything is staged. A sequence drafts if the
   /// model may read up to its root.
   template <class State>
-  typename State::staged_tokens plan(State& s, std::int32_t k, const draft_context& c) const {
+  typename State::staged_tokens plan(State& s, const draft_context& c) const {
     auto& slot = s.slots[static_cast<std::size_t>(c.slot)];
     if (shares_target_cache<Model>) { slot = {c.cached, false}; }
     typename State::staged_tokens staged;
@@ -189,7 +189,7 @@ class autoregressive {
     // In the target's cache nobody else reads anything.
     const bool reaches = !shares_target_cache<Model> || staged.known - slot.cached <= s.chunk;
     staged.drafts = !slot.full && c.max_depth > 0 && staged.known == c.length && reaches &&
-                    s.trees.opens(policy_, k, c);
+                    s.trees.opens(policy_, c);
     return staged;
   }
 

@@ -1,76 +1,89 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
+#include <hunch/core/config.hpp>
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/length/length.hpp>
-#include <hunch/model/rows.hpp>
 
 namespace hunch::drafter {
 
-/// What a drafter keeps for a length policy: a memory for each slot, and how far the draft of each
-/// sequence of the step is. Nothing is allocated after construction.
+/// A length policy with what it knows of each slot: a trivially copyable view of `length_slots`,
+/// for bodies. Of each slot, one rank of one team calls it.
 template <LengthPolicy L>
-class length_slots {
- public:
-  explicit length_slots(std::int32_t max_batch)
-      : memories_(static_cast<std::size_t>(max_batch)),
-        drafts_(static_cast<std::size_t>(max_batch)) {}
+struct slot_lengths {
+  struct slot_state {
+    typename L::memory memory;
+    bool asked = false;
+    std::int32_t limit = 0;   ///< levels of this step at most
+    std::int32_t levels = 0;  ///< that were drawn in it
+  };
+
+  L policy;
+  slot_state* of = nullptr;  ///< [max_batch]
 
   /// Opens the step of a sequence: how many levels it drafts at most. The policy is not called
   /// where nothing may be drafted.
-  std::int32_t begin(const L& policy, step_place place, std::int32_t max_depth) {
-    draft& d = at(place.index);
-    d = {.slot = place.slot, .asked = max_depth > 0};
-    if (d.asked) { d.limit = policy.begin(memory(d.slot), max_depth); }
-    return d.limit;
+  HUNCH_HOST_DEVICE std::int32_t begin(std::int32_t slot, std::int32_t max_depth) const {
+    slot_state& s = of[slot];
+    s.asked = max_depth > 0;
+    s.levels = 0;
+    s.limit = s.asked ? policy.begin(s.memory, max_depth) : 0;
+    return s.limit;
   }
 
-  /// Counts a level of sequence k that was drawn: whether there may be another one.
-  bool drew(std::int32_t k) { return ++at(k).levels < at(k).limit; }
+  /// Counts a level that was drawn: whether there may be another one.
+  HUNCH_HOST_DEVICE bool drew(std::int32_t slot) const {
+    return ++of[slot].levels < of[slot].limit;
+  }
 
   /// Where there may be: whether the policy wants it. The depth of the evidence is set here.
-  bool continues(const L& policy, std::int32_t k, length_evidence evidence) {
-    evidence.depth = at(k).levels;
-    return policy.continues(memory(at(k).slot), evidence);
+  HUNCH_HOST_DEVICE bool continues(std::int32_t slot, length_evidence evidence) const {
+    evidence.depth = of[slot].levels;
+    return policy.continues(of[slot].memory, evidence);
   }
 
-  /// Levels of sequence k that were drawn in this step.
-  std::int32_t levels(std::int32_t k) const { return drafts_[static_cast<std::size_t>(k)].levels; }
+  /// Levels that were drawn in this step.
+  HUNCH_HOST_DEVICE std::int32_t levels(std::int32_t slot) const { return of[slot].levels; }
 
-  /// Closes the step. A sequence that is finished is forgotten.
-  void observe(const L& policy, const draft_outcomes& outcomes) noexcept {
+  /// Closes the step of a sequence of whose draft `kept` levels were accepted.
+  HUNCH_HOST_DEVICE void observe(std::int32_t slot, std::int32_t kept) const noexcept {
+    if (of[slot].asked) { policy.observe(of[slot].memory, of[slot].levels, kept); }
+  }
+
+  /// Closes the step of these sequences. One that is finished is forgotten.
+  HUNCH_HOST_DEVICE void observe(const draft_outcomes& outcomes) const noexcept {
     for (std::int32_t k = 0; k < outcomes.size; ++k) {
       const draft_outcome& outcome = outcomes.of[k];
-      const draft& d = at(k);
       if (outcome.finished) {
         release(outcome.slot);
-      } else if (d.asked) {
-        policy.observe(memory(outcome.slot), d.levels, outcome.kept);
+      } else {
+        observe(outcome.slot, outcome.kept);
       }
     }
   }
 
-  void release(std::int32_t slot) noexcept { memory(slot) = {}; }
+  HUNCH_HOST_DEVICE void release(std::int32_t slot) const noexcept { of[slot] = {}; }
+};
 
- private:
-  struct draft {
-    std::int32_t slot = 0;
-    bool asked = false;
-    std::int32_t limit = 0;
-    std::int32_t levels = 0;
-  };
-
-  draft& at(std::int32_t k) { return drafts_[static_cast<std::size_t>(k)]; }
-  typename L::memory& memory(std::int32_t slot) {
-    return memories_[static_cast<std::size_t>(slot)];
+/// What a drafter keeps for a length policy, in memory of an executor: a state for each slot.
+/// Nothing is allocated after construction.
+template <LengthPolicy L, class Executor>
+class length_slots {
+ public:
+  length_slots(Executor& executor, std::int32_t max_batch)
+      : states_(executor, static_cast<std::size_t>(max_batch)) {
+    std::fill_n(states_.data(), states_.size(), typename slot_lengths<L>::slot_state{});
   }
 
-  std::vector<typename L::memory> memories_;  ///< per slot
-  std::vector<draft> drafts_;                 ///< per sequence of the step
+  /// With a policy, which may be another one in each step.
+  slot_lengths<L> with(const L& policy) const { return {policy, states_.data()}; }
+
+ private:
+  typename Executor::template buffer<typename slot_lengths<L>::slot_state> states_;
 };
 
 }  // namespace hunch::drafter

@@ -49,14 +49,14 @@ struct lookup {
 
   template <class Real, class Executor>
   struct state {
-    state(Executor&, const drafter_setup& setup)
+    state(Executor& executor, const drafter_setup& setup)
         : tasks(static_cast<std::size_t>(setup.max_batch)),
           matched(static_cast<std::size_t>(setup.max_batch)),
-          lengths(setup.max_batch) {}
+          lengths(executor, setup.max_batch) {}
 
     std::vector<kernel::match_task> tasks;
     std::vector<std::int32_t> matched;  ///< tokens of the tail, per sequence of the step
-    length_slots<Policy> lengths;
+    length_slots<Policy, Executor> lengths;
   };
 
   void check(const drafter_setup&) const {
@@ -69,14 +69,14 @@ struct lookup {
   template <class State, class Drafts, class... Rest>
   void propose(State& s, std::int32_t size, const draft_context* contexts, Drafts& drafts,
                Rest&&...) const {
+    const slot_lengths<Policy> lengths = s.lengths.with(policy);
     for (std::int32_t k = 0; k < size; ++k) {
       const draft_context& c = contexts[k];
       const auto at = static_cast<std::size_t>(k);
       s.tasks[at] = {{.text = c.committed,
                       .length = c.length,
                       .shortest = shortest,
-                      .wanted = s.lengths.begin(policy, {.index = k, .slot = c.slot},
-                                                std::min(c.max_depth, Length)),
+                      .wanted = lengths.begin(c.slot, std::min(c.max_depth, Length)),
                       .proposed = drafts.tree(k).tokens + 1},
                      &s.matched[at]};
     }
@@ -84,28 +84,29 @@ struct lookup {
     for (std::int32_t k = 0; k < size; ++k) {
       const std::int32_t matched = s.matched[static_cast<std::size_t>(k)];
       if (matched == 0) { continue; }
+      const std::int32_t slot = contexts[k].slot;
       length_evidence evidence;
       evidence.probability = static_cast<double>(matched) / Longest;
       evidence.ahead = true;
       for (bool more = true; more;) {
-        const std::int32_t parent = s.lengths.levels(k);
+        const std::int32_t parent = lengths.levels(slot);
         evidence.reach *= evidence.probability;
         evidence.rows = parent + 1;
-        if (!s.lengths.continues(policy, k, evidence)) { break; }
+        if (!lengths.continues(slot, evidence)) { break; }
         drafts.grow(k, contexts[k], parent + 1, parent);
-        more = s.lengths.drew(k);
+        more = lengths.drew(slot);
       }
     }
   }
 
   template <class State, class E>
   void observe(State& s, const draft_outcomes& outcomes, E&) noexcept {
-    s.lengths.observe(policy, outcomes);
+    s.lengths.with(policy).observe(outcomes);
   }
 
   template <class State>
   void release(State& s, std::int32_t slot) noexcept {
-    s.lengths.release(slot);
+    s.lengths.with(policy).release(slot);
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include <hunch/core/config.hpp>
 #include <hunch/length/length.hpp>
 
 namespace hunch::length {
@@ -15,9 +16,11 @@ struct confidence {
 
   double threshold = 0.4;  ///< in [0, 1]; 0: as deep as allowed
 
-  std::int32_t begin(memory&, std::int32_t max_depth) const { return max_depth; }
-  bool continues(memory&, const length_evidence& e) const { return e.probability >= threshold; }
-  void observe(memory&, std::int32_t, std::int32_t) const noexcept {}
+  HUNCH_HOST_DEVICE std::int32_t begin(memory&, std::int32_t max_depth) const { return max_depth; }
+  HUNCH_HOST_DEVICE bool continues(memory&, const length_evidence& e) const {
+    return e.probability >= threshold;
+  }
+  HUNCH_HOST_DEVICE void observe(memory&, std::int32_t, std::int32_t) const noexcept {}
 };
 
 static_assert(LengthPolicy<confidence>);

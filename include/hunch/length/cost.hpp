@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
+#include <cmath>
 #include <cstdint>
-#include <limits>
-#include <span>
 
+#include <hunch/core/arithmetic.hpp>
+#include <hunch/core/config.hpp>
 #include <hunch/length/length.hpp>
 #include <hunch/length/planner.hpp>
 
@@ -37,18 +37,18 @@ struct cost {
     float tested = 0.0f;
     float passed = 0.0f;
 
-    void add(float accepted, float decay) {
-      tested = decay * tested + 1.0f;
-      passed = decay * passed + accepted;
+    HUNCH_HOST_DEVICE void add(float accepted, float decay) {
+      tested = std::fma(decay, tested, 1.0f);
+      passed = std::fma(decay, passed, accepted);
     }
     /// The acceptance, as if `weight` more had been tested with the acceptance `otherwise`.
-    double rate(double otherwise, double weight) const {
-      return (static_cast<double>(passed) + weight * otherwise) /
+    HUNCH_HOST_DEVICE double rate(double otherwise, double weight) const {
+      return std::fma(weight, otherwise, static_cast<double>(passed)) /
              (static_cast<double>(tested) + weight);
     }
   };
 
-  static constexpr double unlimited = std::numeric_limits<std::int32_t>::max();
+  static constexpr double unlimited = kernel::last_id;
   static constexpr std::int32_t depths = 16;    ///< distinguished; deeper levels are like the last
   static constexpr std::int32_t bins = 8;       ///< of probabilities, equally wide
   static constexpr std::int32_t recorded = 64;  ///< levels of a step whose bins are kept
@@ -73,20 +73,20 @@ struct cost {
     std::int8_t bin[recorded] = {};
   };
 
-  double draft = 0.0;                 ///< c: of one level over a target pass with one row
-  std::span<const double> rows = {};  ///< r(1), r(2), ... of planner.hpp; a view
-  double expected = 0.7;              ///< acceptance of a sequence of which nothing is known
-  double trust = 8.0;                 ///< and how many tests that is worth, above 0
-  double decay = 0.98;                ///< weight of the past at each test, in [0, 1)
-  std::int32_t retry = 16;            ///< steps without a draft before one is tried, at most; 0:
-                                      ///< none is
-  std::int32_t at_least = 0;          ///< levels that are drafted whether they pay or not: a try
-  bool calibrated = true;             ///< whether probabilities of drawn tokens are looked at
+  double draft = 0.0;            ///< c: of one level over a target pass with one row
+  planner::row_costs rows = {};  ///< r(1), r(2), ...
+  double expected = 0.7;         ///< acceptance of a sequence of which nothing is known
+  double trust = 8.0;            ///< and how many tests that is worth, above 0
+  double decay = 0.98;           ///< weight of the past at each test, in [0, 1)
+  std::int32_t retry = 16;       ///< steps without a draft before one is tried, at most; 0:
+                                 ///< none is
+  std::int32_t at_least = 0;     ///< levels that are drafted whether they pay or not: a try
+  bool calibrated = true;        ///< whether probabilities of drawn tokens are looked at
 
-  std::int32_t begin(memory& m, std::int32_t max_depth) const {
+  HUNCH_HOST_DEVICE std::int32_t begin(memory& m, std::int32_t max_depth) const {
     if (m.all.tested == 0.0f) {
-      m.all = {static_cast<float>(trust), static_cast<float>(trust * expected)};
-      m.sure = {static_cast<float>(trust), static_cast<float>(trust * usual)};
+      m.all = {static_cast<float>(trust), static_cast<float>(kernel::product(trust, expected))};
+      m.sure = {static_cast<float>(trust), static_cast<float>(kernel::product(trust, usual))};
     }
     const std::int32_t best = plan(m, max_depth);
     m.survival = 1.0;
@@ -94,25 +94,26 @@ struct cost {
     m.step_most = m.most;
     m.known = 0;
     if (best == 0 && !(m.foresees && calibrated)) {
-      m.limit = std::min(std::max(at_least, tries(m) ? 1 : 0), max_depth);
+      m.limit = kernel::smaller(kernel::larger(at_least, tries(m) ? 1 : 0), max_depth);
     } else {
       m.limit = calibrated ? max_depth : best;
     }
     return m.limit;
   }
 
-  bool continues(memory& m, const length_evidence& e) const {
+  HUNCH_HOST_DEVICE bool continues(memory& m, const length_evidence& e) const {
     const auto now = static_cast<double>(e.rows);
     if (e.depth > 0) { m.step_width = (now - 1.0) / static_cast<double>(e.depth); }
     m.step_most = static_cast<double>(e.max_rows);
     if (!calibrated) { return true; }
-    const double probability = std::clamp(e.probability, 0.0, 1.0);
-    const std::int32_t of = std::min(static_cast<std::int32_t>(probability * bins), bins - 1);
+    const double probability = kernel::clamped(e.probability, 0.0, 1.0);
+    const std::int32_t of =
+        kernel::smaller(static_cast<std::int32_t>(probability * bins), bins - 1);
     const double survival = survival_of(m, m.like[of], probability, e.drawn);
     const std::int32_t level =
         e.ahead ? e.depth : e.depth - 1;  // the level whose probability it is
     if (level < recorded && m.known == level) { m.bin[m.known++] = static_cast<std::int8_t>(of); }
-    double chance = e.ahead ? m.survival : m.survival * survival;
+    double chance = e.ahead ? m.survival : kernel::product(m.survival, survival);
     m.survival *= survival;
     m.foresees = e.ahead;
     if (e.depth < at_least || (e.depth == 0 && tries(m))) { return true; }
@@ -120,26 +121,27 @@ struct cost {
     for (std::int32_t more = 1; e.depth + more <= m.limit; ++more) {
       chance *= e.ahead ? survival : acceptance_at(m, e.depth + more - 1);
       tokens += chance;
-      const double then = std::min(now + more * m.step_width, m.step_most);
-      const double price =
-          more * draft + planner::row_cost(rows, then) - planner::row_cost(rows, now);
-      if (tokens > m.rate * price) { return true; }
+      const auto levels = static_cast<double>(more);
+      const double then = kernel::smaller(std::fma(levels, m.step_width, now), m.step_most);
+      const double price = std::fma(levels, draft, rows.at(then) - rows.at(now));
+      if (tokens > kernel::product(m.rate, price)) { return true; }
     }
     return false;
   }
 
-  void observe(memory& m, std::int32_t drafted, std::int32_t accepted) const noexcept {
+  HUNCH_HOST_DEVICE void observe(memory& m, std::int32_t drafted,
+                                 std::int32_t accepted) const noexcept {
     m.idle = drafted > 0 ? 0 : m.idle + 1;
     if (drafted > 0) {
       m.width = m.step_width;
       m.most = m.step_most;
-      m.wait = accepted > 0 ? 1 : std::clamp(2 * m.wait, std::int32_t{1}, std::max(retry, 1));
+      m.wait = accepted > 0 ? 1 : kernel::clamped(2 * m.wait, 1, kernel::larger(retry, 1));
     }
     const auto weight = static_cast<float>(decay);
     for (std::int32_t level = 0; level < drafted && level <= accepted; ++level) {
       const float passed = level < accepted ? 1.0f : 0.0f;
       m.all.add(passed, weight);
-      m.at[std::min(level, depths - 1)].add(passed, weight);
+      m.at[kernel::smaller(level, depths - 1)].add(passed, weight);
       if (level >= m.known) { continue; }
       m.like[m.bin[level]].add(passed, weight);
       m.sure.add((static_cast<float>(m.bin[level]) + 0.5f) / bins, weight);
@@ -148,7 +150,7 @@ struct cost {
 
  private:
   /// Whether it is time for a draft again.
-  bool tries(const memory& m) const { return retry > 0 && m.idle >= m.wait; }
+  HUNCH_HOST_DEVICE bool tries(const memory& m) const { return retry > 0 && m.idle >= m.wait; }
 
   /// Tests that the mean over all levels counts for at one depth, and at first a probability in its
   /// bin.
@@ -161,23 +163,24 @@ struct cost {
   /// is at first taken for any other. One that was chosen fails as often as the drafter doubts it,
   /// times what failures are to doubts on the whole: a good drafter is better than it thinks. That
   /// counts less with every test in the bin, and nothing in the end.
-  double survival_of(const memory& m, const tally& bin, double probability, bool drawn) const {
+  HUNCH_HOST_DEVICE double survival_of(const memory& m, const tally& bin, double probability,
+                                       bool drawn) const {
     const double acceptance = m.all.rate(0.0, 0.0);
     if (drawn) { return bin.rate(acceptance, shrinkage); }
-    const double doubt = std::max(1.0 - m.sure.rate(0.0, 0.0), 1e-3);
-    const double fails = std::min((1.0 - probability) * (1.0 - acceptance) / doubt, 1.0);
-    const double fresh = 1.0 - static_cast<double>(bin.tested) * (1.0 - decay);
-    return bin.rate(1.0 - fails, shrinkage * std::max(fresh, 1e-6));
+    const double doubt = kernel::larger(1.0 - m.sure.rate(0.0, 0.0), 1e-3);
+    const double fails = kernel::smaller((1.0 - probability) * (1.0 - acceptance) / doubt, 1.0);
+    const double fresh = 1.0 - kernel::product(static_cast<double>(bin.tested), 1.0 - decay);
+    return bin.rate(1.0 - fails, kernel::product(shrinkage, kernel::larger(fresh, 1e-6)));
   }
 
-  static double acceptance_at(const memory& m, std::int32_t level) {
-    return m.at[std::min(level, depths - 1)].rate(m.all.rate(0.0, 0.0), shrinkage);
+  HUNCH_HOST_DEVICE static double acceptance_at(const memory& m, std::int32_t level) {
+    return m.at[kernel::smaller(level, depths - 1)].rate(m.all.rate(0.0, 0.0), shrinkage);
   }
 
   /// The best length if every step had it; sets the tokens per cost that it brings.
-  std::int32_t plan(memory& m, std::int32_t max_depth) const {
+  HUNCH_HOST_DEVICE std::int32_t plan(memory& m, std::int32_t max_depth) const {
     const planner::planned_length best =
-        planner::best_length([&](std::int32_t level) { return acceptance_at(m, level); }, draft,
+        planner::best_length([&m](std::int32_t level) { return acceptance_at(m, level); }, draft,
                              max_depth, rows, m.width, m.most);
     m.rate = best.rate;
     return best.length;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include <hunch/core/config.hpp>
 #include <hunch/length/length.hpp>
 
 namespace hunch::length {
@@ -18,11 +19,11 @@ struct entropy {
   double lambda = 0.4;  ///< at most 1; the lower, the longer
   double kappa = 0.2;   ///< above 0
 
-  std::int32_t begin(memory&, std::int32_t max_depth) const { return max_depth; }
-  bool continues(memory&, const length_evidence& e) const {
+  HUNCH_HOST_DEVICE std::int32_t begin(memory&, std::int32_t max_depth) const { return max_depth; }
+  HUNCH_HOST_DEVICE bool continues(memory&, const length_evidence& e) const {
     return 1.0 - std::sqrt(kappa * e.entropy) >= lambda;
   }
-  void observe(memory&, std::int32_t, std::int32_t) const noexcept {}
+  HUNCH_HOST_DEVICE void observe(memory&, std::int32_t, std::int32_t) const noexcept {}
 };
 
 static_assert(LengthPolicy<entropy>);

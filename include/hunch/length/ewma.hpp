@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
+#include <hunch/core/arithmetic.hpp>
+#include <hunch/core/config.hpp>
 #include <hunch/length/length.hpp>
 
 namespace hunch::length {
@@ -21,17 +23,19 @@ struct ewma {
   std::int32_t start = 4;  ///< levels of a new sequence, 1 or more
   double decay = 0.8;      ///< weight of the past, in [0, 1)
 
-  std::int32_t begin(memory& m, std::int32_t max_depth) const {
+  HUNCH_HOST_DEVICE std::int32_t begin(memory& m, std::int32_t max_depth) const {
     if (m.length == 0) {
-      m = {.length = std::max(start, std::int32_t{1}),
+      m = {.length = kernel::larger(start, std::int32_t{1}),
            .accepted = static_cast<double>(start) - 1.0};
     }
-    return std::min(m.length, max_depth);
+    return kernel::smaller(m.length, max_depth);
   }
-  bool continues(memory&, const length_evidence&) const { return true; }
-  void observe(memory& m, std::int32_t drafted, std::int32_t accepted) const noexcept {
+  HUNCH_HOST_DEVICE bool continues(memory&, const length_evidence&) const { return true; }
+  HUNCH_HOST_DEVICE void observe(memory& m, std::int32_t drafted,
+                                 std::int32_t accepted) const noexcept {
     if (drafted < m.length && accepted == drafted) { return; }
-    m.accepted = decay * m.accepted + (1.0 - decay) * static_cast<double>(accepted);
+    const double now = kernel::product(1.0 - decay, static_cast<double>(accepted));
+    m.accepted = std::fma(decay, m.accepted, now);
     const double wanted = m.accepted + 1.0;
     if (wanted > m.length + 0.5) {
       ++m.length;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
+#include <hunch/core/arithmetic.hpp>
+#include <hunch/core/config.hpp>
 #include <hunch/length/length.hpp>
 
 namespace hunch::length {
@@ -15,11 +16,11 @@ struct fixed {
 
   std::int32_t levels = 1 << 30;  ///< 0 or below: plain decoding
 
-  std::int32_t begin(memory&, std::int32_t max_depth) const {
-    return std::clamp(levels, std::int32_t{0}, max_depth);
+  HUNCH_HOST_DEVICE std::int32_t begin(memory&, std::int32_t max_depth) const {
+    return kernel::clamped(levels, std::int32_t{0}, max_depth);
   }
-  bool continues(memory&, const length_evidence&) const { return true; }
-  void observe(memory&, std::int32_t, std::int32_t) const noexcept {}
+  HUNCH_HOST_DEVICE bool continues(memory&, const length_evidence&) const { return true; }
+  HUNCH_HOST_DEVICE void observe(memory&, std::int32_t, std::int32_t) const noexcept {}
 };
 
 static_assert(LengthPolicy<fixed>);

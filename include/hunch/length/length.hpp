@@ -29,9 +29,12 @@ struct length_evidence {
 };
 
 /// Decides, level by level, how deep a draft is. A policy holds parameters only; what it learns of
-/// a sequence is in a memory that the drafter keeps for it.
+/// a sequence is in a memory that the drafter keeps for it. Bodies call it, by one rank of a team:
+/// for a CUDA executor its functions are HUNCH_HOST_DEVICE, and what they add up is written so that
+/// it is rounded alike everywhere (see core/arithmetic.hpp).
 ///
-/// 1. `L::memory` is trivially copyable; a new sequence begins with a default-constructed one.
+/// 1. `L` and `L::memory` are trivially copyable; a new sequence begins with a default-constructed
+///    memory.
 /// 2. `l.begin(memory, max_depth)`, for max_depth >= 1, opens a step: draft at most so many levels
 ///    in it, in [0, max_depth].
 /// 3. `l.continues(memory, evidence)` is asked after each drawn level, if another one may be drawn,
@@ -46,9 +49,10 @@ struct length_evidence {
 /// been taken into the draft. It decides whether to draw again, never whether to keep what was
 /// drawn. Then verification is exact, whatever it decides.
 ///
-/// The host calls it. Not required: that it learns, or that it looks at the evidence.
+/// Not required: that it learns, or that it looks at the evidence.
 template <class L>
-concept LengthPolicy = std::is_trivially_copyable_v<typename L::memory> &&
+concept LengthPolicy = std::is_trivially_copyable_v<L> &&
+    std::is_trivially_copyable_v<typename L::memory> &&
     std::default_initializable<typename L::memory> &&
     requires(const L& l, std::int32_t n, const length_evidence& evidence) {
   {std::bool_constant<L::needs_entropy>{}};

@@ -169,7 +169,7 @@ class meter {
   /// What drafts as deep as pays in the step that `next` was called for. It refers to this object.
   const cost& policy() const { return policy_; }
 
-  /// The same by the prices of so many requests, valid until the next call of anything.
+  /// The same by the prices of so many requests.
   cost prices(std::int32_t running) {
     const batch& b = of(running);
     return {.draft = b.level.median(), .rows = curve(b), .expected = acceptance(), .retry = 0};
@@ -329,30 +329,31 @@ class meter {
   /// r(1), r(2), ... as far as it was measured. More rows never cost less: where a measurement says
   /// so, it was disturbed. What two rows cost more than one may be the price of drafting at all:
   /// until more are measured, further ones are taken to be free.
-  std::span<const double> curve(const batch& b) {
-    curve_[0] = 1.0;
+  planner::row_costs curve(const batch& b) const {
+    std::array<double, max_rows + 1> costs;
+    costs[0] = 1.0;
     std::size_t last = 0;
     for (std::size_t n = 2; n <= max_rows; ++n) {
       if (steps_ - b.seen[n] > (b.rows[n].count() < few ? soon_stale : stale)) { continue; }
       if (b.rows[n].count() == 0) { continue; }
-      const double from = curve_[last];
+      const double from = costs[last];
       const double rise = std::max(b.rows[n].median() - from, 0.0);
       for (std::size_t i = last + 1; i < n; ++i) {
-        curve_[i] = from + rise * static_cast<double>(i - last) / static_cast<double>(n - 1 - last);
+        costs[i] = from + rise * static_cast<double>(i - last) / static_cast<double>(n - 1 - last);
       }
       last = n - 1;
-      curve_[last] = from + rise;
+      costs[last] = from + rise;
     }
     if (last == 1) {
-      curve_[last + 1] = curve_[last];
+      costs[last + 1] = costs[last];
       ++last;
     }
-    return {curve_.data(), last + 1};
+    return std::span<const double>{costs.data(), last + 1};
   }
 
   /// What a step is expected to take, over a plain one, if drafting has been measured.
   double expected_cost(const batch& b, double rows, double levels) {
-    return planner::row_cost(curve(b), rows) + levels * b.level.median();
+    return curve(b).at(rows) + levels * b.level.median();
   }
 
   /// What it is let count for. A row costs no more than a pass of its own, and drafting a level not
@@ -506,7 +507,6 @@ class meter {
   std::int32_t untimed_ = 0;       ///< plain steps that are not timed, after a draft
   std::int32_t after_prompt_ = 0;  ///< and after a prompt
   std::int32_t passed_ = 0;        ///< in turn that were not timed for that
-  std::array<double, max_rows> curve_{};
 };
 
 }  // namespace hunch::length

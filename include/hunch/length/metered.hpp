@@ -18,13 +18,14 @@ struct metered {
   /// \param by outlives this.
   explicit metered(const meter& by) : by_(&by) {}
 
-  std::int32_t begin(memory& m, std::int32_t max_depth) const {
+  HUNCH_HOST_DEVICE std::int32_t begin(memory& m, std::int32_t max_depth) const {
     return by_->policy().begin(m, max_depth);
   }
-  bool continues(memory& m, const length_evidence& e) const {
+  HUNCH_HOST_DEVICE bool continues(memory& m, const length_evidence& e) const {
     return by_->policy().continues(m, e);
   }
-  void observe(memory& m, std::int32_t drafted, std::int32_t accepted) const noexcept {
+  HUNCH_HOST_DEVICE void observe(memory& m, std::int32_t drafted,
+                                 std::int32_t accepted) const noexcept {
     by_->policy().observe(m, drafted, accepted);
   }
 

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <concepts>
-#include <cstddef>
 #include <cstdint>
-#include <utility>
-#include <variant>
+#include <type_traits>
 
+#include <hunch/core/config.hpp>
+#include <hunch/length/detail/alternatives.hpp>
 #include <hunch/length/length.hpp>
 
 namespace hunch::length {
@@ -16,39 +16,47 @@ namespace hunch::length {
 /// another policy begin anew then.
 template <LengthPolicy... L>
 class one_of {
+  using policies = detail::alternatives<L...>;
+  using memories = detail::alternatives<typename L::memory...>;
+
  public:
   static constexpr bool needs_entropy = (L::needs_entropy || ...);
-  using memory = std::variant<typename L::memory...>;
+  /// Of the policy with the index `of`.
+  struct memory {
+    std::int32_t of = -1;
+    memories held;
+  };
 
-  one_of() = default;
+  one_of() : one_of(typename policies::first_type()) {}
   template <class P>
-  requires(std::same_as<P, L> || ...) one_of(P policy) : policy_(std::move(policy)) {}
+  requires(std::same_as<P, L> || ...) one_of(const P& policy)
+      : index_(policies::template index_of<P>()) {
+    policies_.template put<P>(policy);
+  }
 
-  std::int32_t begin(memory& m, std::int32_t max_depth) const {
+  HUNCH_HOST_DEVICE std::int32_t begin(memory& m, std::int32_t max_depth) const {
     return ask(m, [=](const auto& policy, auto& own) { return policy.begin(own, max_depth); });
   }
-  bool continues(memory& m, const length_evidence& e) const {
+  HUNCH_HOST_DEVICE bool continues(memory& m, const length_evidence& e) const {
     return ask(m, [&](const auto& policy, auto& own) { return policy.continues(own, e); });
   }
-  void observe(memory& m, std::int32_t drafted, std::int32_t accepted) const noexcept {
+  HUNCH_HOST_DEVICE void observe(memory& m, std::int32_t drafted,
+                                 std::int32_t accepted) const noexcept {
     ask(m, [=](const auto& policy, auto& own) { policy.observe(own, drafted, accepted); });
   }
 
  private:
   template <class Use>
-  auto ask(memory& m, Use&& use) const {
-    return ask(m, use, std::make_index_sequence<sizeof...(L)>{});
-  }
-  template <class Use, std::size_t First, std::size_t... Rest>
-  auto ask(memory& m, Use& use, std::index_sequence<First, Rest...>) const {
-    if constexpr (sizeof...(Rest) > 0) {
-      if (policy_.index() != First) { return ask(m, use, std::index_sequence<Rest...>{}); }
+  HUNCH_HOST_DEVICE auto ask(memory& m, const Use& use) const {
+    if (m.of != index_) {
+      m.of = index_;
+      m.held.begin(index_);
     }
-    if (m.index() != First) { m.template emplace<First>(); }
-    return use(*std::get_if<First>(&policy_), *std::get_if<First>(&m));
+    return detail::use_both(index_, policies_, m.held, use);
   }
 
-  std::variant<L...> policy_;
+  std::int32_t index_;
+  policies policies_;
 };
 
 }  // namespace hunch::length

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <span>
+
+#include <hunch/core/arithmetic.hpp>
+#include <hunch/core/config.hpp>
+#include <hunch/length/row_costs.hpp>
 
 namespace hunch::planner {
 
@@ -23,22 +23,10 @@ inline double expected_tokens(double alpha, std::int32_t gamma) {
   return (1.0 - std::pow(alpha, gamma + 1)) / (1.0 - alpha);
 }
 
-/// r(n) by linear interpolation of `curve`, where curve[i] is the cost of i + 1 rows over that of
-/// one; beyond its end by its last slope. An empty curve is r = 1.
-inline double row_cost(std::span<const double> curve, double n) {
-  if (curve.empty()) { return 1.0; }
-  const std::size_t last = curve.size() - 1;
-  const double steps = std::max(n - 1.0, 0.0);
-  const std::size_t at = steps < static_cast<double>(last) ? static_cast<std::size_t>(steps) : last;
-  const std::size_t from = at < last || last == 0 ? at : last - 1;  // where the slope is taken
-  const double slope = last == 0 ? 0.0 : curve[from + 1] - curve[from];
-  return curve[at] + slope * (steps - static_cast<double>(at));
-}
-
 /// The speed-up over plain decoding: E[tokens] / (r(gamma + 1) + gamma c).
 inline double walltime_gain(double alpha, std::int32_t gamma, double c,
-                            std::span<const double> curve = {}) {
-  return expected_tokens(alpha, gamma) / (row_cost(curve, gamma + 1) + gamma * c);
+                            const row_costs& curve = {}) {
+  return expected_tokens(alpha, gamma) / (curve.at(gamma + 1) + gamma * c);
 }
 
 /// A draft length, and the tokens that it makes while plain decoding makes one.
@@ -49,29 +37,33 @@ struct planned_length {
 
 /// The length in [0, longest] with the largest gain, the smallest on ties.
 /// \param acceptance(i) of the i-th level, from 0, where those before it were accepted.
-/// \param c of a level. \param curve r, see `row_cost`.
+/// \param c of a level. \param curve r.
 /// \param width rows that a level brings: 1 in a chain.
 /// \param most rows of a step, however many levels there are.
 template <class Acceptance>
-planned_length best_length(const Acceptance& acceptance, double c, std::int32_t longest,
-                           std::span<const double> curve, double width = 1.0,
-                           double most = std::numeric_limits<double>::infinity()) {
+HUNCH_HOST_DEVICE planned_length best_length(const Acceptance& acceptance, double c,
+                                             std::int32_t longest, const row_costs& curve,
+                                             double width = 1.0,
+                                             double most = kernel::infinity<double>) {
   planned_length best;
   double tokens = 1.0;
   double chance = 1.0;
   for (std::int32_t n = 1; n <= longest; ++n) {
     chance *= acceptance(n - 1);
     tokens += chance;
-    const double rate = tokens / (row_cost(curve, std::min(1.0 + n * width, most)) + n * c);
+    const auto levels = static_cast<double>(n);
+    const double rows = kernel::smaller(std::fma(levels, width, 1.0), most);
+    const double rate = tokens / std::fma(levels, c, curve.at(rows));
     if (rate > best.rate) { best = {n, rate}; }
   }
   return best;
 }
 
 /// The gamma in [0, max_gamma] with the largest gain, the smallest on ties; 0 is plain decoding.
-inline std::int32_t best_draft_length(double alpha, double c, std::int32_t max_gamma,
-                                      std::span<const double> curve = {}) {
-  return best_length([&](std::int32_t) { return alpha; }, c, max_gamma, curve).length;
+HUNCH_HOST_DEVICE inline std::int32_t best_draft_length(double alpha, double c,
+                                                        std::int32_t max_gamma,
+                                                        const row_costs& curve = {}) {
+  return best_length([=](std::int32_t) { return alpha; }, c, max_gamma, curve).length;
 }
 
 }  // namespace hunch::planner

@@ -110,7 +110,7 @@ class ahead {
   template <class State>
   void release(State& s, std::int32_t slot) noexcept {
     s.kept.release(slot);
-    s.trees.release(slot);
+    s.trees.release(policy_, slot);
   }
 
  private:
@@ -120,7 +120,7 @@ class ahead {
     std::int32_t asked = 0;
     for (std::int32_t k = 0; k < size; ++k) {
       const draft_context& c = contexts[k];
-      if (c.max_depth < 1 || !s.kept.knows(c.slot) || !s.trees.opens(policy_, k, c)) { continue; }
+      if (c.max_depth < 1 || !s.kept.knows(c.slot) || !s.trees.opens(policy_, c)) { continue; }
       s.inputs.data()[asked] = s.kept.of(c.slot);
       s.roots.data()[asked] = c.committed[c.length - 1];
       s.input_of[static_cast<std::size_t>(k)] = asked++;

@@ -58,7 +58,7 @@ class growth {
         level_(executor, setup),
         evidence_(executor, setup),
         dynamic_(executor, setup),
-        lengths_(setup.max_batch),
+        lengths_(executor, setup.max_batch),
         continues_(frontier_type::count(setup, 1)) {
     next_.reserve(frontier_type::count(setup, Tree::max_width));
   }
@@ -72,16 +72,14 @@ class growth {
   void begin(const Policy& policy, std::int32_t size, const draft_context* contexts) {
     frontier_.nodes.clear();
     frontier_.depth = 0;
-    for (std::int32_t k = 0; k < size; ++k) {
-      lengths_.begin(policy, {.index = k, .slot = contexts[k].slot}, 0);
-    }
+    const slot_lengths<Policy> lengths = lengths_.with(policy);
+    for (std::int32_t k = 0; k < size; ++k) { lengths.begin(contexts[k].slot, 0); }
     dynamic_.begin(size);
   }
 
-  /// Whether sequence k, which may draft, is to: if so, `add_root` follows.
-  bool opens(const Policy& policy, std::int32_t k, const draft_context& c) {
-    return lengths_.begin(policy, {.index = k, .slot = c.slot},
-                          std::min(c.max_depth, Tree::max_depth)) > 0;
+  /// Whether a sequence that may draft is to: if so, `add_root` follows.
+  bool opens(const Policy& policy, const draft_context& c) {
+    return lengths_.with(policy).begin(c.slot, std::min(c.max_depth, Tree::max_depth)) > 0;
   }
 
   /// Sequence k drafts. In ascending order of k.
@@ -144,9 +142,11 @@ class growth {
 
   /// What became of the step; noexcept, as `Drafter` asks.
   void observe(const Policy& policy, const draft_outcomes& outcomes) noexcept {
-    lengths_.observe(policy, outcomes);
+    lengths_.with(policy).observe(outcomes);
   }
-  void release(std::int32_t slot) noexcept { lengths_.release(slot); }
+  void release(const Policy& policy, std::int32_t slot) noexcept {
+    lengths_.with(policy).release(slot);
+  }
 
   /// Makes trees of what was grown. Waits for the executor.
   template <class Drafts>
@@ -201,11 +201,13 @@ class growth {
   void ask(const Policy& policy, const draft_context* contexts, Drafts& drafts, bool always_greedy,
            Executor& executor) {
     evidence_.take(frontier_, level_, drafts, executor);
+    const slot_lengths<Policy> lengths = lengths_.with(policy);
     frontier_.for_each_tree([&](std::int32_t k, std::size_t first, std::size_t end) {
       length_evidence evidence = evidence_.of_tree(frontier_, k, first, end, drafts);
       evidence.drawn =
           looks && !ranked && !always_greedy && contexts[k].parameters.temperature > 0.0f;
-      const bool more = lengths_.drew(k) && lengths_.continues(policy, k, evidence);
+      const std::int32_t slot = contexts[k].slot;
+      const bool more = lengths.drew(slot) && lengths.continues(slot, evidence);
       continues_[frontier_type::index(k)] = more ? 1 : 0;
     });
   }
@@ -249,7 +251,7 @@ class growth {
   level_type level_;
   evidence_type evidence_;
   dynamic_type dynamic_;
-  length_slots<Policy> lengths_;
+  length_slots<Policy, Executor> lengths_;
   std::vector<char> continues_;  ///< of the sequences of the step
   std::vector<frontier_node> next_;
 };

@@ -148,15 +148,16 @@ class cuda {
 
   void synchronize() { detail::check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize"); }
 
-  /// Returns when `from` is free again if it is pageable memory. Pinned memory, such as a `buffer`,
-  /// is read later, in order with launches.
+  /// Waits for the copy, and so for what was launched before: pinned memory, such as a `buffer`,
+  /// would be read later.
   template <class T>
   void upload(T* to, const T* from, std::size_t n) {
     if (n == 0) { return; }
     detail::check(cudaMemcpyAsync(to, from, n * sizeof(T), cudaMemcpyHostToDevice, stream()),
                   "cudaMemcpyAsync");
+    synchronize();
   }
-  /// Waits for the copy, and so for what was launched before.
+  /// Waits likewise.
   template <class T>
   void download(T* to, const T* from, std::size_t n) {
     if (n == 0) { return; }

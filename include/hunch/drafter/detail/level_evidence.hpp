@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -113,15 +112,21 @@ class level_evidence {
         const std::size_t at = f * judged + (ranked ? 0 : Frontier::index(i));
         if (of.child()[child] == no_token) { break; }
         if constexpr (!ranked) {
-          of.child_value()[child] = above + static_cast<float>(std::log2(probability_.data()[at]));
+          of.child_value()[child] = above + log2_of(probability_.data()[at]);
         }
         if (!(of.child_value()[child] > best)) { continue; }
         best = of.child_value()[child];
-        evidence.probability = std::exp2(static_cast<double>(best - above));
+        evidence.probability = static_cast<double>(kernel::exp2_product(best - above, 1.0f));
         if constexpr (Policy::needs_entropy) { evidence.entropy = entropy_.data()[at]; }
       }
     }
-    evidence.reach = std::exp2(static_cast<double>(best));
+    evidence.reach = static_cast<double>(kernel::exp2_product(best, 1.0f));
+  }
+
+  static float log2_of(double probability) {
+    constexpr double per_nat = 1.4426950408889634074;
+    return probability > 0.0 ? static_cast<float>(kernel::log_of(probability) * per_nat)
+                             : -kernel::infinity<float>;
   }
 
   template <class T>

@@ -50,19 +50,19 @@ struct stopping_drafter {
   void check(const drafter_setup&) const {}
 
   template <class State, class Drafts, class Selector, class S, class Draw, class Executor>
-  void propose(State& s, std::int32_t size, const draft_context* contexts, Drafts& drafts,
+  void propose(State& s, std::int32_t slots, const draft_context* contexts, Drafts& drafts,
                Selector&, const S& sampler, const Draw& draw, Executor&) const {
     const drafter::slot_lengths<L> lengths = s.lengths.with(policy);
-    for (std::int32_t k = 0; k < size; ++k) {
+    for (std::int32_t k = 0; k < slots; ++k) {
       const draft_context& c = contexts[k];
-      const std::int32_t limit = lengths.begin(c.slot, std::min(c.max_depth, longest));
+      const std::int32_t limit = lengths.begin(k, std::min(c.max_depth, longest));
       length_evidence evidence;
       for (bool more = limit > 0; more;) {
-        const std::int32_t parent = lengths.levels(c.slot);
+        const std::int32_t parent = lengths.levels(k);
         level(s, k, c, drafts, sampler, draw, parent, evidence);
         if (evidence.probability == 0.0) { break; }
-        const bool may = lengths.drew(c.slot);
-        more = may && lengths.continues(c.slot, evidence);
+        const bool may = lengths.drew(k);
+        more = may && lengths.continues(k, evidence);
         if (may && !more && last == at_the_stop::dropped) { break; }
         drafts.grow(k, c, parent + 1, parent);
       }

@@ -36,10 +36,10 @@ struct scripted_tree {
   void check(const drafter_setup&) const {}
 
   template <class State, class Drafts, class Selector, class S, class... Rest>
-  void propose(State& s, std::int32_t size, const draft_context* contexts, Drafts& drafts,
+  void propose(State& s, std::int32_t slots, const draft_context* contexts, Drafts& drafts,
                Selector&, const S& sampler, Rest&&...) {
-    for (std::int32_t k = 0; k < size; ++k) {
-      if (contexts[k].slot != only_slot) { continue; }
+    for (std::int32_t k = 0; k < slots; ++k) {
+      if (k != only_slot) { continue; }
       const auto tree = drafts.tree(k);
       const auto width = static_cast<std::int32_t>(row.size());
       for (std::size_t i = 0; i < script.size() && tree.depth(parents[i]) < contexts[k].max_depth;

@@ -151,10 +151,10 @@ struct dropping_drafter {
   void check(const drafter_setup& setup) { inner.check(setup); }
 
   template <class State, class Drafts, class... Rest>
-  void propose(State& s, std::int32_t size, const draft_context* contexts, Drafts& drafts,
+  void propose(State& s, std::int32_t slots, const draft_context* contexts, Drafts& drafts,
                Rest&&... rest) {
-    inner.propose(s, size, contexts, drafts, rest...);
-    for (std::int32_t k = 0; k < size; ++k) {
+    inner.propose(s, slots, contexts, drafts, rest...);
+    for (std::int32_t k = 0; k < slots; ++k) {
       const auto tree = drafts.tree(k);
       const std::int32_t last = tree.count - 1;
       if (last > 0 && tree.laws[last - 1].prob(tree.drawn_at[last]) < least) {

@@ -37,10 +37,11 @@ struct tree_drafter {
   void check(const drafter_setup&) const {}
 
   template <class State, class Drafts, class Selector, class S, class Draw, class Executor>
-  void propose(State& s, std::int32_t size, const draft_context* contexts, Drafts& drafts,
+  void propose(State& s, std::int32_t slots, const draft_context* contexts, Drafts& drafts,
                Selector& selector, const S& sampler, const Draw& draw, Executor&) {
-    for (std::int32_t k = 0; k < size; ++k) {
+    for (std::int32_t k = 0; k < slots; ++k) {
       const draft_context& c = contexts[k];
+      if (c.length == 0) { continue; }
       const auto tree = drafts.tree(k);
       std::vector<std::int32_t> node_of(shape.size(),
                                         -1);  // in the tree, of each node of the shape

@@ -146,13 +146,13 @@ class decoder {
 
   /// Ends a request between two steps. False if it is not running.
   bool cancel(request_id id) noexcept {
-    const std::int32_t index = slots_.find(id);
-    if (index < 0) { return false; }
+    const std::int32_t slot = slots_.find(id);
+    if (slot < 0) { return false; }
     kept_.clear();
-    kept_.release(index);
-    drafter_.release(draft_state_, index);
+    kept_.release(slot);
+    drafter_.release(draft_state_, slot);
     target_.commit(kept_.view());
-    slots_.release(index);
+    slots_.release(slot);
     return true;
   }
 
@@ -167,18 +167,18 @@ class decoder {
   std::span<const emission> step() {
     detail::stopwatch watch;
     emissions_.clear();
-    const std::int32_t size = gather();
-    if (size == 0) { return {}; }
-    drafter_.propose(draft_state_, size, contexts_.data(), drafts_, selector_, sampler_,
-                     child_draw<Random, verifier_type::shares_noise>{random_}, executor_);
+    if (slots_.running() == 0) { return {}; }
+    gather();
+    drafter_.propose(draft_state_, options_.max_batch, contexts_.data(), drafts_, selector_,
+                     sampler_, child_draw<Random, verifier_type::shares_noise>{random_}, executor_);
     const double draft_seconds = watch.lap();
-    place_rows(size);
+    place_rows();
     auto evaluation = target_.evaluate(rows_.view(streams()));
     const double target_seconds = watch.lap();
-    verify(size, evaluation);
-    for (std::int32_t k = 0; k < size; ++k) { trim(k); }
-    report(size);
-    commit(size, evaluation);
+    verify(evaluation);
+    for_each_running([this](std::int32_t slot) { trim(slot); });
+    report();
+    commit(evaluation);
     summary_.draft_seconds = draft_seconds;
     summary_.target_seconds = target_seconds;
     summary_.verify_seconds = watch.lap();
@@ -207,9 +207,9 @@ class decoder {
   /// earlier run, step by step, and `length::fixed`, its text is repeated, whatever chose these
   /// lengths. False if it is not running.
   bool draft_length(request_id id, std::int32_t length) {
-    const std::int32_t index = slots_.find(id);
-    if (index < 0) { return false; }
-    slots_[static_cast<std::size_t>(index)].draft_length = std::max(length, std::int32_t{0});
+    const std::int32_t slot = slots_.find(id);
+    if (slot < 0) { return false; }
+    slots_[index(slot)].draft_length = std::max(length, std::int32_t{0});
     return true;
   }
 
@@ -219,9 +219,9 @@ class decoder {
   const step_summary& last_step() const { return summary_; }
 
  private:
-  /// What the current step does with one sequence.
+  /// What the current step does with the sequence of a slot.
   struct planned {
-    std::int32_t slot = 0;
+    bool runs = false;
     std::int32_t prefix = 0;  ///< prompt tokens read before the root
     bool decodes = false;     ///< the root is read too
     std::int32_t first_row = 0;
@@ -256,16 +256,14 @@ class decoder {
     return o;
   }
 
-  std::size_t batch() const { return static_cast<std::size_t>(options_.max_batch); }
-  std::size_t batch_nodes() const { return batch() * static_cast<std::size_t>(max_nodes); }
-  static std::size_t node_index(std::int32_t k, std::int32_t node) {
-    return static_cast<std::size_t>(k) * static_cast<std::size_t>(max_nodes) +
-           static_cast<std::size_t>(node);
+  static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
+  std::size_t batch() const { return index(options_.max_batch); }
+  std::size_t batch_nodes() const { return batch() * index(max_nodes); }
+  static std::size_t node_index(std::int32_t slot, std::int32_t node) {
+    return index(slot) * static_cast<std::size_t>(max_nodes) + static_cast<std::size_t>(node);
   }
   /// Tokens whose log-probabilities a step may report, and what is reported about each.
-  std::size_t reported_tokens() const {
-    return options_.max_log_probabilities < 0 ? 0 : batch_nodes();
-  }
+  std::size_t reported_tokens() const { return report_stride() == 0 ? 0 : batch_nodes(); }
   std::size_t report_stride() const {
     return static_cast<std::size_t>(std::int64_t{options_.max_log_probabilities} + 1);
   }
@@ -286,23 +284,29 @@ class decoder {
     return s;
   }
 
-  /// Plans the step: one context and one root per running request. Returns their number.
-  std::int32_t gather() {
-    std::int32_t size = 0;
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
-      const running_request& r = slots_[i];
+  /// Calls use(slot) for every sequence of the step.
+  template <class Use>
+  void for_each_running(Use&& use) const {
+    for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
+      if (plan_[index(slot)].runs) { use(slot); }
+    }
+  }
+
+  /// Plans the step: a context and a root for each running request.
+  void gather() {
+    for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
+      const running_request& r = slots_[index(slot)];
+      planned& plan = plan_[index(slot)] = {};
+      draft_context& context = contexts_[index(slot)] = {};
+      drafts_.count(slot) = 0;
       if (r.id == 0) { continue; }
       const std::int32_t unread = r.length() - 1 - r.cached;
-      planned plan;
-      plan.slot = static_cast<std::int32_t>(i);
+      plan.runs = true;
       plan.prefix = std::min(unread, options_.chunk);
       plan.decodes = plan.prefix == unread;
       const std::int32_t allowed = std::min(draft_length_, r.draft_length);
       const std::int32_t depth = plan.decodes ? std::min(allowed, r.remaining - 1) : 0;
-      plan_[static_cast<std::size_t>(size)] = plan;
-      draft_context& context = contexts_[static_cast<std::size_t>(size)];
-      context = {.slot = plan.slot,
-                 .committed = r.tokens.data(),
+      context = {.committed = r.tokens.data(),
                  .length = r.length(),
                  .max_depth = depth,
                  .seed = r.seed,
@@ -311,72 +315,71 @@ class decoder {
                  .grammar = r.grammar.get(),
                  .cached = r.cached,
                  .idle = allowed == 0};
-      drafts_.plant(size, context);
-      ++size;
+      drafts_.plant(slot, context);
     }
-    return size;
   }
 
   /// The rows of the target's pass: for each sequence unread prompt tokens, then its tree.
-  void place_rows(std::int32_t size) {
+  void place_rows() {
     rows_.clear();
-    for (std::int32_t k = 0; k < size; ++k) {
-      planned& plan = plan_[static_cast<std::size_t>(k)];
-      const running_request& r = slots_[static_cast<std::size_t>(plan.slot)];
-      const draft_tree<real> tree = drafts_.tree(k);
+    for_each_running([this](std::int32_t slot) {
+      planned& plan = plan_[index(slot)];
+      const running_request& r = slots_[index(slot)];
+      const draft_tree<real> tree = drafts_.tree(slot);
       plan.first_row = rows_.size();
       for (std::int32_t i = 0; i < plan.prefix; ++i) {
-        rows_.push({.slot = plan.slot,
+        rows_.push({.slot = slot,
                     .id = i,
                     .parent = i == 0 ? end_of_cache : i - 1,
                     .position = r.cached + i,
-                    .t = r.tokens[static_cast<std::size_t>(r.cached + i)],
+                    .t = r.tokens[index(r.cached + i)],
                     .wanted = false});
       }
-      if (!plan.decodes) { continue; }
-      drop_invalid(k, plan);
+      if (!plan.decodes) { return; }
+      drop_invalid(slot, plan);
       const std::int32_t base = r.cached + plan.prefix;
-      for (std::int32_t node = 0; node < drafts_.count(k); ++node) {
+      for (std::int32_t node = 0; node < drafts_.count(slot); ++node) {
         const std::int32_t parent = node == 0 ? (plan.prefix == 0 ? end_of_cache : plan.prefix - 1)
                                               : plan.prefix + tree.parent[node];
-        rows_.push({.slot = plan.slot,
+        rows_.push({.slot = slot,
                     .id = plan.prefix + node,
                     .parent = parent,
                     .position = base + tree.depth(node),
                     .t = tree.tokens[node],
                     .wanted = true});
       }
-    }
+    });
   }
 
-  /// Ends tree k in front of the first node that is no token, which no model reads. Whoever drew it
-  /// broke the law that it names, and nothing corrects that: it is an error if the text gets there.
-  void drop_invalid(std::int32_t k, planned& plan) {
-    const draft_tree<real> tree = drafts_.tree(k);
+  /// Ends the tree of a slot in front of the first node that is no token, which no model reads.
+  /// Whoever drew it broke the law that it names, and nothing corrects that: it is an error if the
+  /// text gets there.
+  void drop_invalid(std::int32_t slot, planned& plan) {
+    const draft_tree<real> tree = drafts_.tree(slot);
     for (std::int32_t node = 1; node < tree.count; ++node) {
       if (tree.tokens[node] >= 0 && tree.tokens[node] < vocab_size_) { continue; }
       plan.parent_of_invalid = tree.parent[node];
-      drafts_.count(k) = node;
+      drafts_.count(slot) = node;
       return;
     }
   }
 
   /// One verdict per decoding sequence. Its rule has the laws made that it needs.
   template <class Evaluation>
-  void verify(std::int32_t size, Evaluation& evaluation) {
+  void verify(Evaluation& evaluation) {
     std::int32_t decoding = 0;
-    for (std::int32_t k = 0; k < size; ++k) {
-      planned& plan = plan_[static_cast<std::size_t>(k)];
-      if (plan.finish == finish_reason::none) { drop_full_rows(k, plan, evaluation); }
-      if (!plan.decodes || plan.finish != finish_reason::none) { continue; }
-      const draft_tree<real> tree = drafts_.tree(k);
-      const draft_context& c = contexts_[static_cast<std::size_t>(k)];
-      const std::size_t first = node_index(k, 0);
+    for_each_running([&](std::int32_t slot) {
+      planned& plan = plan_[index(slot)];
+      drop_full_rows(slot, plan, evaluation);
+      if (!plan.decodes || plan.finish != finish_reason::none) { return; }
+      const draft_tree<real> tree = drafts_.tree(slot);
+      const draft_context& c = contexts_[index(slot)];
+      const std::size_t first = node_index(slot, 0);
       for (std::int32_t node = 0; node < tree.count; ++node) {
-        target_rows_.data()[node_index(k, node)] = {
+        target_rows_.data()[node_index(slot, node)] = {
             evaluation.logits(plan.first_row + plan.prefix + node), c.parameters,
-            drafts_.history(k, c, node, nullptr)};
-        laws_.data()[node_index(k, node)] = laws_type::unmade;
+            drafts_.history(slot, c, node, nullptr)};
+        laws_.data()[node_index(slot, node)] = laws_type::unmade;
       }
       plan.verdict = decoding;
       views_.data()[decoding] = {
@@ -390,7 +393,7 @@ class decoder {
       verdicts_.data()[decoding] = {};
       verdicts_.data()[decoding].path = paths_.data() + first;
       ++decoding;
-    }
+    });
     executor_.launch(decoding, kernel::verify_sequences<view_type, verifier_type, Random>{
                                    views_.data(), verdicts_.data(), verifier_, random_});
     executor_.synchronize();
@@ -399,8 +402,8 @@ class decoder {
   /// Rows for which the target's cache had no room. A shorter draft is still exact, for which rows
   /// fit does not depend on what was drawn; without room for the root the request ends.
   template <class Evaluation>
-  void drop_full_rows(std::int32_t k, planned& plan, Evaluation& evaluation) {
-    const std::int32_t nodes = plan.decodes ? drafts_.count(k) : 0;
+  void drop_full_rows(std::int32_t slot, planned& plan, Evaluation& evaluation) {
+    const std::int32_t nodes = plan.decodes ? drafts_.count(slot) : 0;
     std::int32_t fitted = 0;
     while (fitted < plan.prefix + nodes &&
            evaluation.status(plan.first_row + fitted) == status::ok) {
@@ -409,18 +412,18 @@ class decoder {
     if (fitted < plan.prefix + std::min(nodes, 1)) {
       plan.finish = finish_reason::cache_full;
     } else if (plan.decodes) {
-      drafts_.count(k) = fitted - plan.prefix;
+      drafts_.count(slot) = fitted - plan.prefix;
     }
   }
 
-  /// Cuts the verified run of sequence k at the first stop, where plain decoding would have ended.
+  /// Cuts the verified run of a slot at the first stop, where plain decoding would have ended.
   /// What was accepted before an error is emitted: plain decoding would have written it.
-  void trim(std::int32_t k) {
-    planned& plan = plan_[static_cast<std::size_t>(k)];
+  void trim(std::int32_t slot) {
+    planned& plan = plan_[index(slot)];
     if (plan.verdict < 0) { return; }
     const verdict& v = verdicts_.data()[plan.verdict];
-    running_request& r = slots_[static_cast<std::size_t>(plan.slot)];
-    const draft_tree<real> tree = drafts_.tree(k);
+    running_request& r = slots_[index(slot)];
+    const draft_tree<real> tree = drafts_.tree(slot);
     r.staged_tail = r.tail;
     const std::int32_t last = v.accepted > 0 ? v.path[v.accepted - 1] : 0;
     const status why =
@@ -429,8 +432,8 @@ class decoder {
     while (plan.finish == finish_reason::none && plan.emitted < decided) {
       const bool drafted = plan.emitted < v.accepted;
       const token t = drafted ? tree.tokens[v.path[plan.emitted]] : v.next;
-      tokens_[node_index(k, plan.emitted)] = t;
-      origins_[node_index(k, plan.emitted)] = drafted ? origin::accepted : v.next_origin;
+      tokens_[node_index(slot, plan.emitted)] = t;
+      origins_[node_index(slot, plan.emitted)] = drafted ? origin::accepted : v.next_origin;
       ++plan.emitted;
       plan.finish = r.ends_with(t, plan.emitted, options_.token_text);
     }
@@ -442,22 +445,22 @@ class decoder {
   }
 
   /// Log-probabilities of what is emitted, where they were requested.
-  void report(std::int32_t size) {
+  void report() {
     std::int32_t tasks = 0;
-    for (std::int32_t k = 0; k < size; ++k) {
-      planned& plan = plan_[static_cast<std::size_t>(k)];
-      const running_request& r = slots_[static_cast<std::size_t>(plan.slot)];
-      if (r.log_probabilities < 0 || plan.verdict < 0) { continue; }
+    for_each_running([&](std::int32_t slot) {
+      planned& plan = plan_[index(slot)];
+      const running_request& r = slots_[index(slot)];
+      if (r.log_probabilities < 0 || plan.verdict < 0) { return; }
       plan.first_report = tasks;
       for (std::int32_t i = 0; i < plan.emitted; ++i) {
         const std::int32_t node = i == 0 ? 0 : verdicts_.data()[plan.verdict].path[i - 1];
-        report_tasks_.data()[tasks] = {.drawn_from = laws_.data() + node_index(k, node),
-                                       .chosen = tokens_[node_index(k, i)],
+        report_tasks_.data()[tasks] = {.drawn_from = laws_.data() + node_index(slot, node),
+                                       .chosen = tokens_[node_index(slot, i)],
                                        .top = r.log_probabilities,
                                        .result = report_of(plan, r, i)};
         ++tasks;
       }
-    }
+    });
     if (tasks == 0) { return; }
     executor_.launch(tasks, kernel::report_log_probabilities<real>{report_tasks_.data()});
     executor_.synchronize();
@@ -466,20 +469,21 @@ class decoder {
   /// Where the report about emitted token i of a sequence lies: one after the other.
   token_log_probability* report_of(const planned& plan, const running_request& r,
                                    std::int32_t i) const {
-    return reports_.data() + static_cast<std::size_t>(plan.first_report) * report_stride() +
-           static_cast<std::size_t>(i) * static_cast<std::size_t>(1 + r.log_probabilities);
+    return reports_.data() + index(plan.first_report) * report_stride() +
+           index(i) * index(1 + r.log_probabilities);
   }
 
   template <class Evaluation>
-  void commit(std::int32_t size, Evaluation& evaluation) noexcept {
+  void commit(Evaluation& evaluation) noexcept {
+    std::int32_t size = 0;
     kept_.clear();
     summary_ = {};
     summary_.draft_length = draft_length_;
-    for (std::int32_t k = 0; k < size; ++k) {
-      const planned& plan = plan_[static_cast<std::size_t>(k)];
+    for_each_running([&](std::int32_t slot) {
+      const planned& plan = plan_[index(slot)];
       summary_.prompt_rows += plan.prefix;
-      draft_outcome& outcome = outcomes_[static_cast<std::size_t>(k)];
-      outcome = {.slot = plan.slot,
+      draft_outcome& outcome = outcomes_[index(size++)];
+      outcome = {.slot = slot,
                  .first_row = plan.first_row,
                  .prefix = plan.prefix,
                  .path = nullptr,
@@ -490,37 +494,37 @@ class decoder {
         outcome.kept = std::max(plan.emitted - 1, 0);
       }
       if (outcome.finished) {
-        kept_.release(plan.slot);
-        continue;
+        kept_.release(slot);
+        return;
       }
-      for (std::int32_t i = 0; i < plan.prefix; ++i) { kept_.keep({.slot = plan.slot, .id = i}); }
-      if (!plan.decodes) { continue; }
-      kept_.keep({.slot = plan.slot, .id = plan.prefix});
+      for (std::int32_t i = 0; i < plan.prefix; ++i) { kept_.keep({.slot = slot, .id = i}); }
+      if (!plan.decodes) { return; }
+      kept_.keep({.slot = slot, .id = plan.prefix});
       for (std::int32_t i = 0; i < outcome.kept; ++i) {
-        kept_.keep({.slot = plan.slot, .id = plan.prefix + outcome.path[i]});
+        kept_.keep({.slot = slot, .id = plan.prefix + outcome.path[i]});
       }
-    }
+    });
     drafter_.observe(draft_state_,
                      draft_outcomes{.size = size, .of = outcomes_.data(), .streams = streams()},
                      evaluation);
     target_.commit(kept_.view());
-    for (std::int32_t k = 0; k < size; ++k) { advance(k); }
+    for_each_running([this](std::int32_t slot) { advance(slot); });
     ++statistics_.target_passes;
     statistics_.target_rows += rows_.size();
   }
 
-  /// Appends what sequence k emitted to its text, and reports it.
-  void advance(std::int32_t k) noexcept {
-    const planned& plan = plan_[static_cast<std::size_t>(k)];
-    running_request& r = slots_[static_cast<std::size_t>(plan.slot)];
-    const auto count = static_cast<std::size_t>(plan.emitted);
-    const std::span<const token> tokens{tokens_.data() + node_index(k, 0), count};
+  /// Appends what the sequence of a slot emitted to its text, and reports it.
+  void advance(std::int32_t slot) noexcept {
+    const planned& plan = plan_[index(slot)];
+    running_request& r = slots_[index(slot)];
+    const std::size_t count = index(plan.emitted);
+    const std::span<const token> tokens{tokens_.data() + node_index(slot, 0), count};
     r.append(tokens, sampler_type::needs_counts);
     r.cached += plan.prefix + plan.emitted;
     std::int32_t levels = 0;
     if (plan.verdict >= 0) {
       std::swap(r.tail, r.staged_tail);
-      const draft_tree<real> tree = drafts_.tree(k);
+      const draft_tree<real> tree = drafts_.tree(slot);
       const verdict& v = verdicts_.data()[plan.verdict];
       levels = statistics_.count(tree, drafter_type::uses_selector ? tree.lists : nullptr, v,
                                  plan.emitted);
@@ -538,15 +542,14 @@ class decoder {
     emissions_.push_back(
         {.id = r.id,
          .tokens = tokens,
-         .origins = {origins_.data() + node_index(k, 0), count},
+         .origins = {origins_.data() + node_index(slot, 0), count},
          .finish = plan.finish,
          .status = plan.status,
          .cut_bytes = plan.finish == finish_reason::stop_string ? r.tail.cut : 0,
          .log_probabilities = {reported ? report_of(plan, r, 0) : nullptr,
-                               reported ? count * static_cast<std::size_t>(1 + r.log_probabilities)
-                                        : 0},
+                               reported ? count * index(1 + r.log_probabilities) : 0},
          .drafted = levels});
-    if (plan.finish != finish_reason::none) { slots_.release(plan.slot); }
+    if (plan.finish != finish_reason::none) { slots_.release(slot); }
   }
 
   Target target_;

@@ -63,12 +63,11 @@ struct draft_tree : drafted_tokens {
   shortlist* lists = nullptr;  ///< [max_nodes] what that law ranges over
 };
 
-/// What a drafter is given of one sequence.
+/// What a drafter is given of the sequence in a slot.
 struct draft_context {
-  std::int32_t slot = 0;             ///< of the sequence in the models
   const token* committed = nullptr;  ///< [length]: prompt and emitted tokens; the last is the root
-  std::int32_t length = 0;
-  std::int32_t max_depth = 0;  ///< draft at most so many levels; 0: none
+  std::int32_t length = 0;           ///< 0: the slot has no sequence, and its tree no nodes
+  std::int32_t max_depth = 0;        ///< draft at most so many levels; 0: none
   std::uint64_t seed = 0;
   sampling_parameters parameters;
   token_counts counts;              ///< of the committed tokens, if the sampler needs them
@@ -110,7 +109,7 @@ struct draft_trees {
   Real* all_logits = nullptr;
   std::uint32_t* all_allowed = nullptr;
 
-  /// The tree of sequence k.
+  /// The tree of slot k.
   HUNCH_HOST_DEVICE draft_tree<Real> tree(std::int32_t k) const {
     const std::int64_t first = index(k, 0);
     return {{.count = counts[k],
@@ -122,7 +121,7 @@ struct draft_trees {
   }
   HUNCH_HOST_DEVICE std::int32_t& count(std::int32_t k) const { return counts[k]; }
 
-  /// Room for the ranges of the shortlist of node `node` of sequence k.
+  /// Room for the ranges of the shortlist of node `node` in slot k.
   HUNCH_HOST_DEVICE row_range* ranges(std::int32_t k, std::int32_t node) const {
     return all_ranges + index(k, node) * capacity.max_ranges;
   }
@@ -130,13 +129,13 @@ struct draft_trees {
   HUNCH_HOST_DEVICE std::int32_t* shifts(std::int32_t k, std::int32_t node) const {
     return capacity.max_parts == 0 ? nullptr : all_shifts + index(k, node) * capacity.max_parts;
   }
-  /// Room for row `row` < law_rows of the draft logits of sequence k. Where laws are stored, they
+  /// Room for row `row` < law_rows of the draft logits of slot k. Where laws are stored, they
   /// are views of them.
   HUNCH_HOST_DEVICE Real* logits(std::int32_t k, std::int32_t row) const {
     return all_logits + (static_cast<std::int64_t>(k) * capacity.law_rows + row) *
                             static_cast<std::int64_t>(capacity.row_stride());
   }
-  /// The tokens that may come after node `node` of sequence k.
+  /// The tokens that may come after node `node` in slot k.
   HUNCH_HOST_DEVICE std::uint32_t* allowed(std::int32_t k, std::int32_t node) const {
     return all_allowed + index(k, node) * words;
   }
@@ -159,7 +158,7 @@ struct draft_trees {
   }
 };
 
-/// The draft trees of one step: storage for `max_batch` sequences, made by the decoder and filled
+/// The draft trees of one step, one for each slot: storage made by the decoder and filled
 /// by the drafter. The logits of draft rows are stored with the draft, because its laws are views
 /// of them; so are the sets of tokens that a grammar allows after each node.
 template <class Real, class Executor>
@@ -198,7 +197,7 @@ class draft_batch {
             .all_allowed = allowed_.data()};
   }
 
-  /// The tree of sequence k of this step.
+  /// The tree of slot k in this step.
   draft_tree<Real> tree(std::int32_t k) const { return view().tree(k); }
   std::int32_t& count(std::int32_t k) const { return count_.data()[k]; }
   std::int32_t max_nodes() const { return capacity_.max_nodes; }

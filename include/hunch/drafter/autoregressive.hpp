@@ -88,7 +88,7 @@ class autoregressive {
       std::int32_t cached = 0;  ///< tokens in the model's cache
       bool full = false;        ///< its cache had no room: this sequence drafts no more
     };
-    /// What was staged for one sequence in this step: committed tokens, the root at last if it
+    /// What was staged for a slot in this step: committed tokens, the root at last if it
     /// drafts, and then nodes of its tree.
     struct staged_tokens {
       bool drafts = false;
@@ -104,7 +104,7 @@ class autoregressive {
     kept_list<Executor> kept;
     growth<Tree, Policy, Real, Executor> trees;
     std::vector<slot_state> slots;
-    std::vector<staged_tokens> staged;  ///< per sequence of the step
+    std::vector<staged_tokens> staged;
   };
 
   void check(const drafter_setup& setup) {
@@ -112,25 +112,25 @@ class autoregressive {
   }
 
   template <class State, class Drafts, VocabSelector Selector, class S, class Draw, class Executor>
-  void propose(State& s, std::int32_t size, const draft_context* contexts, Drafts& drafts,
+  void propose(State& s, std::int32_t slots, const draft_context* contexts, Drafts& drafts,
                Selector& selector, const S& sampler, const Draw& draw, Executor& executor) {
     static_assert(DraftModel<std::remove_reference_t<Model>, typename Drafts::real>,
                   "hunch: the draft model's head must write logits of the target's type");
-    s.trees.begin(policy_, size, contexts);
-    for (std::int32_t k = 0; k < size; ++k) {
-      s.staged[static_cast<std::size_t>(k)] = plan(s, contexts[k]);
+    s.trees.begin(policy_, slots);
+    for (std::int32_t slot = 0; slot < slots; ++slot) {
+      s.staged[static_cast<std::size_t>(slot)] = plan(s, slot, contexts[slot]);
     }
-    while (stage_missed(s, size, contexts)) { read_missed(s, size, contexts, executor); }
-    stage_committed(s, size, contexts);
+    while (stage_missed(s, slots, contexts)) { read_missed(s, slots, executor); }
+    stage_committed(s, slots, contexts);
     while (s.rows.size() > 0) {
       auto hidden = model_.forward(s.rows.view());
-      drop_full(s, size, hidden);
+      drop_full(s, slots, hidden);
       if (s.trees.frontier().empty()) { break; }
       s.trees.draft_level(model_, hidden, policy_, contexts, drafts, selector, sampler, draw,
                           executor);
       stage_frontier(s, contexts, drafts);
     }
-    s.trees.finish(size, contexts, drafts, executor);
+    s.trees.finish(slots, contexts, drafts, executor);
   }
 
   template <class State, class E>
@@ -144,13 +144,13 @@ class autoregressive {
         slot = {};
         continue;
       }
-      const auto& staged = s.staged[static_cast<std::size_t>(k)];
+      const auto& staged = s.staged[static_cast<std::size_t>(outcome.slot)];
       for (std::int32_t i = 0; i < staged.read; ++i) {
         s.kept.keep({.slot = outcome.slot, .id = i});
       }
       std::int32_t nodes = 0;
       for (; !rereads_accepted<Model> && staged.read > 0 && nodes < outcome.kept; ++nodes) {
-        const std::int32_t id = s.trees.staged_as(k, outcome.path[nodes]);
+        const std::int32_t id = s.trees.staged_as(outcome.slot, outcome.path[nodes]);
         if (id < 0) { break; }
         s.kept.keep({.slot = outcome.slot, .id = id});
       }
@@ -177,33 +177,33 @@ class autoregressive {
     if constexpr (!shares_target_cache<Model>) { model_.commit(s.kept.view()); }
   }
 
-  /// What a sequence is to do in this step, before anything is staged. A sequence drafts if the
-  /// model may read up to its root.
+  /// What a slot is to do in this step, before anything is staged. A sequence drafts if the model
+  /// may read up to its root.
   template <class State>
-  typename State::staged_tokens plan(State& s, const draft_context& c) const {
-    auto& slot = s.slots[static_cast<std::size_t>(c.slot)];
-    if (shares_target_cache<Model>) { slot = {c.cached, false}; }
+  typename State::staged_tokens plan(State& s, std::int32_t slot, const draft_context& c) const {
+    auto& read = s.slots[static_cast<std::size_t>(slot)];
+    if (shares_target_cache<Model>) { read = {c.cached, false}; }
     typename State::staged_tokens staged;
     // A model that depends on what the target made of a token reads after it.
     staged.known = rereads_accepted<Model> ? std::min(c.length, c.cached + 1) : c.length;
     // In the target's cache nobody else reads anything.
-    const bool reaches = !shares_target_cache<Model> || staged.known - slot.cached <= s.chunk;
-    staged.drafts = !slot.full && c.max_depth > 0 && staged.known == c.length && reaches &&
-                    s.trees.opens(policy_, c);
+    const bool reaches = !shares_target_cache<Model> || staged.known - read.cached <= s.chunk;
+    staged.drafts = !read.full && c.max_depth > 0 && staged.known == c.length && reaches &&
+                    s.trees.opens(policy_, slot, c);
     return staged;
   }
 
-  /// Stages the first `count` committed tokens of sequence k that the model has not read.
+  /// Stages the first `count` committed tokens of a slot that the model has not read.
   template <class State>
-  void stage_tokens(State& s, std::int32_t k, const draft_context& c, std::int32_t count) const {
-    const std::int32_t cached = s.slots[static_cast<std::size_t>(c.slot)].cached;
-    auto& staged = s.staged[static_cast<std::size_t>(k)];
+  void stage_tokens(State& s, std::int32_t slot, const draft_context& c, std::int32_t count) const {
+    const std::int32_t cached = s.slots[static_cast<std::size_t>(slot)].cached;
+    auto& staged = s.staged[static_cast<std::size_t>(slot)];
     staged.first_row = s.rows.size();
     staged.read = count;
     staged.ids = count;
     for (std::int32_t i = 0; i < count; ++i) {
       const bool is_root = staged.drafts && cached + i == c.length - 1;
-      s.rows.push({.slot = c.slot,
+      s.rows.push({.slot = slot,
                    .id = i,
                    .parent = i == 0 ? end_of_cache : i - 1,
                    .position = cached + i,
@@ -215,31 +215,30 @@ class autoregressive {
   /// Stages a chunk of every sequence that drafts and has more than a chunk to read before; returns
   /// whether there is one.
   template <class State>
-  bool stage_missed(State& s, std::int32_t size, const draft_context* contexts) const {
+  bool stage_missed(State& s, std::int32_t slots, const draft_context* contexts) const {
     s.rows.clear();
-    for (std::int32_t k = 0; k < size; ++k) {
-      const auto& staged = s.staged[static_cast<std::size_t>(k)];
-      const bool lags = staged.drafts && !staged.full && unread(s, k, contexts[k]) > s.chunk;
-      stage_tokens(s, k, contexts[k], lags ? s.chunk : 0);
+    for (std::int32_t slot = 0; slot < slots; ++slot) {
+      const auto& staged = s.staged[static_cast<std::size_t>(slot)];
+      const bool lags = staged.drafts && !staged.full && unread(s, slot) > s.chunk;
+      stage_tokens(s, slot, contexts[slot], lags ? s.chunk : 0);
     }
     return s.rows.size() > 0;
   }
 
   template <class State>
-  static std::int32_t unread(const State& s, std::int32_t k, const draft_context& c) {
-    return s.staged[static_cast<std::size_t>(k)].known -
-           s.slots[static_cast<std::size_t>(c.slot)].cached;
+  static std::int32_t unread(const State& s, std::int32_t slot) {
+    const auto at = static_cast<std::size_t>(slot);
+    return s.staged[at].known - s.slots[at].cached;
   }
 
   /// Reads what `stage_missed` has staged.
   template <class State, class Executor>
-  void read_missed(State& s, std::int32_t size, const draft_context* contexts, Executor& executor) {
+  void read_missed(State& s, std::int32_t slots, Executor& executor) {
     auto hidden = model_.forward(s.rows.view());
-    drop_full(s, size, hidden);
+    drop_full(s, slots, hidden);
     s.kept.clear();
-    for (std::int32_t k = 0; k < size; ++k) {
-      const std::int32_t slot = contexts[k].slot;
-      const std::int32_t read = s.staged[static_cast<std::size_t>(k)].read;
+    for (std::int32_t slot = 0; slot < slots; ++slot) {
+      const std::int32_t read = s.staged[static_cast<std::size_t>(slot)].read;
       for (std::int32_t i = 0; i < read; ++i) { s.kept.keep({.slot = slot, .id = i}); }
       s.slots[static_cast<std::size_t>(slot)].cached += read;
     }
@@ -251,19 +250,19 @@ class autoregressive {
   /// only whole chunks are worth a pass, and only if a draft is to be expected: of a prompt that
   /// the target has not read to its end either. What nobody drafts from is never read.
   template <class State>
-  void stage_committed(State& s, std::int32_t size, const draft_context* contexts) const {
+  void stage_committed(State& s, std::int32_t slots, const draft_context* contexts) const {
     s.rows.clear();
-    for (std::int32_t k = 0; k < size; ++k) {
-      const draft_context& c = contexts[k];
-      auto& staged = s.staged[static_cast<std::size_t>(k)];
-      const std::int32_t left = unread(s, k, c);
-      const bool full = staged.full || s.slots[static_cast<std::size_t>(c.slot)].full;
+    for (std::int32_t slot = 0; slot < slots; ++slot) {
+      const draft_context& c = contexts[slot];
+      auto& staged = s.staged[static_cast<std::size_t>(slot)];
+      const std::int32_t left = unread(s, slot);
+      const bool full = staged.full || s.slots[static_cast<std::size_t>(slot)].full;
       const bool in_pieces =
           !c.idle && c.cached + 1 < c.length && left >= s.chunk && !shares_target_cache<Model>;
       const bool reads = !full && (staged.drafts || in_pieces);
-      stage_tokens(s, k, c, reads ? std::min(left, s.chunk) : 0);
+      stage_tokens(s, slot, c, reads ? std::min(left, s.chunk) : 0);
       if (reads && staged.drafts) {
-        s.trees.add_root(k, s.rows.size() - 1);
+        s.trees.add_root(slot, s.rows.size() - 1);
         s.trees.set_staged(s.trees.frontier().back(), staged.read - 1);
       }
     }
@@ -273,9 +272,9 @@ class autoregressive {
   /// what was drawn, so nothing is biased: the draft is only shorter. The first passes have
   /// committed tokens of any sequence, the later ones the nodes that are drafted from.
   template <class State, class Hidden>
-  static void drop_full(State& s, std::int32_t size, Hidden& hidden) {
-    for (std::int32_t k = 0; s.trees.depth() == 0 && k < size; ++k) {
-      auto& staged = s.staged[static_cast<std::size_t>(k)];
+  static void drop_full(State& s, std::int32_t slots, Hidden& hidden) {
+    for (std::int32_t slot = 0; s.trees.depth() == 0 && slot < slots; ++slot) {
+      auto& staged = s.staged[static_cast<std::size_t>(slot)];
       std::int32_t fitted = 0;
       while (fitted < staged.read && hidden.status(staged.first_row + fitted) == status::ok) {
         ++fitted;
@@ -303,7 +302,7 @@ class autoregressive {
       const draft_context& c = contexts[n.tree];
       const auto tree = drafts.tree(n.tree);
       const std::int32_t id = s.staged[static_cast<std::size_t>(n.tree)].ids++;
-      n.row = s.rows.push({.slot = c.slot,
+      n.row = s.rows.push({.slot = n.tree,
                            .id = id,
                            .parent = s.trees.staged_as(n.tree, tree.parent[n.node]),
                            .position = c.length - 1 + s.trees.depth(),

@@ -40,14 +40,14 @@ struct draft_outcome {
   bool finished = false;  ///< the request has ended, also with an error: the slot is released
 };
 
-/// What became of a step: `size` sequences in the order of the draft contexts.
+/// What became of a step: `size` sequences, slots ascending.
 struct draft_outcomes {
   std::int32_t size = 0;
   const draft_outcome* of = nullptr;  ///< [size] in memory of the host, as the paths are
   std::int32_t streams = 0;  ///< beside every node of the target's pass: none while nothing drafts
 };
 
-/// Proposes a draft tree for every sequence of a step.
+/// Proposes a draft tree for every slot with a sequence.
 ///
 /// 1. `D::max_nodes` is the capacity of a tree with its root; `D::children`, how siblings come
 ///    about; `D::is_chain`, whether trees have width one; `D::uses_selector`, whether it has a
@@ -59,9 +59,11 @@ struct draft_outcomes {
 /// 2. `D::state<Real, Executor>`, constructed from (executor, setup), is its memory. The decoder
 ///    owns it; a drafter itself is only its parameters and its model.
 /// 3. `d.check(setup)` throws `std::invalid_argument` naming the two things that do not fit.
-/// 4. `d.propose(state, size, contexts, drafts, selector, sampler, draw, executor)` grows the trees
-///    `drafts.tree(k)`, which the caller has planted, node by node through `drafts.grow`. `draw` is
-///    a `child_draw`: how tokens are drawn from laws. Nothing is final; it may throw.
+/// 4. `d.propose(state, slots, contexts, drafts, selector, sampler, draw, executor)` grows the
+/// trees
+///    `drafts.tree(slot)` for slot < slots, which the caller has planted, node by node through
+///    `drafts.grow`. A slot without a sequence has a context of length 0 and no tree. `draw` is a
+///    `child_draw`: how tokens are drawn from laws. Nothing is final; it may throw.
 ///    A token outside of the vocabulary ends its tree, and the request if the text gets there.
 /// 5. `d.observe(state, outcomes, evaluation)` makes it final: what was kept of each sequence.
 ///    Only here does a drafter advance, but for a cache of committed text that it catches up with.

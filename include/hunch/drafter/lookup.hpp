@@ -55,7 +55,7 @@ struct lookup {
           lengths(executor, setup.max_batch) {}
 
     std::vector<kernel::match_task> tasks;
-    std::vector<std::int32_t> matched;  ///< tokens of the tail, per sequence of the step
+    std::vector<std::int32_t> matched;  ///< tokens of the tail, per slot
     length_slots<Policy, Executor> lengths;
   };
 
@@ -67,24 +67,23 @@ struct lookup {
   }
 
   template <class State, class Drafts, class... Rest>
-  void propose(State& s, std::int32_t size, const draft_context* contexts, Drafts& drafts,
+  void propose(State& s, std::int32_t slots, const draft_context* contexts, Drafts& drafts,
                Rest&&...) const {
     const slot_lengths<Policy> lengths = s.lengths.with(policy);
-    for (std::int32_t k = 0; k < size; ++k) {
-      const draft_context& c = contexts[k];
-      const auto at = static_cast<std::size_t>(k);
+    for (std::int32_t slot = 0; slot < slots; ++slot) {
+      const draft_context& c = contexts[slot];
+      const auto at = static_cast<std::size_t>(slot);
       s.tasks[at] = {{.text = c.committed,
                       .length = c.length,
                       .shortest = shortest,
-                      .wanted = lengths.begin(c.slot, std::min(c.max_depth, Length)),
-                      .proposed = drafts.tree(k).tokens + 1},
+                      .wanted = lengths.begin(slot, std::min(c.max_depth, Length)),
+                      .proposed = drafts.tree(slot).tokens + 1},
                      &s.matched[at]};
     }
-    executor::host{}.launch(size, kernel::find_match<Longest>{s.tasks.data()});
-    for (std::int32_t k = 0; k < size; ++k) {
-      const std::int32_t matched = s.matched[static_cast<std::size_t>(k)];
+    executor::host{}.launch(slots, kernel::find_match<Longest>{s.tasks.data()});
+    for (std::int32_t slot = 0; slot < slots; ++slot) {
+      const std::int32_t matched = s.matched[static_cast<std::size_t>(slot)];
       if (matched == 0) { continue; }
-      const std::int32_t slot = contexts[k].slot;
       length_evidence evidence;
       evidence.probability = static_cast<double>(matched) / Longest;
       evidence.ahead = true;
@@ -93,7 +92,7 @@ struct lookup {
         evidence.reach *= evidence.probability;
         evidence.rows = parent + 1;
         if (!lengths.continues(slot, evidence)) { break; }
-        drafts.grow(k, contexts[k], parent + 1, parent);
+        drafts.grow(slot, contexts[slot], parent + 1, parent);
         more = lengths.drew(slot);
       }
     }

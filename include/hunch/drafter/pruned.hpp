@@ -94,7 +94,7 @@ class pruned {
           was(executor, nodes(setup)),
           workspace(executor, nodes(setup)),
           trees(executor, static_cast<std::size_t>(setup.max_batch)),
-          index_of(static_cast<std::size_t>(setup.max_batch)) {}
+          slot_of(static_cast<std::size_t>(setup.max_batch)) {}
 
     template <class T>
     using buffer = typename Executor::template buffer<T>;
@@ -117,7 +117,7 @@ class pruned {
     buffer<std::int64_t> workspace;
     // Of trees.
     buffer<kernel::prunable_tree> trees;
-    std::vector<std::int32_t> index_of;  ///< of the trees that are pruned: index in the step
+    std::vector<std::int32_t> slot_of;  ///< of the trees that are pruned
   };
 
   void check(const drafter_setup& setup) {
@@ -128,16 +128,16 @@ class pruned {
   }
 
   template <class State, class Drafts, VocabSelector Selector, class S, class Draw, class Executor>
-  void propose(State& s, std::int32_t size, const draft_context* contexts, Drafts& drafts,
+  void propose(State& s, std::int32_t slots, const draft_context* contexts, Drafts& drafts,
                Selector& selector, const S& sampler, const Draw& draw, Executor& executor) {
-    drafter_.propose(s.inner, size, contexts, drafts, selector, sampler, draw, executor);
-    const std::int32_t asked = place_rows(s, size, contexts, drafts);
+    drafter_.propose(s.inner, slots, contexts, drafts, selector, sampler, draw, executor);
+    const std::int32_t asked = place_rows(s, slots, contexts, drafts);
     if (asked == 0) { return; }
     auto hidden = view_.forward(s.rows.view());
     std::int32_t weighed = 0;
     std::int32_t first = 0;
     for (std::int32_t i = 0; i < asked; ++i) {
-      const std::int32_t k = s.index_of[static_cast<std::size_t>(i)];
+      const std::int32_t k = s.slot_of[static_cast<std::size_t>(i)];
       s.trees.data()[i] = ask(s, k, contexts[k], drafts, hidden, first, weighed);
       first += drafts.count(k);
     }
@@ -148,7 +148,7 @@ class pruned {
     prune_trees(executor, asked, s.trees.data());
     executor.synchronize();
     for (std::int32_t i = 0; i < asked; ++i) {
-      const std::int32_t k = s.index_of[static_cast<std::size_t>(i)];
+      const std::int32_t k = s.slot_of[static_cast<std::size_t>(i)];
       adopt(s.was.data() + node_index(k, 0), k, contexts[k], drafts);
     }
   }
@@ -172,23 +172,23 @@ class pruned {
   /// The rows of the trees that are too large, where only the root is unread. Those with children
   /// are wanted. Returns the number of trees.
   template <class State, class Drafts>
-  std::int32_t place_rows(State& s, std::int32_t size, const draft_context* contexts,
+  std::int32_t place_rows(State& s, std::int32_t slots, const draft_context* contexts,
                           Drafts& drafts) const {
     s.rows.clear();
     std::int32_t asked = 0;
-    for (std::int32_t k = 0; k < size; ++k) {
+    for (std::int32_t k = 0; k < slots; ++k) {
       const draft_context& c = contexts[k];
       const auto tree = drafts.tree(k);
       if (tree.count <= keep_ || c.cached != c.length - 1) { continue; }
       for (std::int32_t node = 0; node < tree.count; ++node) {
-        s.rows.push({.slot = c.slot,
+        s.rows.push({.slot = k,
                      .id = node,
                      .parent = node == 0 ? end_of_cache : tree.parent[node],
                      .position = c.cached + tree.depth(node),
                      .t = tree.tokens[node],
                      .wanted = tree.next_child(node, node) >= 0});
       }
-      s.index_of[static_cast<std::size_t>(asked++)] = k;
+      s.slot_of[static_cast<std::size_t>(asked++)] = k;
     }
     return asked;
   }

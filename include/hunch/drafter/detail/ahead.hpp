@@ -65,7 +65,7 @@ class ahead {
     kept_states<Executor> kept;
     typename Executor::template buffer<const float*> inputs;
     typename Executor::template buffer<token> roots;
-    std::vector<std::int32_t> input_of;  ///< per sequence of the step
+    std::vector<std::int32_t> input_of;  ///< per slot
   };
 
   void check(const drafter_setup& setup) {
@@ -79,12 +79,12 @@ class ahead {
 
   /// \throws std::invalid_argument if the target's states have another size than the heads read.
   template <class State, class Drafts, VocabSelector Selector, class S, class Draw, class Executor>
-  void propose(State& s, std::int32_t size, const draft_context* contexts, Drafts& drafts,
+  void propose(State& s, std::int32_t slots, const draft_context* contexts, Drafts& drafts,
                Selector& selector, const S& sampler, const Draw& draw, Executor& executor) {
     static_assert(DraftHeads<std::remove_reference_t<Heads>, typename Drafts::real>,
                   "hunch: the heads must write logits of the target's type");
     s.kept.wait(States::name);
-    const std::int32_t asked = place_inputs(s, size, contexts);
+    const std::int32_t asked = place_inputs(s, slots, contexts);
     if (asked == 0) { return; }
     auto hidden = model_.forward(head_inputs{.size = asked,
                                              .hidden = s.inputs.data(),
@@ -92,8 +92,10 @@ class ahead {
                                              .states = States::each});
     s.trees.draft_ahead(
         model_, hidden,
-        [&](std::int32_t k) { return s.input_of[static_cast<std::size_t>(k)] * model_.heads(); },
-        policy_, size, contexts, drafts, selector, sampler, draw, executor);
+        [&](std::int32_t slot) {
+          return s.input_of[static_cast<std::size_t>(slot)] * model_.heads();
+        },
+        policy_, slots, contexts, drafts, selector, sampler, draw, executor);
   }
 
   template <class State, class E>
@@ -115,16 +117,16 @@ class ahead {
 
  private:
   template <class State>
-  std::int32_t place_inputs(State& s, std::int32_t size, const draft_context* contexts) const {
-    s.trees.begin(policy_, size, contexts);
+  std::int32_t place_inputs(State& s, std::int32_t slots, const draft_context* contexts) const {
+    s.trees.begin(policy_, slots);
     std::int32_t asked = 0;
-    for (std::int32_t k = 0; k < size; ++k) {
-      const draft_context& c = contexts[k];
-      if (c.max_depth < 1 || !s.kept.knows(c.slot) || !s.trees.opens(policy_, c)) { continue; }
-      s.inputs.data()[asked] = s.kept.of(c.slot);
+    for (std::int32_t slot = 0; slot < slots; ++slot) {
+      const draft_context& c = contexts[slot];
+      if (c.max_depth < 1 || !s.kept.knows(slot) || !s.trees.opens(policy_, slot, c)) { continue; }
+      s.inputs.data()[asked] = s.kept.of(slot);
       s.roots.data()[asked] = c.committed[c.length - 1];
-      s.input_of[static_cast<std::size_t>(k)] = asked++;
-      s.trees.add_root(k, 0);
+      s.input_of[static_cast<std::size_t>(slot)] = asked++;
+      s.trees.add_root(slot, 0);
     }
     return asked;
   }

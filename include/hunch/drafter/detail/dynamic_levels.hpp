@@ -30,8 +30,8 @@ class dynamic_levels {
         was_staged_(Frontier::index(Tree::max_nodes)),
         was_list_(Frontier::index(Tree::max_nodes)) {}
 
-  /// Begins a step of so many sequences, none of which drafts.
-  void begin(std::int32_t size) { std::fill_n(level_.begin(), size, std::int32_t{-1}); }
+  /// Begins a step of so many slots, none of which drafts.
+  void begin(std::int32_t slots) { std::fill_n(level_.begin(), slots, std::int32_t{-1}); }
 
   /// Sequence k drafts from its root.
   void add_root(std::int32_t k) { level_[Frontier::index(k)] = 0; }
@@ -68,16 +68,16 @@ class dynamic_levels {
 
   /// Makes trees of the best nodes of all levels. Waits for the executor.
   template <class Drafts>
-  void finish(Frontier& of, std::int32_t size, const draft_context* contexts, Drafts& drafts,
+  void finish(Frontier& of, std::int32_t slots, const draft_context* contexts, Drafts& drafts,
               Executor& executor) {
     std::int32_t tasks = 0;
-    for (std::int32_t k = 0; k < size; ++k) {
+    for (std::int32_t k = 0; k < slots; ++k) {
       if (drafts_from(k)) { trees_.data()[tasks++] = view(of, k, drafts); }
     }
     if (tasks == 0) { return; }
     executor.launch(tasks, kernel::keep_best{trees_.data(), Tree::total - 1});
     executor.synchronize();
-    for (std::int32_t k = 0; k < size; ++k) {
+    for (std::int32_t k = 0; k < slots; ++k) {
       if (drafts_from(k)) { adopt(of, k, contexts[k], drafts); }
     }
   }

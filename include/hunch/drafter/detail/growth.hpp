@@ -69,20 +69,20 @@ class growth {
   std::int32_t depth() const { return frontier_.depth; }
 
   /// Begins a step. All trees are lone roots that nobody drafts from.
-  void begin(const Policy& policy, std::int32_t size, const draft_context* contexts) {
+  void begin(const Policy& policy, std::int32_t slots) {
     frontier_.nodes.clear();
     frontier_.depth = 0;
     const slot_lengths<Policy> lengths = lengths_.with(policy);
-    for (std::int32_t k = 0; k < size; ++k) { lengths.begin(contexts[k].slot, 0); }
-    dynamic_.begin(size);
+    for (std::int32_t slot = 0; slot < slots; ++slot) { lengths.begin(slot, 0); }
+    dynamic_.begin(slots);
   }
 
   /// Whether a sequence that may draft is to: if so, `add_root` follows.
-  bool opens(const Policy& policy, const draft_context& c) {
-    return lengths_.with(policy).begin(c.slot, std::min(c.max_depth, Tree::max_depth)) > 0;
+  bool opens(const Policy& policy, std::int32_t slot, const draft_context& c) {
+    return lengths_.with(policy).begin(slot, std::min(c.max_depth, Tree::max_depth)) > 0;
   }
 
-  /// Sequence k drafts. In ascending order of k.
+  /// The sequence of slot k drafts. In ascending order of k.
   /// \param row of the pass, whose hidden state is that of the root.
   void add_root(std::int32_t k, std::int32_t row) {
     frontier_.nodes.push_back({.tree = k, .node = 0, .row = row});
@@ -130,14 +130,14 @@ class growth {
   template <class Model, class Hidden, class FirstRow, class Drafts, VocabSelector Selector,
             class S, class Draw>
   void draft_ahead(Model& model, Hidden& hidden, const FirstRow& first_row, const Policy& policy,
-                   std::int32_t size, const draft_context* contexts, Drafts& drafts,
+                   std::int32_t slots, const draft_context* contexts, Drafts& drafts,
                    Selector& selector, const S& sampler, const Draw& draw,
                    Executor& executor) requires(common) {
     while (!frontier_.nodes.empty()) {
       for (frontier_node& n : frontier_.nodes) { n.row = first_row(n.tree) + frontier_.depth; }
       draft_level(model, hidden, policy, contexts, drafts, selector, sampler, draw, executor);
     }
-    finish(size, contexts, drafts, executor);
+    finish(slots, contexts, drafts, executor);
   }
 
   /// What became of the step; noexcept, as `Drafter` asks.
@@ -150,9 +150,9 @@ class growth {
 
   /// Makes trees of what was grown. Waits for the executor.
   template <class Drafts>
-  void finish(std::int32_t size, const draft_context* contexts, Drafts& drafts,
+  void finish(std::int32_t slots, const draft_context* contexts, Drafts& drafts,
               Executor& executor) {
-    if constexpr (dynamic) { dynamic_.finish(frontier_, size, contexts, drafts, executor); }
+    if constexpr (dynamic) { dynamic_.finish(frontier_, slots, contexts, drafts, executor); }
   }
 
  private:
@@ -206,8 +206,7 @@ class growth {
       length_evidence evidence = evidence_.of_tree(frontier_, k, first, end, drafts);
       evidence.drawn =
           looks && !ranked && !always_greedy && contexts[k].parameters.temperature > 0.0f;
-      const std::int32_t slot = contexts[k].slot;
-      const bool more = lengths.drew(slot) && lengths.continues(slot, evidence);
+      const bool more = lengths.drew(k) && lengths.continues(k, evidence);
       continues_[frontier_type::index(k)] = more ? 1 : 0;
     });
   }

@@ -13,7 +13,7 @@ namespace hunch::drafter {
 
 /// A node whose children are drafted next.
 struct frontier_node {
-  std::int32_t tree = 0;  ///< index of its sequence in the step
+  std::int32_t tree = 0;  ///< its slot
   std::int32_t node = 0;  ///< of that tree
   std::int32_t row = 0;   ///< of the model's pass: where its hidden state is
 };

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include <hunch/core/config.hpp>
 #include <hunch/length/cost.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
@@ -35,13 +36,14 @@ struct chosen_length {
 
   const any_length* choice;
 
-  std::int32_t begin(memory& m, std::int32_t max_depth) const {
+  HUNCH_HOST_DEVICE std::int32_t begin(memory& m, std::int32_t max_depth) const {
     return choice->begin(m, max_depth);
   }
-  bool continues(memory& m, const hunch::length_evidence& e) const {
+  HUNCH_HOST_DEVICE bool continues(memory& m, const hunch::length_evidence& e) const {
     return choice->continues(m, e);
   }
-  void observe(memory& m, std::int32_t drafted, std::int32_t accepted) const noexcept {
+  HUNCH_HOST_DEVICE void observe(memory& m, std::int32_t drafted,
+                                 std::int32_t accepted) const noexcept {
     choice->observe(m, drafted, accepted);
   }
 };

@@ -135,9 +135,12 @@ generate::costs costs_over(Decoder& speculative, const std::vector<std::vector<t
   generate::costs out;
   out.alpha = middle([](const generate::costs& c) { return c.alpha; });
   out.draft = middle([](const generate::costs& c) { return c.draft; });
-  for (std::size_t n = 0; n < all.front().rows.size(); ++n) {
-    out.rows.push_back(middle([n](const generate::costs& c) { return c.rows[n]; }));
+  std::vector<double> rows;
+  const auto known = std::min(Decoder::max_nodes, hunch::planner::row_costs::capacity);
+  for (std::int32_t n = 1; n <= known; ++n) {
+    rows.push_back(middle([n](const generate::costs& c) { return c.rows.at(n); }));
   }
+  out.rows = rows;
   return out;
 }
 

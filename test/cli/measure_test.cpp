@@ -65,8 +65,8 @@ TEST_CASE("a short run times plain steps and drafts of every length") {
     // In units of a plain step: 0 where none was timed.
     CHECK(costs.draft > 0.0);
     REQUIRE(costs.rows.size() == 5);
-    CHECK(costs.rows[0] == 1.0);
-    CHECK(costs.rows[4] >= costs.rows[1]);
+    CHECK(costs.rows.at(1) == 1.0);
+    CHECK(costs.rows.at(5) >= costs.rows.at(2));
     CHECK(meter.prices(batch).rows.size() == 5);
     CHECK(costs.alpha > 0.3);
     CHECK(costs.alpha < 1.0);

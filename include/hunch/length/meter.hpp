@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include <hunch/core/config.hpp>
 #include <hunch/length/cost.hpp>
 #include <hunch/length/length.hpp>
 #include <hunch/length/planner.hpp>
@@ -167,7 +168,7 @@ class meter {
   }
 
   /// What drafts as deep as pays in the step that `next` was called for. It refers to this object.
-  const cost& policy() const { return policy_; }
+  HUNCH_HOST_DEVICE const cost& policy() const { return policy_; }
 
   /// The same by the prices of so many requests.
   cost prices(std::int32_t running) {
@@ -378,8 +379,7 @@ class meter {
   /// The length that is best if all drafts have it, 1 if none pays: in a batch, what one sequence
   /// drafts deeper than the others it drafts alone, at the price of all.
   std::int32_t common_length(std::int32_t reach) const {
-    const double passes = acceptance();
-    const std::int32_t best = planner::best_length([passes](std::int32_t) { return passes; },
+    const std::int32_t best = planner::best_length(planner::same_acceptance{acceptance()},
                                                    policy_.draft, reach, policy_.rows, mean_width())
                                   .length;
     return std::max(best, 1);

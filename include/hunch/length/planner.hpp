@@ -35,6 +35,12 @@ struct planned_length {
   double rate = 1.0;
 };
 
+/// An acceptance that is the same at every level.
+struct same_acceptance {
+  double alpha = 0.0;
+  HUNCH_HOST_DEVICE double operator()(std::int32_t) const { return alpha; }
+};
+
 /// The length in [0, longest] with the largest gain, the smallest on ties.
 /// \param acceptance(i) of the i-th level, from 0, where those before it were accepted.
 /// \param c of a level. \param curve r.
@@ -63,7 +69,7 @@ HUNCH_HOST_DEVICE planned_length best_length(const Acceptance& acceptance, doubl
 HUNCH_HOST_DEVICE inline std::int32_t best_draft_length(double alpha, double c,
                                                         std::int32_t max_gamma,
                                                         const row_costs& curve = {}) {
-  return best_length([=](std::int32_t) { return alpha; }, c, max_gamma, curve).length;
+  return best_length(same_acceptance{alpha}, c, max_gamma, curve).length;
 }
 
 }  // namespace hunch::planner

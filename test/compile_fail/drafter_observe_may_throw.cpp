@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: and observe(state, outcomes, evaluation) noexcept
+// expect: and observe(state, outcomes, evaluation, executor)
 
 #include "models.hpp"
 
@@ -8,8 +8,8 @@ using namespace compile_fail;
 
 struct throwing : hunch::drafter::none {
 #ifdef WRONG
-  template <class State, class E>
-  void observe(State&, const draft_outcomes&, E&) {}
+  template <class State, class E, class Executor>
+  void observe(State&, const draft_outcomes&, E&, Executor&) {}
 #endif
 };
 

@@ -69,12 +69,12 @@ struct stopping_drafter {
     }
   }
 
-  template <class State, class E>
-  void observe(State& s, const draft_outcomes& outcomes, E&) noexcept {
+  template <class State, class E, class Executor>
+  void observe(State& s, const draft_outcomes& outcomes, E&, Executor&) noexcept {
     s.lengths.with(policy).observe(outcomes);
   }
-  template <class State>
-  void release(State& s, std::int32_t slot) noexcept {
+  template <class State, class Executor>
+  void release(State& s, std::int32_t slot, Executor&) noexcept {
     s.lengths.with(policy).release(slot);
   }
 

@@ -56,10 +56,10 @@ struct scripted_tree {
     }
   }
 
-  template <class State, class E>
-  void observe(State&, const draft_outcomes&, E&) noexcept {}
-  template <class State>
-  void release(State&, std::int32_t) noexcept {}
+  template <class State, class E, class Executor>
+  void observe(State&, const draft_outcomes&, E&, Executor&) noexcept {}
+  template <class State, class Executor>
+  void release(State&, std::int32_t, Executor&) noexcept {}
 };
 
 using scripted_drafter = scripted_tree<child_law::independent, true>;

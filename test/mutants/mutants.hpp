@@ -163,13 +163,14 @@ struct dropping_drafter {
     }
   }
 
-  template <class State, class E>
-  void observe(State& s, const draft_outcomes& outcomes, E& evaluation) noexcept {
-    inner.observe(s, outcomes, evaluation);
+  template <class State, class E, class Executor>
+  void observe(State& s, const draft_outcomes& outcomes, E& evaluation,
+               Executor& executor) noexcept {
+    inner.observe(s, outcomes, evaluation, executor);
   }
-  template <class State>
-  void release(State& s, std::int32_t slot) noexcept {
-    inner.release(s, slot);
+  template <class State, class Executor>
+  void release(State& s, std::int32_t slot, Executor& executor) noexcept {
+    inner.release(s, slot, executor);
   }
 };
 

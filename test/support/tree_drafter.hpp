@@ -71,10 +71,10 @@ struct tree_drafter {
     }
   }
 
-  template <class State, class E>
-  void observe(State&, const draft_outcomes&, E&) noexcept {}
-  template <class State>
-  void release(State&, std::int32_t) noexcept {}
+  template <class State, class E, class Executor>
+  void observe(State&, const draft_outcomes&, E&, Executor&) noexcept {}
+  template <class State, class Executor>
+  void release(State&, std::int32_t, Executor&) noexcept {}
 
  private:
   /// The shortlists of all nodes at a depth that have none yet: a frontier of the tree.

@@ -25,7 +25,7 @@ concept DrafterOf = requires(D& drafter, typename D::template state<Real, E>& st
                              const Draw& draw, E& executor, const draft_outcomes& outcomes,
                              Evaluation& evaluation) {
   drafter.propose(state, size, contexts, drafts, selector, sampler, draw, executor);
-  { drafter.observe(state, outcomes, evaluation) }
+  { drafter.observe(state, outcomes, evaluation, executor) }
   noexcept;
 };
 
@@ -83,8 +83,8 @@ struct composition {
       DrafterOf<drafter_type, evaluation_of<bare<Target>>, real, bare<Selector>, sampler_type,
                 child_draw<Random, verifier_type::shares_noise>, E>,
       "hunch: this drafter cannot draft here: give it propose(state, size, contexts, drafts, "
-      "selector, sampler, draw, executor) and observe(state, outcomes, evaluation) noexcept, for "
-      "the types of these models");
+      "selector, sampler, draw, executor) and observe(state, outcomes, evaluation, executor) "
+      "noexcept, for the types of these models");
 
   /// Whether the emitted text has exactly the law of plain decoding.
   static constexpr bool lossless = verifier_type::lossless;

@@ -108,9 +108,9 @@ class decoder {
         report_tasks_(executor_, reported_tokens()),
         reports_(executor_, reported_tokens() * report_stride()),
         slots_(options_.max_batch, "hunch::decoder", "decoder_options"),
-        contexts_(batch()),
+        contexts_(executor_, batch()),
         plan_(batch()),
-        outcomes_(batch()),
+        outcomes_(executor_, batch()),
         tokens_(batch_nodes()),
         origins_(batch_nodes()) {
     drafter_.check(setup());
@@ -150,7 +150,7 @@ class decoder {
     if (slot < 0) { return false; }
     kept_.clear();
     kept_.release(slot);
-    drafter_.release(draft_state_, slot);
+    drafter_.release(draft_state_, slot, executor_);
     target_.commit(kept_.view());
     slots_.release(slot);
     return true;
@@ -171,6 +171,8 @@ class decoder {
     gather();
     drafter_.propose(draft_state_, options_.max_batch, contexts_.data(), drafts_, selector_,
                      sampler_, child_draw<Random, verifier_type::shares_noise>{random_}, executor_);
+    drafts_.follow(executor_, options_.max_batch, contexts_.data());
+    executor_.synchronize();
     const double draft_seconds = watch.lap();
     place_rows();
     auto evaluation = target_.evaluate(rows_.view(streams()));
@@ -297,7 +299,7 @@ class decoder {
     for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
       const running_request& r = slots_[index(slot)];
       planned& plan = plan_[index(slot)] = {};
-      draft_context& context = contexts_[index(slot)] = {};
+      draft_context& context = contexts_.data()[slot] = {};
       drafts_.count(slot) = 0;
       if (r.id == 0) { continue; }
       const std::int32_t unread = r.length() - 1 - r.cached;
@@ -373,7 +375,7 @@ class decoder {
       drop_full_rows(slot, plan, evaluation);
       if (!plan.decodes || plan.finish != finish_reason::none) { return; }
       const draft_tree<real> tree = drafts_.tree(slot);
-      const draft_context& c = contexts_[index(slot)];
+      const draft_context& c = contexts_.data()[slot];
       const std::size_t first = node_index(slot, 0);
       for (std::int32_t node = 0; node < tree.count; ++node) {
         target_rows_.data()[node_index(slot, node)] = {
@@ -475,14 +477,14 @@ class decoder {
 
   template <class Evaluation>
   void commit(Evaluation& evaluation) noexcept {
-    std::int32_t size = 0;
     kept_.clear();
     summary_ = {};
+    std::fill_n(outcomes_.data(), outcomes_.size(), draft_outcome{});
     summary_.draft_length = draft_length_;
     for_each_running([&](std::int32_t slot) {
       const planned& plan = plan_[index(slot)];
       summary_.prompt_rows += plan.prefix;
-      draft_outcome& outcome = outcomes_[index(size++)];
+      draft_outcome& outcome = outcomes_.data()[slot];
       outcome = {.slot = slot,
                  .first_row = plan.first_row,
                  .prefix = plan.prefix,
@@ -504,9 +506,10 @@ class decoder {
         kept_.keep({.slot = slot, .id = plan.prefix + outcome.path[i]});
       }
     });
-    drafter_.observe(draft_state_,
-                     draft_outcomes{.size = size, .of = outcomes_.data(), .streams = streams()},
-                     evaluation);
+    drafter_.observe(
+        draft_state_,
+        draft_outcomes{.slots = options_.max_batch, .of = outcomes_.data(), .streams = streams()},
+        evaluation, executor_);
     target_.commit(kept_.view());
     for_each_running([this](std::int32_t slot) { advance(slot); });
     ++statistics_.target_passes;
@@ -574,9 +577,9 @@ class decoder {
   buffer<kernel::log_probability_task<real>> report_tasks_;
   buffer<token_log_probability> reports_;
   request_slots<running_request> slots_;
-  std::vector<draft_context> contexts_;
+  buffer<draft_context> contexts_;
   std::vector<planned> plan_;
-  std::vector<draft_outcome> outcomes_;
+  buffer<draft_outcome> outcomes_;
   std::vector<token> tokens_;
   std::vector<origin> origins_;
   std::vector<emission> emissions_;

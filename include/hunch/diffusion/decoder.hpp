@@ -469,15 +469,15 @@ class decoder {
 
   template <class Evaluation>
   void commit(std::int32_t size, const Evaluation& evaluation) noexcept {
+    std::ranges::fill(outcomes_, draft_outcome{});
     for (std::int32_t k = 0; k < size; ++k) {
       const planned_round& round = rounds_[sized(k)];
-      draft_outcome& outcome = outcomes_[sized(k)];
-      outcome = {};
+      draft_outcome& outcome = outcomes_[sized(round.slot)];
       outcome.slot = round.slot;
       outcome.kept = std::min(round.unmasked, verdicts_.data()[k].accepted);
       outcome.finished = round.finish != finish_reason::none;
     }
-    lengths_.with(drafts_.length).observe(draft_outcomes{size, outcomes_.data()});
+    lengths_.with(drafts_.length).observe(draft_outcomes{options_.max_batch, outcomes_.data(), 0});
     if constexpr (parts::drafts_observe) {
       for (std::int32_t k = 0; k < size; ++k) { kept_[sized(k)] = kept_canvas(k); }
       drafts_.model.observe(decided_canvases{pass_.view(), size, kept_.data()}, evaluation);
@@ -495,7 +495,8 @@ class decoder {
     const std::span<const unmasking> unmaskings{unmaskings_.data() + canvas_index(k), count};
     for (const unmasking& w : unmaskings) { r.tokens[sized(w.position)] = w.t; }
     r.state = round.state;
-    statistics_.count(round.drafted, round.deepest, outcomes_[sized(k)].kept, round.unmasked);
+    statistics_.count(round.drafted, round.deepest, outcomes_[sized(round.slot)].kept,
+                      round.unmasked);
     keep_plan(k, r);
     const bool stopped = round.finish == finish_reason::stop_token;
     const std::int32_t end = stopped ? r.state.stopped_at + 1 : r.length();

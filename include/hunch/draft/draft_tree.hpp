@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include <hunch/core/config.hpp>
 #include <hunch/core/types.hpp>
@@ -152,6 +153,20 @@ struct draft_trees {
     parents[index(k, node)] = parent;
   }
 
+  /// Where the row after node `node` of tree k stands, for the sampler.
+  /// \param list what a draft row ranges over; nullptr for the target's row.
+  HUNCH_HOST_DEVICE row_history history(std::int32_t k, const draft_context& context,
+                                        std::int32_t node, const shortlist* list) const {
+    return {.list = list,
+            .committed = context.committed,
+            .length = context.length,
+            .counts = context.counts,
+            .tree_tokens = tokens + index(k, 0),
+            .tree_parent = parents + index(k, 0),
+            .node = node,
+            .allowed = context.grammar != nullptr ? allowed(k, node) : nullptr};
+  }
+
  private:
   HUNCH_HOST_DEVICE std::int64_t index(std::int32_t k, std::int32_t node) const {
     return static_cast<std::int64_t>(k) * capacity.max_nodes + node;
@@ -180,7 +195,8 @@ class draft_batch {
         logits_(executor, static_cast<std::size_t>(capacity.max_batch) *
                               static_cast<std::size_t>(capacity.law_rows) *
                               static_cast<std::size_t>(capacity.row_stride())),
-        allowed_(executor, nodes() * static_cast<std::size_t>(words_)) {}
+        allowed_(executor, nodes() * static_cast<std::size_t>(words_)),
+        followed_(static_cast<std::size_t>(capacity.max_batch)) {}
 
   draft_trees<Real> view() const {
     return {.capacity = capacity_,
@@ -206,38 +222,58 @@ class draft_batch {
   Real* logits(std::int32_t k, std::int32_t row) const { return view().logits(k, row); }
 
   /// Makes tree k a lone root.
-  void plant(std::int32_t k, const draft_context& context) const {
+  void plant(std::int32_t k, const draft_context& context) {
     view().plant(k, context.committed[context.length - 1]);
-    if (context.grammar != nullptr) { context.grammar->plant(view().allowed(k, 0)); }
+    replant(k, context);
   }
 
   /// Adds node `node` = count(k), whose token is in place, to tree k as a child of `parent`.
-  void grow(std::int32_t k, const draft_context& context, std::int32_t node,
-            std::int32_t parent) const {
+  void grow(std::int32_t k, const draft_context& context, std::int32_t node, std::int32_t parent) {
     view().grow(k, node, parent);
-    // A grammar knows no other tokens; the decoder refuses such a tree.
-    const token t = tree(k).tokens[node];
-    if (context.grammar != nullptr && t >= 0 && t < capacity_.vocab_size) {
-      context.grammar->grow(node, parent, t, view().allowed(k, node));
+    follow(k, context);
+  }
+
+  /// Where bodies have added nodes to the trees of the slots: says what grammars allow after each.
+  /// Waits for the executor if a sampler asks for that. \param contexts [slots]
+  void follow(Executor& executor, std::int32_t slots, const draft_context* contexts) {
+    if (words_ == 0) { return; }
+    executor.synchronize();
+    for (std::int32_t k = 0; k < slots; ++k) { follow(k, contexts[k]); }
+  }
+  /// The same where they have given nodes other numbers.
+  void follow_anew(Executor& executor, std::int32_t slots, const draft_context* contexts) {
+    if (words_ == 0) { return; }
+    executor.synchronize();
+    for (std::int32_t k = 0; k < slots; ++k) {
+      if (count(k) == 0) { continue; }
+      replant(k, contexts[k]);
+      follow(k, contexts[k]);
     }
   }
 
-  /// Where the row after node `node` of tree k stands, for the sampler.
-  /// \param list what a draft row ranges over; nullptr for the target's row.
   row_history history(std::int32_t k, const draft_context& context, std::int32_t node,
                       const shortlist* list) const {
-    const draft_tree<Real> t = tree(k);
-    return {.list = list,
-            .committed = context.committed,
-            .length = context.length,
-            .counts = context.counts,
-            .tree_tokens = t.tokens,
-            .tree_parent = t.parent,
-            .node = node,
-            .allowed = context.grammar != nullptr ? view().allowed(k, node) : nullptr};
+    return view().history(k, context, node, list);
   }
 
  private:
+  void replant(std::int32_t k, const draft_context& context) {
+    followed_[static_cast<std::size_t>(k)] = 1;
+    if (context.grammar != nullptr) { context.grammar->plant(view().allowed(k, 0)); }
+  }
+
+  void follow(std::int32_t k, const draft_context& context) {
+    std::int32_t& followed = followed_[static_cast<std::size_t>(k)];
+    if (context.grammar == nullptr) { return; }
+    const draft_tree<Real> t = tree(k);
+    for (; followed < t.count; ++followed) {
+      const token next = t.tokens[followed];
+      // A grammar knows no other tokens; the decoder refuses such a tree.
+      if (next < 0 || next >= capacity_.vocab_size) { continue; }
+      context.grammar->grow(followed, t.parent[followed], next, view().allowed(k, followed));
+    }
+  }
+
   std::size_t nodes() const {
     return static_cast<std::size_t>(capacity_.max_batch) *
            static_cast<std::size_t>(capacity_.max_nodes);
@@ -258,6 +294,7 @@ class draft_batch {
   buffer<std::int32_t> shifts_;
   buffer<Real> logits_;
   buffer<std::uint32_t> allowed_;
+  std::vector<std::int32_t> followed_;  ///< [max_batch] nodes that grammars know of
 };
 
 }  // namespace hunch

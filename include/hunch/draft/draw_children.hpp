@@ -62,14 +62,51 @@ struct draft_row {
   std::int32_t count = 1;            ///< children, at most `MaxChildren`
 };
 
-/// Makes the law of draft row `index` and draws its children, one after the other and each without
-/// the ones before. One team per row. Lossless with every lossless verifier that accepts such
-/// children: independent if there is one, else drawn without replacement. (Jeon et al. 2024,
+namespace detail {
+
+template <class Real, Team T>
+HUNCH_HOST_DEVICE void put_child(T& team, const draft_row<Real>& row, std::int32_t sibling,
+                                 std::int32_t at) {
+  if (team.rank() != 0) { return; }
+  row.drawn_at[sibling] = at;
+  row.drawn[sibling] = at < 0 ? no_token : row.list.token_at(at);
+}
+
+}  // namespace detail
+
+/// Makes the law of a draft row and draws its children, one after the other and each without the
+/// ones before. Collective. Lossless with every lossless verifier that accepts such children:
+/// independent if there is one, else drawn without replacement. (Jeon et al. 2024,
 /// arXiv:2402.14160; Sequoia: Chen et al. 2024, arXiv:2402.12374)
-/// \tparam Draw a `child_draw`. \tparam MaxChildren of a row at most.
+/// \tparam MaxChildren of a row at most. \param draw a `child_draw`.
+template <std::int32_t MaxChildren, class Real, class S, class Draw, Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void draw_row(T& team, const S& sampler, const Draw& draw,
+                                                       const draft_row<Real> row) {
+  static_assert(MaxChildren <= max_siblings, "hunch: a node has at most 64 drawn children");
+  const law<Real> q = sampler(team, row.logits, row.parameters, row.history);
+  const std::int32_t at =
+      q.status == status::ok ? draw(team, row.where, row.position, q, row.list) : -1;
+  if (team.rank() == 0) { *row.drawn_from = q; }
+  detail::put_child(team, row, 0, at);
+  if constexpr (MaxChildren > 1) {
+    token_set drawn(team);
+    std::int32_t last = at;
+    HUNCH_ROLLED
+    for (std::int32_t sibling = 1; sibling < row.count; ++sibling) {
+      if (last >= 0) {
+        drawn.add(team, last);
+        address where = row.where;
+        where.sibling = static_cast<std::uint32_t>(sibling);
+        last = draw(team, where, q, drawn);
+      }
+      detail::put_child(team, row, sibling, last);
+    }
+  }
+}
+
+/// Draws the children of draft row `index`, see `draw_row`. One team per row.
 template <class Real, class S, class Draw, std::int32_t MaxChildren = 1>
 struct draw_children {
-  static_assert(MaxChildren <= max_siblings, "hunch: a node has at most 64 drawn children");
   const draft_row<Real>* rows;  ///< [rows]
   S sampler;
   Draw draw;
@@ -77,35 +114,7 @@ struct draw_children {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
-    const draft_row<Real> row = rows[index];
-    const law<Real> q = sampler(team, row.logits, row.parameters, row.history);
-    const std::int32_t at =
-        q.status == status::ok ? draw(team, row.where, row.position, q, row.list) : -1;
-    if (team.rank() == 0) { *row.drawn_from = q; }
-    put(team, row, 0, at);
-    if constexpr (MaxChildren > 1) {
-      token_set drawn(team);
-      std::int32_t last = at;
-      HUNCH_ROLLED
-      for (std::int32_t sibling = 1; sibling < row.count; ++sibling) {
-        if (last >= 0) {
-          drawn.add(team, last);
-          address where = row.where;
-          where.sibling = static_cast<std::uint32_t>(sibling);
-          last = draw(team, where, q, drawn);
-        }
-        put(team, row, sibling, last);
-      }
-    }
-  }
-
- private:
-  template <Team T>
-  HUNCH_HOST_DEVICE static void put(T& team, const draft_row<Real>& row, std::int32_t sibling,
-                                    std::int32_t at) {
-    if (team.rank() != 0) { return; }
-    row.drawn_at[sibling] = at;
-    row.drawn[sibling] = at < 0 ? no_token : row.list.token_at(at);
+    draw_row<MaxChildren>(team, sampler, draw, rows[index]);
   }
 };
 

@@ -45,7 +45,12 @@ struct expand_dynamic {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
-    const dynamic_tree t = trees[index];
+    of(team, trees[index]);
+  }
+
+  /// The same of a tree that a body has at hand.
+  template <Team T>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void of(T& team, const dynamic_tree t) const {
     const std::int32_t count = *t.count;
     const std::int32_t begin = t.first * t.top_k;
     const std::int32_t candidates = (count - t.first) * t.top_k;
@@ -77,7 +82,12 @@ struct keep_best {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
-    const dynamic_tree t = trees[index];
+    of(team, trees[index]);
+  }
+
+  /// The same of a tree that a body has at hand.
+  template <Team T>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void of(T& team, const dynamic_tree t) const {
     const std::int32_t nodes = *t.count;
     const std::int32_t kept = choose(team, t, nodes);
     team.for_each(kept, [=](std::int64_t i) {

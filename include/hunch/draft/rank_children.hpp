@@ -31,9 +31,37 @@ struct ranked_row {
   float* values = nullptr;         ///< [count] out: log2 of the probability of the path to them
 };
 
-/// Ranks the children of the node of row `index`, see `ranking_law`. Ties go to the lower position
-/// of the list. A row with an error has no children. One team per row, with at most
-/// `team::list_capacity` best elements in all tiles together: 262,144 logits for 32 children.
+/// Ranks the children of the node of a row, see `ranking_law`. Ties go to the lower position of the
+/// list. A row with an error has no children. Collective; with at most `team::list_capacity` best
+/// elements in all tiles together: 262,144 logits for 32 children.
+template <class Real, class S, Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void rank_row(T& team, const S& sampler,
+                                                       const ranked_row<Real> row) {
+  const law<Real> q = ranking_law(team, sampler, row.logits, row.parameters, row.history);
+  if (team.rank() == 0) { *row.ranked_by = q; }
+  std::int64_t* const of_row = row.best;
+  if (q.status == status::ok) {
+    std::int64_t* const of_tiles = row.best + row.count;
+    const std::int64_t size = row.logits.size;
+    for (std::int64_t begin = 0, tile = 0; begin < size; ++tile) {
+      const std::int64_t end =
+          begin + team::tile_elements < size ? begin + team::tile_elements : size;
+      detail::best_of_tile(team, row.logits.data, begin, end, row.count,
+                           of_tiles + tile * row.count);
+      begin = end;
+    }
+    detail::best_of_tiles(team, size, row.count, of_tiles, of_row);
+  }
+  team.for_each(row.count, [=](std::int64_t i) {
+    const std::int64_t ranked = q.status == status::ok ? of_row[i] : ranked_element::none;
+    const bool there = ranked != ranked_element::none;
+    const std::int32_t at = there ? ranked_element::position(ranked) : 0;
+    row.children[i] = there ? row.list.token_at(at) : no_token;
+    row.values[i] = there ? row.value + log2_probability(q.prob(at)) : -infinity<float>;
+  });
+}
+
+/// Ranks the children of the node of row `index`, one team per row.
 template <class Real, class S>
 struct rank_children {
   const ranked_row<Real>* rows;  ///< [rows]
@@ -42,29 +70,7 @@ struct rank_children {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
-    const ranked_row<Real> row = rows[index];
-    const law<Real> q = ranking_law(team, sampler, row.logits, row.parameters, row.history);
-    if (team.rank() == 0) { *row.ranked_by = q; }
-    std::int64_t* const of_row = row.best;
-    if (q.status == status::ok) {
-      std::int64_t* const of_tiles = row.best + row.count;
-      const std::int64_t size = row.logits.size;
-      for (std::int64_t begin = 0, tile = 0; begin < size; ++tile) {
-        const std::int64_t end =
-            begin + team::tile_elements < size ? begin + team::tile_elements : size;
-        detail::best_of_tile(team, row.logits.data, begin, end, row.count,
-                             of_tiles + tile * row.count);
-        begin = end;
-      }
-      detail::best_of_tiles(team, size, row.count, of_tiles, of_row);
-    }
-    team.for_each(row.count, [=](std::int64_t i) {
-      const std::int64_t ranked = q.status == status::ok ? of_row[i] : ranked_element::none;
-      const bool there = ranked != ranked_element::none;
-      const std::int32_t at = there ? ranked_element::position(ranked) : 0;
-      row.children[i] = there ? row.list.token_at(at) : no_token;
-      row.values[i] = there ? row.value + log2_probability(q.prob(at)) : -infinity<float>;
-    });
+    rank_row(team, sampler, rows[index]);
   }
 };
 

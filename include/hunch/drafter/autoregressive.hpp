@@ -8,10 +8,10 @@
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <hunch/drafter/detail/check_model.hpp>
 #include <hunch/drafter/detail/growth.hpp>
+#include <hunch/drafter/detail/model_step.hpp>
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
@@ -76,35 +76,30 @@ class autoregressive {
   /// The rows of a step and, per slot, how far the model has read.
   template <class Real, class Executor>
   struct state {
+    using real = Real;
     state(Executor& executor, const drafter_setup& setup)
         : chunk(setup.chunk),
           rows(executor, setup.max_batch * std::max(setup.chunk, Tree::max_width)),
           kept(executor, setup.max_batch * (setup.chunk + max_nodes), setup.max_batch),
           trees(executor, setup),
-          slots(static_cast<std::size_t>(setup.max_batch)),
-          staged(static_cast<std::size_t>(setup.max_batch)) {}
+          read(executor, static_cast<std::size_t>(setup.max_batch)),
+          staged(executor, static_cast<std::size_t>(setup.max_batch)),
+          counts(executor, 3),
+          statuses(executor, rows.capacity()) {
+      executor.launch(setup.max_batch, clear_slots<model_read>{read.data()});
+    }
 
-    struct slot_state {
-      std::int32_t cached = 0;  ///< tokens in the model's cache
-      bool full = false;        ///< its cache had no room: this sequence drafts no more
-    };
-    /// What was staged for a slot in this step: committed tokens, the root at last if it
-    /// drafts, and then nodes of its tree.
-    struct staged_tokens {
-      bool drafts = false;
-      std::int32_t known = 0;      ///< committed tokens that the model may read
-      std::int32_t first_row = 0;  ///< in the last pass over committed tokens
-      std::int32_t read = 0;       ///< committed tokens, at the ids 0 .. read - 1
-      std::int32_t ids = 0;        ///< with the nodes
-      bool full = false;
-    };
+    template <class T>
+    using buffer = typename Executor::template buffer<T>;
 
     std::int32_t chunk;
     staged_rows<Executor> rows;
     kept_list<Executor> kept;
     growth<Tree, Policy, Real, Executor> trees;
-    std::vector<slot_state> slots;
-    std::vector<staged_tokens> staged;
+    buffer<model_read> read;
+    buffer<model_staged> staged;
+    buffer<std::int32_t> counts;  ///< rows of a pass, kept rows, released slots
+    buffer<status> statuses;      ///< of the rows of a pass
   };
 
   void check(const drafter_setup& setup) {
@@ -116,200 +111,100 @@ class autoregressive {
                Selector& selector, const S& sampler, const Draw& draw, Executor& executor) {
     static_assert(DraftModel<std::remove_reference_t<Model>, typename Drafts::real>,
                   "hunch: the draft model's head must write logits of the target's type");
-    s.trees.begin(policy_, slots);
-    for (std::int32_t slot = 0; slot < slots; ++slot) {
-      s.staged[static_cast<std::size_t>(slot)] = plan(s, slot, contexts[slot]);
+    auto step = view(s, slots, contexts, drafts.view());
+    using step_type = decltype(step);
+    executor.launch(slots, plan_drafts<step_type>{step});
+    read_missed(s, step, executor);
+    executor.launch(slots, stage_committed<step_type>{step});
+    while (const std::int32_t size = known_count(executor, step.row_count)) {
+      auto hidden = model_.forward(step.rows.view(size));
+      drop_full(s, step, size, hidden, executor);
+      if (!s.trees.draft_level(step.trees, model_, hidden, drafts, selector, sampler, draw,
+                               executor)) {
+        break;
+      }
+      ++step.trees.depth;
+      executor.launch(slots, stage_frontier<step_type>{step});
     }
-    while (stage_missed(s, slots, contexts)) { read_missed(s, slots, executor); }
-    stage_committed(s, slots, contexts);
-    while (s.rows.size() > 0) {
-      auto hidden = model_.forward(s.rows.view());
-      drop_full(s, slots, hidden);
-      if (s.trees.frontier().empty()) { break; }
-      s.trees.draft_level(model_, hidden, policy_, contexts, drafts, selector, sampler, draw,
-                          executor);
-      stage_frontier(s, contexts, drafts);
-    }
-    s.trees.finish(slots, contexts, drafts, executor);
+    s.trees.finish(step.trees, drafts, executor);
   }
 
-  template <class State, class E>
-  void observe(State& s, const draft_outcomes& outcomes, E&) noexcept {
-    s.kept.clear();
-    for (std::int32_t k = 0; k < outcomes.size; ++k) {
-      const draft_outcome& outcome = outcomes.of[k];
-      auto& slot = s.slots[static_cast<std::size_t>(outcome.slot)];
-      if (outcome.finished) {
-        s.kept.release(outcome.slot);
-        slot = {};
-        continue;
-      }
-      const auto& staged = s.staged[static_cast<std::size_t>(outcome.slot)];
-      for (std::int32_t i = 0; i < staged.read; ++i) {
-        s.kept.keep({.slot = outcome.slot, .id = i});
-      }
-      std::int32_t nodes = 0;
-      for (; !rereads_accepted<Model> && staged.read > 0 && nodes < outcome.kept; ++nodes) {
-        const std::int32_t id = s.trees.staged_as(outcome.slot, outcome.path[nodes]);
-        if (id < 0) { break; }
-        s.kept.keep({.slot = outcome.slot, .id = id});
-      }
-      slot.cached += staged.read + nodes;
-      slot.full = slot.full || staged.full;
-    }
-    s.trees.observe(policy_, outcomes);
-    commit(s);
+  template <class State, class E, class Executor>
+  void observe(State& s, const draft_outcomes& outcomes, E&, Executor& executor) noexcept {
+    attempt([&] {
+      const auto step = view(s, outcomes.slots, nullptr, {});
+      using step_type = std::remove_const_t<decltype(step)>;
+      executor.launch(outcomes.slots, keep_read<step_type>{step, s.kept.arrays(), outcomes});
+      commit(s, executor);
+    });
   }
 
-  template <class State>
-  void release(State& s, std::int32_t slot) noexcept {
-    s.kept.clear();
-    s.kept.release(slot);
-    s.slots[static_cast<std::size_t>(slot)] = {};
-    s.trees.release(policy_, slot);
-    commit(s);
+  template <class State, class Executor>
+  void release(State& s, std::int32_t slot, Executor& executor) noexcept {
+    attempt([&] {
+      const auto step = view(s, slot + 1, nullptr, {});
+      using step_type = std::remove_const_t<decltype(step)>;
+      executor.launch(1, forget_read<step_type>{step, s.kept.arrays(), slot});
+      commit(s, executor);
+    });
   }
 
  private:
   template <class State>
-  void commit(State& s) noexcept {
-    // A cache that is the target's is the target's to commit.
-    if constexpr (!shares_target_cache<Model>) { model_.commit(s.kept.view()); }
+  auto view(State& s, std::int32_t slots, const draft_context* contexts,
+            const draft_trees<typename State::real>& trees) const {
+    return view_of(s, s.trees.view(policy_, slots, contexts, trees));
+  }
+  template <class State, class Growing>
+  static model_step<Growing> view_of(State& s, const Growing& trees) {
+    return {.trees = trees,
+            .read = s.read.data(),
+            .staged = s.staged.data(),
+            .rows = s.rows.arrays(),
+            .row_count = s.counts.data(),
+            .statuses = s.statuses.data(),
+            .chunk = s.chunk,
+            .rereads = rereads_accepted<Model>,
+            .shares_cache = shares_target_cache<Model>};
   }
 
-  /// What a slot is to do in this step, before anything is staged. A sequence drafts if the model
-  /// may read up to its root.
-  template <class State>
-  typename State::staged_tokens plan(State& s, std::int32_t slot, const draft_context& c) const {
-    auto& read = s.slots[static_cast<std::size_t>(slot)];
-    if (shares_target_cache<Model>) { read = {c.cached, false}; }
-    typename State::staged_tokens staged;
-    // A model that depends on what the target made of a token reads after it.
-    staged.known = rereads_accepted<Model> ? std::min(c.length, c.cached + 1) : c.length;
-    // In the target's cache nobody else reads anything.
-    const bool reaches = !shares_target_cache<Model> || staged.known - read.cached <= s.chunk;
-    staged.drafts = !read.full && c.max_depth > 0 && staged.known == c.length && reaches &&
-                    s.trees.opens(policy_, slot, c);
-    return staged;
-  }
-
-  /// Stages the first `count` committed tokens of a slot that the model has not read.
-  template <class State>
-  void stage_tokens(State& s, std::int32_t slot, const draft_context& c, std::int32_t count) const {
-    const std::int32_t cached = s.slots[static_cast<std::size_t>(slot)].cached;
-    auto& staged = s.staged[static_cast<std::size_t>(slot)];
-    staged.first_row = s.rows.size();
-    staged.read = count;
-    staged.ids = count;
-    for (std::int32_t i = 0; i < count; ++i) {
-      const bool is_root = staged.drafts && cached + i == c.length - 1;
-      s.rows.push({.slot = slot,
-                   .id = i,
-                   .parent = i == 0 ? end_of_cache : i - 1,
-                   .position = cached + i,
-                   .t = c.committed[cached + i],
-                   .wanted = is_root});
-    }
-  }
-
-  /// Stages a chunk of every sequence that drafts and has more than a chunk to read before; returns
-  /// whether there is one.
-  template <class State>
-  bool stage_missed(State& s, std::int32_t slots, const draft_context* contexts) const {
-    s.rows.clear();
-    for (std::int32_t slot = 0; slot < slots; ++slot) {
-      const auto& staged = s.staged[static_cast<std::size_t>(slot)];
-      const bool lags = staged.drafts && !staged.full && unread(s, slot) > s.chunk;
-      stage_tokens(s, slot, contexts[slot], lags ? s.chunk : 0);
-    }
-    return s.rows.size() > 0;
-  }
-
-  template <class State>
-  static std::int32_t unread(const State& s, std::int32_t slot) {
-    const auto at = static_cast<std::size_t>(slot);
-    return s.staged[at].known - s.slots[at].cached;
-  }
-
-  /// Reads what `stage_missed` has staged.
+  /// Commits what is kept, and drops what is released.
   template <class State, class Executor>
-  void read_missed(State& s, std::int32_t slots, Executor& executor) {
-    auto hidden = model_.forward(s.rows.view());
-    drop_full(s, slots, hidden);
-    s.kept.clear();
-    for (std::int32_t slot = 0; slot < slots; ++slot) {
-      const std::int32_t read = s.staged[static_cast<std::size_t>(slot)].read;
-      for (std::int32_t i = 0; i < read; ++i) { s.kept.keep({.slot = slot, .id = i}); }
-      s.slots[static_cast<std::size_t>(slot)].cached += read;
-    }
-    commit(s);
-    executor.synchronize();  // the lists of rows are written again
-  }
-
-  /// The committed tokens that the model has not read, of those that draft all. Without drafting,
-  /// only whole chunks are worth a pass, and only if a draft is to be expected: of a prompt that
-  /// the target has not read to its end either. What nobody drafts from is never read.
-  template <class State>
-  void stage_committed(State& s, std::int32_t slots, const draft_context* contexts) const {
-    s.rows.clear();
-    for (std::int32_t slot = 0; slot < slots; ++slot) {
-      const draft_context& c = contexts[slot];
-      auto& staged = s.staged[static_cast<std::size_t>(slot)];
-      const std::int32_t left = unread(s, slot);
-      const bool full = staged.full || s.slots[static_cast<std::size_t>(slot)].full;
-      const bool in_pieces =
-          !c.idle && c.cached + 1 < c.length && left >= s.chunk && !shares_target_cache<Model>;
-      const bool reads = !full && (staged.drafts || in_pieces);
-      stage_tokens(s, slot, c, reads ? std::min(left, s.chunk) : 0);
-      if (reads && staged.drafts) {
-        s.trees.add_root(slot, s.rows.size() - 1);
-        s.trees.set_staged(s.trees.frontier().back(), staged.read - 1);
-      }
+  void commit(State& s, Executor& executor) {
+    // A cache that is the target's is the target's to commit.
+    if constexpr (!shares_target_cache<Model>) {
+      const std::int32_t* const counts = s.counts.data();
+      const std::int32_t size = known_count(executor, counts + 1);
+      model_.commit(s.kept.arrays().view(size, known_count(executor, counts + 2)));
     }
   }
 
-  /// Takes back rows for which the model's cache had no room. Which rows fit does not depend on
-  /// what was drawn, so nothing is biased: the draft is only shorter. The first passes have
-  /// committed tokens of any sequence, the later ones the nodes that are drafted from.
-  template <class State, class Hidden>
-  static void drop_full(State& s, std::int32_t slots, Hidden& hidden) {
-    for (std::int32_t slot = 0; s.trees.depth() == 0 && slot < slots; ++slot) {
-      auto& staged = s.staged[static_cast<std::size_t>(slot)];
-      std::int32_t fitted = 0;
-      while (fitted < staged.read && hidden.status(staged.first_row + fitted) == status::ok) {
-        ++fitted;
-      }
-      staged.full = staged.full || fitted < staged.read;
-      staged.read = fitted;
+  /// Reads a chunk after the other of every sequence that drafts and has more than one to read
+  /// before.
+  template <class State, class Step, class Executor>
+  void read_missed(State& s, const Step& step, Executor& executor) {
+    for (;;) {
+      executor.launch(step.trees.slots, stage_missed<Step>{step});
+      const std::int32_t size = known_count(executor, step.row_count);
+      if (size == 0) { return; }
+      auto hidden = model_.forward(step.rows.view(size));
+      drop_full(s, step, size, hidden, executor);
+      executor.launch(step.trees.slots, keep_missed<Step>{step, s.kept.arrays()});
+      commit(s, executor);
     }
-    std::erase_if(s.trees.frontier(), [&](const frontier_node& n) {
-      auto& staged = s.staged[static_cast<std::size_t>(n.tree)];
-      staged.full = staged.full || hidden.status(n.row) != status::ok;
-      if (hidden.status(n.row) == status::ok) { return false; }
-      s.trees.set_staged(n, s.trees.not_staged);
-      return true;
-    });
   }
 
-  /// The rows of the next pass: the nodes that are drafted from.
-  template <class State, class Drafts>
-  static void stage_frontier(State& s, const draft_context* contexts, Drafts& drafts) {
-    s.rows.clear();
-    std::erase_if(s.trees.frontier(), [&](const frontier_node& n) {
-      return s.staged[static_cast<std::size_t>(n.tree)].full;
-    });
-    for (frontier_node& n : s.trees.frontier()) {
-      const draft_context& c = contexts[n.tree];
-      const auto tree = drafts.tree(n.tree);
-      const std::int32_t id = s.staged[static_cast<std::size_t>(n.tree)].ids++;
-      n.row = s.rows.push({.slot = n.tree,
-                           .id = id,
-                           .parent = s.trees.staged_as(n.tree, tree.parent[n.node]),
-                           .position = c.length - 1 + s.trees.depth(),
-                           .t = tree.tokens[n.node],
-                           .wanted = true});
-      s.trees.set_staged(n, id);
+  /// Takes back rows for which the model's cache had no room.
+  template <class State, class Step, class Hidden, class Executor>
+  static void drop_full(State& s, const Step& step, std::int32_t size, Hidden& hidden,
+                        Executor& executor) {
+    bool full = false;
+    for (std::int32_t i = 0; i < size; ++i) {
+      const status of_row = hidden.status(i);
+      s.statuses.data()[i] = of_row;
+      full = full || of_row != status::ok;
     }
+    if (full) { executor.launch(step.trees.slots, drop_full_rows<Step>{step}); }
   }
 
   Model model_;

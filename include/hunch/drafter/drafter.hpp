@@ -31,7 +31,7 @@ struct drafter_setup {
 /// What became of one sequence in a step. Its rows in the target's evaluation begin at
 /// `first_row`: `prefix` rows of prompt tokens, then one row per evaluated node of its tree.
 struct draft_outcome {
-  std::int32_t slot = 0;
+  std::int32_t slot = no_slot;  ///< `no_slot`: the slot had no sequence in this step
   std::int32_t first_row = 0;
   std::int32_t prefix = 0;
   const std::int32_t* path = nullptr;  ///< [kept] accepted nodes that enter the cache, in order;
@@ -40,10 +40,10 @@ struct draft_outcome {
   bool finished = false;  ///< the request has ended, also with an error: the slot is released
 };
 
-/// What became of a step: `size` sequences, slots ascending.
+/// What became of a step.
 struct draft_outcomes {
-  std::int32_t size = 0;
-  const draft_outcome* of = nullptr;  ///< [size] in memory of the host, as the paths are
+  std::int32_t slots = 0;
+  const draft_outcome* of = nullptr;  ///< [slots] where bodies reach it, as the paths
   std::int32_t streams = 0;  ///< beside every node of the target's pass: none while nothing drafts
 };
 
@@ -65,24 +65,26 @@ struct draft_outcomes {
 ///    `drafts.grow`. A slot without a sequence has a context of length 0 and no tree. `draw` is a
 ///    `child_draw`: how tokens are drawn from laws. Nothing is final; it may throw.
 ///    A token outside of the vocabulary ends its tree, and the request if the text gets there.
-/// 5. `d.observe(state, outcomes, evaluation)` makes it final: what was kept of each sequence.
+/// 5. `d.observe(state, outcomes, evaluation, executor)` makes it final: what was kept of each
+///    sequence.
 ///    Only here does a drafter advance, but for a cache of committed text that it catches up with.
 ///    It does not throw and does not allocate. What is drafted depends on the text, on the
 ///    contexts and on what was observed; not on how much of it was read.
-/// 6. `d.release(state, slot)` forgets a sequence between two steps; noexcept.
+/// 6. `d.release(state, slot, executor)` forgets a sequence between two steps; noexcept.
 ///
 /// Not required: a model, a law (ranked drafters have none), a draft for every sequence.
 template <class D>
 concept Drafter =
     requires(std::remove_reference_t<D>& d, const drafter_setup& setup,
-             typename std::remove_reference_t<D>::template state<float, executor::host>& s) {
+             typename std::remove_reference_t<D>::template state<float, executor::host>& s,
+             executor::host& executor) {
   {std::integral_constant<std::int32_t, std::remove_reference_t<D>::max_nodes>{}};
   {std::integral_constant<child_law, std::remove_reference_t<D>::children>{}};
   {std::bool_constant<std::remove_reference_t<D>::is_chain>{}};
   {std::bool_constant<std::remove_reference_t<D>::uses_selector>{}};
   {std::bool_constant<std::remove_reference_t<D>::needs_hidden>{}};
   d.check(setup);
-  { d.release(s, 0) }
+  { d.release(s, 0, executor) }
   noexcept;
 };
 

@@ -8,6 +8,7 @@
 #include <hunch/core/config.hpp>
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/length/length.hpp>
+#include <hunch/team/team.hpp>
 
 namespace hunch::drafter {
 
@@ -54,20 +55,50 @@ struct slot_lengths {
     if (of[slot].asked) { policy.observe(of[slot].memory, of[slot].levels, kept); }
   }
 
-  /// Closes the step of these sequences. One that is finished is forgotten.
-  HUNCH_HOST_DEVICE void observe(const draft_outcomes& outcomes) const noexcept {
-    for (std::int32_t k = 0; k < outcomes.size; ++k) {
-      const draft_outcome& outcome = outcomes.of[k];
-      if (outcome.finished) {
-        release(outcome.slot);
-      } else {
-        observe(outcome.slot, outcome.kept);
-      }
+  /// Closes the step of a slot. A sequence that is finished is forgotten.
+  HUNCH_HOST_DEVICE void observe(std::int32_t slot, const draft_outcome& outcome) const noexcept {
+    if (outcome.slot == no_slot) { return; }
+    if (outcome.finished) {
+      release(slot);
+    } else {
+      observe(slot, outcome.kept);
     }
+  }
+  /// Closes the step of all slots.
+  HUNCH_HOST_DEVICE void observe(const draft_outcomes& outcomes) const noexcept {
+    for (std::int32_t slot = 0; slot < outcomes.slots; ++slot) { observe(slot, outcomes.of[slot]); }
   }
 
   HUNCH_HOST_DEVICE void release(std::int32_t slot) const noexcept { of[slot] = {}; }
 };
+
+/// Closes the step of slot `slot`, see `slot_lengths`.
+template <LengthPolicy L>
+struct observe_lengths {
+  slot_lengths<L> lengths;
+  draft_outcomes outcomes;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    if (team.rank() == 0) { lengths.observe(slot, outcomes.of[slot]); }
+  }
+};
+template <LengthPolicy L>
+observe_lengths(slot_lengths<L>, draft_outcomes) -> observe_lengths<L>;
+
+/// Forgets what was learnt of one slot.
+template <LengthPolicy L>
+struct release_lengths {
+  slot_lengths<L> lengths;
+  std::int32_t slot;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t) const {
+    if (team.rank() == 0) { lengths.release(slot); }
+  }
+};
+template <LengthPolicy L>
+release_lengths(slot_lengths<L>, std::int32_t) -> release_lengths<L>;
 
 /// What a drafter keeps for a length policy, in memory of an executor: a state for each slot.
 /// Nothing is allocated after construction.

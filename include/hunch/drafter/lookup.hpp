@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
-#include <vector>
 
 #include <hunch/core/message.hpp>
 #include <hunch/draft/find_match.hpp>
@@ -23,8 +20,7 @@ namespace hunch::drafter {
 /// are. (Saxena 2023, prompt lookup decoding; Yang et al. 2023, arXiv:2304.04487)
 ///
 /// All that it needs of a sequence is its text: nothing is lost when a request is ended and added
-/// again. A text without a repetition drafts nothing. The text is in the host's memory and is
-/// searched there, on the calling thread, at most once per step.
+/// again. A text without a repetition drafts nothing. One body searches it, once per step.
 ///
 /// What is not drawn has no probability; a length policy is told the share of `Longest` that the
 /// tail has that occurs, before each token, the first one too, and learns what that is worth.
@@ -49,13 +45,8 @@ struct lookup {
 
   template <class Real, class Executor>
   struct state {
-    state(Executor& executor, const drafter_setup& setup)
-        : tasks(static_cast<std::size_t>(setup.max_batch)),
-          matched(static_cast<std::size_t>(setup.max_batch)),
-          lengths(executor, setup.max_batch) {}
+    state(Executor& executor, const drafter_setup& setup) : lengths(executor, setup.max_batch) {}
 
-    std::vector<kernel::match_task> tasks;
-    std::vector<std::int32_t> matched;  ///< tokens of the tail, per slot
     length_slots<Policy, Executor> lengths;
   };
 
@@ -66,24 +57,51 @@ struct lookup {
     }
   }
 
-  template <class State, class Drafts, class... Rest>
+  template <class State, class Drafts, class Selector, class S, class Draw, class Executor>
   void propose(State& s, std::int32_t slots, const draft_context* contexts, Drafts& drafts,
-               Rest&&...) const {
-    const slot_lengths<Policy> lengths = s.lengths.with(policy);
-    for (std::int32_t slot = 0; slot < slots; ++slot) {
-      const draft_context& c = contexts[slot];
-      const auto at = static_cast<std::size_t>(slot);
-      s.tasks[at] = {{.text = c.committed,
-                      .length = c.length,
-                      .shortest = shortest,
-                      .wanted = lengths.begin(slot, std::min(c.max_depth, Length)),
-                      .proposed = drafts.tree(slot).tokens + 1},
-                     &s.matched[at]};
-    }
-    executor::host{}.launch(slots, kernel::find_match<Longest>{s.tasks.data()});
-    for (std::int32_t slot = 0; slot < slots; ++slot) {
-      const std::int32_t matched = s.matched[static_cast<std::size_t>(slot)];
-      if (matched == 0) { continue; }
+               Selector&, const S&, const Draw&, Executor& executor) const {
+    using real = typename Drafts::real;
+    executor.launch(slots,
+                    copy_match<real>{contexts, drafts.view(), s.lengths.with(policy), shortest});
+  }
+
+  template <class State, class E, class Executor>
+  void observe(State& s, const draft_outcomes& outcomes, E&, Executor& executor) noexcept {
+    attempt([&] {
+      executor.launch(outcomes.slots, observe_lengths{s.lengths.with(policy), outcomes});
+    });
+  }
+
+  template <class State, class Executor>
+  void release(State& s, std::int32_t slot, Executor& executor) noexcept {
+    attempt([&] { executor.launch(1, release_lengths{s.lengths.with(policy), slot}); });
+  }
+
+ private:
+  /// Grows the tree of slot `slot` by what followed the longest tail of its text that occurs
+  /// earlier.
+  template <class Real>
+  struct copy_match {
+    const draft_context* contexts;  ///< [slots]
+    draft_trees<Real> trees;
+    slot_lengths<Policy> lengths;
+    std::int32_t shortest;
+    static constexpr bool reads_rows = true;
+
+    template <Team T>
+    HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+      const draft_context c = contexts[slot];
+      const std::int32_t most = c.max_depth < Length ? c.max_depth : Length;
+      std::int32_t wanted = 0;
+      if (team.rank() == 0) { wanted = lengths.begin(slot, most); }
+      wanted = team.broadcast(wanted, 0);
+      const std::int32_t matched =
+          kernel::propose_match<Longest>(team, {.text = c.committed,
+                                                .length = c.length,
+                                                .shortest = shortest,
+                                                .wanted = wanted,
+                                                .proposed = trees.tree(slot).tokens + 1});
+      if (team.rank() != 0 || matched == 0) { return; }
       length_evidence evidence;
       evidence.probability = static_cast<double>(matched) / Longest;
       evidence.ahead = true;
@@ -92,21 +110,11 @@ struct lookup {
         evidence.reach *= evidence.probability;
         evidence.rows = parent + 1;
         if (!lengths.continues(slot, evidence)) { break; }
-        drafts.grow(slot, contexts[slot], parent + 1, parent);
+        trees.grow(slot, parent + 1, parent);
         more = lengths.drew(slot);
       }
     }
-  }
-
-  template <class State, class E>
-  void observe(State& s, const draft_outcomes& outcomes, E&) noexcept {
-    s.lengths.with(policy).observe(outcomes);
-  }
-
-  template <class State>
-  void release(State& s, std::int32_t slot) noexcept {
-    s.lengths.with(policy).release(slot);
-  }
+  };
 };
 
 static_assert(Drafter<lookup<1>>);

@@ -26,11 +26,11 @@ struct none {
   template <class State, class... Rest>
   void propose(State&, std::int32_t, const draft_context*, Rest&&...) {}
 
-  template <class State, class E>
-  void observe(State&, const draft_outcomes&, E&) noexcept {}
+  template <class State, class E, class Executor>
+  void observe(State&, const draft_outcomes&, E&, Executor&) noexcept {}
 
-  template <class State>
-  void release(State&, std::int32_t) noexcept {}
+  template <class State, class Executor>
+  void release(State&, std::int32_t, Executor&) noexcept {}
 };
 
 static_assert(Drafter<none>);

@@ -131,6 +131,7 @@ class pruned {
   void propose(State& s, std::int32_t slots, const draft_context* contexts, Drafts& drafts,
                Selector& selector, const S& sampler, const Draw& draw, Executor& executor) {
     drafter_.propose(s.inner, slots, contexts, drafts, selector, sampler, draw, executor);
+    executor.synchronize();  // the trees are there
     const std::int32_t asked = place_rows(s, slots, contexts, drafts);
     if (asked == 0) { return; }
     auto hidden = view_.forward(s.rows.view());
@@ -153,14 +154,15 @@ class pruned {
     }
   }
 
-  template <class State, class E>
-  void observe(State& s, const draft_outcomes& outcomes, E& evaluation) noexcept {
-    drafter_.observe(s.inner, outcomes, evaluation);
+  template <class State, class E, class Executor>
+  void observe(State& s, const draft_outcomes& outcomes, E& evaluation,
+               Executor& executor) noexcept {
+    drafter_.observe(s.inner, outcomes, evaluation, executor);
   }
 
-  template <class State>
-  void release(State& s, std::int32_t slot) noexcept {
-    drafter_.release(s.inner, slot);
+  template <class State, class Executor>
+  void release(State& s, std::int32_t slot, Executor& executor) noexcept {
+    drafter_.release(s.inner, slot, executor);
   }
 
  private:

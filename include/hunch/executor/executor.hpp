@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -66,6 +67,32 @@ concept ResidentExecutor = Executor<E> &&
   e.download(to, from, std::size_t(1));
   e.repeat(std::uint64_t(0), step, again);
 };
+
+/// Copies n values from the host's memory into a buffer of an executor, at construction.
+template <Executor E, class T>
+void write_buffer(E& executor, T* to, const T* from, std::size_t n) {
+  if constexpr (requires { executor.upload(to, from, n); }) {
+    executor.upload(to, from, n);
+  } else {
+    std::copy_n(from, n, to);
+  }
+}
+
+/// The count that bodies have written to a buffer. Waits for the executor.
+template <Executor E>
+std::int32_t known_count(E& executor, const std::int32_t* at) {
+  executor.synchronize();
+  return *at;
+}
+
+/// Does what does not throw but where an executor has failed: its next step will say so.
+template <class F>
+void attempt(F&& f) noexcept {
+  try {
+    f();
+  } catch (...) {
+  }
+}
 
 /// Launches that run beside those of an executor, from the construction of this to its end: after
 /// all that the executor was given before, and before all that it is given afterwards. By

@@ -66,6 +66,7 @@ class staged_rows {
 
   void clear() { size_ = 0; }
   std::int32_t size() const { return size_; }
+  std::size_t capacity() const { return slot_.size(); }
 
   /// Appends a row and returns its index.
   std::int32_t push(const staged_row& row) {

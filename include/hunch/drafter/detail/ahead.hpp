@@ -6,7 +6,6 @@
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <hunch/core/message.hpp>
 #include <hunch/drafter/detail/check_model.hpp>
@@ -19,6 +18,56 @@
 #include <hunch/tree/shape.hpp>
 
 namespace hunch::drafter {
+
+/// Where heads find what they read in a step: one input for each sequence that drafts, one after
+/// the other by slot. A trivially copyable view.
+template <class Growing>
+struct head_places {
+  Growing g;
+  const std::uint8_t* known = nullptr;  ///< [max_batch] whether there are states
+  const float* states = nullptr;        ///< [max_batch, stride]
+  std::int32_t stride = 0;
+  std::int32_t heads = 0;
+  std::uint8_t* drafts = nullptr;  ///< [max_batch] out
+  const float** inputs = nullptr;  ///< [max_batch] out
+  token* roots = nullptr;          ///< [max_batch] out
+  std::int32_t* count = nullptr;   ///< [1] out
+};
+
+/// Whether slot `slot` drafts in this step.
+template <class Growing>
+struct plan_inputs {
+  head_places<Growing> to;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    if (team.rank() != 0) { return; }
+    to.g.begin(slot);
+    const bool may = to.g.contexts[slot].max_depth > 0 && to.known[slot] != 0;
+    to.drafts[slot] = may && to.g.opens(slot) ? 1 : 0;
+  }
+};
+
+/// Places the input of slot `slot`, if it drafts.
+template <class Growing>
+struct place_inputs {
+  head_places<Growing> to;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    const std::uint8_t* const drafts = to.drafts;
+    const std::int32_t at =
+        detail::sum_before(team, slot, [=](std::int64_t i) { return drafts[i] != 0 ? 1 : 0; });
+    if (team.rank() != 0) { return; }
+    const bool here = drafts[slot] != 0;
+    if (slot + 1 == to.g.slots) { *to.count = at + (here ? 1 : 0); }
+    if (!here) { return; }
+    const draft_context& c = to.g.contexts[slot];
+    to.inputs[at] = to.states + static_cast<std::int64_t>(slot) * to.stride;
+    to.roots[at] = c.committed[c.length - 1];
+    to.g.of.add_root(slot, at * to.heads);
+  }
+};
 
 /// What drafters share that look several tokens ahead from states of the target's last pass: head j
 /// knows nothing of the tokens drafted before depth j + 1, so that all nodes at a depth have one
@@ -59,13 +108,15 @@ class ahead {
           kept(executor, setup, States::each),
           inputs(executor, static_cast<std::size_t>(setup.max_batch)),
           roots(executor, static_cast<std::size_t>(setup.max_batch)),
-          input_of(static_cast<std::size_t>(setup.max_batch)) {}
+          drafts(executor, static_cast<std::size_t>(setup.max_batch)),
+          count(executor, 1) {}
 
     growth_type<Real, Executor> trees;
     kept_states<Executor> kept;
     typename Executor::template buffer<const float*> inputs;
     typename Executor::template buffer<token> roots;
-    std::vector<std::int32_t> input_of;  ///< per slot
+    typename Executor::template buffer<std::uint8_t> drafts;  ///< [max_batch] not 0 if so
+    typename Executor::template buffer<std::int32_t> count;   ///< of inputs
   };
 
   void check(const drafter_setup& setup) {
@@ -84,53 +135,54 @@ class ahead {
     static_assert(DraftHeads<std::remove_reference_t<Heads>, typename Drafts::real>,
                   "hunch: the heads must write logits of the target's type");
     s.kept.wait(States::name);
-    const std::int32_t asked = place_inputs(s, slots, contexts);
+    auto g = s.trees.view(policy_, slots, contexts, drafts.view());
+    using growing_type = decltype(g);
+    const head_places<growing_type> places{.g = g,
+                                           .known = s.kept.known(),
+                                           .states = s.kept.values(),
+                                           .stride = s.kept.each() * s.kept.width(),
+                                           .heads = static_cast<std::int32_t>(model_.heads()),
+                                           .drafts = s.drafts.data(),
+                                           .inputs = s.inputs.data(),
+                                           .roots = s.roots.data(),
+                                           .count = s.count.data()};
+    executor.launch(slots, plan_inputs<growing_type>{places});
+    executor.launch(slots, place_inputs<growing_type>{places});
+    const std::int32_t asked = known_count(executor, s.count.data());
     if (asked == 0) { return; }
     auto hidden = model_.forward(head_inputs{.size = asked,
                                              .hidden = s.inputs.data(),
                                              .tokens = s.roots.data(),
                                              .states = States::each});
-    s.trees.draft_ahead(
-        model_, hidden,
-        [&](std::int32_t slot) {
-          return s.input_of[static_cast<std::size_t>(slot)] * model_.heads();
-        },
-        policy_, slots, contexts, drafts, selector, sampler, draw, executor);
+    while (s.trees.draft_level(g, model_, hidden, drafts, selector, sampler, draw, executor)) {
+      ++g.depth;
+    }
+    s.trees.finish(g, drafts, executor);
   }
 
-  template <class State, class E>
-  void observe(State& s, const draft_outcomes& outcomes, E& evaluation) noexcept {
-    s.trees.observe(policy_, outcomes);
+  template <class State, class E, class Executor>
+  void observe(State& s, const draft_outcomes& outcomes, E& evaluation,
+               Executor& executor) noexcept {
+    attempt([&] {
+      executor.launch(outcomes.slots, observe_lengths{s.trees.lengths(policy_), outcomes});
+    });
     if (outcomes.streams < States::streams) {
-      for (std::int32_t k = 0; k < outcomes.size; ++k) { s.kept.release(outcomes.of[k].slot); }
+      for (std::int32_t slot = 0; slot < outcomes.slots; ++slot) {
+        if (outcomes.of[slot].slot != no_slot) { s.kept.release(slot); }
+      }
       return;
     }
     s.kept.observe(
         outcomes, [&](std::int32_t row, std::int32_t j) { return States::of(evaluation, row, j); });
   }
 
-  template <class State>
-  void release(State& s, std::int32_t slot) noexcept {
+  template <class State, class Executor>
+  void release(State& s, std::int32_t slot, Executor& executor) noexcept {
     s.kept.release(slot);
-    s.trees.release(policy_, slot);
+    attempt([&] { executor.launch(1, release_lengths{s.trees.lengths(policy_), slot}); });
   }
 
  private:
-  template <class State>
-  std::int32_t place_inputs(State& s, std::int32_t slots, const draft_context* contexts) const {
-    s.trees.begin(policy_, slots);
-    std::int32_t asked = 0;
-    for (std::int32_t slot = 0; slot < slots; ++slot) {
-      const draft_context& c = contexts[slot];
-      if (c.max_depth < 1 || !s.kept.knows(slot) || !s.trees.opens(policy_, slot, c)) { continue; }
-      s.inputs.data()[asked] = s.kept.of(slot);
-      s.roots.data()[asked] = c.committed[c.length - 1];
-      s.input_of[static_cast<std::size_t>(slot)] = asked++;
-      s.trees.add_root(slot, 0);
-    }
-    return asked;
-  }
-
   Heads model_;
   Policy policy_;
 };

@@ -1,77 +1,100 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
-#include <hunch/distribution/law.hpp>
-#include <hunch/draft/detail/copy_rows.hpp>
-#include <hunch/draft/draft_tree.hpp>
+#include <hunch/core/config.hpp>
+#include <hunch/distribution/entropy.hpp>
+#include <hunch/draft/draft_evidence.hpp>
 #include <hunch/draft/draw_children.hpp>
-#include <hunch/drafter/detail/frontier.hpp>
-#include <hunch/drafter/drafter.hpp>
-#include <hunch/model/rows.hpp>
+#include <hunch/drafter/detail/growing.hpp>
+#include <hunch/team/team.hpp>
 
 namespace hunch::drafter {
 
-/// Draws the children of a frontier from their laws, which are stored with the draft.
-template <class Tree, class Real, class Executor, class Frontier>
-class drawn_level {
- public:
-  drawn_level(Executor& executor, const drafter_setup& setup)
-      : copies_(executor, Frontier::common ? Frontier::count(setup, Tree::max_width) : 0),
-        tasks_(executor, Frontier::count(setup, Tree::max_width)) {}
+/// Where one row of logits is for all nodes of a frontier: gives each a copy, for the stored law of
+/// each is a view of its own. One team for each node of each row that was asked for.
+template <class Growing>
+struct copy_level {
+  Growing g;
+  static constexpr bool reads_rows = true;
 
-  /// Waits for the executor.
-  template <class Drafts, class S, class Draw>
-  void operator()(Frontier& of, const draft_context* contexts, Drafts& drafts, const S& sampler,
-                  const Draw& draw, Executor& executor) {
-    std::int32_t copies = 0;
-    const Real* row_of_all = nullptr;
-    of.for_each_law([&](std::size_t f, std::int32_t row) {
-      const frontier_node& n = of.nodes[f];
-      const draft_context& c = contexts[n.tree];
-      const draft_tree<Real> tree = drafts.tree(n.tree);
-      const row_view<Real> logits{drafts.logits(n.tree, row), tree.lists[n.node].size};
-      if (of.leads(f)) {
-        row_of_all = logits.data;
-      } else {
-        copies_.data()[copies++] = {row_of_all, logits};
-      }
-      tasks_.data()[f] = {.logits = logits,
-                          .list = tree.lists[n.node],
-                          .parameters = c.parameters,
-                          .history = drafts.history(n.tree, c, n.node, tree.lists + n.node),
-                          .where = {.seed = c.seed,
-                                    .length = static_cast<std::uint32_t>(c.length),
-                                    .node = static_cast<std::uint32_t>(n.node),
-                                    .sibling = 0,
-                                    .what = purpose::draft},
-                          .position = static_cast<std::uint32_t>(c.length + of.depth),
-                          .drawn_from = tree.laws + n.node,
-                          .drawn_at = of.child_at() + of.child_index(f),
-                          .drawn = of.child() + of.child_index(f),
-                          .count = of.asked(f)};
-    });
-    if (copies > 0) { executor.launch(copies, kernel::copy_rows<Real>{copies_.data()}); }
-    executor.launch(
-        static_cast<std::int32_t>(of.size()),
-        kernel::draw_children<Real, S, Draw, Tree::max_children>{tasks_.data(), sampler, draw});
-    executor.synchronize();
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    constexpr std::int32_t width = Growing::frontier_type::width;
+    const std::int32_t ask = index / width;
+    const std::int32_t f = index % width;
+    if (g.asks.row[ask] < 0) { return; }
+    const std::int32_t slot = g.asks.slot[ask];
+    if (f == 0 || f >= g.of.sizes[slot]) { return; }
+    const row_view<typename Growing::real> from = g.asks.logits[ask];
+    auto* const to = g.trees.logits(slot, g.of.law_row(slot, f));
+    team.for_each(from.size, [=](std::int64_t i) { to[i] = from[i]; });
   }
+};
 
-  /// What the `row`-th law of the level is, of node `n`.
-  template <class Drafts>
-  const law<Real>* law_of(std::int32_t, const frontier_node& n, Drafts& drafts) const {
-    return drafts.tree(n.tree).laws + n.node;
+/// Draws the children of a node of a frontier from its law, which is stored with the draft, and
+/// says how sure the law is of them if somebody asks. One team for each row that was asked for;
+/// where it is common, for each node.
+template <class Growing, class S, class Draw>
+struct draw_level {
+  Growing g;
+  S sampler;
+  Draw draw;
+  static constexpr bool reads_rows = true;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    using real = typename Growing::real;
+    using frontier_type = typename Growing::frontier_type;
+    constexpr bool common = frontier_type::common;
+    const std::int32_t ask = common ? index / frontier_type::width : index;
+    if (g.asks.row[ask] < 0) { return; }
+    const std::int32_t slot = g.asks.slot[ask];
+    const std::int32_t f = common ? index % frontier_type::width : g.asks.leader[ask];
+    if (f >= g.of.sizes[slot]) { return; }
+    const std::int32_t node = g.of.node(slot, f);
+    const draft_context c = g.contexts[slot];
+    const draft_tree<real> tree = g.trees.tree(slot);
+    const shortlist list = g.asks.lists[ask];
+    if (team.rank() == 0) { tree.lists[node] = list; }
+    const std::int64_t child = g.of.first_child(slot, f);
+    const std::int32_t asked = g.of.asked(slot, f);
+    kernel::draw_row<max_children>(
+        team, sampler, draw,
+        kernel::draft_row<real>{.logits = {g.trees.logits(slot, g.of.law_row(slot, f)), list.size},
+                                .list = list,
+                                .parameters = c.parameters,
+                                .history = g.trees.history(slot, c, node, g.asks.lists + ask),
+                                .where = {.seed = c.seed,
+                                          .length = static_cast<std::uint32_t>(c.length),
+                                          .node = static_cast<std::uint32_t>(node),
+                                          .sibling = 0,
+                                          .what = purpose::draft},
+                                .position = static_cast<std::uint32_t>(c.length + g.depth),
+                                .drawn_from = tree.laws + node,
+                                .drawn_at = g.of.children_at + child,
+                                .drawn = g.of.children + child,
+                                .count = asked});
+    if constexpr (frontier_type::looks) {
+      team.sync();  // the law and the children are there for all ranks
+      const law<real> l = kernel::law_at_temperature_one(team, tree.laws[node]);
+      const frontier_type of = g.of;
+      team.for_each(asked, [=](std::int64_t i) {
+        const std::int32_t at = of.children_at[child + i];
+        of.child_probabilities[child + i] =
+            at >= 0 && l.status == status::ok ? static_cast<double>(l.prob(at)) : 0.0;
+      });
+      if constexpr (needs_entropy) {
+        const double nats = kernel::entropy(team, l);
+        if (team.rank() == 0) { of.entropies[of.in_level(slot, f)] = nats; }
+      }
+    }
   }
 
  private:
-  template <class T>
-  using buffer = typename Executor::template buffer<T>;
-
-  buffer<kernel::row_copy<Real>> copies_;
-  buffer<kernel::draft_row<Real>> tasks_;
+  static constexpr std::int32_t max_children = Growing::max_children;
+  static constexpr bool needs_entropy = Growing::needs_entropy;
 };
 
 }  // namespace hunch::drafter

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
-#include <vector>
 
 #include <hunch/core/message.hpp>
 #include <hunch/draft/detail/copy_rows.hpp>
@@ -26,14 +25,14 @@ class kept_states {
         width_(setup.hidden_size),
         values_(executor, index(setup.max_batch) * index(each) * index(setup.hidden_size)),
         copies_(executor, index(setup.max_batch) * index(each)),
-        known_(index(setup.max_batch)) {}
+        known_(executor, index(setup.max_batch)) {}
 
   std::int32_t each() const { return each_; }
   std::int32_t width() const { return width_; }
-  /// Whether a slot has states: not before its first step.
-  bool knows(std::int32_t slot) const { return known_[index(slot)] != 0; }
-  /// [each, width] of a slot; those of the next slot follow.
-  const float* of(std::int32_t slot) const { return row(slot, 0); }
+  /// [max_batch] whether a slot has states, not 0: not before its first step.
+  const std::uint8_t* known() const { return known_.data(); }
+  /// [max_batch, each, width]
+  const float* values() const { return values_.data(); }
 
   /// Waits for the states of the step before. \param name of the drafter, for errors.
   /// \throws std::invalid_argument if the target's states have another size than is read.
@@ -49,9 +48,10 @@ class kept_states {
   template <class State>
   void observe(const draft_outcomes& outcomes, const State& state) noexcept {
     std::int32_t copies = 0;
-    for (std::int32_t k = 0; k < outcomes.size; ++k) {
+    for (std::int32_t k = 0; k < outcomes.slots; ++k) {
       const draft_outcome& outcome = outcomes.of[k];
-      char& known = known_[index(outcome.slot)];
+      if (outcome.slot == no_slot) { continue; }
+      std::uint8_t& known = known_.data()[k];
       known = 0;
       if (outcome.finished || outcome.path == nullptr) { continue; }
       const std::int32_t last = outcome.kept == 0 ? 0 : outcome.path[outcome.kept - 1];
@@ -70,11 +70,11 @@ class kept_states {
     try {
       executor_->launch(copies, kernel::copy_rows<float>{copies_.data()});
     } catch (...) {  // an executor that has failed: the next step will say so
-      std::fill(known_.begin(), known_.end(), char{0});
+      std::fill_n(known_.data(), known_.size(), std::uint8_t{0});
     }
   }
 
-  void release(std::int32_t slot) noexcept { known_[index(slot)] = 0; }
+  void release(std::int32_t slot) noexcept { known_.data()[slot] = 0; }
 
  private:
   template <class T>
@@ -90,7 +90,7 @@ class kept_states {
   std::int32_t width_;
   buffer<float> values_;  ///< [max_batch, each, width]
   buffer<kernel::row_copy<float>> copies_;
-  std::vector<char> known_;       ///< [max_batch]
+  buffer<std::uint8_t> known_;    ///< [max_batch]
   std::int32_t other_width_ = 0;  ///< of a state of the target that does not fit
 };
 

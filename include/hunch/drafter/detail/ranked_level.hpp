@@ -1,100 +1,86 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 
-#include <hunch/core/message.hpp>
-#include <hunch/distribution/law.hpp>
-#include <hunch/draft/draft_tree.hpp>
+#include <hunch/core/config.hpp>
+#include <hunch/distribution/entropy.hpp>
+#include <hunch/draft/draft_evidence.hpp>
 #include <hunch/draft/rank_children.hpp>
-#include <hunch/drafter/detail/frontier.hpp>
-#include <hunch/drafter/drafter.hpp>
-#include <hunch/team/canonical.hpp>
+#include <hunch/drafter/detail/growing.hpp>
+#include <hunch/team/team.hpp>
 
 namespace hunch::drafter {
 
-/// Makes the most probable tokens of a frontier's rows its children.
-template <class Tree, class Real, class Executor, class Frontier>
-class ranked_level {
- public:
-  /// \throws std::invalid_argument if so many children cannot be ranked in such a vocabulary.
-  ranked_level(Executor& executor, const drafter_setup& setup)
-      : stride_(checked_stride(setup)),
-        tasks_(executor, Frontier::count(setup, Tree::max_width)),
-        laws_(executor, Frontier::count(setup, Tree::max_width)),
-        best_(executor, Frontier::count(setup, std::int64_t{Tree::max_width} * stride_)) {}
+/// Makes the most probable tokens of a row of logits the children of the node of a frontier, or of
+/// all nodes where the row is common. One team for each row that was asked for.
+template <class Growing, class S>
+struct rank_level {
+  Growing g;
+  S sampler;
+  static constexpr bool reads_rows = true;
 
-  /// Waits for the executor.
-  template <class Drafts, class S, class Draw>
-  void operator()(Frontier& of, const draft_context* contexts, Drafts& drafts, const S& sampler,
-                  const Draw&, Executor& executor) {
-    std::int32_t asked = 0;
-    of.for_each_law([&](std::size_t f, std::int32_t row) {
-      if (!of.leads(f)) { return; }
-      const frontier_node& n = of.nodes[f];
-      const draft_context& c = contexts[n.tree];
-      const shortlist* const list = drafts.tree(n.tree).lists + n.node;
-      tasks_.data()[asked] = {
-          .logits = {drafts.logits(n.tree, row), list->size},
-          .list = *list,
-          .parameters = c.parameters,
-          .history = drafts.history(n.tree, c, n.node, list),
-          .value = of.value()[of.node_index(n)],
-          .count = of.max_asked(f),
-          .best = best_.data() + Frontier::index(asked) * Frontier::index(stride_),
-          .ranked_by = laws_.data() + asked,
-          .children = of.child() + of.child_index(f),
-          .values = of.child_value() + of.child_index(f)};
-      ++asked;
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t ask) const {
+    using real = typename Growing::real;
+    using frontier_type = typename Growing::frontier_type;
+    if (g.asks.row[ask] < 0) { return; }
+    const std::int32_t slot = g.asks.slot[ask];
+    const std::int32_t f = g.asks.leader[ask];
+    const std::int32_t node = g.asks.node[ask];
+    const std::int32_t same = frontier_type::common ? g.of.sizes[slot] : 1;
+    const frontier_type of = g.of;
+    const draft_context c = g.contexts[slot];
+    const shortlist list = g.asks.lists[ask];
+    const draft_tree<real> tree = g.trees.tree(slot);
+    team.for_each(same, [=](std::int64_t i) {
+      tree.lists[of.node(slot, f + static_cast<std::int32_t>(i))] = list;
     });
-    executor.launch(asked, kernel::rank_children<Real, S>{tasks_.data(), sampler});
-    executor.synchronize();
-    for (std::size_t f = 0; f < of.size(); ++f) {
-      if (!of.leads(f)) { copy_children(of, f); }
+    const std::int64_t child = of.first_child(slot, f);
+    const std::int32_t asked = team.reduce(
+        same, std::int32_t(0),
+        [=](std::int64_t i) { return of.asked(slot, f + static_cast<std::int32_t>(i)); },
+        [](std::int32_t a, std::int32_t b) { return a > b ? a : b; });
+    kernel::rank_row(team, sampler,
+                     kernel::ranked_row<real>{
+                         .logits = {g.trees.logits(slot, of.law_row(slot, f)), list.size},
+                         .list = list,
+                         .parameters = c.parameters,
+                         .history = g.trees.history(slot, c, node, g.asks.lists + ask),
+                         .value = of.values[of.in_tree(slot, node)],
+                         .count = asked,
+                         .best = g.asks.best + static_cast<std::int64_t>(ask) * g.asks.best_stride,
+                         .ranked_by = g.asks.laws + ask,
+                         .children = of.children + child,
+                         .values = of.child_values + child});
+    if constexpr (frontier_type::common) { copy_children(team, slot, same); }
+    if constexpr (Growing::needs_entropy) {
+      const double nats = kernel::entropy(team, kernel::law_at_temperature_one(team, g.asks.laws[ask]));
+      team.for_each(same, [=](std::int64_t i) {
+        of.entropies[of.in_level(slot, f + static_cast<std::int32_t>(i))] = nats;
+      });
     }
-  }
-
-  /// What the `row`-th law of the level is, of node `n`.
-  template <class Drafts>
-  const law<Real>* law_of(std::int32_t row, const frontier_node&, Drafts&) const {
-    return laws_.data() + row;
   }
 
  private:
-  /// Best elements of the tiles of a row, and of the row.
-  static std::int32_t checked_stride(const drafter_setup& setup) {
-    const auto tiles = static_cast<std::int32_t>(team::tiles_of(setup.vocab_size));
-    if (tiles * Tree::max_children > team::list_capacity) {
-      throw std::invalid_argument(message({"hunch::drafter: a tree that ranks ", Tree::max_children,
-                                           " children of a node, and a vocabulary of ",
-                                           setup.vocab_size, ": too many for a team"}));
-    }
-    return (tiles + 1) * Tree::max_children;
+  /// Gives every node of the frontier the children of the one before it, with which it shares a
+  /// row.
+  template <Team T>
+  HUNCH_HOST_DEVICE void copy_children(T& team, std::int32_t slot, std::int32_t size) const {
+    const auto of = g.of;
+    team.for_each(Growing::max_children, [=](std::int64_t i) {
+      for (std::int32_t f = 1; f < size; ++f) {
+        const std::int64_t from = of.first_child(slot, f - 1) + i;
+        const std::int64_t to = of.first_child(slot, f) + i;
+        const float own = of.values[of.in_tree(slot, of.node(slot, f))];
+        const float value =
+            of.child_values[from] + (own - of.values[of.in_tree(slot, of.node(slot, f - 1))]);
+        of.children[to] = of.children[from];
+        // Not above that of the node itself, not even by rounding: parents come before children.
+        of.child_values[to] = own < value ? own : value;
+      }
+    });
   }
-
-  /// Gives node f of the frontier the children of the one before it, with which it shares a row.
-  static void copy_children(Frontier& of, std::size_t f) {
-    const std::size_t from = of.child_index(f - 1);
-    const std::size_t to = of.child_index(f);
-    const float own = of.value()[of.node_index(of.nodes[f])];
-    const float more = own - of.value()[of.node_index(of.nodes[f - 1])];
-    for (std::size_t i = 0; i < Frontier::index(Tree::max_children); ++i) {
-      of.child()[to + i] = of.child()[from + i];
-      // Not above that of the node itself, not even by rounding: parents come before children.
-      of.child_value()[to + i] = std::min(of.child_value()[from + i] + more, own);
-    }
-  }
-
-  template <class T>
-  using buffer = typename Executor::template buffer<T>;
-
-  std::int32_t stride_;
-  buffer<kernel::ranked_row<Real>> tasks_;
-  buffer<law<Real>> laws_;
-  buffer<std::int64_t> best_;
 };
 
 }  // namespace hunch::drafter

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <hunch/core/config.hpp>
+#include <hunch/core/types.hpp>
+#include <hunch/draft/draft_tree.hpp>
+#include <hunch/drafter/detail/frontier.hpp>
+#include <hunch/drafter/length_slots.hpp>
+#include <hunch/model/rows.hpp>
+#include <hunch/team/team.hpp>
+
+namespace hunch::drafter {
+
+/// The rows of logits that a level asks for, one after the other by slot and padding behind them;
+/// `count` of them. A trivially copyable view.
+template <class Real>
+struct level_asks {
+  std::int32_t* count = nullptr;   ///< [1]
+  std::int32_t* slot = nullptr;    ///< [capacity]
+  std::int32_t* leader = nullptr;  ///< node of the slot's frontier that it is for
+  std::int32_t* node = nullptr;    ///< of the slot's tree
+  std::int32_t* row = nullptr;     ///< of the pass; -1: padding
+  token* tokens = nullptr;         ///< of the node
+  row_range** ranges = nullptr;    ///< room for those of the shortlist
+  std::int32_t* range_count = nullptr;
+  shortlist* lists = nullptr;
+  row_view<Real>* logits = nullptr;
+  law<Real>* laws = nullptr;     ///< that ranked children are ranked by
+  std::int64_t* best = nullptr;  ///< [capacity, best_stride] workspace of ranking
+  std::int32_t best_stride = 0;
+};
+
+/// What the bodies that grow the trees of a step share. A trivially copyable view.
+template <TreeShape Tree, LengthPolicy Policy, class Real, level_logits Logits>
+struct growing {
+  using frontier_type = drafter::frontier<Tree, Policy, Logits>;
+  using tree_type = Tree;
+  using real = Real;
+  static constexpr std::int32_t max_children = Tree::max_children;
+  static constexpr bool needs_entropy = frontier_type::looks && Policy::needs_entropy;
+
+  frontier_type of;
+  level_asks<Real> asks;
+  slot_lengths<Policy> lengths;
+  draft_trees<Real> trees;
+  const draft_context* contexts = nullptr;  ///< [slots]
+  std::int32_t slots = 0;
+  std::int32_t depth = 0;  ///< of the frontier: 0 for roots
+
+  /// Whether the sequence of a slot, which may draft, is to: if so, `of.add_root` follows. By one
+  /// rank.
+  HUNCH_HOST_DEVICE bool opens(std::int32_t slot) const {
+    const std::int32_t allowed = contexts[slot].max_depth;
+    return lengths.begin(slot, allowed < Tree::max_depth ? allowed : Tree::max_depth) > 0;
+  }
+  /// A step of a slot begins, in which nothing is drafted unless it `opens`. By one rank.
+  HUNCH_HOST_DEVICE void begin(std::int32_t slot) const {
+    of.clear(slot);
+    lengths.begin(slot, 0);
+  }
+};
+
+namespace detail {
+
+/// The sum of f(i) for i below n, on all ranks.
+template <Team T, class F>
+HUNCH_HOST_DEVICE std::int32_t sum_before(T& team, std::int32_t n, F&& f) {
+  return team.reduce(n, std::int32_t(0), f, [](std::int32_t a, std::int32_t b) { return a + b; });
+}
+
+}  // namespace detail
+
+/// Asks for the rows of logits of the frontier of slot `slot`.
+template <class Growing>
+struct ask_level {
+  Growing g;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    using frontier_type = typename Growing::frontier_type;
+    const frontier_type of = g.of;
+    const std::int32_t first = detail::sum_before(
+        team, slot, [=](std::int64_t i) { return of.laws(static_cast<std::int32_t>(i)); });
+    const std::int32_t laws = of.laws(slot);
+    team.for_each(laws, [=, *this](std::int64_t i) {
+      const auto f = static_cast<std::int32_t>(i);
+      const std::int32_t at = first + f;
+      const std::int32_t node = of.node(slot, f);
+      g.asks.slot[at] = slot;
+      g.asks.leader[at] = f;
+      g.asks.node[at] = node;
+      // Rows of heads that look ahead lie one behind the other, by depth.
+      g.asks.row[at] = of.rows[of.in_level(slot, f)] + (frontier_type::common ? g.depth : 0);
+      g.asks.tokens[at] = g.trees.tree(slot).tokens[node];
+      g.asks.ranges[at] = g.trees.ranges(slot, node);
+      g.asks.logits[at].data = g.trees.logits(slot, of.law_row(slot, f));
+    });
+    if (slot + 1 < g.slots) { return; }
+    const std::int32_t size = first + laws;
+    const std::int32_t capacity = g.slots * (frontier_type::common ? 1 : frontier_type::width);
+    team.for_each(capacity - size, [=, *this](std::int64_t i) { g.asks.row[size + i] = -1; });
+    if (team.rank() == 0) { *g.asks.count = size; }
+  }
+};
+
+}  // namespace hunch::drafter

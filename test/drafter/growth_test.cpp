@@ -11,6 +11,9 @@
 #include <hunch/decoder/decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/heads.hpp>
+#include <hunch/length/cost.hpp>
+#include <hunch/length/entropy.hpp>
+#include <hunch/length/fixed.hpp>
 #include <hunch/sampler/penalties.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
@@ -40,6 +43,7 @@ struct drafted {
   friend bool operator==(const drafted&, const drafted&) = default;
 };
 
+/// Three requests in five slots, the second of which is left empty.
 template <class Make, class V, class E>
 drafted run(Make&& make, flavour kind, const V& verifier, E executor) {
   toy_hidden_target<float> target{{vocab, 5, kind}};
@@ -49,17 +53,21 @@ drafted run(Make&& make, flavour kind, const V& verifier, E executor) {
             shortlist,
             edited{},
             verifier,
-            decoder_options{.max_batch = 2, .token_text = {}},
+            decoder_options{.max_batch = 5, .chunk = 3, .token_text = {}},
             random_source<>{},
             executor};
   drafted out;
   generation_options options;
   options.max_new_tokens = 7;
   options.repetition_penalty = 1.2f;
-  for (const std::uint64_t seed : {1u, 2u}) {
+  std::vector<request_id> ids;
+  for (const std::uint64_t seed : {1u, 9u, 2u, 3u}) {
     options.seed = seed;
-    d.add(std::vector<token>{1, 2, static_cast<token>(seed)}, options);
+    std::vector<token> prompt{1, 2, static_cast<token>(seed)};
+    if (seed == 2) { prompt.resize(8, 5); }  // of more than one chunk
+    ids.push_back(d.add(prompt, options));
   }
+  d.cancel(ids[1]);
   while (d.running() > 0) {
     for (const emission& e : d.step()) {
       out.tokens.insert(out.tokens.end(), e.tokens.begin(), e.tokens.end());
@@ -70,22 +78,29 @@ drafted run(Make&& make, flavour kind, const V& verifier, E executor) {
   return out;
 }
 
-template <class Tree, class V>
-void check(Tree tree, const V& verifier) {
+template <class Tree, class V, class Policy = length::fixed>
+void check(Tree tree, const V& verifier, Policy policy = {}) {
   threads team;
-  team.ranks = 32;
+  team.blocks = 3;
+  team.ranks = 8;
   // Few of these have ties, and many of those.
   for (const flavour kind : {flavour::sharp, flavour::tied}) {
     CAPTURE(static_cast<int>(kind));
+    // The second time the model has no room for the longest text.
+    std::int32_t room = no_limit;
     const auto model = [&](flavour f) {
-      return drafter::autoregressive{toy_draft<float>{{vocab, 5, f}}, tree};
+      return drafter::autoregressive{toy_draft<float>{{vocab, 5, f}, room}, tree, policy};
     };
     const drafted alone = run(model, kind, verifier, executor::host{});
     CHECK(alone.nodes > 0);
     CHECK(alone == run(model, kind, verifier, team));
+    room = 11;
+    const drafted in_part = run(model, kind, verifier, executor::host{});
+    CHECK(in_part.nodes < alone.nodes);
+    CHECK(in_part == run(model, kind, verifier, team));
     const auto heads = [&](flavour f) {
-      return drafter::heads{toy_heads<float>{{vocab, 5, f}, 2, vocab_layout::identity(vocab)},
-                            tree};
+      return drafter::heads{toy_heads<float>{{vocab, 5, f}, 2, vocab_layout::identity(vocab)}, tree,
+                            policy};
     };
     const drafted ahead = run(heads, kind, verifier, executor::host{});
     CHECK(ahead.nodes > 0);
@@ -97,6 +112,8 @@ TEST_CASE("teams of threads grow the trees of one thread") {
   check(tree::sampled<2, 2>{}, verifier::rejection{});
   check(tree::fixed<some>{}, verifier::point_mass{});
   check(tree::dynamic<3, 2, 6>{}, verifier::point_mass{});
+  check(tree::dynamic<3, 2, 6>{}, verifier::point_mass{}, length::entropy{0.9, 0.3});
+  check(tree::sampled<2, 2>{}, verifier::rejection{}, length::cost{.draft = 0.3, .trust = 0.5});
 }
 
 }  // namespace

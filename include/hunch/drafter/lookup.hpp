@@ -14,6 +14,44 @@
 
 namespace hunch::drafter {
 
+/// Grows the tree of slot `slot` by what followed the longest tail of its text that occurs
+/// earlier.
+template <class Real, std::int32_t Length, std::int32_t Longest, LengthPolicy Policy>
+struct copy_match {
+  const draft_context* contexts;  ///< [slots]
+  draft_trees<Real> trees;
+  slot_lengths<Policy> lengths;
+  std::int32_t shortest;
+  static constexpr bool reads_rows = true;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    const draft_context c = contexts[slot];
+    const std::int32_t most = c.max_depth < Length ? c.max_depth : Length;
+    std::int32_t wanted = 0;
+    if (team.rank() == 0) { wanted = lengths.begin(slot, most); }
+    wanted = team.broadcast(wanted, 0);
+    const std::int32_t matched =
+        kernel::propose_match<Longest>(team, {.text = c.committed,
+                                              .length = c.length,
+                                              .shortest = shortest,
+                                              .wanted = wanted,
+                                              .proposed = trees.tree(slot).tokens + 1});
+    if (team.rank() != 0 || matched == 0) { return; }
+    length_evidence evidence;
+    evidence.probability = static_cast<double>(matched) / Longest;
+    evidence.ahead = true;
+    for (bool more = true; more;) {
+      const std::int32_t parent = lengths.levels(slot);
+      evidence.reach *= evidence.probability;
+      evidence.rows = parent + 1;
+      if (!lengths.continues(slot, evidence)) { break; }
+      trees.grow(slot, parent + 1, parent);
+      more = lengths.drew(slot);
+    }
+  }
+};
+
 /// Prompt lookup: the longest tail of the text, prompt and emitted tokens, that occurs earlier in
 /// it, and what followed there the last time. It needs no model and no head and has no law, so it
 /// goes with verifiers that need none, such as `point_mass` and `greedy`: lossless with those that
@@ -61,8 +99,8 @@ struct lookup {
   void propose(State& s, std::int32_t slots, const draft_context* contexts, Drafts& drafts,
                Selector&, const S&, const Draw&, Executor& executor) const {
     using real = typename Drafts::real;
-    executor.launch(slots,
-                    copy_match<real>{contexts, drafts.view(), s.lengths.with(policy), shortest});
+    executor.launch(slots, copy_match<real, Length, Longest, Policy>{
+                               contexts, drafts.view(), s.lengths.with(policy), shortest});
   }
 
   template <class State, class E, class Executor>
@@ -76,45 +114,6 @@ struct lookup {
   void release(State& s, std::int32_t slot, Executor& executor) noexcept {
     attempt([&] { executor.launch(1, release_lengths{s.lengths.with(policy), slot}); });
   }
-
- private:
-  /// Grows the tree of slot `slot` by what followed the longest tail of its text that occurs
-  /// earlier.
-  template <class Real>
-  struct copy_match {
-    const draft_context* contexts;  ///< [slots]
-    draft_trees<Real> trees;
-    slot_lengths<Policy> lengths;
-    std::int32_t shortest;
-    static constexpr bool reads_rows = true;
-
-    template <Team T>
-    HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
-      const draft_context c = contexts[slot];
-      const std::int32_t most = c.max_depth < Length ? c.max_depth : Length;
-      std::int32_t wanted = 0;
-      if (team.rank() == 0) { wanted = lengths.begin(slot, most); }
-      wanted = team.broadcast(wanted, 0);
-      const std::int32_t matched =
-          kernel::propose_match<Longest>(team, {.text = c.committed,
-                                                .length = c.length,
-                                                .shortest = shortest,
-                                                .wanted = wanted,
-                                                .proposed = trees.tree(slot).tokens + 1});
-      if (team.rank() != 0 || matched == 0) { return; }
-      length_evidence evidence;
-      evidence.probability = static_cast<double>(matched) / Longest;
-      evidence.ahead = true;
-      for (bool more = true; more;) {
-        const std::int32_t parent = lengths.levels(slot);
-        evidence.reach *= evidence.probability;
-        evidence.rows = parent + 1;
-        if (!lengths.continues(slot, evidence)) { break; }
-        trees.grow(slot, parent + 1, parent);
-        more = lengths.drew(slot);
-      }
-    }
-  };
 };
 
 static_assert(Drafter<lookup<1>>);

@@ -54,7 +54,7 @@ struct draw_level {
     const std::int32_t f = common ? index % frontier_type::width : g.asks.leader[ask];
     if (f >= g.of.sizes[slot]) { return; }
     const std::int32_t node = g.of.node(slot, f);
-    const draft_context c = g.contexts[slot];
+    const draft_context& c = g.contexts[slot];
     const draft_tree<real> tree = g.trees.tree(slot);
     const shortlist list = g.asks.lists[ask];
     if (team.rank() == 0) { tree.lists[node] = list; }

@@ -30,7 +30,7 @@ struct rank_level {
     const std::int32_t node = g.asks.node[ask];
     const std::int32_t same = frontier_type::common ? g.of.sizes[slot] : 1;
     const frontier_type of = g.of;
-    const draft_context c = g.contexts[slot];
+    const draft_context& c = g.contexts[slot];
     const shortlist list = g.asks.lists[ask];
     const draft_tree<real> tree = g.trees.tree(slot);
     team.for_each(same, [=](std::int64_t i) {
@@ -55,7 +55,8 @@ struct rank_level {
                          .values = of.child_values + child});
     if constexpr (frontier_type::common) { copy_children(team, slot, same); }
     if constexpr (Growing::needs_entropy) {
-      const double nats = kernel::entropy(team, kernel::law_at_temperature_one(team, g.asks.laws[ask]));
+      const double nats =
+          kernel::entropy(team, kernel::law_at_temperature_one(team, g.asks.laws[ask]));
       team.for_each(same, [=](std::int64_t i) {
         of.entropies[of.in_level(slot, f + static_cast<std::int32_t>(i))] = nats;
       });

@@ -11,6 +11,7 @@
 #include <engine/model.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/model/rows.hpp>
+#include <hunch/selector/selecting.hpp>
 #include <hunch/selector/selector.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 
@@ -213,6 +214,8 @@ kept_share measure(const forced_text& text, S& selector, const State& state,
                    const Weights& weights) {
   std::vector<hunch::row_range> ranges(static_cast<std::size_t>(selector.max_ranges()));
   hunch::row_range* const to = ranges.data();
+  hunch::executor::host host;
+  hunch::selecting chosen{selector, host, 1};
   kept_share out;
   for (int root = 0; root < text.roots(); ++root) {
     double reached[2] = {1.0, 1.0};
@@ -221,7 +224,7 @@ kept_share measure(const forced_text& text, S& selector, const State& state,
       const hunch::token read = text.read(root, depth);
       const float* const seen = state(root, depth);
       std::int32_t count = 0;
-      selector.select({1, depth, &read, &seen}, {&to, &count});
+      chosen.select({1, depth, &read, &seen}, {&to, &count});
       const hunch::shortlist list = selector.layout().list(ranges.data(), count);
       const place_share share = share_of(text.target(root, depth), text.draft(root, depth), list,
                                          weights(root, depth, list));

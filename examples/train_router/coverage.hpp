@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <hunch/selector/clustered.hpp>
+#include <hunch/selector/selecting.hpp>
 #include <hunch/selector/selector.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 
@@ -28,18 +29,20 @@ coverage coverage_of(const recording& of, const hunch::vocab_layout& layout, R r
   hunch::selector::clustered selector{layout, route, budget};
   std::vector<hunch::row_range> ranges(static_cast<std::size_t>(selector.max_ranges()));
   hunch::row_range* const to = ranges.data();
+  hunch::executor::host host;
+  hunch::selecting chosen{selector, host, 1};
   coverage out;
   for (std::size_t i = 0; i < of.size(); ++i) {
     const float* const known = context(i);
     std::int32_t count = 0;
-    selector.select({.size = 1, .depth = of.depths[i], .tokens = nullptr, .states = &known},
-                    {.ranges = &to, .counts = &count});
+    chosen.select({.size = 1, .depth = of.depths[i], .tokens = nullptr, .states = &known},
+                  {.ranges = &to, .counts = &count});
     out.law += 1.0;
     for (std::int32_t c = 0, r = 0; c < layout.clusters(); ++c) {
       const std::int32_t row = layout.cluster_begin()[c];
       while (r < count && to[r].end <= row) { ++r; }
-      const bool chosen = r < count && to[r].begin <= row;
-      out.law -= chosen ? 0.0 : static_cast<double>(of.mass(i)[c]);
+      const bool held = r < count && to[r].begin <= row;
+      out.law -= held ? 0.0 : static_cast<double>(of.mass(i)[c]);
     }
     out.rows += layout.list(to, count).size;
   }

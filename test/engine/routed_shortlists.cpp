@@ -72,11 +72,13 @@ class along_text {
     const auto hidden = eagle_.forward(batch.view());
     double sum = 0.0;
     std::vector<row_range> ranges(static_cast<std::size_t>(selector.max_ranges()));
+    executor::host host;
+    selecting chosen{selector, host, 1};
     for (int i = first_measured; i < n; ++i) {
       const float* const state = hidden.context(i);
       row_range* const to = ranges.data();
       std::int32_t count = 0;
-      selector.select({1, 0, &text[static_cast<std::size_t>(i)], &state}, {&to, &count});
+      chosen.select({1, 0, &text[static_cast<std::size_t>(i)], &state}, {&to, &count});
       const shortlist list = selector.layout().list(ranges.data(), count);
       std::vector<float> logits(static_cast<std::size_t>(list.size));
       const row_view<float> out{logits.data(), list.size};

@@ -264,11 +264,16 @@ class narrowing_selector {
   const vocab_layout& layout() const { return layout_; }
   std::int32_t max_ranges() const { return 1; }
   std::int32_t max_rows() const { return rows_at(0); }
-  void select(const selector_contexts& contexts, const selector_lists& lists) const {
-    for (std::int32_t i = 0; i < contexts.size; ++i) {
-      lists.ranges[i][0] = {0, rows_at(contexts.depth)};
-      lists.counts[i] = 1;
-    }
+  template <class E>
+  using memory = selector::no_memory<E>;
+  template <class E>
+  void select(memory<E>&, E& executor, const selector_contexts& contexts,
+              const selector_lists& lists) const {
+    const auto chooser = [](token, std::int32_t depth, row_range* ranges) {
+      ranges[0] = {0, rows_at(depth)};
+      return 1;
+    };
+    executor.launch(contexts.size, selector::choose_each{chooser, contexts, lists});
   }
 
  private:

@@ -19,6 +19,7 @@
 #include <hunch/selector/detail/choose_clusters.hpp>
 #include <hunch/selector/oracle.hpp>
 #include <hunch/selector/router.hpp>
+#include <hunch/selector/selecting.hpp>
 #include <hunch/team/serial.hpp>
 #include <hunch/team/simulated.hpp>
 #include <hunch/tools/router_weights.hpp>
@@ -329,8 +330,8 @@ TEST_CASE("an oracle chooses the clusters that the target likes best") {
     std::vector<row_range> ranges(static_cast<std::size_t>(selector.max_ranges()));
     row_range* const to = ranges.data();
     std::int32_t count = 0;
-    auto chosen = selector;
-    chosen.select({1, 0, nullptr, &context}, {&to, &count});
+    executor::host host;
+    selecting{selector, host, 1}.select({1, 0, nullptr, &context}, {&to, &count});
     ranges.resize(static_cast<std::size_t>(count));
     return covered(ranges);
   };

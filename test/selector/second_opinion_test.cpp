@@ -13,7 +13,9 @@
 #include <doctest/doctest.h>
 
 #include <hunch/selector/second_opinion.hpp>
+#include <hunch/selector/selecting.hpp>
 #include "../support/hash.hpp"
+#include "../support/team_executors.hpp"
 #include "../support/toy_router.hpp"
 
 namespace hunch::test {
@@ -75,7 +77,14 @@ std::vector<advised> advise(double weight, const toy_router& router, Change&& ch
     team::serial team;
     route(team, known[i].data(), workspace.data(), scores.back().data());
   }
-  selector.select({size, 0, nullptr, states.data()}, {ranges.data(), counts.data()});
+  executor::host host;
+  selecting chosen{selector, host, size};
+  chosen.select({size, 0, nullptr, states.data()}, {ranges.data(), counts.data()});
+  threads teams;
+  teams.blocks = 2;
+  teams.ranks = 3;
+  selecting again{selector, teams, size};
+  again.select({size, 0, nullptr, states.data()}, {ranges.data(), counts.data()});
   std::vector<shortlist> lists;
   std::vector<row_view<double>> views;
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -88,7 +97,16 @@ std::vector<advised> advise(double weight, const toy_router& router, Change&& ch
     lists.push_back(out[i].list);
     views.push_back({out[i].after.data(), out[i].list.size});
   }
-  selector.advise(head_rows<double>{size, row.data(), lists.data(), views.data()});
+  chosen.advise(head_rows<double>{size, row.data(), lists.data(), views.data()});
+  // By teams of threads, too.
+  std::vector<std::vector<double>> others;
+  std::vector<row_view<double>> other_views;
+  for (const advised& a : out) { others.push_back(a.before); }
+  for (auto& row_of : others) {
+    other_views.push_back({row_of.data(), static_cast<std::int32_t>(row_of.size())});
+  }
+  again.advise(head_rows<double>{size, row.data(), lists.data(), other_views.data()});
+  for (std::size_t i = 0; i < out.size(); ++i) { CHECK(others[i] == out[i].after); }
   return out;
 }
 

@@ -12,27 +12,56 @@
 #include <doctest/doctest.h>
 
 #include <hunch/selector/full.hpp>
+#include <hunch/selector/selecting.hpp>
 #include <hunch/selector/united.hpp>
 #include "../support/hash.hpp"
+#include "../support/team_executors.hpp"
 #include "../support/toy_selector.hpp"
 
 namespace hunch::test {
 namespace {
 
-template <class S>
-std::vector<std::vector<row_range>> select(S& selector, const std::vector<token>& tokens,
+template <class S, class E>
+std::vector<std::vector<row_range>> select(S& selector, E executor,
+                                           const std::vector<token>& tokens,
                                            const std::int32_t* trees) {
   std::vector<std::vector<row_range>> lists(
       tokens.size(), std::vector<row_range>(static_cast<std::size_t>(selector.max_ranges())));
   std::vector<row_range*> to;
   for (auto& list : lists) { to.push_back(list.data()); }
-  std::vector<std::int32_t> counts(tokens.size());
-  selector.select({static_cast<std::int32_t>(tokens.size()), 1, tokens.data(), nullptr, trees},
-                  {to.data(), counts.data()});
+  to.push_back(nullptr);  // padding
+  std::vector<std::int32_t> counts(to.size(), -1);
+  std::vector<token> read = tokens;
+  read.push_back(-1);
+  std::vector<std::int32_t> of;
+  if (trees != nullptr) { of.assign(trees, trees + tokens.size()); }
+  of.push_back(of.empty() ? 0 : of.back());
+  const auto size = static_cast<std::int32_t>(to.size());
+  selecting<S, E>{selector, executor, size}.select(
+      {size, 1, read.data(), nullptr, trees != nullptr ? of.data() : nullptr},
+      {to.data(), counts.data()});
+  CHECK(counts.back() == -1);
   for (std::size_t i = 0; i < lists.size(); ++i) {
     lists[i].resize(static_cast<std::size_t>(counts[i]));
   }
   return lists;
+}
+
+bool same(const row_range& a, const row_range& b) { return a.begin == b.begin && a.end == b.end; }
+
+/// By one thread, and the same by teams of them.
+template <class S>
+std::vector<std::vector<row_range>> select(S& selector, const std::vector<token>& tokens,
+                                           const std::int32_t* trees) {
+  const auto alone = select(selector, executor::host{}, tokens, trees);
+  threads teams;
+  teams.blocks = 2;
+  teams.ranks = 3;
+  const auto together = select(selector, teams, tokens, trees);
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    CHECK(std::ranges::equal(alone[i], together[i], same));
+  }
+  return alone;
 }
 
 std::set<std::int32_t> rows_of(const std::vector<row_range>& list) {
@@ -77,11 +106,17 @@ TEST_CASE("the union of the lists of a tree") {
   }
 }
 
-TEST_CASE("a tree that is wider than was said") {
+TEST_CASE("nodes of a tree that is wider than was said have lists of their own") {
   CHECK_THROWS_AS((selector::united{selector::full{8}, 0}), std::invalid_argument);
-  selector::united narrow{selector::full{8}, 2};
+  toy_selector one{vocab_layout::identity(20)};
+  selector::united narrow{one, 2};
   const std::int32_t trees[] = {0, 0, 0};
-  CHECK_THROWS_AS(select(narrow, {1, 2, 3}, trees), std::length_error);
+  const auto own = select(one, {1, 2, 3}, trees);
+  const auto all = select(narrow, {1, 2, 3}, trees);
+  for (std::size_t i = 0; i < own.size(); ++i) { CHECK(std::ranges::equal(own[i], all[i], same)); }
+  // Negative control: two of them are united.
+  const auto two = select(narrow, {1, 2}, trees);
+  CHECK(!std::ranges::equal(own[0], two[0], same));
 }
 
 }  // namespace

@@ -20,27 +20,36 @@ class toy_selector {
 
   std::int32_t max_rows() const { return layout_.head_rows(); }
 
-  void select(const selector_contexts& contexts, const selector_lists& lists) const {
-    for (std::int32_t i = 0; i < contexts.size; ++i) {
-      const std::uint64_t h =
-          mix(static_cast<std::uint64_t>(contexts.tokens[i] * 64 + contexts.depth));
-      const auto sure =
-          static_cast<std::int32_t>(mix(h) % static_cast<std::uint64_t>(layout_.head_rows()));
-      std::int32_t count = 0;
-      for (std::int32_t row = 0; row < layout_.head_rows(); ++row) {
-        if (row != sure && (h >> row) % 2 == 0) { continue; }
-        row_range* last = lists.ranges[i] + count - 1;
-        if (count > 0 && last->end == row) {
-          ++last->end;
-        } else {
-          lists.ranges[i][count++] = {row, row + 1};
-        }
-      }
-      lists.counts[i] = count;
-    }
+  template <class E>
+  using memory = selector::no_memory<E>;
+  template <class E>
+  void select(memory<E>&, E& executor, const selector_contexts& contexts,
+              const selector_lists& lists) const {
+    executor.launch(contexts.size,
+                    selector::choose_each{chooser{layout_.head_rows()}, contexts, lists});
   }
 
  private:
+  struct chooser {
+    std::int32_t rows;
+
+    std::int32_t operator()(token t, std::int32_t depth, row_range* ranges) const {
+      const std::uint64_t h = mix(static_cast<std::uint64_t>(t * 64 + depth));
+      const auto sure = static_cast<std::int32_t>(mix(h) % static_cast<std::uint64_t>(rows));
+      std::int32_t count = 0;
+      for (std::int32_t row = 0; row < rows; ++row) {
+        if (row != sure && (h >> row) % 2 == 0) { continue; }
+        row_range* last = ranges + count - 1;
+        if (count > 0 && last->end == row) {
+          ++last->end;
+        } else {
+          ranges[count++] = {row, row + 1};
+        }
+      }
+      return count;
+    }
+  };
+
   vocab_layout layout_;
 };
 

@@ -11,6 +11,7 @@
 #include <hunch/executor/executor.hpp>
 #include <hunch/model/concepts.hpp>
 #include <hunch/sampler/sampler.hpp>
+#include <hunch/selector/selecting.hpp>
 #include <hunch/selector/selector.hpp>
 #include <hunch/verifier/verifier.hpp>
 
@@ -21,9 +22,9 @@ namespace hunch {
 template <class D, class Evaluation, class Real, class Selector, class S, class Draw, class E>
 concept DrafterOf = requires(D& drafter, typename D::template state<Real, E>& state,
                              std::int32_t size, const draft_context* contexts,
-                             draft_batch<Real, E>& drafts, Selector& selector, const S& sampler,
-                             const Draw& draw, E& executor, const draft_outcomes& outcomes,
-                             Evaluation& evaluation) {
+                             draft_batch<Real, E>& drafts, selecting<Selector, E>& selector,
+                             const S& sampler, const Draw& draw, E& executor,
+                             const draft_outcomes& outcomes, Evaluation& evaluation) {
   drafter.propose(state, size, contexts, drafts, selector, sampler, draw, executor);
   { drafter.observe(state, outcomes, evaluation, executor) }
   noexcept;

@@ -28,6 +28,7 @@
 #include <hunch/model/concepts.hpp>
 #include <hunch/model/staged_rows.hpp>
 #include <hunch/sampler/sampler.hpp>
+#include <hunch/selector/selecting.hpp>
 #include <hunch/selector/selector.hpp>
 #include <hunch/verifier/verifier.hpp>
 #include <hunch/verifier/verify_rows.hpp>
@@ -89,6 +90,7 @@ class decoder {
         vocab_size_(static_cast<std::int32_t>(target_.vocab_size())),
         options_(checked(std::move(options), vocab_size_)),
         draft_state_(executor_, setup()),
+        selecting_(selector_, executor_, options_.max_batch * law_rows_of<drafter_type>()),
         drafts_(executor_, {.max_batch = options_.max_batch,
                             .max_nodes = max_nodes,
                             .max_ranges = selector_.max_ranges(),
@@ -169,7 +171,7 @@ class decoder {
     emissions_.clear();
     if (slots_.running() == 0) { return {}; }
     gather();
-    drafter_.propose(draft_state_, options_.max_batch, contexts_.data(), drafts_, selector_,
+    drafter_.propose(draft_state_, options_.max_batch, contexts_.data(), drafts_, selecting_,
                      sampler_, child_draw<Random, verifier_type::shares_noise>{random_}, executor_);
     drafts_.follow(executor_, options_.max_batch, contexts_.data());
     executor_.synchronize();
@@ -565,6 +567,7 @@ class decoder {
   std::int32_t vocab_size_;
   decoder_options options_;
   typename drafter_type::template state<real, E> draft_state_;
+  selecting<std::remove_reference_t<Selector>, E> selecting_;
   draft_batch<real, E> drafts_;
   staged_rows<E> rows_;
   kept_list<E> kept_;

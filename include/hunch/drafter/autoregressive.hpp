@@ -106,9 +106,9 @@ class autoregressive {
     check_model("hunch::drafter::autoregressive", "the draft model", model_, setup);
   }
 
-  template <class State, class Drafts, VocabSelector Selector, class S, class Draw, class Executor>
+  template <class State, class Drafts, class Selecting, class S, class Draw, class Executor>
   void propose(State& s, std::int32_t slots, const draft_context* contexts, Drafts& drafts,
-               Selector& selector, const S& sampler, const Draw& draw, Executor& executor) {
+               Selecting& selector, const S& sampler, const Draw& draw, Executor& executor) {
     static_assert(DraftModel<std::remove_reference_t<Model>, typename Drafts::real>,
                   "hunch: the draft model's head must write logits of the target's type");
     auto step = view(s, slots, contexts, drafts.view());

@@ -127,9 +127,9 @@ class pruned {
     check_model("hunch::drafter::pruned", "the view", view_, of_view);
   }
 
-  template <class State, class Drafts, VocabSelector Selector, class S, class Draw, class Executor>
+  template <class State, class Drafts, class Selecting, class S, class Draw, class Executor>
   void propose(State& s, std::int32_t slots, const draft_context* contexts, Drafts& drafts,
-               Selector& selector, const S& sampler, const Draw& draw, Executor& executor) {
+               Selecting& selector, const S& sampler, const Draw& draw, Executor& executor) {
     drafter_.propose(s.inner, slots, contexts, drafts, selector, sampler, draw, executor);
     executor.synchronize();  // the trees are there
     const std::int32_t asked = place_rows(s, slots, contexts, drafts);

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
+#include <hunch/executor/host.hpp>
 #include <hunch/model/rows.hpp>
 #include <hunch/selector/selector.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
@@ -12,14 +14,18 @@
 namespace hunch::selector {
 
 /// A selector of any type as one type, for programs that choose it while they run: what is composed
-/// with it is compiled once. It costs a call of a function pointer and a wait for the executor per
-/// depth. Copies share the selector. Lossless, as every selector. Not for resident loops.
+/// with it is compiled once. It costs a call of a function pointer per depth. Copies share the
+/// selector. Lossless, as every selector.
 ///
 /// It asks the draft model for contexts, which a selector without a router does not read; see
 /// `RoutedModel`.
-/// \tparam Real of the draft logits.
-template <class Real = float>
+/// \tparam Real of the draft logits. \tparam E the executor that it launches on.
+template <class Real = float, class E = executor::host>
 class any {
+  struct erased_memory {
+    virtual ~erased_memory() = default;
+  };
+
  public:
   template <VocabSelector S>
   explicit any(S selector) : self_(std::make_shared<holder<S>>(std::move(selector))) {}
@@ -28,10 +34,26 @@ class any {
   std::int32_t max_ranges() const { return self_->max_ranges(); }
   std::int32_t max_rows() const { return self_->max_rows(); }
   std::int32_t context_width() const { return self_->context_width(); }
-  void select(const selector_contexts& contexts, const selector_lists& lists) {
-    self_->select(contexts, lists);
+
+  template <class Executor>
+  class memory {
+    static_assert(std::is_same_v<Executor, E>,
+                  "hunch: name the executor of the decoder: selector::any<Real, Executor>");
+
+   public:
+    memory(const any& of, E& executor, std::int32_t capacity)
+        : own(of.self_->make(executor, capacity)) {}
+
+    std::unique_ptr<erased_memory> own;
+  };
+
+  void select(memory<E>& m, E& executor, const selector_contexts& contexts,
+              const selector_lists& lists) {
+    self_->select(*m.own, executor, contexts, lists);
   }
-  void advise(const head_rows<Real>& rows) { self_->advise(rows); }
+  void advise(memory<E>& m, E& executor, const head_rows<Real>& rows) {
+    self_->advise(*m.own, executor, rows);
+  }
 
  private:
   struct erased {
@@ -40,23 +62,36 @@ class any {
     virtual std::int32_t max_ranges() const = 0;
     virtual std::int32_t max_rows() const = 0;
     virtual std::int32_t context_width() const = 0;
-    virtual void select(const selector_contexts& contexts, const selector_lists& lists) = 0;
-    virtual void advise(const head_rows<Real>& rows) = 0;
+    virtual std::unique_ptr<erased_memory> make(E& executor, std::int32_t capacity) const = 0;
+    virtual void select(erased_memory& m, E& executor, const selector_contexts& contexts,
+                        const selector_lists& lists) = 0;
+    virtual void advise(erased_memory& m, E& executor, const head_rows<Real>& rows) = 0;
   };
 
   template <class S>
   struct holder final : erased {
+    struct held_memory final : erased_memory {
+      held_memory(const S& of, E& executor, std::int32_t capacity) : own(of, executor, capacity) {}
+      typename S::template memory<E> own;
+    };
+
     explicit holder(S s) : selector(std::move(s)) {}
 
     const vocab_layout& layout() const override { return selector.layout(); }
     std::int32_t max_ranges() const override { return selector.max_ranges(); }
     std::int32_t max_rows() const override { return selector.max_rows(); }
     std::int32_t context_width() const override { return context_width_of(selector); }
-    void select(const selector_contexts& contexts, const selector_lists& lists) override {
-      selector.select(contexts, lists);
+    std::unique_ptr<erased_memory> make(E& executor, std::int32_t capacity) const override {
+      return std::make_unique<held_memory>(selector, executor, capacity);
     }
-    void advise(const head_rows<Real>& rows) override {
-      if constexpr (AdvisingSelector<S, Real>) { selector.advise(rows); }
+    void select(erased_memory& m, E& executor, const selector_contexts& contexts,
+                const selector_lists& lists) override {
+      selector.select(static_cast<held_memory&>(m).own, executor, contexts, lists);
+    }
+    void advise(erased_memory& m, E& executor, const head_rows<Real>& rows) override {
+      if constexpr (AdvisingSelector<S, Real>) {
+        selector.advise(static_cast<held_memory&>(m).own, executor, rows);
+      }
     }
 
     S selector;

@@ -12,6 +12,7 @@
 
 #include <hunch/core/message.hpp>
 #include <hunch/selector/detail/choose_clusters.hpp>
+#include <hunch/selector/detail/route_clusters.hpp>
 #include <hunch/selector/router.hpp>
 #include <hunch/selector/selector.hpp>
 #include <hunch/team/serial.hpp>
@@ -24,8 +25,7 @@ namespace hunch::selector {
 /// (arXiv:2510.13847) Rare tokens are in the shortlist where they are likely, and cost nothing
 /// elsewhere. Lossless, as every selector.
 ///
-/// Under `decoder` the router runs on the host, one context after the other, on weights in its
-/// memory; in a resident loop on the executor, on weights in memory of that.
+/// The router runs on the executor, on weights in memory that its bodies reach.
 /// \tparam R a `Router`. \tparam B a `ClusterBudget`.
 template <Router R, ClusterBudget B>
 class clustered {
@@ -55,7 +55,6 @@ class clustered {
     if constexpr (detail::has_rows<B>) {
       max_rows_ = std::min(max_rows_, std::max(budget_.rows, layout_.core_rows() + sizes[0]));
     }
-    workspace_.resize(static_cast<std::size_t>(router_.scratch + router_.clusters));
   }
 
   const vocab_layout& layout() const { return layout_; }
@@ -66,20 +65,50 @@ class clustered {
   const R& router() const { return router_; }
   const B& cluster_budget() const { return budget_; }
 
-  void select(const selector_contexts& contexts, const selector_lists& lists) {
-    select(contexts, lists, [](std::int32_t, const float*) {});
-  }
-  /// \param use called with the scores of each context, [clusters]: use(i, scores).
-  template <class Use>
-  void select(const selector_contexts& contexts, const selector_lists& lists, Use&& use) {
-    const kernel::choose_clusters<B> choose{layout_.cluster_begin(), layout_.clusters(), budget_};
-    team::serial team;
-    for (std::int32_t i = 0; i < contexts.size; ++i) {
-      float* const scores = workspace_.data() + router_.scratch;
-      router_(team, contexts.states[i], workspace_.data(), scores);
-      use(i, static_cast<const float*>(scores));
-      lists.counts[i] = choose(team, scores, contexts.depth, lists.ranges[i]);
+  /// The clusters, and scores of them for each context.
+  template <class E>
+  class memory {
+   public:
+    memory(const clustered& of, E& executor, std::int32_t capacity)
+        : begin_(executor, static_cast<std::size_t>(of.layout().clusters()) + 1),
+          workspace_(executor, values(capacity, of.router().scratch)),
+          scores_(executor, values(capacity, of.router().clusters)) {
+      write_buffer(executor, begin_.data(), of.layout().cluster_begin(), begin_.size());
     }
+
+    const std::int32_t* begin() const { return begin_.data(); }
+    float* workspace() const { return workspace_.data(); }  ///< [capacity, scratch]
+    float* scores() const { return scores_.data(); }        ///< [capacity, clusters]
+
+   private:
+    template <class T>
+    using buffer = typename E::template buffer<T>;
+    static std::size_t values(std::int32_t capacity, std::int32_t each) {
+      return static_cast<std::size_t>(capacity) * static_cast<std::size_t>(each);
+    }
+
+    buffer<std::int32_t> begin_;
+    buffer<float> workspace_;
+    buffer<float> scores_;
+  };
+
+  template <class E>
+  void select(memory<E>& m, E& executor, const selector_contexts& contexts,
+              const selector_lists& lists) const {
+    select(m, executor, contexts, lists, nullptr);
+  }
+  /// \param scores [capacity, clusters] out: what the router says of each context; may be nullptr.
+  template <class E>
+  void select(memory<E>& m, E& executor, const selector_contexts& contexts,
+              const selector_lists& lists, float* scores) const {
+    executor.launch(contexts.size,
+                    kernel::route_clusters<R, B>{.router = router_,
+                                                 .choose = {m.begin(), layout_.clusters(), budget_},
+                                                 .contexts = contexts,
+                                                 .lists = lists,
+                                                 .workspace = m.workspace(),
+                                                 .scores = m.scores(),
+                                                 .told = scores});
   }
 
  private:
@@ -104,7 +133,6 @@ class clustered {
   R router_;
   B budget_;
   std::int32_t max_rows_ = 0;
-  std::vector<float> workspace_;
 };
 
 }  // namespace hunch::selector

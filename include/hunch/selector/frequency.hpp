@@ -35,8 +35,12 @@ class frequency {
   std::int32_t max_rows() const { return rows_.most; }
 
   prefix_chooser<B> chooser() const { return {rows_}; }
-  void select(const selector_contexts& contexts, const selector_lists& lists) const {
-    choose_each(chooser(), contexts, lists);
+  template <class E>
+  using memory = no_memory<E>;
+  template <class E>
+  void select(memory<E>&, E& executor, const selector_contexts& contexts,
+              const selector_lists& lists) const {
+    executor.launch(contexts.size, choose_each{chooser(), contexts, lists});
   }
 
  private:

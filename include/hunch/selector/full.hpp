@@ -20,8 +20,12 @@ class full {
   std::int32_t max_rows() const { return layout_.head_rows(); }
 
   prefix_chooser<> chooser() const { return {{layout_.head_rows()}}; }
-  void select(const selector_contexts& contexts, const selector_lists& lists) const {
-    choose_each(chooser(), contexts, lists);
+  template <class E>
+  using memory = no_memory<E>;
+  template <class E>
+  void select(memory<E>&, E& executor, const selector_contexts& contexts,
+              const selector_lists& lists) const {
+    executor.launch(contexts.size, choose_each{chooser(), contexts, lists});
   }
 
  private:

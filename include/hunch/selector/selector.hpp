@@ -5,16 +5,20 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <hunch/core/config.hpp>
 #include <hunch/core/types.hpp>
+#include <hunch/executor/host.hpp>
 #include <hunch/model/rows.hpp>
+#include <hunch/team/team.hpp>
 #include <hunch/vocab/budget.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 
 namespace hunch {
 
-/// The nodes whose children are about to be drafted, all at the same depth.
+/// The nodes whose children are about to be drafted, all at the same depth: arrays that bodies of
+/// an executor reach.
 struct selector_contexts {
-  std::int32_t size = 0;
+  std::int32_t size = 0;          ///< with padding, where the host does not know how many there are
   std::int32_t depth = 0;         ///< of the children minus one: 0 for the root
   const token* tokens = nullptr;  ///< [size] the token of each node
   /// [size] of `RoutedSelector`s: what the draft model knows of each node, [context_width] numbers.
@@ -23,12 +27,15 @@ struct selector_contexts {
   /// [size] which tree each node is in, those of one tree adjacent; nullptr: each in its own.
   const std::int32_t* trees = nullptr;
 
-  std::int32_t tree_of(std::int32_t i) const { return trees == nullptr ? i : trees[i]; }
+  HUNCH_HOST_DEVICE std::int32_t tree_of(std::int32_t i) const {
+    return trees == nullptr ? i : trees[i];
+  }
 };
 
-/// One shortlist per context, to be filled: ranges ascending, disjoint, not empty.
+/// One shortlist per context, to be filled by bodies: ranges ascending, disjoint, not empty.
 struct selector_lists {
-  row_range* const* ranges = nullptr;  ///< [size] room for `max_ranges` ranges each
+  row_range* const* ranges = nullptr;  ///< [size] room for `max_ranges` ranges each; nullptr where
+                                       ///< the context is padding
   std::int32_t* counts = nullptr;      ///< [size] out
 };
 
@@ -40,17 +47,22 @@ struct selector_lists {
 /// 2. `s.max_ranges()` is the largest number of ranges in a shortlist. Where that is always 1, a
 ///    static constexpr function saves half of what a verifier takes to compile.
 /// 3. `s.max_rows()` is the largest number of rows in a shortlist: the room for draft logits.
-/// 4. `s.select(contexts, lists)` writes one shortlist per context. Called by the host, with arrays
-///    that it reaches. Allocates at most when there are more contexts than ever before.
+/// 4. `S::memory<E>`, constructed from (selector, executor, capacity), is what it needs in memory
+///    of an executor, for so many contexts at a depth: `selector::no_memory<E>` for nothing.
+/// 5. `s.select(memory, executor, contexts, lists)` launches what writes one shortlist per context;
+///    `selector::choose_each` is a body for what each context has to itself. Allocates nothing.
 ///
 /// Not required: the same shortlist for all contexts, or for the same context at another depth.
 template <class S>
 concept VocabSelector = requires(S& s, const selector_contexts& contexts,
-                                 const selector_lists& lists) {
+                                 const selector_lists& lists, executor::host& executor,
+                                 typename S::template memory<executor::host>& memory) {
   { s.layout() } -> std::same_as<const vocab_layout&>;
   { s.max_ranges() } -> std::convertible_to<std::int32_t>;
   { s.max_rows() } -> std::convertible_to<std::int32_t>;
-  s.select(contexts, lists);
+  requires std::constructible_from < typename S::template memory<executor::host>,
+  const S&, executor::host&, std::int32_t > ;
+  s.select(memory, executor, contexts, lists);
 };
 
 /// A selector that looks at what a draft model knows; see `RoutedModel`.
@@ -86,12 +98,14 @@ inline constexpr bool selects_one_range = requires {
 
 /// A selector that has a say in the draft law, too.
 ///
-/// 1. `s.advise(rows)` changes the logits of head rows whose lists the last `select` has chosen, in
-///    the order of its contexts, before anything is drawn from them. Called by the host, after the
-///    executor has been waited for. What it does may depend on what `select` saw and on the logits.
+/// 1. `s.advise(memory, executor, rows)` launches what changes the logits of head rows whose lists
+///    the last `select` has chosen, in the order of its contexts, before anything is drawn from
+///    them. What it does may depend on what `select` saw and on the logits.
 template <class S, class Real = float>
-concept AdvisingSelector = VocabSelector<S> && requires(S& s, const head_rows<Real>& rows) {
-  s.advise(rows);
+concept AdvisingSelector = VocabSelector<S> &&
+    requires(S& s, typename S::template memory<executor::host>& memory, executor::host& executor,
+             const head_rows<Real>& rows) {
+  s.advise(memory, executor, rows);
 };
 
 /// A selector whose choice is a function of the token and the depth alone, which bodies can call.
@@ -117,14 +131,29 @@ struct prefix_chooser {
   }
 };
 
-/// Chooses for each context on its own.
+/// The memory of a selector that needs none.
+template <class E>
+struct no_memory {
+  template <class S>
+  no_memory(const S&, E&, std::int32_t) {}
+};
+
+/// Chooses the shortlist of context `i`: chooser(token, depth, ranges) writes its ranges and
+/// returns their number. One rank does.
 template <class Chooser>
-void choose_each(const Chooser& chooser, const selector_contexts& contexts,
-                 const selector_lists& lists) {
-  for (std::int32_t i = 0; i < contexts.size; ++i) {
+struct choose_each {
+  Chooser chooser;
+  selector_contexts contexts;
+  selector_lists lists;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t i) const {
+    if (lists.ranges[i] == nullptr || team.rank() != 0) { return; }
     lists.counts[i] = chooser(contexts.tokens[i], contexts.depth, lists.ranges[i]);
   }
-}
+};
+template <class Chooser>
+choose_each(Chooser, selector_contexts, selector_lists) -> choose_each<Chooser>;
 
 }  // namespace selector
 }  // namespace hunch

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <stdexcept>
 #include <utility>
-#include <vector>
 
+#include <hunch/selector/detail/unite_lists.hpp>
 #include <hunch/selector/selector.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 
@@ -20,11 +20,11 @@ namespace hunch::selector {
 template <VocabSelector S>
 class united {
  public:
-  /// \param width the most nodes of a tree at a depth.
+  /// \param width the most nodes of a tree at a depth that are given one list; if there are more,
+  ///        each has its own.
   /// \throws std::invalid_argument for a width below 1.
   united(S selector, std::int32_t width) : selector_(std::move(selector)), width_(width) {
     if (width < 1) { throw std::invalid_argument("hunch::selector::united: a width below 1"); }
-    all_.resize(static_cast<std::size_t>(width) * static_cast<std::size_t>(selector_.max_ranges()));
   }
 
   const vocab_layout& layout() const { return selector_.layout(); }
@@ -34,18 +34,30 @@ class united {
     return selector_.context_width();
   }
 
-  /// \throws std::length_error if a tree has more nodes than `width`.
-  void select(const selector_contexts& contexts, const selector_lists& lists) {
-    selector_.select(contexts, lists);
-    std::int32_t end = 0;
-    for (std::int32_t first = 0; first < contexts.size; first = end) {
-      end = first + 1;
-      while (end < contexts.size && contexts.tree_of(end) == contexts.tree_of(first)) { ++end; }
-      if (end - first > width_) {
-        throw std::length_error("hunch::selector::united: more nodes than its width");
-      }
-      unite(lists, first, end);
-    }
+  /// The lists before they are united.
+  template <class E>
+  class memory {
+   public:
+    memory(const united& of, E& executor, std::int32_t capacity)
+        : inner(of.selector_, executor, capacity),
+          each_(of.selector_.max_ranges()),
+          sorted_(executor, static_cast<std::size_t>(capacity) * static_cast<std::size_t>(each_)) {}
+
+    typename S::template memory<E> inner;
+    row_range* sorted() const { return sorted_.data(); }  ///< [capacity, each]
+    std::int32_t each() const { return each_; }
+
+   private:
+    std::int32_t each_;
+    typename E::template buffer<row_range> sorted_;
+  };
+
+  template <class E>
+  void select(memory<E>& m, E& executor, const selector_contexts& contexts,
+              const selector_lists& lists) {
+    selector_.select(m.inner, executor, contexts, lists);
+    executor.launch(contexts.size,
+                    kernel::unite_lists{contexts, lists, width_, m.sorted(), m.each()});
   }
 
  private:
@@ -54,34 +66,8 @@ class united {
         std::min<std::int64_t>(of_one * width_, selector_.layout().head_rows()));
   }
 
-  /// Gives the nodes [first, end) the union of their lists.
-  void unite(const selector_lists& lists, std::int32_t first, std::int32_t end) {
-    if (end - first == 1) { return; }
-    auto last = all_.begin();
-    for (std::int32_t i = first; i < end; ++i) {
-      last = std::copy_n(lists.ranges[i], lists.counts[i], last);
-    }
-    std::sort(all_.begin(), last,
-              [](const row_range& a, const row_range& b) { return a.begin < b.begin; });
-    std::int32_t count = 0;
-    row_range* const out = lists.ranges[first];
-    for (auto range = all_.begin(); range != last; ++range) {
-      if (count > 0 && range->begin <= out[count - 1].end) {
-        out[count - 1].end = std::max(out[count - 1].end, range->end);
-      } else {
-        out[count++] = *range;
-      }
-    }
-    lists.counts[first] = count;
-    for (std::int32_t i = first + 1; i < end; ++i) {
-      std::copy_n(out, count, lists.ranges[i]);
-      lists.counts[i] = count;
-    }
-  }
-
   S selector_;
   std::int32_t width_;
-  std::vector<row_range> all_;
 };
 
 }  // namespace hunch::selector

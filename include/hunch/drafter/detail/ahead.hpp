@@ -129,9 +129,9 @@ class ahead {
   }
 
   /// \throws std::invalid_argument if the target's states have another size than the heads read.
-  template <class State, class Drafts, VocabSelector Selector, class S, class Draw, class Executor>
+  template <class State, class Drafts, class Selecting, class S, class Draw, class Executor>
   void propose(State& s, std::int32_t slots, const draft_context* contexts, Drafts& drafts,
-               Selector& selector, const S& sampler, const Draw& draw, Executor& executor) {
+               Selecting& selector, const S& sampler, const Draw& draw, Executor& executor) {
     static_assert(DraftHeads<std::remove_reference_t<Heads>, typename Drafts::real>,
                   "hunch: the heads must write logits of the target's type");
     s.kept.wait(States::name);

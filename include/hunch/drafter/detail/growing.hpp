@@ -10,6 +10,7 @@
 #include <hunch/drafter/length_slots.hpp>
 #include <hunch/model/rows.hpp>
 #include <hunch/team/team.hpp>
+#include <hunch/vocab/layout_tables.hpp>
 
 namespace hunch::drafter {
 
@@ -100,8 +101,28 @@ struct ask_level {
     if (slot + 1 < g.slots) { return; }
     const std::int32_t size = first + laws;
     const std::int32_t capacity = g.slots * (frontier_type::common ? 1 : frontier_type::width);
-    team.for_each(capacity - size, [=, *this](std::int64_t i) { g.asks.row[size + i] = -1; });
+    team.for_each(capacity - size, [=, *this](std::int64_t i) {
+      g.asks.row[size + i] = -1;
+      g.asks.ranges[size + i] = nullptr;
+    });
     if (team.rank() == 0) { *g.asks.count = size; }
+  }
+};
+
+/// Makes the shortlist of row `ask` of the ranges that were chosen for it.
+template <class Growing>
+struct list_level {
+  Growing g;
+  layout_view tables;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t ask) const {
+    if (g.asks.row[ask] < 0) { return; }
+    std::int32_t* const shifts = g.trees.shifts(g.asks.slot[ask], g.asks.node[ask]);
+    const shortlist list = tables.list(team, g.asks.ranges[ask], g.asks.range_count[ask], shifts);
+    if (team.rank() != 0) { return; }
+    g.asks.lists[ask] = list;
+    g.asks.logits[ask].size = list.size;
   }
 };
 

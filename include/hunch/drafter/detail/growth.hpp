@@ -24,7 +24,7 @@
 #include <hunch/selector/selector.hpp>
 #include <hunch/team/canonical.hpp>
 #include <hunch/tree/shape.hpp>
-#include <hunch/vocab/vocab_layout.hpp>
+#include <hunch/vocab/layout_tables.hpp>
 
 namespace hunch::drafter {
 
@@ -55,7 +55,7 @@ class growth {
 
   /// \throws std::invalid_argument if so many children cannot be ranked in such a vocabulary.
   growth(Executor& executor, const drafter_setup& setup)
-      : layout_(setup.layout),
+      : tables_(executor, *setup.layout),
         best_stride_(ranked ? checked_stride(setup) : 0),
         frontier_(executor, setup),
         lengths_(executor, setup.max_batch),
@@ -102,18 +102,15 @@ class growth {
   /// Drafts the children of the frontier at `g.depth`, whose rows of a pass are in `hidden`: the
   /// selector's shortlists, the model's head over them, children of the laws. Those that are
   /// drafted from, if the policy says so, are the new frontier. Returns whether there was one.
-  template <class Model, class Hidden, class Drafts, VocabSelector Selector, class S, class Draw>
+  template <class Model, class Hidden, class Drafts, class Selecting, class S, class Draw>
   bool draft_level(const view_type& g, Model& model, Hidden& hidden, Drafts& drafts,
-                   Selector& selector, const S& sampler, const Draw& draw, Executor& executor) {
+                   Selecting& selector, const S& sampler, const Draw& draw, Executor& executor) {
     executor.launch(g.slots, ask_level<view_type>{g});
     const std::int32_t asked = known_count(executor, count_.data());
     if (asked == 0) { return false; }
-    const head_rows<Real> rows = choose_lists(g, asked, drafts, selector, hidden);
+    const head_rows<Real> rows = choose_lists(g, asked, selector, hidden, executor);
     model.head(hidden, rows);
-    if constexpr (AdvisingSelector<Selector, Real>) {
-      executor.synchronize();  // the logits are there
-      selector.advise(rows);
-    }
+    selector.advise(rows);
     if constexpr (ranked) {
       executor.launch(asked, rank_level<view_type, S>{g, sampler});
     } else {
@@ -156,10 +153,10 @@ class growth {
 
   /// Chooses the shortlists of what is asked for. Returns which rows of the model's pass go through
   /// its head, over which of its rows, and where to.
-  template <class Drafts, class Selector, class Hidden>
-  head_rows<Real> choose_lists(const view_type& g, std::int32_t asked, Drafts& drafts,
-                               Selector& selector, [[maybe_unused]] Hidden& hidden) {
-    if constexpr (RoutedSelector<Selector>) {
+  template <class Selecting, class Hidden>
+  head_rows<Real> choose_lists(const view_type& g, std::int32_t asked, Selecting& selector,
+                               [[maybe_unused]] Hidden& hidden, Executor& executor) {
+    if constexpr (RoutedSelector<typename Selecting::selector_type>) {
       static_assert(
           requires {
             { hidden.context(0) } -> std::convertible_to<const float*>;
@@ -176,15 +173,11 @@ class growth {
                                       .states = states_.data(),
                                       .trees = slot_.data()},
                     selector_lists{ranges_.data(), range_count_.data()});
-    for (std::int32_t i = 0; i < asked; ++i) {
-      lists_.data()[i] = layout_->list(ranges_.data()[i], range_count_.data()[i],
-                                       drafts.shifts(slot_.data()[i], node_.data()[i]));
-      logits_.data()[i].size = lists_.data()[i].size;
-    }
+    executor.launch(asked, list_level<view_type>{g, tables_.view()});
     return {asked, row_.data(), lists_.data(), logits_.data()};
   }
 
-  const vocab_layout* layout_;
+  layout_tables<Executor> tables_;
   std::int32_t best_stride_;
   frontier_storage<Tree, Policy, Logits, Executor> frontier_;
   length_slots<Policy, Executor> lengths_;

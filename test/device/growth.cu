@@ -19,6 +19,7 @@
 namespace hunch::gate {
 namespace names {
 struct asks_of_a_level;
+struct lists_of_a_level;
 struct common_row_copies;
 struct chain_level;
 struct sampled_level;
@@ -60,6 +61,7 @@ using stepped = drafter::model_step<grown<eagle, length::cost>>;
 
 kernel_pointer growth[] = {
     by_block<names::asks_of_a_level, drafter::ask_level<grown<eagle>>>(),
+    by_block<names::lists_of_a_level, drafter::list_level<grown<eagle>>>(),
     by_block<names::common_row_copies, drafter::copy_level<grown_ahead<sampled>>>(),
     by_block<names::chain_level, drafter::draw_level<grown<chain>, plain, draw>>(),
     by_block<names::sampled_level, drafter::draw_level<grown<sampled>, plain, draw>>(),

@@ -7,6 +7,7 @@
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
+#include <hunch/drafter/pruned.hpp>
 #include <hunch/length/cost.hpp>
 #include <hunch/length/entropy.hpp>
 #include <hunch/length/fixed.hpp>
@@ -43,6 +44,10 @@ struct kept_tokens;
 struct plan_of_heads;
 struct inputs_of_heads;
 struct copied_match;
+struct prunable_rows;
+struct asked_transitions;
+struct weighed_children;
+struct pruned_drafts;
 }  // namespace names
 
 inline constexpr tree::choices some{{0}, {1}, {0, 0}, {0, 2}, {1, 1}};
@@ -87,6 +92,10 @@ kernel_pointer growth[] = {
     by_block<names::kept_tokens, drafter::keep_read<stepped>>(),
     by_block<names::plan_of_heads, drafter::plan_inputs<grown_ahead<sampled>>>(),
     by_block<names::inputs_of_heads, drafter::place_inputs<grown_ahead<sampled>>>(),
+    by_block<names::prunable_rows, drafter::place_prunable<float>>(),
+    by_block<names::asked_transitions, drafter::ask_transitions<float>>(),
+    by_block<names::weighed_children, drafter::weigh_children<float, plain>>(),
+    by_block<names::pruned_drafts, drafter::prune_drafts<float>>(),
     by_block<names::copied_match, drafter::copy_match<float, 8, 4, length::cost>>(),
 };
 

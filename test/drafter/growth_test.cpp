@@ -11,6 +11,8 @@
 #include <hunch/decoder/decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/heads.hpp>
+#include <hunch/drafter/pruned.hpp>
+#include <hunch/drafter/streaming.hpp>
 #include <hunch/length/cost.hpp>
 #include <hunch/length/entropy.hpp>
 #include <hunch/length/fixed.hpp>
@@ -26,6 +28,7 @@
 #include "../support/team_executors.hpp"
 #include "../support/toy_heads.hpp"
 #include "../support/toy_model.hpp"
+#include "../support/toy_streams.hpp"
 
 namespace hunch::test {
 namespace {
@@ -46,10 +49,10 @@ struct drafted {
 /// Three requests in five slots, the second of which is left empty.
 template <class Make, class V, class E>
 drafted run(Make&& make, flavour kind, const V& verifier, E executor) {
-  toy_hidden_target<float> target{{vocab, 5, kind}};
+  toy_stream_target<float> target{{vocab, 5, kind}};
   const selector::frequency<> shortlist{vocab_layout::identity(vocab), vocab};
   decoder d{target,
-            make(kind),
+            make(kind, target),
             shortlist,
             edited{},
             verifier,
@@ -88,7 +91,7 @@ void check(Tree tree, const V& verifier, Policy policy = {}) {
     CAPTURE(static_cast<int>(kind));
     // The second time the model has no room for the longest text.
     std::int32_t room = no_limit;
-    const auto model = [&](flavour f) {
+    const auto model = [&](flavour f, auto&) {
       return drafter::autoregressive{toy_draft<float>{{vocab, 5, f}, room}, tree, policy};
     };
     const drafted alone = run(model, kind, verifier, executor::host{});
@@ -98,13 +101,36 @@ void check(Tree tree, const V& verifier, Policy policy = {}) {
     const drafted in_part = run(model, kind, verifier, executor::host{});
     CHECK(in_part.nodes < alone.nodes);
     CHECK(in_part == run(model, kind, verifier, team));
-    const auto heads = [&](flavour f) {
+    const auto heads = [&](flavour f, auto&) {
       return drafter::heads{toy_heads<float>{{vocab, 5, f}, 2, vocab_layout::identity(vocab)}, tree,
                             policy};
     };
     const drafted ahead = run(heads, kind, verifier, executor::host{});
     CHECK(ahead.nodes > 0);
     CHECK(ahead == run(heads, kind, verifier, team));
+  }
+}
+
+TEST_CASE("teams of threads prune the trees of one thread") {
+  threads team;
+  team.blocks = 3;
+  team.ranks = 8;
+  for (const flavour kind : {flavour::sharp, flavour::tied}) {
+    const auto whole = [&](flavour f, auto&) {
+      return drafter::streaming{
+          toy_stream_head<float>{{vocab, 5, f}, 2, vocab_layout::identity(vocab)},
+          tree::dynamic<3, 2, 9>{}};
+    };
+    const auto pruned = [&]<class Target>(flavour f, Target& target) {
+      return drafter::pruned{
+          whole(f, target),
+          toy_view<Target, float>{target, {vocab, 5, f}, vocab_layout::identity(vocab)}, 4};
+    };
+    const drafted all = run(whole, kind, verifier::point_mass{}, executor::host{});
+    const drafted alone = run(pruned, kind, verifier::point_mass{}, executor::host{});
+    CHECK(alone.nodes > 0);
+    CHECK(alone.nodes < all.nodes);
+    CHECK(alone == run(pruned, kind, verifier::point_mass{}, team));
   }
 }
 

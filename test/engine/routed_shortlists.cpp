@@ -18,6 +18,7 @@
 #include <hunch/selector/clustered.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/selector/full.hpp>
+#include <hunch/selector/selecting.hpp>
 #include <hunch/tools/layout_file.hpp>
 #include <hunch/tools/router_weights.hpp>
 

@@ -32,9 +32,23 @@ struct transition_row {
                                 ///< where that is 0; others are left as they are
 };
 
-/// How probable the children of the node of row `index` are, by the law that ranks children, see
-/// `ranking_law`. A child that is not in the list, or of a row with an error, is not possible. One
-/// team per row.
+/// How probable the children of the node of a row are, by the law that ranks children, see
+/// `ranking_law`. A child that is not in the list, or of a row with an error, is not possible.
+/// Collective.
+template <class Real, class S, Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void weigh_row(T& team, const S& sampler,
+                                                        const transition_row<Real> row) {
+  const law<Real> q = ranking_law(team, sampler, row.logits, row.parameters, row.history);
+  team.for_each(row.tree.count - row.node - 1, [=](std::int64_t i) {
+    const auto child = static_cast<std::int32_t>(row.node + 1 + i);
+    if (row.tree.parent[child] != row.node) { return; }
+    const std::int32_t at =
+        q.status == status::ok ? row.list.position_of(row.tree.tokens[child]) : -1;
+    row.transition[child] = at < 0 ? -infinity<float> : log2_probability(q.prob(at));
+  });
+}
+
+/// Weighs the children of the node of row `index`, one team per row.
 template <class Real, class S>
 struct weigh_transitions {
   const transition_row<Real>* rows;  ///< [rows]
@@ -43,15 +57,7 @@ struct weigh_transitions {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
-    const transition_row<Real> row = rows[index];
-    const law<Real> q = ranking_law(team, sampler, row.logits, row.parameters, row.history);
-    team.for_each(row.tree.count - row.node - 1, [=](std::int64_t i) {
-      const auto child = static_cast<std::int32_t>(row.node + 1 + i);
-      if (row.tree.parent[child] != row.node) { return; }
-      const std::int32_t at =
-          q.status == status::ok ? row.list.position_of(row.tree.tokens[child]) : -1;
-      row.transition[child] = at < 0 ? -infinity<float> : log2_probability(q.prob(at));
-    });
+    weigh_row(team, sampler, rows[index]);
   }
 };
 
@@ -77,7 +83,12 @@ struct prune_tree {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
-    const prunable_tree t = trees[index];
+    of(team, trees[index]);
+  }
+
+  /// The same of a tree that a body has at hand.
+  template <Team T>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void of(T& team, const prunable_tree t) const {
     const std::int32_t count = *t.count;
     if (team.rank() == 0) {  // few nodes, and each waits for its parent
       t.value[0] = 0.0f;

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <hunch/core/message.hpp>
 #include <hunch/draft/draft_tree.hpp>
 #include <hunch/draft/prune_tree.hpp>
 #include <hunch/drafter/detail/check_model.hpp>
+#include <hunch/drafter/detail/pruning.hpp>
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/model/concepts.hpp>
 #include <hunch/model/staged_rows.hpp>
@@ -80,21 +79,23 @@ class pruned {
 
   template <class Real, class Executor>
   struct state {
-    using real = Real;
     state(Executor& executor, const drafter_setup& setup)
         : inner(executor, setup),
           stride((setup.max_rows + 3) / 4 * 4),
           rows(executor, setup.max_batch * max_nodes),
+          counts(executor, 2),
+          first_row(executor, static_cast<std::size_t>(setup.max_batch)),
+          inner_node(executor, nodes(setup)),
+          statuses(executor, nodes(setup)),
           logits(executor, nodes(setup) * static_cast<std::size_t>(stride)),
+          slot(executor, nodes(setup)),
+          node(executor, nodes(setup)),
           row(executor, nodes(setup)),
           lists(executor, nodes(setup)),
           views(executor, nodes(setup)),
-          weighed(executor, nodes(setup)),
           value(executor, nodes(setup)),
           was(executor, nodes(setup)),
-          workspace(executor, nodes(setup)),
-          trees(executor, static_cast<std::size_t>(setup.max_batch)),
-          slot_of(static_cast<std::size_t>(setup.max_batch)) {}
+          workspace(executor, nodes(setup)) {}
 
     template <class T>
     using buffer = typename Executor::template buffer<T>;
@@ -105,19 +106,19 @@ class pruned {
     typename inner_type::template state<Real, Executor> inner;
     std::int32_t stride;  ///< of a row of logits
     staged_rows<Executor> rows;
-    // Of the nodes with children.
+    buffer<std::int32_t> counts;
+    buffer<std::int32_t> first_row;
+    buffer<std::uint8_t> inner_node;
+    buffer<status> statuses;
     buffer<Real> logits;
+    buffer<std::int32_t> slot;
+    buffer<std::int32_t> node;
     buffer<std::int32_t> row;
     buffer<shortlist> lists;
     buffer<row_view<Real>> views;
-    buffer<kernel::transition_row<Real>> weighed;
-    // Of all nodes.
     buffer<float> value;
     buffer<std::int32_t> was;
     buffer<std::int64_t> workspace;
-    // Of trees.
-    buffer<kernel::prunable_tree> trees;
-    std::vector<std::int32_t> slot_of;  ///< of the trees that are pruned
   };
 
   void check(const drafter_setup& setup) {
@@ -131,27 +132,38 @@ class pruned {
   void propose(State& s, std::int32_t slots, const draft_context* contexts, Drafts& drafts,
                Selecting& selector, const S& sampler, const Draw& draw, Executor& executor) {
     drafter_.propose(s.inner, slots, contexts, drafts, selector, sampler, draw, executor);
-    executor.synchronize();  // the trees are there
-    const std::int32_t asked = place_rows(s, slots, contexts, drafts);
-    if (asked == 0) { return; }
-    auto hidden = view_.forward(s.rows.view());
-    std::int32_t weighed = 0;
-    std::int32_t first = 0;
-    for (std::int32_t i = 0; i < asked; ++i) {
-      const std::int32_t k = s.slot_of[static_cast<std::size_t>(i)];
-      s.trees.data()[i] = ask(s, k, contexts[k], drafts, hidden, first, weighed);
-      first += drafts.count(k);
-    }
-    view_.head(hidden, head_rows<typename State::real>{weighed, s.row.data(), s.lists.data(),
-                                                       s.views.data()});
-    executor.launch(weighed,
-                    kernel::weigh_transitions<typename State::real, S>{s.weighed.data(), sampler});
-    prune_trees(executor, asked, s.trees.data());
-    executor.synchronize();
-    for (std::int32_t i = 0; i < asked; ++i) {
-      const std::int32_t k = s.slot_of[static_cast<std::size_t>(i)];
-      adopt(s.was.data() + node_index(k, 0), k, contexts[k], drafts);
-    }
+    using real = typename Drafts::real;
+    const pruning<real> step{.keep = keep_,
+                             .max_nodes = max_nodes,
+                             .slots = slots,
+                             .stride = s.stride,
+                             .contexts = contexts,
+                             .trees = drafts.view(),
+                             .rows = s.rows.arrays(),
+                             .counts = s.counts.data(),
+                             .first_row = s.first_row.data(),
+                             .inner = s.inner_node.data(),
+                             .statuses = s.statuses.data(),
+                             .all_logits = s.logits.data(),
+                             .slot = s.slot.data(),
+                             .node = s.node.data(),
+                             .row = s.row.data(),
+                             .lists = s.lists.data(),
+                             .logits = s.views.data(),
+                             .value = s.value.data(),
+                             .was = s.was.data(),
+                             .workspace = s.workspace.data()};
+    executor.launch(slots, place_prunable<real>{step});
+    const std::int32_t size = known_count(executor, step.counts);
+    if (size == 0) { return; }
+    auto hidden = view_.forward(step.rows.view(size));
+    for (std::int32_t i = 0; i < size; ++i) { s.statuses.data()[i] = hidden.status(i); }
+    executor.launch(slots, ask_transitions<real>{step});
+    const std::int32_t asked = known_count(executor, step.counts + 1);
+    view_.head(hidden, head_rows<real>{asked, step.row, step.lists, step.logits});
+    executor.launch(asked, weigh_children<real, S>{step, sampler});
+    executor.launch(slots, prune_drafts<real>{step});
+    drafts.follow_anew(executor, slots, contexts);
   }
 
   template <class State, class E, class Executor>
@@ -166,83 +178,6 @@ class pruned {
   }
 
  private:
-  static std::size_t node_index(std::int32_t k, std::int32_t node) {
-    return static_cast<std::size_t>(k) * static_cast<std::size_t>(max_nodes) +
-           static_cast<std::size_t>(node);
-  }
-
-  /// The rows of the trees that are too large, where only the root is unread. Those with children
-  /// are wanted. Returns the number of trees.
-  template <class State, class Drafts>
-  std::int32_t place_rows(State& s, std::int32_t slots, const draft_context* contexts,
-                          Drafts& drafts) const {
-    s.rows.clear();
-    std::int32_t asked = 0;
-    for (std::int32_t k = 0; k < slots; ++k) {
-      const draft_context& c = contexts[k];
-      const auto tree = drafts.tree(k);
-      if (tree.count <= keep_ || c.cached != c.length - 1) { continue; }
-      for (std::int32_t node = 0; node < tree.count; ++node) {
-        s.rows.push({.slot = k,
-                     .id = node,
-                     .parent = node == 0 ? end_of_cache : tree.parent[node],
-                     .position = c.cached + tree.depth(node),
-                     .t = tree.tokens[node],
-                     .wanted = tree.next_child(node, node) >= 0});
-      }
-      s.slot_of[static_cast<std::size_t>(asked++)] = k;
-    }
-    return asked;
-  }
-
-  /// Asks for the children of the nodes of tree k, whose rows begin at `first`; returns what is to
-  /// be pruned. What does not fit into the cache has no state, and its children are not possible.
-  template <class State, class Drafts, class Hidden>
-  kernel::prunable_tree ask(State& s, std::int32_t k, const draft_context& c, Drafts& drafts,
-                            Hidden& hidden, std::int32_t first, std::int32_t& weighed) const {
-    const auto tree = drafts.tree(k);
-    float* const value = s.value.data() + node_index(k, 0);
-    std::fill_n(value, tree.count, -kernel::infinity<float>);
-    for (std::int32_t node = 0; node < tree.count; ++node) {
-      if (tree.next_child(node, node) < 0 || hidden.status(first + node) != status::ok) {
-        continue;
-      }
-      const shortlist list = tree.lists[node];
-      s.row.data()[weighed] = first + node;
-      s.lists.data()[weighed] = list;
-      s.views.data()[weighed] = {s.logits.data() + static_cast<std::ptrdiff_t>(weighed) * s.stride,
-                                 list.size};
-      s.weighed.data()[weighed] = {.logits = s.views.data()[weighed],
-                                   .list = list,
-                                   .parameters = c.parameters,
-                                   .history = drafts.history(k, c, node, tree.lists + node),
-                                   .tree = tree,
-                                   .node = node,
-                                   .transition = value};
-      ++weighed;
-    }
-    return {.keep = keep_,
-            .count = &drafts.count(k),
-            .tokens = tree.tokens,
-            .parent = tree.parent,
-            .value = value,
-            .was = s.was.data() + node_index(k, 0),
-            .workspace = s.workspace.data() + node_index(k, 0)};
-  }
-
-  /// Makes what is left of tree k, which lies in place, a tree.
-  template <class Drafts>
-  static void adopt(const std::int32_t* was, std::int32_t k, const draft_context& c,
-                    Drafts& drafts) {
-    const std::int32_t kept = drafts.count(k);
-    const auto tree = drafts.tree(k);
-    drafts.plant(k, c);
-    for (std::int32_t node = 0; node < kept; ++node) {
-      tree.lists[node] = tree.lists[was[node]];
-      if (node > 0) { drafts.grow(k, c, node, tree.parent[node]); }
-    }
-  }
-
   D drafter_;
   View view_;
   std::int32_t keep_;

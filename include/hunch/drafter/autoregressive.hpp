@@ -37,8 +37,8 @@ namespace hunch::drafter {
 /// they are of committed text, and whoever repeats the step need not read them again. All else
 /// enters it in `observe`.
 ///
-/// Waits for the executor once per level, after the draws; once more where a length policy looks at
-/// the laws, a selector advises or a dynamic tree grows; and after each such chunk.
+/// Waits for the executor where it asks how many there are: rows of a pass, and rows of logits of a
+/// level; after each such chunk; and once in `observe`.
 ///
 /// \tparam Model models `DraftModel`; a reference where the caller keeps the model.
 /// \tparam Tree a `TreeShape`, such as `tree::chain` or `tree::dynamic`.

@@ -60,15 +60,14 @@ struct draft_outcomes {
 ///    owns it; a drafter itself is only its parameters and its model.
 /// 3. `d.check(setup)` throws `std::invalid_argument` naming the two things that do not fit.
 /// 4. `d.propose(state, slots, contexts, drafts, selector, sampler, draw, executor)` grows the
-/// trees
-///    `drafts.tree(slot)` for slot < slots, which the caller has planted, node by node through
-///    `drafts.grow`. A slot without a sequence has a context of length 0 and no tree. `draw` is a
+///    trees of `drafts.view()` for slot < slots, which the caller has planted, node by node.
+///    Contexts and trees lie where bodies reach them: it launches what grows them. A slot without a
+///    sequence has a context of length 0 and no tree. `selector` is a `selecting`, and `draw` a
 ///    `child_draw`: how tokens are drawn from laws. Nothing is final; it may throw.
 ///    A token outside of the vocabulary ends its tree, and the request if the text gets there.
 /// 5. `d.observe(state, outcomes, evaluation, executor)` makes it final: what was kept of each
-///    sequence.
-///    Only here does a drafter advance, but for a cache of committed text that it catches up with.
-///    It does not throw and does not allocate. What is drafted depends on the text, on the
+///    sequence. Only here does a drafter advance, but for a cache of committed text that it catches
+///    up with. It does not throw and does not allocate. What is drafted depends on the text, on the
 ///    contexts and on what was observed; not on how much of it was read.
 /// 6. `d.release(state, slot, executor)` forgets a sequence between two steps; noexcept.
 ///

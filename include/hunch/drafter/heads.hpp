@@ -27,7 +27,7 @@ struct last_hidden_state {
 /// Cai et al. 2024, arXiv:2401.10774)
 ///
 /// Lossless with every lossless verifier that takes the tree's children. Waits for the executor
-/// before the heads' pass and once per level, as `autoregressive` does.
+/// before the heads' pass, for the number of their inputs, and once per level.
 ///
 /// \tparam Heads models `DraftHeads`; a reference where the caller keeps them.
 /// \tparam Tree a `TreeShape` that is no deeper than there are heads.

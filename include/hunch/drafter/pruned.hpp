@@ -28,7 +28,7 @@ namespace hunch::drafter {
 /// Children are ranked, not drawn, so that whatever is taken out, what is emitted has the target's
 /// law: lossless with every lossless verifier that needs no draft law. For children that were drawn
 /// that would not be so: they are refused. Waits for the executor once more than the other drafter,
-/// in steps in which a tree has more than `keep` nodes.
+/// and twice more in steps in which a tree has more than `keep` nodes.
 ///
 /// \tparam D a `Drafter` with ranked children, a selector, and no cache of its own.
 /// \tparam View models `DraftModel` and shares the target's cache; a reference where the caller

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// How many launches a step takes: a fixed number, and so many for each level of a draft.
+
+#include <cstdint>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <hunch/decoder/decoder.hpp>
+#include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/heads.hpp>
+#include <hunch/drafter/lookup.hpp>
+#include <hunch/drafter/pruned.hpp>
+#include <hunch/drafter/streaming.hpp>
+#include <hunch/length/cost.hpp>
+#include <hunch/sampler/greedy.hpp>
+#include <hunch/sampler/pipeline.hpp>
+#include <hunch/sampler/temperature.hpp>
+#include <hunch/selector/clustered.hpp>
+#include <hunch/selector/frequency.hpp>
+#include <hunch/selector/second_opinion.hpp>
+#include <hunch/selector/united.hpp>
+#include <hunch/tree/chain.hpp>
+#include <hunch/tree/dynamic.hpp>
+#include <hunch/tree/sampled.hpp>
+#include <hunch/verifier/point_mass.hpp>
+#include <hunch/verifier/rejection.hpp>
+#include "../support/toy_model.hpp"
+#include "../support/toy_router.hpp"
+#include "../support/toy_streams.hpp"
+
+namespace hunch::test {
+namespace {
+
+constexpr std::int32_t vocab = 61;
+using plain = sampler::pipeline<sampler::temperature>;
+
+struct counting_host : executor::host {
+  std::int64_t* launches;
+
+  template <class Body>
+  void launch(std::int32_t count, const Body& body) {
+    ++*launches;
+    executor::host::launch(count, body);
+  }
+};
+
+vocab_layout clusters() {
+  return vocab_layout::identity(vocab).clustered({2, 9, 16, 17, 30, 45, vocab});
+}
+
+auto routed() {
+  static const toy_router weights(toy_context_size, 6, 7);
+  return selector::clustered{clusters(), weights.view(), budget::fixed{3}};
+}
+
+/// The most launches of a step of three requests, of all steps that draft.
+template <class Make, class Selector, class V>
+std::int64_t most_launches(Make&& make, Selector selector, V verifier) {
+  std::int64_t launches = 0;
+  toy_stream_target<float> target{{vocab, 5, flavour::smooth}};
+  decoder d{target,
+            make(target, selector.layout()),
+            selector,
+            plain{},
+            verifier,
+            decoder_options{.max_batch = 3, .token_text = {}},
+            random_source<>{},
+            counting_host{{}, &launches}};
+  for (const std::uint64_t seed : {1u, 2u, 3u}) {
+    generation_options options;
+    options.max_new_tokens = 60;
+    options.seed = seed;
+    d.add(std::vector<token>{1, 2, 1, 2, static_cast<token>(seed)}, options);
+  }
+  std::int64_t most = 0;
+  std::int32_t seen = 0;
+  while (d.running() > 0) {
+    const std::int64_t before = launches;
+    d.step();
+    if (d.last_step().drafted == 0) { continue; }
+    most = std::max(most, launches - before);
+    ++seen;
+  }
+  CHECK(seen > 3);
+  return most;
+}
+
+TEST_CASE("launches of a step") {
+  const auto goal = [](std::int32_t levels) { return 12 + 6 * levels; };
+  const auto model = [](auto tree, auto policy) {
+    return [=](auto&, const vocab_layout& layout) {
+      return drafter::autoregressive{toy_draft<float>{{vocab, 6, flavour::smooth}, layout}, tree,
+                                     policy};
+    };
+  };
+  const selector::frequency<> frequent{vocab_layout::identity(vocab), 40};
+  const auto chain =
+      most_launches(model(tree::chain<5>{}, length::fixed{}), frequent, verifier::rejection{});
+  MESSAGE("a chain of five by a model: " << chain);
+  CHECK(chain <= goal(5));
+  // Negative control: a chain of four has fewer, so that levels are what is counted.
+  CHECK(most_launches(model(tree::chain<4>{}, length::fixed{}), frequent, verifier::rejection{}) ==
+        chain - 6);
+
+  const auto eagle = most_launches(model(tree::dynamic<10, 6, 60>{}, length::fixed{}), routed(),
+                                   verifier::point_mass{});
+  MESSAGE("a dynamic tree of 60 nodes over routed shortlists: " << eagle);
+  CHECK(eagle <= goal(6));
+  CHECK(most_launches(model(tree::dynamic<10, 6, 60>{}, length::cost{.draft = 0.01}),
+                      selector::united{routed(), 10}, verifier::point_mass{}) <= goal(6) + 6);
+  CHECK(most_launches(model(tree::sampled<3, 2, 1>{}, length::fixed{}),
+                      selector::second_opinion{routed(), 0.3},
+                      verifier::rejection{}) <= goal(3) + 3);
+
+  const auto streams = most_launches(
+      [](auto&, const vocab_layout& layout) {
+        return drafter::streaming{toy_stream_head<float>{{vocab, 7, flavour::smooth}, 3, layout},
+                                  tree::dynamic<3, 3, 9>{}};
+      },
+      frequent, verifier::point_mass{});
+  MESSAGE("three streams: " << streams);
+  CHECK(streams <= goal(3));
+  const auto copied = most_launches([](auto&, const vocab_layout&) { return drafter::lookup<4>{}; },
+                                    frequent, verifier::point_mass{});
+  MESSAGE("four tokens by lookup: " << copied);
+  CHECK(copied <= goal(0));
+}
+
+}  // namespace
+}  // namespace hunch::test

@@ -90,8 +90,7 @@ template <class F>
 void attempt(F&& f) noexcept {
   try {
     f();
-  } catch (...) {
-  }
+  } catch (...) {}
 }
 
 /// Launches that run beside those of an executor, from the construction of this to its end: after

@@ -126,11 +126,12 @@ class decoder {
 
   /// Drops the caches of what still runs, so that models held by reference can serve again.
   ~decoder() {
-    for (const running_request& r : slots_) { cancel(r.id); }
+    for (const request& r : slots_) { cancel(r.id); }
   }
 
   /// Adds a request; it takes part from the next step on. Only the id is returned: text comes from
-  /// `step`. Allocates room for the prompt and `max_new_tokens`, so that no step has to.
+  /// `step`. Allocates room for the prompt and `max_new_tokens`, so that no step has to. Waits for
+  /// the executor.
   /// \throws std::invalid_argument naming what is wrong with the request: nothing is ever ignored.
   /// \throws std::length_error if `max_batch` requests are running.
   request_id add(std::span<const token> prompt, const generation_options& options) {
@@ -142,8 +143,9 @@ class decoder {
                    .log_probabilities = options_.max_log_probabilities,
                    .has_token_text = bool(options_.token_text)});
     slots_.require_room();
-    return slots_.admit(
-        running_request(prompt, options, vocab_size_, sampler_type::needs_counts, max_nodes));
+    request r(executor_, prompt, options, vocab_size_, sampler_type::needs_counts, max_nodes);
+    executor_.synchronize();  // what a step that threw has launched may read the text that was here
+    return slots_.admit(std::move(r));
   }
 
   /// Ends a request between two steps. False if it is not running.
@@ -223,6 +225,8 @@ class decoder {
   const step_summary& last_step() const { return summary_; }
 
  private:
+  using request = running_request<E>;
+
   /// What the current step does with the sequence of a slot.
   struct planned {
     bool runs = false;
@@ -299,7 +303,7 @@ class decoder {
   /// Plans the step: a context and a root for each running request.
   void gather() {
     for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
-      const running_request& r = slots_[index(slot)];
+      const request& r = slots_[index(slot)];
       planned& plan = plan_[index(slot)] = {};
       draft_context& context = contexts_.data()[slot] = {};
       drafts_.count(slot) = 0;
@@ -328,7 +332,7 @@ class decoder {
     rows_.clear();
     for_each_running([this](std::int32_t slot) {
       planned& plan = plan_[index(slot)];
-      const running_request& r = slots_[index(slot)];
+      const request& r = slots_[index(slot)];
       const draft_tree<real> tree = drafts_.tree(slot);
       plan.first_row = rows_.size();
       for (std::int32_t i = 0; i < plan.prefix; ++i) {
@@ -426,7 +430,7 @@ class decoder {
     planned& plan = plan_[index(slot)];
     if (plan.verdict < 0) { return; }
     const verdict& v = verdicts_.data()[plan.verdict];
-    running_request& r = slots_[index(slot)];
+    request& r = slots_[index(slot)];
     const draft_tree<real> tree = drafts_.tree(slot);
     r.staged_tail = r.tail;
     const std::int32_t last = v.accepted > 0 ? v.path[v.accepted - 1] : 0;
@@ -453,7 +457,7 @@ class decoder {
     std::int32_t tasks = 0;
     for_each_running([&](std::int32_t slot) {
       planned& plan = plan_[index(slot)];
-      const running_request& r = slots_[index(slot)];
+      const request& r = slots_[index(slot)];
       if (r.log_probabilities < 0 || plan.verdict < 0) { return; }
       plan.first_report = tasks;
       for (std::int32_t i = 0; i < plan.emitted; ++i) {
@@ -471,8 +475,7 @@ class decoder {
   }
 
   /// Where the report about emitted token i of a sequence lies: one after the other.
-  token_log_probability* report_of(const planned& plan, const running_request& r,
-                                   std::int32_t i) const {
+  token_log_probability* report_of(const planned& plan, const request& r, std::int32_t i) const {
     return reports_.data() + index(plan.first_report) * report_stride() +
            index(i) * index(1 + r.log_probabilities);
   }
@@ -521,7 +524,7 @@ class decoder {
   /// Appends what the sequence of a slot emitted to its text, and reports it.
   void advance(std::int32_t slot) noexcept {
     const planned& plan = plan_[index(slot)];
-    running_request& r = slots_[index(slot)];
+    request& r = slots_[index(slot)];
     const std::size_t count = index(plan.emitted);
     const std::span<const token> tokens{tokens_.data() + node_index(slot, 0), count};
     r.append(tokens, sampler_type::needs_counts);
@@ -579,7 +582,7 @@ class decoder {
   buffer<std::int32_t> paths_;
   buffer<kernel::log_probability_task<real>> report_tasks_;
   buffer<token_log_probability> reports_;
-  request_slots<running_request> slots_;
+  request_slots<request> slots_;
   buffer<draft_context> contexts_;
   std::vector<planned> plan_;
   buffer<draft_outcome> outcomes_;

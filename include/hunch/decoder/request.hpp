@@ -16,6 +16,8 @@
 #include <hunch/decoder/generation.hpp>
 #include <hunch/decoder/stop.hpp>
 #include <hunch/decoder/token_census.hpp>
+#include <hunch/executor/executor.hpp>
+#include <hunch/executor/sized_buffer.hpp>
 #include <hunch/sampler/grammar.hpp>
 #include <hunch/sampler/sampler.hpp>
 
@@ -89,17 +91,19 @@ void check_request(std::span<const token> prompt, const generation_options& opti
   }
 }
 
-/// A request while it runs. All that its steps need is allocated when it is made.
+/// A request while it runs. All that its steps need is allocated when it is made; what bodies read
+/// of it lies in buffers of the executor.
+template <Executor E>
 struct running_request {
-  request_id id = 0;          ///< 0: none
-  std::vector<token> tokens;  ///< committed: prompt and emitted
-  std::int32_t cached = 0;    ///< tokens in the target's cache
+  request_id id = 0;              ///< 0: none
+  sized_buffer<token, E> tokens;  ///< committed: prompt and emitted
+  std::int32_t cached = 0;        ///< tokens in the target's cache
   std::int32_t remaining = 0;
   std::int32_t draft_length = std::numeric_limits<std::int32_t>::max();  ///< levels, at most
   std::uint64_t seed = 0;
-  std::vector<logit_bias> bias;
+  sized_buffer<logit_bias, E> bias;
   sampling_parameters parameters;
-  token_census census;                    ///< empty unless the sampler needs counts
+  token_census<E> census;                 ///< empty unless the sampler needs counts
   std::unique_ptr<grammar_walk> grammar;  ///< nullptr: none
   std::int32_t log_probabilities = -1;
   std::vector<token> stop_tokens;
@@ -111,20 +115,19 @@ struct running_request {
 
   /// \param options that `check_request` has let pass.
   /// \param counts whether the sampler needs them. \param max_nodes of a draft tree.
-  running_request(std::span<const token> prompt, const generation_options& options,
+  running_request(E& executor, std::span<const token> prompt, const generation_options& options,
                   std::int32_t vocab_size, bool counts, std::int32_t max_nodes)
-      : remaining(options.max_new_tokens),
+      : tokens(executor, prompt, static_cast<std::size_t>(options.max_new_tokens)),
+        remaining(options.max_new_tokens),
         seed(options.seed),
-        bias(options.bias),
+        bias(executor, std::span<const logit_bias>(options.bias)),
         parameters(options.sampling()),
         log_probabilities(options.log_probabilities.value_or(-1)),
         stop_tokens(options.stop_tokens),
         stops(options.stop_strings) {
     const auto more = static_cast<std::size_t>(options.max_new_tokens);
-    tokens.reserve(prompt.size() + more);
-    tokens.assign(prompt.begin(), prompt.end());
     parameters.bias = bias.data();
-    if (counts) { census = token_census(vocab_size, tokens, more); }
+    if (counts) { census = token_census<E>(executor, vocab_size, prompt, more); }
     if (options.grammar) { grammar = options.grammar.begin(max_nodes); }
     tail.text.reserve(stops.tail_size());
     staged_tail.text.reserve(tail.text.capacity());
@@ -145,7 +148,7 @@ struct running_request {
 
   /// Appends emitted tokens, within the capacity.
   void append(std::span<const token> emitted, bool counts) noexcept {
-    tokens.insert(tokens.end(), emitted.begin(), emitted.end());
+    tokens.append(emitted);
     remaining -= static_cast<std::int32_t>(emitted.size());
     for (const token t : emitted) {
       if (counts) { census.emit(t); }

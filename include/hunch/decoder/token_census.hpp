@@ -1,34 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include <hunch/core/types.hpp>
+#include <hunch/executor/executor.hpp>
+#include <hunch/executor/sized_buffer.hpp>
 #include <hunch/sampler/sampler.hpp>
 
 namespace hunch {
 
 /// Which tokens occur in a sequence, and how often after its prompt; kept up to date token by
-/// token, so that penalties touch what occurs and nothing else.
+/// token, so that penalties touch what occurs and nothing else. Lies where bodies read it.
+template <Executor E>
 class token_census {
  public:
+  /// Of nothing; `emit` may not be called.
   token_census() = default;
 
   /// Counts a prompt; `more` tokens can follow without an allocation.
   /// \param prompt tokens in [0, vocab_size).
-  token_census(std::int32_t vocab_size, const std::vector<token>& prompt, std::size_t more)
-      : index_(static_cast<std::size_t>(vocab_size), -1) {
-    tokens_.reserve(prompt.size() + more);
-    emitted_.reserve(prompt.size() + more);
+  token_census(E& executor, std::int32_t vocab_size, std::span<const token> prompt,
+               std::size_t more)
+      : index_(executor, static_cast<std::size_t>(vocab_size)),
+        tokens_(executor, different(vocab_size, prompt.size() + more)),
+        emitted_(executor, different(vocab_size, prompt.size() + more)) {
+    for (std::int32_t t = 0; t < vocab_size; ++t) { index_.push_back(-1); }
     for (const token t : prompt) { entry(t); }
   }
 
   /// Counts an emitted token; no allocation within what was announced.
   void emit(token t) noexcept { ++emitted_[entry(t)]; }
 
-  /// In memory of the host, valid until the next `emit`.
+  /// Valid as long as this; its size, until the next `emit`.
   token_counts view() const {
     return {.size = static_cast<std::int32_t>(tokens_.size()),
             .tokens = tokens_.data(),
@@ -37,7 +44,12 @@ class token_census {
   }
 
  private:
-  std::size_t entry(token t) {
+  /// So many different tokens there are at most.
+  static std::size_t different(std::int32_t vocab_size, std::size_t tokens) {
+    return std::min(static_cast<std::size_t>(vocab_size), tokens);
+  }
+
+  std::size_t entry(token t) noexcept {
     std::int32_t& at = index_[static_cast<std::size_t>(t)];
     if (at < 0) {
       at = static_cast<std::int32_t>(tokens_.size());
@@ -47,9 +59,9 @@ class token_census {
     return static_cast<std::size_t>(at);
   }
 
-  std::vector<std::int32_t> index_;
-  std::vector<token> tokens_;
-  std::vector<std::int32_t> emitted_;
+  sized_buffer<std::int32_t, E> index_;
+  sized_buffer<token, E> tokens_;
+  sized_buffer<std::int32_t, E> emitted_;
 };
 
 }  // namespace hunch

@@ -394,7 +394,8 @@ class resident_decoder {
     executor_.upload(all.text(slot), prompt.data(), prompt.size());
     executor_.upload(all.bias(slot), options.bias.data(), options.bias.size());
     if (sampler_type::needs_counts) {
-      const token_census census(vocab_size_, {prompt.begin(), prompt.end()}, 0);
+      executor::host host;
+      const token_census<executor::host> census(host, vocab_size_, prompt, 0);
       const token_counts counts = census.view();
       const token_counts to = all.counts(slot);
       const auto size = static_cast<std::size_t>(counts.size);

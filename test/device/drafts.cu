@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <hunch/draft/ancestor_masks.hpp>
-#include <hunch/draft/detail/copy_rows.hpp>
 #include <hunch/draft/draft_evidence.hpp>
 #include <hunch/draft/draw_children.hpp>
 #include <hunch/draft/find_match.hpp>
@@ -24,7 +23,6 @@ struct pruned_tree;
 struct ranked_children;
 struct ranked_children_with_stages;
 struct re_ranking;
-struct row_copies;
 struct weighed_transitions;
 struct weighed_transitions_with_stages;
 }  // namespace names
@@ -42,7 +40,6 @@ kernel_pointer drafts[] = {
     by_block<names::weighed_transitions, kernel::weigh_transitions<float, plain>>(),
     by_block<names::weighed_transitions_with_stages, kernel::weigh_transitions<float, stages>>(),
     by_block<names::pruned_tree, kernel::prune_tree>(),
-    by_block<names::row_copies, kernel::copy_rows<float>>(),
     by_block<names::evidence_of_a_draw, kernel::report_evidence<float>>(),
     by_cluster<names::evidence_of_a_draw, kernel::report_evidence<float>>(),
     by_block<names::links_of_a_tree, kernel::link_tree>(),

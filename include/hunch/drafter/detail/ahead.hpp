@@ -105,7 +105,7 @@ class ahead {
   struct state {
     state(Executor& executor, const drafter_setup& setup)
         : trees(executor, setup),
-          kept(executor, setup, States::each),
+          kept(executor, setup, max_nodes, States::each),
           inputs(executor, static_cast<std::size_t>(setup.max_batch)),
           roots(executor, static_cast<std::size_t>(setup.max_batch)),
           drafts(executor, static_cast<std::size_t>(setup.max_batch)),
@@ -134,7 +134,7 @@ class ahead {
                Selecting& selector, const S& sampler, const Draw& draw, Executor& executor) {
     static_assert(DraftHeads<std::remove_reference_t<Heads>, typename Drafts::real>,
                   "hunch: the heads must write logits of the target's type");
-    s.kept.wait(States::name);
+    s.kept.wait(executor, States::name);
     auto g = s.trees.view(policy_, slots, contexts, drafts.view());
     using growing_type = decltype(g);
     const head_places<growing_type> places{.g = g,
@@ -165,21 +165,20 @@ class ahead {
                Executor& executor) noexcept {
     attempt([&] {
       executor.launch(outcomes.slots, observe_lengths{s.trees.lengths(policy_), outcomes});
+      if (outcomes.streams < States::streams) { return s.kept.forget(outcomes, executor); }
+      s.kept.observe(
+          outcomes,
+          [&](std::int32_t row, std::int32_t j) { return States::of(evaluation, row, j); },
+          executor);
     });
-    if (outcomes.streams < States::streams) {
-      for (std::int32_t slot = 0; slot < outcomes.slots; ++slot) {
-        if (outcomes.of[slot].slot != no_slot) { s.kept.release(slot); }
-      }
-      return;
-    }
-    s.kept.observe(
-        outcomes, [&](std::int32_t row, std::int32_t j) { return States::of(evaluation, row, j); });
   }
 
   template <class State, class Executor>
   void release(State& s, std::int32_t slot, Executor& executor) noexcept {
-    s.kept.release(slot);
-    attempt([&] { executor.launch(1, release_lengths{s.trees.lengths(policy_), slot}); });
+    attempt([&] {
+      executor.launch(1, release_lengths{s.trees.lengths(policy_), slot});
+      s.kept.release(slot, executor);
+    });
   }
 
  private:

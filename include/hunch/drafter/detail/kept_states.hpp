@@ -1,16 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 
+#include <hunch/core/config.hpp>
 #include <hunch/core/message.hpp>
-#include <hunch/draft/detail/copy_rows.hpp>
 #include <hunch/drafter/drafter.hpp>
+#include <hunch/team/team.hpp>
 
 namespace hunch::drafter {
+
+/// Copies the states of the last kept node of slot `slot`, if its sequence goes on.
+struct keep_states {
+  draft_outcomes outcomes;
+  const float* const* rows;  ///< [slots, max_nodes, each] of the pass; nullptr: it had none
+  std::int32_t max_nodes;
+  std::int32_t each;
+  std::int32_t width;
+  float* values;        ///< [slots, each, width] out
+  std::uint8_t* known;  ///< [slots] out
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    const draft_outcome& outcome = outcomes.of[slot];
+    if (outcome.slot == no_slot) { return; }
+    const bool keeps = rows != nullptr && !outcome.finished && outcome.path != nullptr;
+    if (team.rank() == 0) { known[slot] = keeps ? 1 : 0; }
+    if (!keeps) { return; }
+    const std::int64_t last = outcome.kept == 0 ? 0 : outcome.path[outcome.kept - 1];
+    const float* const* const from = rows + (std::int64_t{slot} * max_nodes + last) * each;
+    float* const to = values + std::int64_t{slot} * each * width;
+    const std::int32_t size = width;
+    for (std::int32_t j = 0; j < each; ++j) {
+      const float* const of = from[j];
+      float* const copy = to + std::int64_t{j} * size;
+      team.for_each(size, [=](std::int64_t i) { copy[i] = of[i]; });
+    }
+  }
+};
+
+/// Forgets the states of slot `first` + `index`.
+struct forget_states {
+  std::uint8_t* known;
+  std::int32_t first;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    if (team.rank() == 0) { known[first + index] = 0; }
+  }
+};
 
 /// States of the target's pass at the last kept node of each sequence: what the law of the next
 /// root was made of, or streams beside it. Copied when a step is committed, for the target's own
@@ -18,14 +58,17 @@ namespace hunch::drafter {
 template <class Executor>
 class kept_states {
  public:
-  /// \param each states of a node; `setup.hidden_size` numbers each.
-  kept_states(Executor& executor, const drafter_setup& setup, std::int32_t each)
-      : executor_(&executor),
+  /// \param max_nodes of a tree. \param each states of a node; `setup.hidden_size` numbers each.
+  kept_states(Executor& executor, const drafter_setup& setup, std::int32_t max_nodes,
+              std::int32_t each)
+      : max_nodes_(max_nodes),
         each_(each),
         width_(setup.hidden_size),
         values_(executor, index(setup.max_batch) * index(each) * index(setup.hidden_size)),
-        copies_(executor, index(setup.max_batch) * index(each)),
-        known_(executor, index(setup.max_batch)) {}
+        rows_(executor, index(setup.max_batch) * index(max_nodes) * index(each)),
+        known_(executor, index(setup.max_batch)) {
+    executor.launch(setup.max_batch, forget_states{known_.data(), 0});
+  }
 
   std::int32_t each() const { return each_; }
   std::int32_t width() const { return width_; }
@@ -36,8 +79,8 @@ class kept_states {
 
   /// Waits for the states of the step before. \param name of the drafter, for errors.
   /// \throws std::invalid_argument if the target's states have another size than is read.
-  void wait(const char* name) {
-    executor_->synchronize();
+  void wait(Executor& executor, const char* name) {
+    executor.synchronize();
     if (other_width_ != 0) {
       throw std::invalid_argument(message({name, ": the target's states have ", other_width_,
                                            " numbers, and ", width_, " are read"}));
@@ -46,50 +89,53 @@ class kept_states {
 
   /// Copies what state(row, j) is of the row of the last kept node of each sequence.
   template <class State>
-  void observe(const draft_outcomes& outcomes, const State& state) noexcept {
-    std::int32_t copies = 0;
-    for (std::int32_t k = 0; k < outcomes.slots; ++k) {
-      const draft_outcome& outcome = outcomes.of[k];
-      if (outcome.slot == no_slot) { continue; }
-      std::uint8_t& known = known_.data()[k];
-      known = 0;
-      if (outcome.finished || outcome.path == nullptr) { continue; }
-      const std::int32_t last = outcome.kept == 0 ? 0 : outcome.path[outcome.kept - 1];
-      known = 1;
-      for (std::int32_t j = 0; j < each_; ++j) {
-        const auto from = state(outcome.first_row + outcome.prefix + last, j);
-        if (from.size != width_) {
-          other_width_ = from.size;
-          known = 0;
-          break;
+  void observe(const draft_outcomes& outcomes, const State& state, Executor& executor) {
+    for (std::int32_t slot = 0; slot < outcomes.slots; ++slot) {
+      const draft_outcome& outcome = outcomes.of[slot];
+      const std::int32_t first = outcome.first_row + outcome.prefix;
+      const float** of = rows_.data() + index(slot) * index(max_nodes_) * index(each_);
+      for (std::int32_t node = 0; node < outcome.nodes; ++node) {
+        for (std::int32_t j = 0; j < each_; ++j) {
+          const auto from = state(first + node, j);
+          if (from.size != width_) {
+            other_width_ = from.size;
+            return forget(outcomes, executor);
+          }
+          *of++ = from.data;
         }
-        copies_.data()[copies++] = {from.data, {row(outcome.slot, j), width_}};
       }
     }
-    if (copies == 0) { return; }
-    try {
-      executor_->launch(copies, kernel::copy_rows<float>{copies_.data()});
-    } catch (...) {  // an executor that has failed: the next step will say so
-      std::fill_n(known_.data(), known_.size(), std::uint8_t{0});
-    }
+    executor.launch(outcomes.slots, body(outcomes, rows_.data()));
   }
-
-  void release(std::int32_t slot) noexcept { known_.data()[slot] = 0; }
+  /// The pass had none.
+  void forget(const draft_outcomes& outcomes, Executor& executor) {
+    executor.launch(outcomes.slots, body(outcomes, nullptr));
+  }
+  void release(std::int32_t slot, Executor& executor) {
+    executor.launch(1, forget_states{known_.data(), slot});
+  }
 
  private:
   template <class T>
   using buffer = typename Executor::template buffer<T>;
 
   static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
-  float* row(std::int32_t slot, std::int32_t j) const {
-    return values_.data() + (index(slot) * index(each_) + index(j)) * index(width_);
+
+  keep_states body(const draft_outcomes& outcomes, const float* const* rows) const {
+    return {.outcomes = outcomes,
+            .rows = rows,
+            .max_nodes = max_nodes_,
+            .each = each_,
+            .width = width_,
+            .values = values_.data(),
+            .known = known_.data()};
   }
 
-  Executor* executor_;
+  std::int32_t max_nodes_;
   std::int32_t each_;
   std::int32_t width_;
-  buffer<float> values_;  ///< [max_batch, each, width]
-  buffer<kernel::row_copy<float>> copies_;
+  buffer<float> values_;          ///< [max_batch, each, width]
+  buffer<const float*> rows_;     ///< [max_batch, max_nodes, each] states of the pass
   buffer<std::uint8_t> known_;    ///< [max_batch]
   std::int32_t other_width_ = 0;  ///< of a state of the target that does not fit
 };

@@ -127,6 +127,7 @@ class decoder {
   /// Drops the caches of what still runs, so that models held by reference can serve again.
   ~decoder() {
     for (const request& r : slots_) { cancel(r.id); }
+    attempt([this] { executor_.synchronize(); });  // before what it runs loses its memory
   }
 
   /// Adds a request; it takes part from the next step on. Only the id is returned: text comes from
@@ -148,10 +149,11 @@ class decoder {
     return slots_.admit(std::move(r));
   }
 
-  /// Ends a request between two steps. False if it is not running.
+  /// Ends a request between two steps. False if it is not running. Waits for the executor.
   bool cancel(request_id id) noexcept {
     const std::int32_t slot = slots_.find(id);
     if (slot < 0) { return false; }
+    attempt([this] { executor_.synchronize(); });  // what was kept last has been read
     kept_.clear();
     kept_.release(slot);
     drafter_.release(draft_state_, slot, executor_);

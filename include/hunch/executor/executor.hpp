@@ -31,7 +31,7 @@ inline constexpr bool reads_rows = requires {
 /// 1. `typename E::buffer<T>`, constructed from (executor, n), owns n values of T in the memory
 ///    that bodies and models of this executor read; `data()` and `size()` are what one expects.
 ///    The decoder's loop reads and writes them between launches, so the host must reach them.
-///    Buffers are made when a decoder is, never in a step.
+///    Buffers are made with a decoder, or when a request is added, never in a step.
 /// 2. `e.launch(count, body)` runs body(team, index) for every index in [0, count), each with a
 ///    `Team` of its own. Launches on one executor happen in order. It does not wait.
 /// 3. `e.synchronize()` waits until what was launched is done.

@@ -81,8 +81,8 @@ concept SpeculativeStreams = Evaluation<E> && requires(E& e, std::int32_t i) {
 ///    `Evaluation`. It changes nothing but staged rows; it may throw.
 /// 3. `m.commit(kept)` appends the kept staged rows to the caches and drops the caches of released
 ///    sequences. It does not throw and does not allocate. A slot that was never used, or was
-///    released, has an empty cache. With `decoder` the lists of `kept` are read before it returns:
-///    `decoder::cancel` writes them again without waiting for the executor.
+///    released, has an empty cache. The lists of `kept` stay as they are until the executor has run
+///    what it was given.
 ///
 /// Not required: a batch dimension (rows are ragged), a rollback call, copyability, any type for
 /// weights or caches. Reading a prompt is `evaluate` in pieces without wanted rows.

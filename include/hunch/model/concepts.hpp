@@ -162,20 +162,12 @@ inline constexpr bool shares_target_cache = requires {
   requires std::remove_reference_t<M>::shares_target_cache;
 };
 
-/// A draft model that tells routers what it knows of a row.
-///
-/// 1. `m.context_width()` is the number of values for a row.
-/// 2. `h.context(i)`, for the hidden states h that `forward` returns and a wanted row i, are these
-///    values, [context_width] in memory of the host, which reads them at once: the state that the
-///    head is about to read, or whatever a router was trained on. Valid as long as h.
-template <class M>
-concept RoutedModel = requires(M& m, const rows& r, std::int32_t i) {
-  { m.context_width() } -> std::convertible_to<std::int32_t>;
-  { std::declval<decltype(m.forward(r))&>().context(i) } -> std::convertible_to<const float*>;
-};
-
 namespace detail {
 
+template <class M>
+concept has_context_of_row = requires(M& m, const rows& r, std::int32_t i) {
+  { std::declval<decltype(m.forward(r))&>().context(i) } -> std::convertible_to<const float*>;
+};
 template <class M>
 concept has_early_contexts = requires(M& m, const rows& r) {
   { m.contexts(r) } -> std::same_as<context_rows>;
@@ -186,6 +178,19 @@ concept has_late_contexts = requires(M& m, const rows& r) {
 };
 
 }  // namespace detail
+
+/// A draft model that tells routers what it knows of a row.
+///
+/// 1. `m.context_width()` is the number of values for a row.
+/// 2. The hidden states h that `forward` returns have these values: the states that the head is
+///    about to read, or whatever a router was trained on. Either `h.context(i)`, [context_width] of
+///    a wanted row i, or `h.contexts()`, of all rows. They lie where bodies reach them, are
+///    complete by the time that the executor runs what it is given next, and valid as long as h.
+template <class M>
+concept RoutedModel = requires(M& m) {
+  { m.context_width() } -> std::convertible_to<std::int32_t>;
+  requires detail::has_context_of_row<M> || detail::has_late_contexts<M>;
+};
 
 /// Such a model in a resident loop, where contexts lie in memory of the executor, at the same place
 /// in every pass. One of two:

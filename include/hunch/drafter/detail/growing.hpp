@@ -109,6 +109,20 @@ struct ask_level {
   }
 };
 
+/// Finds what a model knows of row `ask`.
+struct place_contexts {
+  context_rows contexts;    ///< of all rows of a pass
+  const std::int32_t* row;  ///< [asks] of the pass; -1: padding
+  const float** states;     ///< [asks] out
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t ask) const {
+    if (team.rank() != 0) { return; }
+    const std::int64_t at = row[ask];
+    states[ask] = at < 0 ? nullptr : contexts.data + at * contexts.stride;
+  }
+};
+
 /// Makes the shortlist of row `ask` of the ranges that were chosen for it.
 template <class Growing>
 struct list_level {

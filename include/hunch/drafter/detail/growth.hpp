@@ -157,14 +157,21 @@ class growth {
   head_rows<Real> choose_lists(const view_type& g, std::int32_t asked, Selecting& selector,
                                [[maybe_unused]] Hidden& hidden, Executor& executor) {
     if constexpr (RoutedSelector<typename Selecting::selector_type>) {
-      static_assert(
-          requires {
-            { hidden.context(0) } -> std::convertible_to<const float*>;
-          },
-          "hunch: a selector with a router, or selector::any, which may hold one, asks the draft "
-          "model for contexts: context_width(), and context(row) of what forward returns");
-      for (std::int32_t i = 0; i < asked; ++i) {
-        states_.data()[i] = hidden.context(row_.data()[i]);
+      if constexpr (requires {
+                      { hidden.contexts() } -> std::same_as<context_rows>;
+                    }) {
+        executor.launch(asked, place_contexts{hidden.contexts(), row_.data(), states_.data()});
+      } else {
+        static_assert(
+            requires {
+              { hidden.context(0) } -> std::convertible_to<const float*>;
+            },
+            "hunch: a selector with a router, or selector::any, which may hold one, asks the draft "
+            "model for contexts: context_width(), and context(row) or contexts() of what forward "
+            "returns");
+        for (std::int32_t i = 0; i < asked; ++i) {
+          states_.data()[i] = hidden.context(row_.data()[i]);
+        }
       }
     }
     selector.select(selector_contexts{.size = asked,

@@ -72,6 +72,19 @@ struct slot_lengths {
   HUNCH_HOST_DEVICE void release(std::int32_t slot) const noexcept { of[slot] = {}; }
 };
 
+/// Makes what is kept for slot `slot` what it begins as. From another address on, that of a slot.
+template <class State>
+struct clear_slots {
+  State* of;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    if (team.rank() == 0) { of[slot] = {}; }
+  }
+};
+template <class State>
+clear_slots(State*) -> clear_slots<State>;
+
 /// Closes the step of slot `slot`, see `slot_lengths`.
 template <LengthPolicy L>
 struct observe_lengths {
@@ -86,20 +99,6 @@ struct observe_lengths {
 template <LengthPolicy L>
 observe_lengths(slot_lengths<L>, draft_outcomes) -> observe_lengths<L>;
 
-/// Forgets what was learnt of one slot.
-template <LengthPolicy L>
-struct release_lengths {
-  slot_lengths<L> lengths;
-  std::int32_t slot;
-
-  template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t) const {
-    if (team.rank() == 0) { lengths.release(slot); }
-  }
-};
-template <LengthPolicy L>
-release_lengths(slot_lengths<L>, std::int32_t) -> release_lengths<L>;
-
 /// What a drafter keeps for a length policy, in memory of an executor: a state for each slot.
 /// Nothing is allocated after construction.
 template <LengthPolicy L, class Executor>
@@ -107,7 +106,12 @@ class length_slots {
  public:
   length_slots(Executor& executor, std::int32_t max_batch)
       : states_(executor, static_cast<std::size_t>(max_batch)) {
-    std::fill_n(states_.data(), states_.size(), typename slot_lengths<L>::slot_state{});
+    executor.launch(max_batch, clear_slots{states_.data()});
+  }
+
+  /// Launches what forgets what was learnt of a slot.
+  void release(std::int32_t slot, Executor& executor) const {
+    executor.launch(1, clear_slots{states_.data() + slot});
   }
 
   /// With a policy, which may be another one in each step.

@@ -112,7 +112,7 @@ struct lookup {
 
   template <class State, class Executor>
   void release(State& s, std::int32_t slot, Executor& executor) noexcept {
-    attempt([&] { executor.launch(1, release_lengths{s.lengths.with(policy), slot}); });
+    attempt([&] { s.lengths.release(slot, executor); });
   }
 };
 

@@ -176,7 +176,7 @@ class ahead {
   template <class State, class Executor>
   void release(State& s, std::int32_t slot, Executor& executor) noexcept {
     attempt([&] {
-      executor.launch(1, release_lengths{s.trees.lengths(policy_), slot});
+      s.trees.release(slot, executor);
       s.kept.release(slot, executor);
     });
   }

@@ -98,6 +98,8 @@ class growth {
   }
   frontier_type frontier() const { return frontier_.view(); }
   slot_lengths<Policy> lengths(const Policy& policy) const { return lengths_.with(policy); }
+  /// Launches what forgets what was learnt of a slot.
+  void release(std::int32_t slot, Executor& executor) const { lengths_.release(slot, executor); }
 
   /// Drafts the children of the frontier at `g.depth`, whose rows of a pass are in `hidden`: the
   /// selector's shortlists, the model's head over them, children of the laws. Those that are

@@ -8,6 +8,7 @@
 #include <hunch/core/config.hpp>
 #include <hunch/core/message.hpp>
 #include <hunch/drafter/drafter.hpp>
+#include <hunch/drafter/length_slots.hpp>
 #include <hunch/team/team.hpp>
 
 namespace hunch::drafter {
@@ -41,17 +42,6 @@ struct keep_states {
   }
 };
 
-/// Forgets the states of slot `first` + `index`.
-struct forget_states {
-  std::uint8_t* known;
-  std::int32_t first;
-
-  template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
-    if (team.rank() == 0) { known[first + index] = 0; }
-  }
-};
-
 /// States of the target's pass at the last kept node of each sequence: what the law of the next
 /// root was made of, or streams beside it. Copied when a step is committed, for the target's own
 /// are valid until its next pass only.
@@ -67,7 +57,7 @@ class kept_states {
         values_(executor, index(setup.max_batch) * index(each) * index(setup.hidden_size)),
         rows_(executor, index(setup.max_batch) * index(max_nodes) * index(each)),
         known_(executor, index(setup.max_batch)) {
-    executor.launch(setup.max_batch, forget_states{known_.data(), 0});
+    executor.launch(setup.max_batch, clear_slots{known_.data()});
   }
 
   std::int32_t each() const { return each_; }
@@ -112,7 +102,7 @@ class kept_states {
     executor.launch(outcomes.slots, body(outcomes, nullptr));
   }
   void release(std::int32_t slot, Executor& executor) {
-    executor.launch(1, forget_states{known_.data(), slot});
+    executor.launch(1, clear_slots{known_.data() + slot});
   }
 
  private:

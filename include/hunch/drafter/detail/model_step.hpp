@@ -8,6 +8,7 @@
 #include <hunch/draft/draft_tree.hpp>
 #include <hunch/drafter/detail/growing.hpp>
 #include <hunch/drafter/drafter.hpp>
+#include <hunch/drafter/length_slots.hpp>
 #include <hunch/model/rows.hpp>
 #include <hunch/model/staged_rows.hpp>
 #include <hunch/team/team.hpp>
@@ -32,17 +33,6 @@ struct model_staged {
   std::int32_t first_row = 0;  ///< in the last pass over committed tokens
   std::int32_t read = 0;       ///< committed tokens, at the ids 0 .. read - 1
   std::int32_t ids = 0;        ///< with the nodes
-};
-
-/// Makes the element of slot `slot` what it begins as.
-template <class T>
-struct clear_slots {
-  T* of;  ///< [slots]
-
-  template <Team U>
-  HUNCH_HOST_DEVICE void operator()(U& team, std::int32_t slot) const {
-    if (team.rank() == 0) { of[slot] = {}; }
-  }
 };
 
 /// What the bodies of a draft model's step share. A trivially copyable view.

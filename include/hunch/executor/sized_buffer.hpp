@@ -2,9 +2,8 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
+#include <memory>
 #include <span>
-#include <utility>
 
 #include <hunch/executor/executor.hpp>
 
@@ -16,7 +15,8 @@ template <class T, Executor E>
 class sized_buffer {
  public:
   sized_buffer() = default;
-  sized_buffer(E& executor, std::size_t capacity) : room_(std::in_place, executor, capacity) {}
+  sized_buffer(E& executor, std::size_t capacity)
+      : room_(std::make_unique<buffer>(executor, capacity)) {}
   /// With these values to begin with, and room for `more`.
   sized_buffer(E& executor, std::span<const T> values, std::size_t more = 0)
       : sized_buffer(executor, values.size() + more) {
@@ -30,13 +30,15 @@ class sized_buffer {
   }
 
   /// The same for as long as this has its room, wherever it is moved.
-  T* data() const noexcept { return room_.has_value() ? room_->data() : nullptr; }
+  T* data() const noexcept { return room_ != nullptr ? room_->data() : nullptr; }
   std::size_t size() const noexcept { return size_; }
   T& operator[](std::size_t i) const noexcept { return data()[i]; }
 
  private:
+  using buffer = typename E::template buffer<T>;
+
   std::size_t size_ = 0;
-  std::optional<typename E::template buffer<T>> room_;
+  std::unique_ptr<buffer> room_;  // a buffer need not be movable
 };
 
 }  // namespace hunch

@@ -497,10 +497,8 @@ class decoder {
                  .prefix = plan.prefix,
                  .path = nullptr,
                  .kept = 0,
-                 .finished = plan.finish != finish_reason::none,
-                 .nodes = 0};
+                 .finished = plan.finish != finish_reason::none};
       if (plan.verdict >= 0) {
-        outcome.nodes = drafts_.count(slot);
         outcome.path = verdicts_.data()[plan.verdict].path;
         outcome.kept = std::max(plan.emitted - 1, 0);
       }

@@ -37,8 +37,7 @@ struct draft_outcome {
   const std::int32_t* path = nullptr;  ///< [kept] accepted nodes that enter the cache, in order;
                                        ///< nullptr: the sequence was not verified
   std::int32_t kept = 0;
-  bool finished = false;   ///< the request has ended, also with an error: the slot is released
-  std::int32_t nodes = 0;  ///< of its tree, that were evaluated: 0 if it was not verified
+  bool finished = false;  ///< the request has ended, also with an error: the slot is released
 };
 
 /// What became of a step.

@@ -105,7 +105,7 @@ class ahead {
   struct state {
     state(Executor& executor, const drafter_setup& setup)
         : trees(executor, setup),
-          kept(executor, setup, max_nodes, States::each),
+          kept(executor, setup, States::each),
           inputs(executor, static_cast<std::size_t>(setup.max_batch)),
           roots(executor, static_cast<std::size_t>(setup.max_batch)),
           drafts(executor, static_cast<std::size_t>(setup.max_batch)),

@@ -16,8 +16,7 @@ namespace hunch::drafter {
 /// Copies the states of the last kept node of slot `slot`, if its sequence goes on.
 struct keep_states {
   draft_outcomes outcomes;
-  const float* const* rows;  ///< [slots, max_nodes, each] of the pass; nullptr: it had none
-  std::int32_t max_nodes;
+  const float* const* states;  ///< [slots, each] of the pass; nullptr: it had none
   std::int32_t each;
   std::int32_t width;
   float* values;        ///< [slots, each, width] out
@@ -27,11 +26,10 @@ struct keep_states {
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
     const draft_outcome& outcome = outcomes.of[slot];
     if (outcome.slot == no_slot) { return; }
-    const bool keeps = rows != nullptr && !outcome.finished && outcome.path != nullptr;
+    const bool keeps = states != nullptr && !outcome.finished && outcome.path != nullptr;
     if (team.rank() == 0) { known[slot] = keeps ? 1 : 0; }
     if (!keeps) { return; }
-    const std::int64_t last = outcome.kept == 0 ? 0 : outcome.path[outcome.kept - 1];
-    const float* const* const from = rows + (std::int64_t{slot} * max_nodes + last) * each;
+    const float* const* const from = states + std::int64_t{slot} * each;
     float* const to = values + std::int64_t{slot} * each * width;
     const std::int32_t size = width;
     for (std::int32_t j = 0; j < each; ++j) {
@@ -48,14 +46,12 @@ struct keep_states {
 template <class Executor>
 class kept_states {
  public:
-  /// \param max_nodes of a tree. \param each states of a node; `setup.hidden_size` numbers each.
-  kept_states(Executor& executor, const drafter_setup& setup, std::int32_t max_nodes,
-              std::int32_t each)
-      : max_nodes_(max_nodes),
-        each_(each),
+  /// \param each states of a node; `setup.hidden_size` numbers each.
+  kept_states(Executor& executor, const drafter_setup& setup, std::int32_t each)
+      : each_(each),
         width_(setup.hidden_size),
         values_(executor, index(setup.max_batch) * index(each) * index(setup.hidden_size)),
-        rows_(executor, index(setup.max_batch) * index(max_nodes) * index(each)),
+        states_(executor, index(setup.max_batch) * index(each)),
         known_(executor, index(setup.max_batch)) {
     executor.launch(setup.max_batch, clear_slots{known_.data()});
   }
@@ -82,20 +78,18 @@ class kept_states {
   void observe(const draft_outcomes& outcomes, const State& state, Executor& executor) {
     for (std::int32_t slot = 0; slot < outcomes.slots; ++slot) {
       const draft_outcome& outcome = outcomes.of[slot];
-      const std::int32_t first = outcome.first_row + outcome.prefix;
-      const float** of = rows_.data() + index(slot) * index(max_nodes_) * index(each_);
-      for (std::int32_t node = 0; node < outcome.nodes; ++node) {
-        for (std::int32_t j = 0; j < each_; ++j) {
-          const auto from = state(first + node, j);
-          if (from.size != width_) {
-            other_width_ = from.size;
-            return forget(outcomes, executor);
-          }
-          *of++ = from.data;
+      if (outcome.finished || outcome.path == nullptr) { continue; }
+      const std::int32_t last = outcome.kept == 0 ? 0 : outcome.path[outcome.kept - 1];
+      for (std::int32_t j = 0; j < each_; ++j) {
+        const auto from = state(outcome.first_row + outcome.prefix + last, j);
+        if (from.size != width_) {
+          other_width_ = from.size;
+          return forget(outcomes, executor);
         }
+        states_.data()[index(slot) * index(each_) + index(j)] = from.data;
       }
     }
-    executor.launch(outcomes.slots, body(outcomes, rows_.data()));
+    executor.launch(outcomes.slots, body(outcomes, states_.data()));
   }
   /// The pass had none.
   void forget(const draft_outcomes& outcomes, Executor& executor) {
@@ -111,21 +105,19 @@ class kept_states {
 
   static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
 
-  keep_states body(const draft_outcomes& outcomes, const float* const* rows) const {
+  keep_states body(const draft_outcomes& outcomes, const float* const* states) const {
     return {.outcomes = outcomes,
-            .rows = rows,
-            .max_nodes = max_nodes_,
+            .states = states,
             .each = each_,
             .width = width_,
             .values = values_.data(),
             .known = known_.data()};
   }
 
-  std::int32_t max_nodes_;
   std::int32_t each_;
   std::int32_t width_;
   buffer<float> values_;          ///< [max_batch, each, width]
-  buffer<const float*> rows_;     ///< [max_batch, max_nodes, each] states of the pass
+  buffer<const float*> states_;   ///< [max_batch, each] of the pass
   buffer<std::uint8_t> known_;    ///< [max_batch]
   std::int32_t other_width_ = 0;  ///< of a state of the target that does not fit
 };

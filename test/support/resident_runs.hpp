@@ -91,8 +91,8 @@ class run_loop {
  public:
   run_loop(E executor, S sampler, V verifier, std::int32_t batch, std::int32_t eager_rows)
       : executor_(executor),
-        target_(executor_, run_vocab, 1, batch, batch * nodes),
-        draft_(executor_, run_vocab, 2, batch, batch * nodes),
+        target_(executor_, run_vocab, 1, batch, batch * nodes + nodes),
+        draft_(executor_, run_vocab, 2, batch, batch * nodes + nodes),
         decoder_(target_, drafter_type{draft_}, selector_of(draft_), std::move(sampler),
                  std::move(verifier),
                  resident_options{.max_batch = batch,

@@ -281,17 +281,12 @@ class decoder {
   std::int32_t streams() const { return draft_length_ > 0 ? streams_of<drafter_type>() : 0; }
 
   drafter_setup setup() {
-    drafter_setup s{.max_batch = options_.max_batch,
-                    .chunk = options_.chunk,
-                    .max_length = options_.max_length,
-                    .vocab_size = vocab_size_,
-                    .layout = &selector_.layout(),
-                    .context_width = context_width_of(selector_),
-                    .max_rows = selector_.max_rows()};
-    if constexpr (drafter_type::needs_hidden || streams_of<drafter_type>() > 0) {
-      s.hidden_size = drafter_.hidden_size();
-    }
-    return s;
+    return setup_of(drafter_, selector_,
+                    {.max_batch = options_.max_batch,
+                     .chunk = options_.chunk,
+                     .chunks = options_.max_batch * options_.chunk,
+                     .max_length = options_.max_length,
+                     .vocab_size = vocab_size_});
   }
 
   /// Calls use(slot) for every sequence of the step.
@@ -324,6 +319,7 @@ class decoder {
                  .counts = r.census.view(),
                  .grammar = r.grammar.get(),
                  .cached = r.cached,
+                 .prefix = plan.prefix,
                  .idle = allowed == 0};
       drafts_.plant(slot, context);
     }

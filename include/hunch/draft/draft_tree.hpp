@@ -74,6 +74,7 @@ struct draft_context {
   token_counts counts;              ///< of the committed tokens, if the sampler needs them
   grammar_walk* grammar = nullptr;  ///< that the text follows; nullptr: none
   std::int32_t cached = 0;          ///< tokens that the target has read
+  std::int32_t prefix = 0;          ///< tokens that it reads in this step, before the root
   bool idle = false;  ///< no step drafts until further notice: a drafter need not keep up
 };
 

@@ -13,6 +13,7 @@
 #include <hunch/drafter/detail/growth.hpp>
 #include <hunch/drafter/detail/model_step.hpp>
 #include <hunch/drafter/drafter.hpp>
+#include <hunch/executor/executor.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
 #include <hunch/model/concepts.hpp>
@@ -38,7 +39,8 @@ namespace hunch::drafter {
 /// enters it in `observe`.
 ///
 /// Waits for the executor where it asks how many there are: rows of a pass, and rows of logits of a
-/// level; after each such chunk; and once in `observe`.
+/// level; after each such chunk; and once in `observe`. Where the host does not read that, it waits
+/// for nothing, and reads what the target reads, in step with it, whether it drafts or not.
 ///
 /// \tparam Model models `DraftModel`; a reference where the caller keeps the model.
 /// \tparam Tree a `TreeShape`, such as `tree::chain` or `tree::dynamic`.
@@ -77,10 +79,12 @@ class autoregressive {
   template <class Real, class Executor>
   struct state {
     using real = Real;
+    using executor = Executor;
     state(Executor& executor, const drafter_setup& setup)
         : chunk(setup.chunk),
-          rows(executor, setup.max_batch * std::max(setup.chunk, Tree::max_width)),
-          kept(executor, setup.max_batch * (setup.chunk + max_nodes), setup.max_batch),
+          chunks(setup.chunks),
+          rows(executor, most_rows(setup)),
+          kept(executor, most_rows(setup) + setup.max_batch * max_nodes, setup.max_batch),
           trees(executor, setup),
           read(executor, static_cast<std::size_t>(setup.max_batch)),
           staged(executor, static_cast<std::size_t>(setup.max_batch)),
@@ -92,7 +96,14 @@ class autoregressive {
     template <class T>
     using buffer = typename Executor::template buffer<T>;
 
-    std::int32_t chunk;
+    static std::int32_t most_rows(const drafter_setup& setup) {
+      const std::int32_t first = host_reads<Executor> ? setup.max_batch * (setup.chunk + 1)
+                                                      : first_rows(setup.max_batch, setup.chunks);
+      return std::max(first, setup.max_batch * Tree::max_width);
+    }
+
+    std::int32_t chunk;   ///< committed tokens of a sequence in one pass
+    std::int32_t chunks;  ///< of all, where the host does not read
     staged_rows<Executor> rows;
     kept_list<Executor> kept;
     growth<Tree, Policy, Real, Executor> trees;
@@ -114,16 +125,19 @@ class autoregressive {
     auto step = view(s, slots, contexts, drafts.view());
     using step_type = decltype(step);
     executor.launch(slots, plan_drafts<step_type>{step});
-    read_missed(s, step, executor);
+    if constexpr (host_reads<Executor>) {
+      read_missed(s, step, executor);
+    } else {
+      step.capacity = first_rows(slots, s.chunks);
+    }
     executor.launch(slots, stage_committed<step_type>{step});
-    while (const std::int32_t size = known_count(executor, step.row_count)) {
-      auto hidden = model_.forward(step.rows.view(size));
-      drop_full(s, step, size, hidden, executor);
-      if (!s.trees.draft_level(step.trees, model_, hidden, drafts, selector, sampler, draw,
-                               executor)) {
+    for (;;) {
+      const std::int32_t size = known_count(executor, step.row_count, step.capacity);
+      if (size == 0 || !draft_level(s, step, size, drafts, selector, sampler, draw, executor)) {
         break;
       }
-      ++step.trees.depth;
+      if (++step.trees.depth == Tree::max_depth) { break; }
+      if constexpr (!host_reads<Executor>) { step.capacity = slots * Tree::max_width; }
       executor.launch(slots, stage_frontier<step_type>{step});
     }
     s.trees.finish(step.trees, drafts, executor);
@@ -134,8 +148,11 @@ class autoregressive {
     attempt([&] {
       const auto step = view(s, outcomes.slots, nullptr, {});
       using step_type = std::remove_const_t<decltype(step)>;
-      executor.launch(outcomes.slots, keep_read<step_type>{step, s.kept.arrays(), outcomes});
-      commit(s, executor);
+      const std::int32_t most =
+          host_reads<Executor> ? 0
+                               : first_rows(outcomes.slots, s.chunks) + outcomes.slots * max_nodes;
+      executor.launch(outcomes.slots, keep_read<step_type>{step, s.kept.arrays(), outcomes, most});
+      commit(s, executor, most, outcomes.slots);
     });
   }
 
@@ -145,7 +162,7 @@ class autoregressive {
       const auto step = view(s, slot + 1, nullptr, {});
       using step_type = std::remove_const_t<decltype(step)>;
       executor.launch(1, forget_read<step_type>{step, s.kept.arrays(), slot});
-      commit(s, executor);
+      commit(s, executor, 0, 1);
     });
   }
 
@@ -164,18 +181,68 @@ class autoregressive {
             .row_count = s.counts.data(),
             .statuses = s.statuses.data(),
             .chunk = s.chunk,
+            .capacity = 0,
+            .keeps_up = !host_reads<typename State::executor>,
             .rereads = rereads_accepted<Model>,
             .shares_cache = shares_target_cache<Model>};
   }
 
-  /// Commits what is kept, and drops what is released.
+  /// Rows of the first pass at most, of a model that has read all that the target had read before
+  /// this step: what the last one added to it, and its root.
+  static std::int32_t first_rows(std::int32_t slots, std::int32_t chunks) {
+    constexpr std::int32_t added = shares_target_cache<Model> ? 1
+                                   : rereads_accepted<Model>  ? Tree::max_depth + 1
+                                                              : 2;
+    return slots * added + chunks;
+  }
+
+  /// Drafts a level: the model's pass over the first `size` rows, the selector's lists, the head.
+  /// Returns whether anybody asked for one. A router runs beside the pass where its contexts are
+  /// known before, and nobody looks at the statuses of rows in between.
+  template <class State, class Step, class Drafts, class Selecting, class S, class Draw,
+            class Executor>
+  bool draft_level(State& s, const Step& step, std::int32_t size, Drafts& drafts,
+                   Selecting& selector, const S& sampler, const Draw& draw, Executor& executor) {
+    const rows next = step.rows.view(size);
+    const auto draft = [&](std::int32_t asked, auto& hidden) {
+      if (asked == 0) { return false; }
+      s.trees.draft_level(step.trees, asked, model_, hidden, drafts, selector, sampler, draw,
+                          executor);
+      return true;
+    };
+    if constexpr (RoutedSelector<typename Selecting::selector_type> &&
+                  hunch::detail::has_early_contexts<std::remove_reference_t<Model>>) {
+      const context_rows contexts = model_.contexts(next);
+      if constexpr (host_reads<Executor>) {
+        auto hidden = model_.forward(next);
+        drop_full(s, step, size, hidden, executor);
+        return draft(s.trees.choose_lists(step.trees, contexts, selector, executor), hidden);
+      } else {
+        std::int32_t asked = 0;
+        const auto pass = [&] {
+          side_stream<Executor> side(executor);
+          asked = s.trees.choose_lists(step.trees, contexts, selector, side.executor());
+          return model_.forward(next);
+        };
+        auto hidden = pass();
+        return draft(asked, hidden);
+      }
+    } else {
+      auto hidden = model_.forward(next);
+      drop_full(s, step, size, hidden, executor);
+      return draft(s.trees.choose_lists(step.trees, hidden, selector, executor), hidden);
+    }
+  }
+
+  /// Commits what is kept, and drops what is released: so many at most, where the host does not
+  /// read how many.
   template <class State, class Executor>
-  void commit(State& s, Executor& executor) {
+  void commit(State& s, Executor& executor, std::int32_t most, std::int32_t most_released) {
     // A cache that is the target's is the target's to commit.
     if constexpr (!shares_target_cache<Model>) {
       const std::int32_t* const counts = s.counts.data();
-      const std::int32_t size = known_count(executor, counts + 1);
-      model_.commit(s.kept.arrays().view(size, known_count(executor, counts + 2)));
+      const std::int32_t size = known_count(executor, counts + 1, most);
+      model_.commit(s.kept.arrays().view(size, known_count(executor, counts + 2, most_released)));
     }
   }
 
@@ -185,26 +252,29 @@ class autoregressive {
   void read_missed(State& s, const Step& step, Executor& executor) {
     for (;;) {
       executor.launch(step.trees.slots, stage_missed<Step>{step});
-      const std::int32_t size = known_count(executor, step.row_count);
+      const std::int32_t size = known_count(executor, step.row_count, 0);
       if (size == 0) { return; }
       auto hidden = model_.forward(step.rows.view(size));
       drop_full(s, step, size, hidden, executor);
       executor.launch(step.trees.slots, keep_missed<Step>{step, s.kept.arrays()});
-      commit(s, executor);
+      commit(s, executor, 0, 0);
     }
   }
 
   /// Takes back rows for which the model's cache had no room.
   template <class State, class Step, class Hidden, class Executor>
-  static void drop_full(State& s, const Step& step, std::int32_t size, Hidden& hidden,
-                        Executor& executor) {
-    bool full = false;
-    for (std::int32_t i = 0; i < size; ++i) {
-      const status of_row = hidden.status(i);
-      s.statuses.data()[i] = of_row;
-      full = full || of_row != status::ok;
+  static void drop_full([[maybe_unused]] State& s, [[maybe_unused]] const Step& step,
+                        [[maybe_unused]] std::int32_t size, [[maybe_unused]] Hidden& hidden,
+                        [[maybe_unused]] Executor& executor) {
+    if constexpr (host_reads<Executor>) {
+      bool full = false;
+      for (std::int32_t i = 0; i < size; ++i) {
+        const status of_row = hidden.status(i);
+        s.statuses.data()[i] = of_row;
+        full = full || of_row != status::ok;
+      }
+      if (full) { executor.launch(step.trees.slots, drop_full_rows<Step>{step}); }
     }
-    if (full) { executor.launch(step.trees.slots, drop_full_rows<Step>{step}); }
   }
 
   Model model_;

@@ -18,6 +18,9 @@ namespace hunch {
 struct drafter_setup {
   std::int32_t max_batch = 1;
   std::int32_t chunk = 256;  ///< prompt tokens that one step reads per sequence
+  /// Where the host does not see how many there are: prompt tokens that one step reads at most, of
+  /// all sequences.
+  std::int32_t chunks = 256;
   /// Tokens of a text at most, prompt and answer. A drafter that keeps something for each has room
   /// for so many before the first step, or refuses in `check` what it has no room for.
   std::int32_t max_length = std::numeric_limits<std::int32_t>::max();
@@ -45,6 +48,7 @@ struct draft_outcomes {
   std::int32_t slots = 0;
   const draft_outcome* of = nullptr;  ///< [slots] where bodies reach it, as the paths
   std::int32_t streams = 0;  ///< beside every node of the target's pass: none while nothing drafts
+  std::int32_t rows = 0;     ///< of that pass, where the host does not see which of them were kept
 };
 
 /// Proposes a draft tree for every slot with a sequence.

@@ -133,6 +133,8 @@ class pruned {
                Selecting& selector, const S& sampler, const Draw& draw, Executor& executor) {
     drafter_.propose(s.inner, slots, contexts, drafts, selector, sampler, draw, executor);
     using real = typename Drafts::real;
+    constexpr bool reads = host_reads<Executor>;
+    const std::int32_t most = slots * max_nodes;
     const pruning<real> step{.keep = keep_,
                              .max_nodes = max_nodes,
                              .slots = slots,
@@ -143,7 +145,8 @@ class pruned {
                              .counts = s.counts.data(),
                              .first_row = s.first_row.data(),
                              .inner = s.inner_node.data(),
-                             .statuses = s.statuses.data(),
+                             .statuses = reads ? s.statuses.data() : nullptr,
+                             .pads = !reads,
                              .all_logits = s.logits.data(),
                              .slot = s.slot.data(),
                              .node = s.node.data(),
@@ -154,12 +157,14 @@ class pruned {
                              .was = s.was.data(),
                              .workspace = s.workspace.data()};
     executor.launch(slots, place_prunable<real>{step});
-    const std::int32_t size = known_count(executor, step.counts);
+    const std::int32_t size = known_count(executor, step.counts, most);
     if (size == 0) { return; }
     auto hidden = view_.forward(step.rows.view(size));
-    for (std::int32_t i = 0; i < size; ++i) { s.statuses.data()[i] = hidden.status(i); }
+    if constexpr (reads) {
+      for (std::int32_t i = 0; i < size; ++i) { s.statuses.data()[i] = hidden.status(i); }
+    }
     executor.launch(slots, ask_transitions<real>{step});
-    const std::int32_t asked = known_count(executor, step.counts + 1);
+    const std::int32_t asked = known_count(executor, step.counts + 1, most);
     view_.head(hidden, head_rows<real>{asked, step.row, step.lists, step.logits});
     executor.launch(asked, weigh_children<real, S>{step, sampler});
     executor.launch(slots, prune_drafts<real>{step});

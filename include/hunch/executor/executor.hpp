@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <hunch/core/config.hpp>
 
@@ -78,11 +79,32 @@ void write_buffer(E& executor, T* to, const T* from, std::size_t n) {
   }
 }
 
-/// The count that bodies have written to a buffer. Waits for the executor.
+/// Whether the host reads what bodies have written to buffers of E while a step runs: unless E says
+/// otherwise, by `static constexpr bool host_reads = false`. Else a step is launched without a look
+/// at what came out, with all sizes as large as they may be and padding behind what is there.
+template <class E>
+inline constexpr bool host_reads = !requires {
+  requires !E::host_reads;
+};
+
+/// Whether E is where steps are repeated that no host looks at in between, by `static constexpr
+/// bool repeats = true`.
+template <class E>
+inline constexpr bool repeats = requires {
+  requires E::repeats;
+};
+
+/// The count that bodies have written to a buffer; waits for the executor. Where the host does not
+/// read it, `most`: the largest that it may be.
 template <Executor E>
-std::int32_t known_count(E& executor, const std::int32_t* at) {
-  executor.synchronize();
-  return *at;
+std::int32_t known_count(E& executor, [[maybe_unused]] const std::int32_t* at,
+                         [[maybe_unused]] std::int32_t most) {
+  if constexpr (host_reads<E>) {
+    executor.synchronize();
+    return *at;
+  } else {
+    return most;
+  }
 }
 
 /// Does what does not throw but where an executor has failed: its next step will say so.
@@ -157,10 +179,47 @@ struct range_of<E> {
 template <class E>
 using profiler_range = typename detail::range_of<E>::type;
 
-/// An executor whose buffers are resident: for storage that is written against `Executor`.
+namespace detail {
+
+template <class E, class T>
+struct host_written {
+  using type = typename E::template buffer<T>;
+};
+template <class E, class T>
+requires requires { typename E::template host_written<T>; }
+struct host_written<E, T> {
+  using type = typename E::template host_written<T>;
+};
+template <class E, class T>
+struct workspace {
+  using type = typename E::template buffer<T>;
+};
+template <class E, class T>
+requires requires { typename E::template resident<T>; }
+struct workspace<E, T> {
+  using type = typename E::template resident<T>;
+};
+
+}  // namespace detail
+
+/// A buffer that the host writes and bodies read, on executors whose buffers it does not reach too.
+template <class E, class T>
+using host_written = typename detail::host_written<E, T>::type;
+
+/// A buffer that bodies alone use: resident, where E has such memory.
+template <class E, class T>
+using workspace = typename detail::workspace<E, T>::type;
+
+/// An executor whose buffers are resident memory of E, for loops that live there. The host reads
+/// them only if E's are all one.
 template <ResidentExecutor E>
 class resident_memory {
  public:
+  static constexpr bool host_reads =
+      std::is_same_v<typename E::template resident<char>, typename E::template buffer<char>>;
+
+  static constexpr bool repeats = true;
+
   explicit resident_memory(E& executor) : executor_(&executor) {}
 
   template <class T>
@@ -168,9 +227,52 @@ class resident_memory {
     buffer(resident_memory& memory, std::size_t n)
         : E::template resident<T>(*memory.executor_, n) {}
   };
+  template <class T>
+  struct host_written : E::template buffer<T> {
+    host_written(resident_memory& memory, std::size_t n)
+        : E::template buffer<T>(*memory.executor_, n) {}
+  };
+
+  template <class Body>
+  void launch(std::int32_t count, const Body& body) {
+    executor_->launch(count, body);
+  }
+  /// Waits for nothing where the host reads nothing.
+  void synchronize() {
+    if constexpr (host_reads) { executor_->synchronize(); }
+  }
+  template <class T>
+  void upload(T* to, const T* from, std::size_t n) {
+    executor_->upload(to, from, n);
+  }
+  template <class T>
+  void download(T* to, const T* from, std::size_t n) {
+    executor_->download(to, from, n);
+  }
+  template <class Body>
+  std::int32_t teams_at_once(const Body& body) const requires requires(E& e) {
+    e.teams_at_once(body);
+  }
+  { return executor_->teams_at_once(body); }
+
+  /// Whose memory it is.
+  E& executor() const { return *executor_; }
 
  private:
   E* executor_;
+};
+
+template <ResidentExecutor E>
+class side_stream<resident_memory<E>> {
+ public:
+  explicit side_stream(resident_memory<E>& memory)
+      : side_(memory.executor()), memory_(side_.executor()) {}
+
+  resident_memory<E>& executor() { return memory_; }
+
+ private:
+  side_stream<E> side_;
+  resident_memory<E> memory_;
 };
 
 }  // namespace hunch

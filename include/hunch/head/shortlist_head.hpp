@@ -23,7 +23,7 @@ namespace hunch {
 /// this. Launches only: nothing is allocated, and no launch depends on what the lists hold, so that
 /// a step can be recorded.
 /// \tparam Weight float, bfloat16, float16 or std::int8_t.
-template <ResidentExecutor E, class Weight>
+template <Executor E, class Weight>
 class shortlist_head {
  public:
   /// Allocates workspace of the executor.
@@ -84,8 +84,6 @@ class shortlist_head {
   }
 
  private:
-  template <class T>
-  using resident = typename E::template resident<T>;
   static std::size_t size(std::int32_t n) { return static_cast<std::size_t>(n); }
   static std::size_t states(std::int32_t width) {
     return std::is_same_v<Weight, float>
@@ -94,10 +92,10 @@ class shortlist_head {
                      static_cast<std::size_t>(kernel::detail::split_words(width));
   }
 
-  resident<std::uint32_t> states_;  ///< split for tensor cores
-  resident<std::uint64_t> wanted_;
-  resident<std::int32_t> strips_;
-  resident<std::int32_t> counts_;
+  workspace<E, std::uint32_t> states_;  ///< split for tensor cores
+  workspace<E, std::uint64_t> wanted_;
+  workspace<E, std::int32_t> strips_;
+  workspace<E, std::int32_t> counts_;
 };
 
 }  // namespace hunch

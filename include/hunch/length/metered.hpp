@@ -13,6 +13,7 @@ namespace hunch::length {
 /// a clock names while the decoder runs.
 struct metered {
   static constexpr bool needs_entropy = cost::needs_entropy;
+  static constexpr bool needs_clock = true;
   using memory = cost::memory;
 
   /// \param by outlives this.

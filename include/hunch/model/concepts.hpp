@@ -181,29 +181,21 @@ concept has_late_contexts = requires(M& m, const rows& r) {
 
 /// A draft model that tells routers what it knows of a row.
 ///
-/// 1. `m.context_width()` is the number of values for a row.
-/// 2. The hidden states h that `forward` returns have these values: the states that the head is
-///    about to read, or whatever a router was trained on. Either `h.context(i)`, [context_width] of
-///    a wanted row i, or `h.contexts()`, of all rows. They lie where bodies reach them, are
-///    complete by the time that the executor runs what it is given next, and valid as long as h.
+/// 1. `m.context_width()` is the number of values for a row: the states that the head is about to
+///    read, or whatever a router was trained on. They lie where bodies reach them, and are complete
+///    by the time that the executor runs what it is given next. One of three gives them:
+/// 2. `m.contexts(rows)` is called before `m.forward(rows)` with the same rows, and launches what
+///    writes their contexts, which stay until the next call. Where no host waits in between, the
+///    router then runs beside the pass.
+/// 3. `h.contexts()`, of all rows, for the hidden states h that `forward` returns, if contexts
+///    depend on the pass: they may be its states. Valid as long as h.
+/// 4. `h.context(i)`, [context_width] of a wanted row i, likewise; not in a `resident_decoder`,
+///    whose host does not know which row that is.
 template <class M>
 concept RoutedModel = requires(M& m) {
   { m.context_width() } -> std::convertible_to<std::int32_t>;
-  requires detail::has_context_of_row<M> || detail::has_late_contexts<M>;
-};
-
-/// Such a model in a resident loop, where contexts lie in memory of the executor, at the same place
-/// in every pass. One of two:
-///
-/// 1. `m.contexts(rows)` is called before `m.forward(rows)` with the same rows, and launches what
-///    writes their contexts; they stay until the next call. The router then runs beside the pass.
-/// 2. `h.contexts()`, for the hidden states h that `forward` returns, if contexts depend on the
-///    pass: they may be its states, or the model reads two tokens in one and knows the first of
-///    them only after it.
-template <class M>
-concept ResidentRoutedModel = requires(M& m) {
-  { m.context_width() } -> std::convertible_to<std::int32_t>;
-  requires detail::has_early_contexts<M> || detail::has_late_contexts<M>;
+  requires detail::has_context_of_row<M> || detail::has_late_contexts<M> ||
+      detail::has_early_contexts<M>;
 };
 
 }  // namespace hunch

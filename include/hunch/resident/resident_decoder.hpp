@@ -14,10 +14,13 @@
 #include <hunch/decoder/generation.hpp>
 #include <hunch/decoder/request.hpp>
 #include <hunch/decoder/token_census.hpp>
+#include <hunch/draft/draw_children.hpp>
+#include <hunch/drafter/drafter.hpp>
+#include <hunch/executor/executor.hpp>
 #include <hunch/executor/host.hpp>
-#include <hunch/resident/drafting.hpp>
-#include <hunch/resident/lookup.hpp>
+#include <hunch/model/staged_rows.hpp>
 #include <hunch/resident/step.hpp>
+#include <hunch/selector/selecting.hpp>
 
 namespace hunch {
 
@@ -26,7 +29,7 @@ struct resident_options {
   std::int32_t max_batch = 1;      ///< requests that run at the same time
   std::int32_t max_length = 4096;  ///< tokens of a sequence, prompt and emitted, >= 2; the models'
                                    ///< caches hold as many
-  std::int32_t chunk = 256;        ///< prompt tokens read in one pass, >= 1
+  std::int32_t chunk = 256;        ///< prompt tokens that a step reads, of all requests, >= 1
   std::int32_t draft_length = 1 << 30;  ///< draft at most so deep, at least 1
   std::int32_t max_bias = 64;           ///< biased tokens of a request
   std::int32_t ring = 1024;  ///< emitted tokens of a request that wait to be polled: at least the
@@ -45,11 +48,17 @@ struct resident_options {
 /// What needs the host between two steps is refused: grammars, stop strings, log-probabilities.
 /// Use `decoder` for these, also on the same models.
 ///
-/// The models' contracts are those of `decoder`, with these additions. Rows may be padding (see
-/// `rows`). `evaluate`, `forward`, `head` and `commit` look at their arrays on the executor, in
-/// order with its launches, and at nothing on the host but the numbers of rows. The logits of row i
-/// of a pass, padding included, lie at the same address in every pass. Caches hold `max_length`
-/// tokens per sequence: statuses are not looked at.
+/// Prompts are read in the passes in which other requests decode, `chunk` tokens of all requests at
+/// a time. A pass has at most `max_batch * max_nodes + chunk` rows.
+///
+/// The models' contracts are those of `decoder`, with these additions. Caches hold `max_length`
+/// tokens per sequence: statuses are not looked at. And where the executor's resident memory is not
+/// its buffers, so that the host reads nothing of it: rows, kept rows, inputs of heads and released
+/// slots may be padding (see `rows`), and all passes have as many as they may have at most.
+/// `evaluate`, `forward`, `head` and `commit` look at their arrays on the executor, in order with
+/// its launches, and at nothing on the host but the numbers of rows. The logits of row i of a pass,
+/// padding and what is not wanted included, lie at the same address in every pass; so do hidden
+/// states and streams, for drafters that read them.
 ///
 /// One host thread at a time uses a loop.
 ///
@@ -57,7 +66,8 @@ struct resident_options {
 template <class Target, class D, class Selector, class S, class V,
           class Random = random_source<philox>, class E = executor::host>
 class resident_decoder {
-  using parts = composition<Target, D, Selector, S, V, Random, E>;
+  using memory = resident_memory<E>;
+  using parts = composition<Target, D, Selector, S, V, Random, memory>;
   using drafter_type = typename parts::drafter_type;
   using sampler_type = typename parts::sampler_type;
   using verifier_type = typename parts::verifier_type;
@@ -98,39 +108,30 @@ class resident_decoder {
                          .grammars = false,
                          .max_parts = shifted_parts_of(selector_),
                          .law_rows = law_rows_of<drafter_type>()}),
-        drafting_(drafter_, selector_, executor_, options_.max_batch),
-        rows_(memory_, options_.max_batch * max_nodes),
-        kept_(memory_, options_.max_batch * max_nodes, options_.max_batch),
+        draft_state_(memory_, setup()),
+        selecting_(selector_, memory_, options_.max_batch * law_rows_of<drafter_type>()),
+        plans_(memory_, batch()),
+        contexts_(memory_, batch()),
+        outcomes_(memory_, batch()),
+        rows_(memory_, max_rows()),
+        kept_(memory_, max_rows(), options_.max_batch),
+        counts_(memory_, 3),
         laws_(memory_, batch_nodes()),
         scratch_(memory_, batch_nodes()),
         paths_(memory_, batch_nodes()),
         counters_(memory_, batch()),
-        row_token_(memory_,
-                   table_size(selector_.layout().row_token(), selector_.layout().head_rows())),
-        token_row_(memory_, table_size(selector_.layout().token_row(), vocab_size_)),
-        token_part_(memory_, table_size(selector_.layout().token_part(), vocab_size_)),
         counted_(memory_, batch()),
         steps_(memory_, 1),
         steps_left_(memory_, 1),
         again_(memory_, 1),
-        logits_(executor_, batch_nodes()),
+        logits_(executor_, static_cast<std::size_t>(max_rows())),
         entries_(executor_, batch() * static_cast<std::size_t>(options_.ring)),
         written_(executor_, batch()),
         read_(executor_, batch()),
         signals_(executor_, 1),
-        piece_(executor_, options_.chunk),
-        piece_kept_(executor_, options_.chunk, 1),
+        released_(executor_, 0, 1),
         slots_(batch()) {
-    drafter_.check({.max_batch = options_.max_batch,
-                    .chunk = options_.chunk,
-                    .max_length = options_.max_length,
-                    .vocab_size = vocab_size_,
-                    .layout = &selector_.layout(),
-                    .context_width = context_width_of(selector_),
-                    .max_rows = selector_.max_rows()});
-    upload_table(row_token_, selector_.layout().row_token());
-    upload_table(token_row_, selector_.layout().token_row());
-    upload_table(token_part_, selector_.layout().token_part());
+    drafter_.check(setup());
   }
 
   resident_decoder(const resident_decoder&) = delete;
@@ -148,11 +149,10 @@ class resident_decoder {
     }
   }
 
-  /// Adds a request: ends the loop as `wait` does, reads the prompt up to its last token, and lets
-  /// the request take part from the next `run` on. Tokens that were not polled stay in their rings.
+  /// Adds a request: ends the loop as `wait` does, and lets the request take part from the next
+  /// `run` on. Tokens that were not polled stay in their rings.
   /// \throws std::invalid_argument naming what is wrong with the request: nothing is ever ignored.
   /// \throws std::length_error if `max_batch` requests are running, or their ends are not polled.
-  /// \throws what a model throws while it reads the prompt; then nothing is left of the request.
   request_id add(std::span<const token> prompt, const generation_options& options) {
     check(prompt, options);
     wait();
@@ -163,12 +163,6 @@ class resident_decoder {
                    " requests are running; raise resident_options::max_batch"}));
     }
     const auto slot = static_cast<std::int32_t>(free - slots_.begin());
-    try {
-      read_prompt(slot, prompt);
-    } catch (...) {
-      release(slot);
-      throw;
-    }
     place(slot, prompt, options);
     *free = last_id_;
     ++running_;
@@ -272,12 +266,15 @@ class resident_decoder {
   E& executor() { return executor_; }
 
  private:
-  using memory = resident_memory<E>;
   template <class T>
   using resident_buffer = typename memory::template buffer<T>;
   template <class T>
   using buffer = typename E::template buffer<T>;
   using arrays_type = resident::step_arrays<real, max_nodes>;
+  using view_type =
+      verify_view<resident::slot_laws<real, sampler_type, max_nodes>,
+                  stored_drafts<law<real>, selects_one_range<Selector>>,
+                  std::conditional_t<drafter_type::is_chain, chain_tokens, drafted_tokens>>;
 
   static resident_options checked(resident_options o) {
     const refusal refuse{"hunch::resident_decoder"};
@@ -318,20 +315,16 @@ class resident_decoder {
   std::size_t batch() const { return static_cast<std::size_t>(options_.max_batch); }
   std::size_t batch_nodes() const { return batch() * static_cast<std::size_t>(max_nodes); }
 
-  static std::size_t table_size(const std::int32_t* table, std::int32_t n) {
-    return table == nullptr ? 0 : static_cast<std::size_t>(n);
-  }
-  void upload_table(resident_buffer<std::int32_t>& to, const std::int32_t* table) {
-    if (table != nullptr) { executor_.upload(to.data(), table, to.size()); }
-  }
-  resident::layout_tables tables() const {
-    const auto of = [](const resident_buffer<std::int32_t>& table) {
-      return table.size() > 0 ? table.data() : nullptr;
-    };
-    return {.row_token = of(row_token_),
-            .token_row = of(token_row_),
-            .vocab_size = vocab_size_,
-            .token_part = of(token_part_)};
+  /// Of a pass.
+  std::int32_t max_rows() const { return options_.max_batch * max_nodes + options_.chunk; }
+
+  drafter_setup setup() {
+    return setup_of(drafter_, selector_,
+                    {.max_batch = options_.max_batch,
+                     .chunk = options_.chunk,
+                     .chunks = options_.chunk,
+                     .max_length = options_.max_length,
+                     .vocab_size = vocab_size_});
   }
   resident::rings rings() const {
     return {.capacity = options_.ring,
@@ -341,42 +334,24 @@ class resident_decoder {
             .counted = counted_.data()};
   }
 
-  arrays_type arrays() const {
+  arrays_type arrays(std::int32_t slots) const {
     return {.all = sequences_.view(),
             .trees = trees_.view(),
+            .slots = slots,
+            .chunk = options_.chunk,
+            .draft_length = options_.draft_length,
+            .plans = plans_.data(),
+            .contexts = contexts_.data(),
+            .outcomes = outcomes_.data(),
             .rows = rows_.arrays(),
             .logits = logits_.data(),
             .laws = laws_.data(),
             .scratch = scratch_.data(),
             .paths = paths_.data(),
             .kept = kept_.arrays(),
-            .draft = drafting_.keeping(),
+            .counts = counts_.data(),
             .out = rings(),
             .counters = counters_.data()};
-  }
-
-  /// Reads all tokens of a prompt but the last, in pieces.
-  void read_prompt(std::int32_t slot, std::span<const token> prompt) {
-    const auto count = static_cast<std::int32_t>(prompt.size()) - 1;
-    for (std::int32_t first = 0; first < count; first += options_.chunk) {
-      const std::int32_t size = std::min(options_.chunk, count - first);
-      piece_.clear();
-      piece_kept_.clear();
-      for (std::int32_t i = 0; i < size; ++i) {
-        piece_.push({.slot = slot,
-                     .id = i,
-                     .parent = i == 0 ? end_of_cache : i - 1,
-                     .position = first + i,
-                     .t = prompt[static_cast<std::size_t>(first + i)],
-                     .wanted = false});
-        piece_kept_.keep({.slot = slot, .id = i});
-      }
-      target_.evaluate(piece_.view());
-      target_.commit(piece_kept_.view());
-      drafting_.read(piece_.view());  // after the target, whose states a draft model may read
-      drafting_.keep(piece_kept_.view());
-      executor_.synchronize();  // the rows of the next piece take the place of these
-    }
   }
 
   void place(std::int32_t slot, std::span<const token> prompt, const generation_options& options) {
@@ -384,7 +359,6 @@ class resident_decoder {
     resident::sequence s;
     s.id = ++last_id_;
     s.length = static_cast<std::int32_t>(prompt.size());
-    s.draft_cached = s.length - 1;
     s.remaining = options.max_new_tokens;
     s.seed = options.seed;
     s.parameters = options.sampling();
@@ -410,10 +384,10 @@ class resident_decoder {
 
   /// Drops the caches of a slot.
   void release(std::int32_t slot) {
-    piece_kept_.clear();
-    piece_kept_.release(slot);
-    target_.commit(piece_kept_.view());
-    drafting_.keep(piece_kept_.view());
+    released_.clear();
+    released_.release(slot);
+    drafter_.release(draft_state_, slot, memory_);
+    target_.commit(released_.view());
     executor_.synchronize();
   }
 
@@ -441,54 +415,74 @@ class resident_decoder {
 
   /// One step over the first `slots` slots: launches and calls of the models, always the same.
   void step(std::int32_t slots) {
-    const arrays_type of = arrays();
-    propose(slots, of);
-    executor_.launch(slots, resident::place_rows<real, sampler_type, max_nodes>{of});
-    evaluate(slots, of);
-    verify(slots, of);
+    const arrays_type of = arrays(slots);
+    propose(of);
+    auto evaluation = evaluate(of);
+    verify(of);
     const profiler_range<E> range("hunch: commit");
-    drafting_.commit(slots);
-    target_.commit(of.kept.view(slots * max_nodes, slots));
-    executor_.launch(1, resident::decide_repeat{.all = of.all,
-                                                .slots = slots,
-                                                .out = of.out,
-                                                .shared = signals_.data(),
-                                                .steps = steps_.data(),
-                                                .steps_left = steps_left_.data(),
-                                                .again = again_.data(),
-                                                .max_new_entries = max_nodes});
+    memory_.launch(slots, resident::keep_rows<real, max_nodes>{of});
+    drafter_.observe(draft_state_,
+                     draft_outcomes{.slots = slots,
+                                    .of = of.outcomes,
+                                    .streams = streams_of<drafter_type>(),
+                                    .rows = of.capacity()},
+                     evaluation, memory_);
+    const std::int32_t kept = known_count(memory_, of.counts + 1, of.capacity());
+    target_.commit(of.kept.view(kept, known_count(memory_, of.counts + 2, slots)));
+    memory_.launch(1, resident::decide_repeat{.all = of.all,
+                                              .slots = slots,
+                                              .out = of.out,
+                                              .shared = signals_.data(),
+                                              .steps = steps_.data(),
+                                              .steps_left = steps_left_.data(),
+                                              .again = again_.data(),
+                                              .max_new_entries = max_nodes});
   }
 
-  void propose(std::int32_t slots, const arrays_type& of) {
+  void propose(const arrays_type& of) {
     const profiler_range<E> range("hunch: propose");
-    using draw_type = child_draw<Random, verifier_type::shares_noise>;
-    drafting_.propose(slots, of.all, of.trees, tables(), options_.draft_length, sampler_,
-                      draw_type{random_}, executor_);
+    memory_.launch(of.slots, resident::begin_step<real, max_nodes>{of});
+    drafter_.propose(draft_state_, of.slots, of.contexts, trees_, selecting_, sampler_,
+                     child_draw<Random, verifier_type::shares_noise>{random_}, memory_);
+    memory_.launch(of.slots, resident::place_rows<real, sampler_type, max_nodes>{of});
   }
 
-  void evaluate(std::int32_t slots, const arrays_type& of) {
+  auto evaluate(const arrays_type& of) {
     const profiler_range<E> range("hunch: evaluate");
-    auto evaluation = target_.evaluate(of.rows.view(slots * max_nodes));
-    set_logits(slots, evaluation);
+    const std::int32_t size = known_count(memory_, of.counts, of.capacity());
+    auto evaluation = target_.evaluate(of.rows.view(size, streams_of<drafter_type>()));
+    set_logits(of, size, evaluation);
+    return evaluation;
   }
 
-  void verify(std::int32_t slots, const arrays_type& of) {
+  void verify(const arrays_type& of) {
     const profiler_range<E> range("hunch: verify");
-    if (slots * max_nodes <= options_.eager_rows) {
-      executor_.launch(slots * max_nodes,
-                       resident::make_laws<real, sampler_type, max_nodes>{of, sampler_});
+    if (of.slots * max_nodes <= options_.eager_rows) {
+      memory_.launch(of.slots * max_nodes,
+                     resident::make_laws<real, sampler_type, max_nodes>{of, sampler_});
     }
-    executor_.launch(slots,
-                     resident::end_step<real, sampler_type, verifier_type, Random, max_nodes>{
-                         of, drafter_type::children, sampler_, verifier_, random_});
+    memory_.launch(
+        of.slots,
+        resident::end_step<view_type, real, sampler_type, verifier_type, Random, max_nodes>{
+            .of = of,
+            .children = drafter_type::children,
+            .has_lists = drafter_type::uses_selector,
+            .sampler = sampler_,
+            .verifier = verifier_,
+            .random = random_});
   }
 
-  /// Where the logits of each row lie, which must be the same in every step.
+  /// Where the logits of each row lie: in every step at the same place, unless the host reads which
+  /// rows there are.
   template <class Evaluation>
-  void set_logits(std::int32_t slots, Evaluation& evaluation) {
-    for (std::int32_t i = 0; i < slots * max_nodes; ++i) {
-      const row_view<real> row = evaluation.logits(i);
+  void set_logits(const arrays_type& of, std::int32_t size, Evaluation& evaluation) {
+    for (std::int32_t i = 0; i < size; ++i) {
       row_view<real>& known = logits_.data()[i];
+      if constexpr (host_reads<memory>) {
+        if (of.rows.wanted[i] != 0) { known = evaluation.logits(i); }
+        continue;
+      }
+      const row_view<real> row = evaluation.logits(i);
       if (known.data != nullptr && known.data != row.data) {
         throw std::logic_error(message(
             {"hunch::resident_decoder: the target's logits of row ", i,
@@ -510,16 +504,18 @@ class resident_decoder {
   memory memory_;
   resident::sequence_storage<memory> sequences_;
   draft_batch<real, memory> trees_;
-  resident::drafting<drafter_type, std::remove_reference_t<Selector>, real, E> drafting_;
+  typename drafter_type::template state<real, memory> draft_state_;
+  selecting<std::remove_reference_t<Selector>, memory> selecting_;
+  resident_buffer<resident::planned> plans_;
+  resident_buffer<draft_context> contexts_;
+  resident_buffer<draft_outcome> outcomes_;
   staged_rows<memory> rows_;
   kept_list<memory> kept_;
+  resident_buffer<std::int32_t> counts_;
   resident_buffer<law<real>> laws_;
   resident_buffer<double> scratch_;
   resident_buffer<std::int32_t> paths_;
   resident_buffer<statistics<max_nodes>> counters_;
-  resident_buffer<token> row_token_;
-  resident_buffer<std::int32_t> token_row_;
-  resident_buffer<std::int32_t> token_part_;
   resident_buffer<std::int64_t> counted_;
   resident_buffer<std::int64_t> steps_;
   resident_buffer<std::int64_t> steps_left_;
@@ -529,8 +525,7 @@ class resident_decoder {
   buffer<std::int64_t> written_;
   buffer<std::int64_t> read_;
   buffer<resident::signals> signals_;
-  staged_rows<E> piece_;
-  kept_list<E> piece_kept_;
+  kept_list<E> released_;
   std::vector<request_id> slots_;
   std::int32_t running_ = 0;
   request_id last_id_ = 0;

@@ -19,9 +19,9 @@ inline constexpr std::int32_t max_stop_tokens = 8;
 struct sequence {
   request_id id = 0;  ///< 0: none
   std::int32_t length = 0;
-  std::int32_t draft_cached = 0;  ///< tokens in the draft model's cache
-  std::int32_t remaining = 0;     ///< tokens that may still be emitted
-  std::int32_t occurring = 0;     ///< different tokens in the text, if they are counted
+  std::int32_t cached = 0;     ///< tokens in the target's cache
+  std::int32_t remaining = 0;  ///< tokens that may still be emitted
+  std::int32_t occurring = 0;  ///< different tokens in the text, if they are counted
   std::uint64_t seed = 0;
   sampling_parameters parameters;  ///< `bias` in the memory of the bodies
   std::int32_t stop_count = 0;

@@ -50,7 +50,5 @@ class frequency {
 
 frequency(vocab_layout, std::int32_t)->frequency<budget::fixed>;
 
-static_assert(ResidentSelector<frequency<>>);
-static_assert(ResidentSelector<frequency<budget::position_aware<>>>);
 
 }  // namespace hunch::selector

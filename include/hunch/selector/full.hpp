@@ -32,6 +32,5 @@ class full {
   vocab_layout layout_;
 };
 
-static_assert(ResidentSelector<full>);
 
 }  // namespace hunch::selector

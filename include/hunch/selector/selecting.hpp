@@ -22,9 +22,9 @@ class selecting {
 
   const vocab_layout& layout() const { return selector_->layout(); }
 
-  /// Launches what writes one shortlist per context.
-  void select(const selector_contexts& contexts, const selector_lists& lists) {
-    selector_->select(memory_, *executor_, contexts, lists);
+  /// Launches what writes one shortlist per context. \param executor ours, or one beside it.
+  void select(E& executor, const selector_contexts& contexts, const selector_lists& lists) {
+    selector_->select(memory_, executor, contexts, lists);
   }
   /// Launches what changes the logits of the rows that the last `select` has chosen lists for, if
   /// the selector advises.

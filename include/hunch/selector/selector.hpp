@@ -108,16 +108,6 @@ concept AdvisingSelector = VocabSelector<S> &&
   s.advise(memory, executor, rows);
 };
 
-/// A selector whose choice is a function of the token and the depth alone, which bodies can call.
-///
-/// 1. `s.chooser()` is a trivially copyable function object: chooser(t, depth, ranges) writes the
-///    ranges of the shortlist for the node of token t at `depth` and returns their number.
-template <class S>
-concept ResidentSelector = VocabSelector<S> && requires(const S& s, row_range* ranges) {
-  { s.chooser()(token(0), std::int32_t(0), ranges) } -> std::same_as<std::int32_t>;
-  requires std::is_trivially_copyable_v<decltype(s.chooser())>;
-};
-
 namespace selector {
 
 /// Chooses the first rows of the head, as many as a budget allows.

@@ -22,6 +22,5 @@ class trimmed : public full {
   }
 };
 
-static_assert(ResidentSelector<trimmed>);
 
 }  // namespace hunch::selector

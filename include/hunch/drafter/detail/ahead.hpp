@@ -60,7 +60,13 @@ struct place_inputs {
         detail::sum_before(team, slot, [=](std::int64_t i) { return drafts[i] != 0 ? 1 : 0; });
     if (team.rank() != 0) { return; }
     const bool here = drafts[slot] != 0;
-    if (slot + 1 == to.g.slots) { *to.count = at + (here ? 1 : 0); }
+    if (slot + 1 == to.g.slots) {
+      *to.count = at + (here ? 1 : 0);
+      for (std::int32_t i = *to.count; i < to.g.slots; ++i) {
+        to.inputs[i] = nullptr;
+        to.roots[i] = no_token;
+      }
+    }
     if (!here) { return; }
     const draft_context& c = to.g.contexts[slot];
     to.inputs[at] = to.states + static_cast<std::int64_t>(slot) * to.stride;
@@ -105,7 +111,7 @@ class ahead {
   struct state {
     state(Executor& executor, const drafter_setup& setup)
         : trees(executor, setup),
-          kept(executor, setup, States::each),
+          kept(executor, setup, max_nodes, States::each),
           inputs(executor, static_cast<std::size_t>(setup.max_batch)),
           roots(executor, static_cast<std::size_t>(setup.max_batch)),
           drafts(executor, static_cast<std::size_t>(setup.max_batch)),
@@ -148,14 +154,16 @@ class ahead {
                                            .count = s.count.data()};
     executor.launch(slots, plan_inputs<growing_type>{places});
     executor.launch(slots, place_inputs<growing_type>{places});
-    const std::int32_t asked = known_count(executor, s.count.data());
-    if (asked == 0) { return; }
-    auto hidden = model_.forward(head_inputs{.size = asked,
+    const std::int32_t inputs = known_count(executor, s.count.data(), slots);
+    if (inputs == 0) { return; }
+    auto hidden = model_.forward(head_inputs{.size = inputs,
                                              .hidden = s.inputs.data(),
                                              .tokens = s.roots.data(),
                                              .states = States::each});
-    while (s.trees.draft_level(g, model_, hidden, drafts, selector, sampler, draw, executor)) {
-      ++g.depth;
+    for (; g.depth < Tree::max_depth; ++g.depth) {
+      const std::int32_t asked = s.trees.choose_lists(g, hidden, selector, executor);
+      if (asked == 0) { break; }
+      s.trees.draft_level(g, asked, model_, hidden, drafts, selector, sampler, draw, executor);
     }
     s.trees.finish(g, drafts, executor);
   }

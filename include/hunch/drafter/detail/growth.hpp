@@ -101,16 +101,37 @@ class growth {
   /// Launches what forgets what was learnt of a slot.
   void release(std::int32_t slot, Executor& executor) const { lengths_.release(slot, executor); }
 
-  /// Drafts the children of the frontier at `g.depth`, whose rows of a pass are in `hidden`: the
-  /// selector's shortlists, the model's head over them, children of the laws. Those that are
-  /// drafted from, if the policy says so, are the new frontier. Returns whether there was one.
-  template <class Model, class Hidden, class Drafts, class Selecting, class S, class Draw>
-  bool draft_level(const view_type& g, Model& model, Hidden& hidden, Drafts& drafts,
-                   Selecting& selector, const S& sampler, const Draw& draw, Executor& executor) {
+  /// Asks for the rows of logits of the frontier at `g.depth`, and chooses their shortlists.
+  /// Returns how many rows are asked for. \param contexts what a model knows of the rows of its
+  /// pass: `context_rows`, or hidden states.
+  template <class Contexts, class Selecting>
+  std::int32_t choose_lists(const view_type& g, [[maybe_unused]] Contexts& contexts,
+                            Selecting& selector, Executor& executor) {
     executor.launch(g.slots, ask_level<view_type>{g});
-    const std::int32_t asked = known_count(executor, count_.data());
-    if (asked == 0) { return false; }
-    const head_rows<Real> rows = choose_lists(g, asked, selector, hidden, executor);
+    const std::int32_t asked = known_count(executor, count_.data(), g.slots * asks_per_slot);
+    if (asked == 0) { return 0; }
+    if constexpr (RoutedSelector<typename Selecting::selector_type>) {
+      place_states(asked, contexts, executor);
+    }
+    selector.select(executor,
+                    selector_contexts{.size = asked,
+                                      .depth = g.depth,
+                                      .tokens = tokens_.data(),
+                                      .states = states_.data(),
+                                      .trees = slot_.data()},
+                    selector_lists{ranges_.data(), range_count_.data()});
+    executor.launch(asked, list_level<view_type>{g, tables_.view()});
+    return asked;
+  }
+
+  /// Drafts the children of the frontier, by the shortlists that were chosen: the model's head over
+  /// them, and children of the laws. Those that are drafted from, if the policy says so, are the
+  /// new frontier.
+  template <class Model, class Hidden, class Drafts, class Selecting, class S, class Draw>
+  void draft_level(const view_type& g, std::int32_t asked, Model& model, Hidden& hidden,
+                   Drafts& drafts, Selecting& selector, const S& sampler, const Draw& draw,
+                   Executor& executor) {
+    const head_rows<Real> rows{asked, row_.data(), lists_.data(), logits_.data()};
     model.head(hidden, rows);
     selector.advise(rows);
     if constexpr (ranked) {
@@ -122,7 +143,6 @@ class growth {
     }
     executor.launch(g.slots, end_level<view_type>{g, S::always_greedy});
     drafts.follow(executor, g.slots, g.contexts);
-    return true;
   }
 
   /// Makes trees of what was grown.
@@ -153,37 +173,31 @@ class growth {
     return (tiles + 1) * Tree::max_children;
   }
 
-  /// Chooses the shortlists of what is asked for. Returns which rows of the model's pass go through
-  /// its head, over which of its rows, and where to.
-  template <class Selecting, class Hidden>
-  head_rows<Real> choose_lists(const view_type& g, std::int32_t asked, Selecting& selector,
-                               [[maybe_unused]] Hidden& hidden, Executor& executor) {
-    if constexpr (RoutedSelector<typename Selecting::selector_type>) {
-      if constexpr (requires {
-                      { hidden.contexts() } -> std::same_as<context_rows>;
-                    }) {
-        executor.launch(asked, place_contexts{hidden.contexts(), row_.data(), states_.data()});
-      } else {
-        static_assert(
-            requires {
-              { hidden.context(0) } -> std::convertible_to<const float*>;
-            },
-            "hunch: a selector with a router, or selector::any, which may hold one, asks the draft "
-            "model for contexts: context_width(), and context(row) or contexts() of what forward "
-            "returns");
-        for (std::int32_t i = 0; i < asked; ++i) {
-          states_.data()[i] = hidden.context(row_.data()[i]);
-        }
+  /// Finds what the model knows of each row that is asked for.
+  template <class Contexts>
+  void place_states(std::int32_t asked, Contexts& contexts, Executor& executor) {
+    if constexpr (std::is_same_v<std::remove_const_t<Contexts>, context_rows>) {
+      executor.launch(asked, place_contexts{contexts, row_.data(), states_.data()});
+    } else if constexpr (requires {
+                           { contexts.contexts() } -> std::same_as<context_rows>;
+                         }) {
+      executor.launch(asked, place_contexts{contexts.contexts(), row_.data(), states_.data()});
+    } else {
+      static_assert(
+          requires {
+            { contexts.context(0) } -> std::convertible_to<const float*>;
+          },
+          "hunch: a selector with a router, or selector::any, which may hold one, asks the draft "
+          "model for contexts: context_width(), and contexts(rows) before a pass, or contexts() or "
+          "context(row) of what forward returns");
+      static_assert(host_reads<Executor>,
+                    "hunch: in a resident loop, a selector with a router asks the draft model for "
+                    "contexts of all rows: contexts(rows) before a pass, or contexts() of what "
+                    "forward returns");
+      for (std::int32_t i = 0; i < asked; ++i) {
+        states_.data()[i] = contexts.context(row_.data()[i]);
       }
     }
-    selector.select(selector_contexts{.size = asked,
-                                      .depth = g.depth,
-                                      .tokens = tokens_.data(),
-                                      .states = states_.data(),
-                                      .trees = slot_.data()},
-                    selector_lists{ranges_.data(), range_count_.data()});
-    executor.launch(asked, list_level<view_type>{g, tables_.view()});
-    return {asked, row_.data(), lists_.data(), logits_.data()};
   }
 
   layout_tables<Executor> tables_;

@@ -45,11 +45,22 @@ struct model_step {
   std::int32_t* row_count = nullptr;  ///< [3] of these; then of kept rows, and of released slots
   const status* statuses = nullptr;   ///< of the last pass
   std::int32_t chunk = 0;             ///< committed tokens of a sequence in one pass
+  std::int32_t capacity = 0;          ///< of the next pass, padded up to it; 0: nobody pads
+  bool keeps_up = false;              ///< reads what the target reads, whether it drafts or not
   bool rereads = false;               ///< see `rereads_accepted`
   bool shares_cache = false;          ///< see `shares_target_cache`
 
   HUNCH_HOST_DEVICE std::int32_t unread(std::int32_t slot) const {
     return staged[slot].known - read[slot].cached;
+  }
+
+  /// Pads what is behind the first `size` rows. Collective.
+  template <Team T>
+  HUNCH_HOST_DEVICE void pad(T& team, std::int32_t size) const {
+    const row_arrays of = rows;
+    if (size >= capacity) { return; }
+    team.for_each(capacity - size,
+                  [=](std::int64_t i) { of.pad(size + static_cast<std::int32_t>(i)); });
   }
 };
 
@@ -68,11 +79,12 @@ struct plan_drafts {
     const model_read read = step.read[slot];
     model_staged staged;
     // A model that depends on what the target made of a token reads after it.
-    staged.known = step.rereads && c.cached + 1 < c.length ? c.cached + 1 : c.length;
-    // In the target's cache nobody else reads anything.
-    const bool reaches = !step.shares_cache || staged.known - read.cached <= step.chunk;
-    staged.drafts = !read.full && c.max_depth > 0 && staged.known == c.length && reaches &&
-                    step.trees.opens(slot);
+    const bool after = step.rereads && c.cached + 1 < c.length;
+    staged.known = after                           ? c.cached + 1
+                   : step.keeps_up && c.length > 0 ? c.cached + c.prefix + 1
+                                                   : c.length;
+    staged.drafts =
+        !read.full && c.max_depth > 0 && staged.known == c.length && step.trees.opens(slot);
     step.staged[slot] = staged;
   }
 };
@@ -99,6 +111,7 @@ HUNCH_HOST_DEVICE std::int32_t stage_tokens(T& team, const Step& step, std::int3
                                .t = c.committed[cached + id],
                                .wanted = drafts && cached + id == c.length - 1});
   });
+  if (slot + 1 == step.trees.slots) { step.pad(team, first + size); }
   if (team.rank() == 0) {
     step.staged[slot].first_row = first;
     step.staged[slot].read = size;
@@ -119,7 +132,8 @@ struct stage_missed {
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
     const Step s = step;
     detail::stage_tokens(team, s, slot, [=](std::int32_t i) {
-      const bool lags = s.staged[i].drafts && !s.staged[i].full && s.unread(i) > s.chunk;
+      const bool lags =
+          s.staged[i].drafts && !s.shares_cache && !s.staged[i].full && s.unread(i) > s.chunk;
       return lags ? s.chunk : 0;
     });
   }
@@ -152,7 +166,8 @@ struct keep_missed {
 
 /// Stages the committed tokens that the model has not read of slot `slot`, if it drafts all.
 /// Without drafting, only whole chunks are worth a pass, and only if a draft is to be expected: of
-/// a prompt that the target has not read to its end either. What nobody drafts from is never read.
+/// a prompt that the target has not read to its end either. What nobody drafts from is never read;
+/// nor is the root, in front of the step that drafts from it.
 template <class Step>
 struct stage_committed {
   Step step;
@@ -164,8 +179,11 @@ struct stage_committed {
       const draft_context& c = s.trees.contexts[i];
       const std::int32_t left = s.unread(i);
       const bool full = s.staged[i].full || s.read[i].full;
-      const bool in_pieces =
-          !c.idle && c.cached + 1 < c.length && left >= s.chunk && !s.shares_cache;
+      const bool in_pieces = !c.idle && c.cached + 1 < c.length &&
+                             (s.staged[i].known < c.length ? left : left - 1) >= s.chunk;
+      // In the target's cache nobody else reads anything: all that the target reads in this step.
+      if (s.shares_cache) { return s.staged[i].drafts ? left : 0; }
+      if (s.keeps_up) { return left; }
       const bool reads = !full && (s.staged[i].drafts || in_pieces);
       return !reads ? 0 : left < s.chunk ? left : s.chunk;
     };
@@ -242,6 +260,7 @@ struct stage_frontier {
                              .t = tree.tokens[node],
                              .wanted = true});
     });
+    if (slot + 1 == s.trees.slots) { s.pad(team, first + size); }
     if (team.rank() != 0) { return; }
     s.staged[slot].ids = ids + size;
     if (s.staged[slot].full) { of.sizes[slot] = 0; }  // nobody else reads it then
@@ -256,6 +275,7 @@ struct keep_read {
   Step step;
   kept_arrays kept;
   draft_outcomes outcomes;
+  std::int32_t capacity = 0;  ///< of what is kept, padded up to it; 0: nobody pads
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
@@ -274,6 +294,14 @@ struct keep_read {
       const std::int32_t id = k < read ? k : of.ids[of.in_tree(slot, outcome.path[k - read])];
       self.kept.set(first + k, {.slot = slot, .id = id});
     });
+    if (slot + 1 == outcomes.slots && capacity > 0) {
+      const std::int32_t end = first + size;
+      const std::int32_t ended = released + (ends(slot) ? 1 : 0);
+      team.for_each(capacity - end,
+                    [=](std::int64_t i) { self.kept.pad(end + static_cast<std::int32_t>(i)); });
+      team.for_each(outcomes.slots - ended,
+                    [=](std::int64_t i) { self.kept.released[ended + i] = no_slot; });
+    }
     if (team.rank() != 0) { return; }
     step.trees.lengths.observe(slot, outcome);
     if (ends(slot)) {

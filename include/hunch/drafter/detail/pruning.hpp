@@ -32,7 +32,8 @@ struct pruning {
   std::int32_t* counts = nullptr;     ///< [2] rows; then what is asked for
   std::int32_t* first_row = nullptr;  ///< [slots]; -1: the tree is small enough
   std::uint8_t* inner = nullptr;      ///< [rows] not 0: the node has children
-  const status* statuses = nullptr;   ///< [rows]
+  const status* statuses = nullptr;   ///< [rows]; nullptr: all are ok
+  bool pads = false;                  ///< up to all nodes of all trees, which may not be counted
   Real* all_logits = nullptr;         ///< [asked, stride]
   std::int32_t* slot = nullptr;       ///< [asked]
   std::int32_t* node = nullptr;       ///< [asked]
@@ -54,7 +55,7 @@ struct pruning {
   /// Whether logits are asked for after a row. What does not fit into the cache has no state, and
   /// its children are not possible.
   HUNCH_HOST_DEVICE bool asks(std::int64_t at) const {
-    return inner[at] != 0 && statuses[at] == status::ok;
+    return inner[at] != 0 && (statuses == nullptr || statuses[at] == status::ok);
   }
 };
 
@@ -83,6 +84,11 @@ struct place_prunable {
                                 .t = tree.tokens[node],
                                 .wanted = has_children});
     });
+    if (k + 1 == s.slots && s.pads) {
+      const std::int32_t end = first + size;
+      team.for_each(s.slots * s.max_nodes - end,
+                    [=](std::int64_t i) { s.rows.pad(end + static_cast<std::int32_t>(i)); });
+    }
     if (team.rank() != 0) { return; }
     s.first_row[k] = size == 0 ? -1 : first;
     if (k + 1 == s.slots) { s.counts[0] = first + size; }
@@ -122,6 +128,8 @@ struct ask_transitions {
     const std::int32_t asked =
         detail::sum_before(team, s.counts[0], [=](std::int64_t i) { return s.asks(i) ? 1 : 0; });
     if (team.rank() == 0) { s.counts[1] = asked; }
+    if (!s.pads) { return; }
+    team.for_each(s.slots * s.max_nodes - asked, [=](std::int64_t i) { s.row[asked + i] = -1; });
   }
 };
 
@@ -134,6 +142,7 @@ struct weigh_children {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    if (step.row[index] < 0) { return; }
     const std::int32_t k = step.slot[index];
     const std::int32_t node = step.node[index];
     const draft_context& c = step.contexts[k];

@@ -112,6 +112,7 @@ class resident_draft {
 
  public:
   static constexpr bool rereads_accepted = hunch::rereads_accepted<Draft>;
+  static constexpr bool shares_target_cache = hunch::shares_target_cache<Draft>;
 
   explicit resident_draft(Draft& draft)
       : draft_(&draft), contexts_(static_cast<std::size_t>(max_rows * toy_context_size)) {}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Every drafter, tree, length policy and selector in the loop that repeats its steps: the texts of
+// the loop that the host drives, bit for bit, whether the host reads what a step makes or not.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <hunch/resident/resident_decoder.hpp>
+#include <hunch/selector/trimmed.hpp>
+#include "../exact/grid.hpp"
+#include "../support/hidden_host.hpp"
+#include "../support/padded_models.hpp"
+
+namespace hunch::test {
+namespace {
+
+constexpr std::int32_t vocab = 40;
+constexpr std::int32_t chunk = 4;
+constexpr std::int32_t max_batch = 17;
+
+constexpr tree::choices some{{0}, {1}, {0, 0}, {0, 2}, {1, 1}, {0, 2, 0}};
+using chain = tree::chain<3>;
+using sampled_tree = tree::sampled<2, 1>;
+using fixed_tree = tree::fixed<some>;
+using deep_tree = tree::dynamic<2, 3, 7>;
+
+/// The models of a grid for a loop that does not see what is padding.
+struct padded_grid_models {
+  using view_type = toy_view<toy_stream_target<>>;
+
+  explicit padded_grid_models(grid_models& m, std::int32_t batch, std::int32_t max_rows)
+      : target(m.target, max_rows, 3),
+        draft(m.draft),
+        heads(m.heads, batch),
+        streams(m.streams, batch),
+        view(m.view) {}
+
+  padded_target<> target;
+  resident_draft<double> draft;
+  padded_heads<toy_heads<>> heads;
+  padded_heads<toy_stream_head<>> streams;
+  resident_draft<double, view_type, false> view;
+};
+
+std::vector<request> requests_of(bool staged) {
+  std::vector<request> requests;
+  for (std::int32_t n = 0; n < 20; ++n) {
+    request r{{}, ask(1 + 5 * n % 17, n % 4 == 3 ? 0.0f : 0.8f)};
+    for (std::int32_t t = 0; t <= 3 * n % 14; ++t) { r.prompt.push_back((7 * n + 3 * t) % 5); }
+    r.options.seed = static_cast<std::uint64_t>(500 + n);
+    if (n % 3 == 0) { r.options.stop_tokens = {3, 11, 20}; }
+    if (staged) {
+      r.options.top_k = n % 2 == 0 ? 10 : 0;
+      r.options.top_p = 0.9f;
+      r.options.repetition_penalty = 1.3f;
+      r.options.presence_penalty = 0.2f;
+      if (n % 2 == 1) { r.options.bias = {{5, 1.5f}, {6, -2.0f}}; }
+    }
+    requests.push_back(r);
+  }
+  return requests;
+}
+
+struct outcome {
+  std::vector<text> texts;
+  std::vector<finish_reason> ends;
+  friend bool operator==(const outcome&, const outcome&) = default;
+};
+
+exact_case worlds() { return {{vocab, 91, flavour::smooth}, {vocab, 92, flavour::smooth}, {}}; }
+
+template <class Make, class Selector, class S, class V>
+outcome driven(const Make& make, const Selector& selector, S sampler, V verifier,
+               const std::vector<request>& requests) {
+  grid_models models(worlds(), selector.layout());
+  decoder d{
+      models.target,      make(models),
+      Selector(selector), sampler,
+      verifier,           decoder_options{.max_batch = max_batch, .chunk = 256, .token_text = {}}};
+  outcome out{std::vector<text>(requests.size()),
+              std::vector<finish_reason>(requests.size(), finish_reason::none)};
+  std::map<request_id, std::size_t> of;
+  std::size_t added = 0;
+  while (added < requests.size() || d.running() > 0) {
+    while (added < requests.size() && d.running() < max_batch) {
+      of[d.add(requests[added].prompt, requests[added].options)] = added;
+      ++added;
+    }
+    for (const emission& e : d.step()) {
+      text& t = out.texts[of.at(e.id)];
+      t.insert(t.end(), e.tokens.begin(), e.tokens.end());
+      out.ends[of.at(e.id)] = e.finish;
+    }
+  }
+  return out;
+}
+
+/// \param models with members as `grid_models` has.
+template <class E, class Models, class Make, class Selector, class S, class V>
+outcome repeated(E executor, Models& models, const Make& make, const Selector& selector, S sampler,
+                 V verifier, const std::vector<request>& requests, std::int32_t batch) {
+  resident_decoder d{
+      models.target,      make(models),
+      Selector(selector), sampler,
+      verifier,           resident_options{.max_batch = batch, .max_length = 64, .chunk = chunk},
+      random_source<>{},  executor};
+  outcome out{std::vector<text>(requests.size()),
+              std::vector<finish_reason>(requests.size(), finish_reason::none)};
+  std::map<request_id, std::size_t> of;
+  std::size_t added = 0;
+  while (added < requests.size() || d.running() > 0) {
+    while (added < requests.size() && d.running() < batch) {
+      of[d.add(requests[added].prompt, requests[added].options)] = added;
+      ++added;
+    }
+    d.run(batch == 3 ? 1 : 1000);
+    d.poll([&](const resident::ring_entry& e) {
+      if (e.t != no_token) { out.texts[of.at(e.id)].push_back(e.t); }
+      out.ends[of.at(e.id)] = e.finish;
+    });
+  }
+  CHECK(d.stats().drafted > 0);
+  return out;
+}
+
+template <class Make, class Selector, class S, class V>
+void both_ways(const Make& make, const Selector& selector, S sampler, V verifier,
+               bool staged = false) {
+  const std::vector<request> requests = requests_of(staged);
+  const outcome expected = driven(make, selector, sampler, verifier, requests);
+  using nodes = std::remove_cvref_t<decltype(make(std::declval<grid_models&>()))>;
+  for (const std::int32_t batch : {1, 3, max_batch}) {
+    CAPTURE(batch);
+    grid_models models(worlds(), selector.layout());
+    CHECK(repeated(executor::host{}, models, make, selector, sampler, verifier, requests, batch) ==
+          expected);
+    models.target.cache().check();
+    models.draft.cache().check();
+    grid_models hidden(worlds(), selector.layout());
+    padded_grid_models padded(hidden, batch, batch * nodes::max_nodes + chunk);
+    CHECK(repeated(hidden_host{}, padded, make, selector, sampler, verifier, requests, batch) ==
+          expected);
+    hidden.target.cache().check();
+    hidden.draft.cache().check();
+  }
+}
+
+template <class Make, class S, class V>
+void both_ways(const Make& make, S sampler, V verifier, bool staged = false) {
+  both_ways(make, selector::full{vocab}, sampler, verifier, staged);
+}
+
+constexpr auto model = [](auto shape, auto policy) {
+  return [=](auto& m) { return drafter::autoregressive{m.draft, shape, policy}; };
+};
+constexpr auto early_exit = [](auto shape, auto policy) {
+  return [=](auto& m) { return drafter::autoregressive{m.view, shape, policy}; };
+};
+constexpr auto medusa = [](auto shape, auto policy) {
+  return [=](auto& m) { return drafter::heads{m.heads, shape, policy}; };
+};
+constexpr auto streams = [](auto shape, auto policy) {
+  return [=](auto& m) { return drafter::streaming{m.streams, shape, policy}; };
+};
+constexpr auto pruned_heads = [](auto shape, auto policy) {
+  return [=](auto& m) {
+    return drafter::pruned{drafter::heads{m.heads, shape, policy}, m.view, 3};
+  };
+};
+constexpr auto pruned_streams = [](auto shape, auto policy) {
+  return [=](auto& m) {
+    return drafter::pruned{drafter::streaming{m.streams, shape, policy}, m.view, 3};
+  };
+};
+
+TEST_CASE("trees of every drafter") {
+  const auto with = [](const auto& by) {
+    const length::fixed policy;
+    both_ways(by(chain{}, policy), plain_sampler{}, verifier::rejection{});
+    both_ways(by(sampled_tree{}, policy), every_stage{}, verifier::rejection{}, true);
+    both_ways(by(fixed_tree{}, policy), plain_sampler{}, verifier::point_mass{});
+    both_ways(by(deep_tree{}, policy), every_stage{}, verifier::coupled{}, true);
+  };
+  with(model);
+  with(early_exit);
+  with(medusa);
+  with(streams);
+}
+
+TEST_CASE("pruned trees") {
+  const length::fixed policy;
+  both_ways(pruned_heads(deep_tree{}, policy), plain_sampler{}, verifier::point_mass{});
+  both_ways(pruned_streams(fixed_tree{}, policy), plain_sampler{}, verifier::coupled{});
+}
+
+TEST_CASE("length policies") {
+  static constexpr double curve[] = {1.0, 1.1, 1.3, 1.6};
+  const length::cost learning{.draft = 0.3, .rows = curve, .trust = 1.0, .decay = 0.5, .retry = 1};
+  const auto with = [](const auto& policy) {
+    both_ways(model(chain{}, policy), plain_sampler{}, verifier::block{});
+    both_ways(medusa(sampled_tree{}, policy), plain_sampler{}, verifier::rejection{});
+    both_ways(streams(deep_tree{}, policy), plain_sampler{}, verifier::point_mass{});
+    both_ways(
+        [&](auto&) {
+          return drafter::lookup<3, 4, std::remove_cvref_t<decltype(policy)>>{1, policy};
+        },
+        plain_sampler{}, verifier::point_mass{});
+  };
+  with(length::fixed{2});
+  with(length::entropy{0.4, 0.3});
+  with(length::confidence{0.1});
+  with(length::ewma{2, 0.5});
+  with(learning);
+  with(length::one_of<length::fixed, length::cost>{learning});
+}
+
+TEST_CASE("selectors") {
+  const auto with = [](const auto& selector) {
+    const length::fixed policy;
+    both_ways(model(chain{}, policy), selector, plain_sampler{}, verifier::rejection{});
+    both_ways(model(deep_tree{}, policy), selector, plain_sampler{}, verifier::point_mass{});
+    both_ways(medusa(fixed_tree{}, policy), selector, plain_sampler{}, verifier::point_mass{});
+  };
+  const auto order = shuffled_layout(vocab, vocab);
+  const auto clusters = [&](auto budget) {
+    static const toy_router weights(toy_context_size, 5, 7);
+    return selector::clustered{shuffled_layout(vocab, 37).clustered({2, 9, 16, 17, 30, 37}),
+                               weights.view(), budget};
+  };
+  with(selector::frequency{order, budget::position_aware{vocab}});
+  with(selector::trimmed{shuffled_layout(vocab, 30)});
+  with(toy_selector{order});
+  with(clusters(budget::position_aware{3}));
+  with(clusters(budget::per_row{budget::rows{5, 20}}));
+  with(selector::united{clusters(budget::fixed{1}), 4});
+  with(selector::second_opinion{clusters(budget::fixed{2}), 0.7});
+}
+
+}  // namespace
+}  // namespace hunch::test

@@ -39,7 +39,7 @@ using namespace hunch;
 
 constexpr std::int32_t new_tokens = 128;
 constexpr std::int32_t longest_draft = 5;
-constexpr std::int32_t chunk = 256;  ///< prompt tokens of a pass
+constexpr std::int32_t chunk = 64;  ///< prompt tokens of a pass
 
 using cuda = executor::cuda;
 using executor::looping;
@@ -59,7 +59,7 @@ class shipped_models {
       : executor_(how),
         max_batch_(max_batch),
         max_length_(max_length),
-        target_(model::load(folder / "target", sizes(max_batch * (longest_draft + 1)), executor_)),
+        target_(model::load(folder / "target", sizes(max_rows()), executor_)),
         draft_(model::load(folder / "draft", sizes(0), executor_)),
         frequent_(load_layout(folder / "frequency.safetensors", target_.made_for()),
                   target_.vocab_size() / 6) {
@@ -82,11 +82,13 @@ class shipped_models {
   }
 
  private:
+  std::int32_t max_rows() const { return chunk + max_batch_ * (longest_draft + 1); }
+
   engine::device_options sizes(std::int32_t outputs) const {
     return {.max_batch = max_batch_,
             .max_length = max_length_,
-            .max_rows = std::max(chunk, max_batch_ * (longest_draft + 1)),
-            .max_staged = chunk,
+            .max_rows = max_rows(),
+            .max_staged = chunk + longest_draft + 1,
             .max_outputs = outputs};
   }
 

@@ -90,11 +90,12 @@ class step_loop {
  public:
   step_loop(cuda& executor, std::int32_t shortlist_rows)
       : model_(executor),
-        decoder_(model_, drafter::autoregressive{model_, tree::chain<chain_length>{}},
-                 selector::frequency{vocab_layout::identity(vocab), shortlist_rows}, plain{},
-                 verifier::rejection{},
-                 {.max_batch = batch, .max_length = 1 << 16, .ring = steps * chain_nodes}, {},
-                 executor) {
+        decoder_(
+            model_, drafter::autoregressive{model_, tree::chain<chain_length>{}},
+            selector::frequency{vocab_layout::identity(vocab), shortlist_rows}, plain{},
+            verifier::rejection{},
+            {.max_batch = batch, .max_length = 1 << 16, .chunk = 1, .ring = steps * chain_nodes},
+            {}, executor) {
     for (std::int32_t i = 0; i < batch; ++i) { decoder_.add(prompt, {.max_new_tokens = 64}); }
     while (decoder_.running() > 0) {
       decoder_.run();

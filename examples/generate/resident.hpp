@@ -76,8 +76,7 @@ class resident_program {
         executor_(std::move(where)),
         shape_(engine::read_config(std::filesystem::path(a.model) / "config.json")),
         session_(args_, shape_, shape_.context),
-        target_(shape_, engine::checkpoint::open(a.model), sizes(a.batch * (max_draft_length + 1)),
-                executor_) {}
+        target_(shape_, engine::checkpoint::open(a.model), sizes(max_rows()), executor_) {}
 
   void run() {
     using namespace hunch;
@@ -147,14 +146,16 @@ class resident_program {
   }
 
  private:
-  static constexpr std::int32_t chunk = 256;  ///< prompt tokens of a pass
+  /// Prompt tokens of a pass, whether there are any: few, for every pass has room for so many.
+  static constexpr std::int32_t chunk = 64;
+
+  std::int32_t max_rows() const { return chunk + args_.batch * (max_draft_length + 1); }
 
   engine::device_options sizes(std::int32_t outputs) const {
-    const std::int32_t batch = args_.batch;
-    return {.max_batch = batch,
+    return {.max_batch = args_.batch,
             .max_length = session_.length(),
-            .max_rows = std::max(chunk, batch * (max_draft_length + 1)),
-            .max_staged = chunk,
+            .max_rows = max_rows(),
+            .max_staged = chunk + max_draft_length + 1,
             .max_outputs = outputs};
   }
 

@@ -1,50 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <hunch/resident/drafting.hpp>
-#include <hunch/resident/lookup.hpp>
-#include <hunch/resident/routing.hpp>
 #include <hunch/resident/step.hpp>
 #include <hunch/sampler/greedy.hpp>
-#include <hunch/selector/selector.hpp>
+#include <hunch/selector/detail/layered_router.hpp>
 #include <hunch/verifier/greedy.hpp>
 #include <hunch/verifier/point_mass.hpp>
 #include "gate.cuh"
 
 namespace hunch::gate {
 namespace names {
-struct plant_root;
-struct plant_match;
-struct begin_chain;
-struct grow_chain;
+struct gather_contexts;
 struct add_bias;
-struct choose_list;
+struct begin_step;
 struct place_rows;
 struct resident_law;
 struct end_step_by_point_mass;
+struct end_step_of_a_tree;
 struct end_step_greedily;
+struct keep_rows;
 struct decide_repeat;
 }  // namespace names
 
 constexpr int nodes = 6;
-using chooser = selector::prefix_chooser<>;
-using scored = resident::scored_chooser<budget::per_row<budget::rows>>;
-using draw = child_draw<source, false>;
+template <class S, class Tokens>
+using view = verify_view<resident::slot_laws<float, S, nodes>, stored_drafts<law<float>>, Tokens>;
+template <class S, class V, class Tokens>
+using ending = resident::end_step<view<S, Tokens>, float, S, V, source, nodes>;
 
 kernel_pointer resident_step[] = {
-    by_block<names::plant_root, resident::plant_root<float>>(),
-    by_block<names::plant_match, resident::plant_match<float, 4>>(),
-    by_cluster<names::plant_match, resident::plant_match<float, 4>>(),
-    by_block<names::begin_chain, resident::begin_chain<float, chooser>>(),
-    by_block<names::grow_chain, resident::grow_chain<float, chooser, plain, draw>>(),
-    by_block<names::add_bias, resident::add_bias>(),
-    by_block<names::choose_list, resident::choose_list<float, scored>>(),
+    by_block<names::gather_contexts, selector::gather_contexts>(),
+    by_block<names::add_bias, selector::add_bias>(),
+    by_block<names::begin_step, resident::begin_step<float, nodes>>(),
     by_block<names::place_rows, resident::place_rows<float, plain, nodes>>(),
     by_block<names::resident_law, resident::make_laws<float, plain, nodes>>(),
-    by_block<names::end_step_by_point_mass,
-             resident::end_step<float, plain, verifier::point_mass, source, nodes>>(),
-    by_cluster<names::end_step_by_point_mass,
-               resident::end_step<float, plain, verifier::point_mass, source, nodes>>(),
-    by_block<names::end_step_greedily,
-             resident::end_step<float, sampler::greedy, verifier::greedy, source, nodes>>(),
+    by_block<names::end_step_by_point_mass, ending<plain, verifier::point_mass, chain_tokens>>(),
+    by_cluster<names::end_step_by_point_mass, ending<plain, verifier::point_mass, chain_tokens>>(),
+    by_block<names::end_step_of_a_tree, ending<plain, verifier::point_mass, drafted_tokens>>(),
+    by_cluster<names::end_step_of_a_tree, ending<plain, verifier::point_mass, drafted_tokens>>(),
+    by_block<names::end_step_greedily, ending<sampler::greedy, verifier::greedy, chain_tokens>>(),
+    by_block<names::keep_rows, resident::keep_rows<float, nodes>>(),
     by_block<names::decide_repeat, resident::decide_repeat>(),
 };
 

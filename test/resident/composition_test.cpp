@@ -180,6 +180,17 @@ constexpr auto pruned_streams = [](auto shape, auto policy) {
   };
 };
 
+TEST_CASE("the comparison can fail") {
+  const auto texts_of = [](std::uint64_t more) {
+    std::vector<request> requests = requests_of(false);
+    for (request& r : requests) { r.options.seed += more; }
+    return driven(model(chain{}, length::fixed{}), selector::full{vocab}, plain_sampler{},
+                  verifier::rejection{}, requests);
+  };
+  CHECK(texts_of(0) == texts_of(0));
+  CHECK(texts_of(0) != texts_of(1));
+}
+
 TEST_CASE("trees of every drafter") {
   const auto with = [](const auto& by) {
     const length::fixed policy;

@@ -88,7 +88,8 @@ struct head_inputs {
   std::int32_t size = 0;
   const float* const* hidden = nullptr;  ///< [size] of [states, hidden_size] the target's hidden
                                          ///< state, of which it made the law of the root, or the
-                                         ///< streams beside that row; valid until `observe`
+                                         ///< streams beside that row; valid until `observe`.
+                                         ///< nullptr: padding, in a `resident_decoder`
   const token* tokens = nullptr;         ///< [size] the root: the last emitted token
   std::int32_t states = 1;               ///< of each input: 1, or as many as streams were requested
 };

@@ -22,7 +22,11 @@ class selecting {
 
   const vocab_layout& layout() const { return selector_->layout(); }
 
-  /// Launches what writes one shortlist per context. \param executor ours, or one beside it.
+  /// Launches what writes one shortlist per context.
+  void select(const selector_contexts& contexts, const selector_lists& lists) {
+    select(*executor_, contexts, lists);
+  }
+  /// The same on an executor that runs beside ours.
   void select(E& executor, const selector_contexts& contexts, const selector_lists& lists) {
     selector_->select(memory_, executor, contexts, lists);
   }

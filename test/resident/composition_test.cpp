@@ -254,5 +254,24 @@ TEST_CASE("selectors") {
   with(selector::second_opinion{clusters(budget::fixed{2}), 0.7});
 }
 
+TEST_CASE("a selector that is chosen while a program runs") {
+  const selector::frequency frequent{shuffled_layout(vocab, vocab), 20};
+  const auto make = model(deep_tree{}, length::fixed{});
+  const std::vector<request> requests = requests_of(false);
+  const outcome expected =
+      driven(make, frequent, plain_sampler{}, verifier::point_mass{}, requests);
+  const auto check = [&]<class E>(E executor, auto& models) {
+    const selector::any<double, resident_memory<E>> any(frequent);
+    CHECK(repeated(executor, models, make, any, plain_sampler{}, verifier::point_mass{}, requests,
+                   3) == expected);
+  };
+  grid_models models(worlds(), frequent.layout());
+  // Whoever may hold a router asks for contexts, of all rows.
+  padded_grid_models padded(models, 3, 3 * deep_tree::max_nodes + chunk);
+  check(hidden_host{}, padded);
+  grid_models others(worlds(), frequent.layout());
+  check(executor::host{}, others);
+}
+
 }  // namespace
 }  // namespace hunch::test

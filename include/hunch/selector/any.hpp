@@ -19,7 +19,8 @@ namespace hunch::selector {
 ///
 /// It asks the draft model for contexts, which a selector without a router does not read; see
 /// `RoutedModel`.
-/// \tparam Real of the draft logits. \tparam E the executor that it launches on.
+/// \tparam Real of the draft logits. \tparam E the executor that it launches on; in a resident loop
+///         the `resident_memory` of that.
 template <class Real = float, class E = executor::host>
 class any {
   struct erased_memory {
@@ -37,25 +38,34 @@ class any {
 
   template <class Executor>
   class memory {
-    static_assert(std::is_same_v<Executor, E>,
-                  "hunch: name the executor of the decoder: selector::any<Real, Executor>");
-
    public:
-    memory(const any& of, E& executor, std::int32_t capacity)
-        : own(of.self_->make(executor, capacity)) {}
+    memory(const any& of, Executor& executor, std::int32_t capacity)
+        : own(of.named(executor).make(executor, capacity)) {}
 
     std::unique_ptr<erased_memory> own;
   };
 
-  void select(memory<E>& m, E& executor, const selector_contexts& contexts,
+  template <class Executor>
+  void select(memory<Executor>& m, Executor& executor, const selector_contexts& contexts,
               const selector_lists& lists) {
-    self_->select(*m.own, executor, contexts, lists);
+    named(executor).select(*m.own, executor, contexts, lists);
   }
-  void advise(memory<E>& m, E& executor, const head_rows<Real>& rows) {
-    self_->advise(*m.own, executor, rows);
+  template <class Executor>
+  void advise(memory<Executor>& m, Executor& executor, const head_rows<Real>& rows) {
+    named(executor).advise(*m.own, executor, rows);
   }
 
  private:
+  struct erased;
+
+  template <class Executor>
+  erased& named(const Executor&) const {
+    static_assert(std::is_same_v<Executor, E>,
+                  "hunch: name the executor of the decoder: selector::any<Real, Executor>, or "
+                  "selector::any<Real, hunch::resident_memory<Executor>> in a resident loop");
+    return *self_;
+  }
+
   struct erased {
     virtual ~erased() = default;
     virtual const vocab_layout& layout() const = 0;

@@ -322,7 +322,6 @@ TEST_CASE("a router comes after its contexts and in front of the head") {
   resident(forking_host{{}, &asked}, drafter::autoregressive{model, chain{}}, selector,
            plain_sampler{}, verifier::rejection{}, one, 1, 1000, 0);
   const std::string level = "contexts fork pass join head ";
-  // What is cached of a model that is released is dropped without a pass.
   REQUIRE(asked.size() >= level.size());
   REQUIRE(asked.size() % level.size() == 0);
   for (std::size_t at = 0; at < asked.size(); at += level.size()) {

@@ -50,5 +50,4 @@ class frequency {
 
 frequency(vocab_layout, std::int32_t)->frequency<budget::fixed>;
 
-
 }  // namespace hunch::selector

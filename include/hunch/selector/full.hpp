@@ -32,5 +32,4 @@ class full {
   vocab_layout layout_;
 };
 
-
 }  // namespace hunch::selector

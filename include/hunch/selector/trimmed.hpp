@@ -22,5 +22,4 @@ class trimmed : public full {
   }
 };
 
-
 }  // namespace hunch::selector

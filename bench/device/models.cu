@@ -17,7 +17,7 @@
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/none.hpp>
 #include <hunch/executor/cuda.cuh>
-#include <hunch/resident/resident_decoder.hpp>
+#include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/selector/frequency.hpp>

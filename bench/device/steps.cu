@@ -7,7 +7,7 @@
 #include <utility>
 
 #include <hunch/drafter/autoregressive.hpp>
-#include <hunch/resident/resident_decoder.hpp>
+#include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/selector/frequency.hpp>
@@ -111,7 +111,7 @@ class step_loop {
   void run() { decoder_.run(steps); }
   void poll() {
     decoder_.executor().synchronize();
-    decoder_.poll([](const resident::ring_entry&) {});
+    decoder_.poll([](const ring_entry&) {});
   }
   /// Tokens per step; throws if the runs did not take the steps that they were timed as.
   double tokens_per_step(std::int64_t runs) {

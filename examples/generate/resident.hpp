@@ -17,7 +17,7 @@
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/none.hpp>
 #include <hunch/length/planner.hpp>
-#include <hunch/resident/resident_decoder.hpp>
+#include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/tree/chain.hpp>
 
@@ -47,7 +47,7 @@ run run_resident(Decoder& decoder, const std::vector<std::vector<hunch::token>>&
   decoder.run();
   while (decoder.running() > 0) {
     const bool stands = ended();
-    decoder.poll([&](const hunch::resident::ring_entry& e) {
+    decoder.poll([&](const hunch::ring_entry& e) {
       if (e.finish == hunch::finish_reason::error) {
         throw std::runtime_error(std::string("a request failed: ") + to_string(e.status));
       }

@@ -7,6 +7,7 @@
 #include <hunch/core/types.hpp>
 #include <hunch/decoder/decoder.hpp>
 #include <hunch/decoder/generation.hpp>
+#include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/decoder/statistics.hpp>
 #include <hunch/diffusion/canvas/masked_model.hpp>
 #include <hunch/diffusion/canvas/request.hpp>
@@ -48,7 +49,6 @@
 #include <hunch/length/planner.hpp>
 #include <hunch/model/concepts.hpp>
 #include <hunch/model/rows.hpp>
-#include <hunch/resident/resident_decoder.hpp>
 #include <hunch/sampler/allowed_tokens.hpp>
 #include <hunch/sampler/bias.hpp>
 #include <hunch/sampler/grammar.hpp>

@@ -19,7 +19,7 @@
 #include <hunch/executor/cuda.cuh>
 #include <hunch/executor/host.hpp>
 #include <hunch/model/staged_rows.hpp>
-#include <hunch/resident/resident_decoder.hpp>
+#include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/selector/full.hpp>

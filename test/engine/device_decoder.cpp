@@ -7,8 +7,8 @@
 
 #include <engine/device/model.hpp>
 #include <hunch/decoder/decoder.hpp>
+#include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
-#include <hunch/resident/resident_decoder.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/selector/frequency.hpp>
@@ -111,7 +111,7 @@ texts resident(float temperature, Verifier verifier) {
       ++added;
     }
     d.run(2);
-    d.poll([&](const hunch::resident::ring_entry& e) {
+    d.poll([&](const hunch::ring_entry& e) {
       CHECK(e.status == hunch::status::ok);
       if (e.t != hunch::no_token) { out[of.at(e.id)].push_back(e.t); }
     });

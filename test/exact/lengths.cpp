@@ -64,7 +64,7 @@ struct stopping_drafter {
         const bool may = lengths.drew(k);
         more = may && lengths.continues(k, evidence);
         if (may && !more && last == at_the_stop::dropped) { break; }
-        drafts.grow(k, c, parent + 1, parent);
+        drafts.grow(k, parent + 1, parent);
       }
     }
   }

@@ -51,7 +51,7 @@ struct scripted_tree {
         tree.lists[node - 1] = s.layout->list(&s.range, 1);
         tree.tokens[node] = script[i];
         tree.drawn_at[node] = std::clamp(script[i], 0, width - 1);
-        drafts.grow(k, contexts[k], node, parents[i]);
+        drafts.grow(k, node, parents[i]);
       }
     }
   }

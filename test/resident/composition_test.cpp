@@ -12,7 +12,7 @@
 
 #include <doctest/doctest.h>
 
-#include <hunch/resident/resident_decoder.hpp>
+#include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/selector/trimmed.hpp>
 #include "../exact/grid.hpp"
 #include "../support/hidden_host.hpp"
@@ -121,7 +121,7 @@ outcome repeated(E executor, Models& models, const Make& make, const Selector& s
       ++added;
     }
     d.run(batch == 3 ? 1 : 1000);
-    d.poll([&](const resident::ring_entry& e) {
+    d.poll([&](const ring_entry& e) {
       if (e.t != no_token) { out.texts[of.at(e.id)].push_back(e.t); }
       out.ends[of.at(e.id)] = e.finish;
     });
@@ -261,7 +261,7 @@ TEST_CASE("a selector that is chosen while a program runs") {
   const outcome expected =
       driven(make, frequent, plain_sampler{}, verifier::point_mass{}, requests);
   const auto check = [&]<class E>(E executor, auto& models) {
-    const selector::any<double, resident_memory<E>> any(frequent);
+    const selector::any<double, E> any(frequent);
     CHECK(repeated(executor, models, make, any, plain_sampler{}, verifier::point_mass{}, requests,
                    3) == expected);
   };

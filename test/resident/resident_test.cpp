@@ -15,8 +15,8 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/drafter/lookup.hpp>
-#include <hunch/resident/resident_decoder.hpp>
 #include <hunch/team/simulated.hpp>
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/coupled.hpp>
@@ -161,7 +161,7 @@ outcome resident(E executor, Drafter drafter, Selector selector, S sampler, V ve
       ++added;
     }
     d.run(steps);
-    d.poll([&](const resident::ring_entry& e) {
+    d.poll([&](const ring_entry& e) {
       CHECK(out.ends[of.at(e.id)] == finish_reason::none);
       if (e.t != no_token) { out.texts[of.at(e.id)].push_back(e.t); }
       out.ends[of.at(e.id)] = e.finish;
@@ -456,8 +456,8 @@ struct stepping {
   const std::vector<emission>& step() {
     d->run(1);
     std::map<request_id, text> of;
-    std::map<request_id, resident::ring_entry> last;
-    d->poll([&](const resident::ring_entry& e) {
+    std::map<request_id, ring_entry> last;
+    d->poll([&](const ring_entry& e) {
       text& tokens = of[e.id];
       if (e.t != no_token) { tokens.push_back(e.t); }
       CHECK((e.t == no_token) == (e.finish == finish_reason::error));
@@ -594,7 +594,7 @@ TEST_CASE("an error of a row ends its request, and no other") {
   }
   while (d.running() > 0) {
     d.run();
-    d.poll([&](const resident::ring_entry& e) {
+    d.poll([&](const ring_entry& e) {
       seen[e.id].first += e.t != no_token ? 1 : 0;
       if (e.finish == finish_reason::error) { seen[e.id].second = e.status; }
     });
@@ -627,7 +627,7 @@ TEST_CASE("a step in which a model throws is repeated") {
       try {
         d.run();
       } catch (const planned_failure&) { threw = true; }
-      d.poll([&](const resident::ring_entry& e) {
+      d.poll([&](const ring_entry& e) {
         CHECK(e.id == id);
         tokens.push_back(e.t);
       });

@@ -18,7 +18,7 @@ struct hidden_host : executor::host {
 };
 
 static_assert(ResidentExecutor<hidden_host>);
-static_assert(host_reads<resident_memory<executor::host>>);
-static_assert(!host_reads<resident_memory<hidden_host>>);
+static_assert(host_reads<step_memory<executor::host>>);
+static_assert(!host_reads<step_memory<hidden_host>>);
 
 }  // namespace hunch::test

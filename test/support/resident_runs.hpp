@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
-#include <hunch/resident/resident_decoder.hpp>
 #include <hunch/selector/clustered.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/tree/chain.hpp>
@@ -114,7 +114,7 @@ class run_loop {
   void run(std::int64_t steps) {
     decoder_.run(steps);
     executor_.synchronize();
-    decoder_.poll([&](const resident::ring_entry& e) {
+    decoder_.poll([&](const ring_entry& e) {
       const auto found = std::find(ids_.begin(), ids_.end(), e.id);
       texts_[static_cast<std::size_t>(found - ids_.begin())].push_back(e.t);
     });

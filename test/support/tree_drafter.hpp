@@ -65,7 +65,7 @@ struct tree_drafter {
         if (at < 0) { continue; }
         tree.drawn_at[node] = at;
         tree.tokens[node] = tree.lists[parent].token_at(at);
-        drafts.grow(k, c, node, parent);
+        drafts.grow(k, node, parent);
         node_of[i] = node;
       }
     }

@@ -5,20 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <hunch/core/message.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/decoder/generation.hpp>
-#include <hunch/decoder/stop.hpp>
-#include <hunch/decoder/token_census.hpp>
-#include <hunch/executor/executor.hpp>
-#include <hunch/executor/sized_buffer.hpp>
-#include <hunch/sampler/grammar.hpp>
 #include <hunch/sampler/sampler.hpp>
 
 namespace hunch {
@@ -90,71 +83,5 @@ void check_request(std::span<const token> prompt, const generation_options& opti
     refuse({"stop strings need decoder_options::token_text"});
   }
 }
-
-/// A request while it runs. All that its steps need is allocated when it is made; what bodies read
-/// of it lies in buffers of the executor.
-template <Executor E>
-struct running_request {
-  request_id id = 0;              ///< 0: none
-  sized_buffer<token, E> tokens;  ///< committed: prompt and emitted
-  std::int32_t cached = 0;        ///< tokens in the target's cache
-  std::int32_t remaining = 0;
-  std::int32_t draft_length = std::numeric_limits<std::int32_t>::max();  ///< levels, at most
-  std::uint64_t seed = 0;
-  sized_buffer<logit_bias, E> bias;
-  sampling_parameters parameters;
-  token_census<E> census;                 ///< empty unless the sampler needs counts
-  std::unique_ptr<grammar_walk> grammar;  ///< nullptr: none
-  std::int32_t log_probabilities = -1;
-  std::vector<token> stop_tokens;
-  stop_strings stops;
-  stop_tail tail;
-  stop_tail staged_tail;  ///< `tail` after the tokens of this step
-
-  running_request() = default;
-
-  /// \param options that `check_request` has let pass.
-  /// \param counts whether the sampler needs them. \param max_nodes of a draft tree.
-  running_request(E& executor, std::span<const token> prompt, const generation_options& options,
-                  std::int32_t vocab_size, bool counts, std::int32_t max_nodes)
-      : tokens(executor, prompt, static_cast<std::size_t>(options.max_new_tokens)),
-        remaining(options.max_new_tokens),
-        seed(options.seed),
-        bias(executor, std::span<const logit_bias>(options.bias)),
-        parameters(options.sampling()),
-        log_probabilities(options.log_probabilities.value_or(-1)),
-        stop_tokens(options.stop_tokens),
-        stops(options.stop_strings) {
-    const auto more = static_cast<std::size_t>(options.max_new_tokens);
-    parameters.bias = bias.data();
-    if (counts) { census = token_census<E>(executor, vocab_size, prompt, more); }
-    if (options.grammar) { grammar = options.grammar.begin(max_nodes); }
-    tail.text.reserve(stops.tail_size());
-    staged_tail.text.reserve(tail.text.capacity());
-  }
-
-  std::int32_t length() const { return static_cast<std::int32_t>(tokens.size()); }
-
-  /// Why the text ends with token t, the `emitted`-th of this step, if it does. Works on
-  /// `staged_tail`, which begins as `tail`.
-  template <class TokenText>
-  finish_reason ends_with(token t, std::int32_t emitted, const TokenText& text) {
-    if (std::ranges::find(stop_tokens, t) != stop_tokens.end()) {
-      return finish_reason::stop_token;
-    }
-    if (!stops.empty() && stops.feed(staged_tail, text(t))) { return finish_reason::stop_string; }
-    return emitted == remaining ? finish_reason::length : finish_reason::none;
-  }
-
-  /// Appends emitted tokens, within the capacity.
-  void append(std::span<const token> emitted, bool counts) noexcept {
-    tokens.append(emitted);
-    remaining -= static_cast<std::int32_t>(emitted.size());
-    for (const token t : emitted) {
-      if (counts) { census.emit(t); }
-      if (grammar != nullptr) { grammar->commit(t); }
-    }
-  }
-};
 
 }  // namespace hunch

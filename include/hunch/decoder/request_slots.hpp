@@ -31,9 +31,15 @@ class request_slots {
     }
   }
 
+  /// After `require_room`.
+  std::int32_t first_free() const {
+    return static_cast<std::int32_t>(std::ranges::find(slots_, request_id{0}, &Request::id) -
+                                     slots_.begin());
+  }
+
   /// Puts a request in the first free slot and returns its new name. After `require_room`.
   request_id admit(Request&& request) {
-    Request& slot = *std::ranges::find(slots_, request_id{0}, &Request::id);
+    Request& slot = slots_[static_cast<std::size_t>(first_free())];
     slot = std::move(request);
     slot.id = ++last_id_;
     ++running_;

@@ -48,7 +48,11 @@ struct report_log_probabilities {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
-    const log_probability_task<Real> task = tasks[index];
+    of(team, tasks[index]);
+  }
+
+  template <Team T>
+  HUNCH_HOST_DEVICE static void of(T& team, const log_probability_task<Real>& task) {
     const law<Real> l = *task.drawn_from;
     if (team.rank() == 0) { task.result[0] = {task.chosen, log_probability(l, task.chosen)}; }
     using keys = order<Real>;

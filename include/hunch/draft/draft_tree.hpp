@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -8,6 +9,7 @@
 #include <hunch/core/config.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/distribution/law.hpp>
+#include <hunch/executor/executor.hpp>
 #include <hunch/model/rows.hpp>
 #include <hunch/sampler/grammar.hpp>
 #include <hunch/sampler/sampler.hpp>
@@ -71,11 +73,10 @@ struct draft_context {
   std::int32_t max_depth = 0;        ///< draft at most so many levels; 0: none
   std::uint64_t seed = 0;
   sampling_parameters parameters;
-  token_counts counts;              ///< of the committed tokens, if the sampler needs them
-  grammar_walk* grammar = nullptr;  ///< that the text follows; nullptr: none
-  std::int32_t cached = 0;          ///< tokens that the target has read
-  std::int32_t prefix = 0;          ///< tokens that it reads in this step, before the root
-  bool idle = false;  ///< no step drafts until further notice: a drafter need not keep up
+  token_counts counts;      ///< of the committed tokens, if the sampler needs them
+  std::int32_t cached = 0;  ///< tokens that the target has read
+  std::int32_t prefix = 0;  ///< tokens that it reads in this step, before the root
+  bool idle = false;        ///< no step drafts until further notice: a drafter need not keep up
 };
 
 /// Sizes of the storage of a `draft_batch`.
@@ -165,7 +166,7 @@ struct draft_trees {
             .tree_tokens = tokens + index(k, 0),
             .tree_parent = parents + index(k, 0),
             .node = node,
-            .allowed = context.grammar != nullptr ? allowed(k, node) : nullptr};
+            .allowed = context.parameters.constrained ? allowed(k, node) : nullptr};
   }
 
  private:
@@ -197,7 +198,14 @@ class draft_batch {
                               static_cast<std::size_t>(capacity.law_rows) *
                               static_cast<std::size_t>(capacity.row_stride())),
         allowed_(executor, nodes() * static_cast<std::size_t>(words_)),
-        followed_(static_cast<std::size_t>(capacity.max_batch)) {}
+        walks_(static_cast<std::size_t>(capacity.max_batch)),
+        followed_(walks_.size()) {
+    if (host_reads<Executor> || words_ == 0) { return; }
+    const auto of_one = static_cast<std::size_t>(capacity.max_nodes);
+    seen_tokens_.resize(of_one);
+    seen_parents_.resize(of_one);
+    seen_allowed_.resize(of_one * static_cast<std::size_t>(words_));
+  }
 
   draft_trees<Real> view() const {
     return {.capacity = capacity_,
@@ -222,34 +230,51 @@ class draft_batch {
   std::int32_t* shifts(std::int32_t k, std::int32_t node) const { return view().shifts(k, node); }
   Real* logits(std::int32_t k, std::int32_t row) const { return view().logits(k, row); }
 
-  /// Makes tree k a lone root.
-  void plant(std::int32_t k, const draft_context& context) {
-    view().plant(k, context.committed[context.length - 1]);
-    replant(k, context);
+  /// The grammar that the text of slot k follows; nullptr: none. It outlives the steps of the slot.
+  void constrain(std::int32_t k, grammar_walk* grammar) {
+    grammar_walk*& of = walks_[static_cast<std::size_t>(k)];
+    constrained_ += (grammar != nullptr ? 1 : 0) - (of != nullptr ? 1 : 0);
+    of = grammar;
   }
 
-  /// Adds node `node` = count(k), whose token is in place, to tree k as a child of `parent`.
-  void grow(std::int32_t k, const draft_context& context, std::int32_t node, std::int32_t parent) {
+  /// A step begins, whose trees have roots: says what grammars allow after these.
+  /// \param prompt_rows that the target reads before roots, at most.
+  void begin(Executor& executor, std::int32_t prompt_rows) {
+    prompt_rows_ = prompt_rows;
+    follow_anew(executor);
+  }
+  /// What `begin` was told.
+  std::int32_t prompt_rows() const { return prompt_rows_; }
+
+  /// Adds node `node` = count(k), whose token is in place, to tree k as a child of `parent`. For
+  /// drafters on the host, where it reads the memory of the step.
+  void grow(std::int32_t k, std::int32_t node, std::int32_t parent) {
     view().grow(k, node, parent);
-    follow(k, context);
+    if (walks_[static_cast<std::size_t>(k)] != nullptr) {
+      follow_tree(k, tree(k), view().allowed(k, 0));
+    }
   }
 
-  /// Where bodies have added nodes to the trees of the slots: says what grammars allow after each.
-  /// Waits for the executor if a sampler asks for that. \param contexts [slots]
-  void follow(Executor& executor, std::int32_t slots, const draft_context* contexts) {
-    if (words_ == 0) { return; }
-    executor.synchronize();
-    for (std::int32_t k = 0; k < slots; ++k) { follow(k, contexts[k]); }
+  /// Where bodies have added nodes to trees: says what grammars allow after each. Waits for the
+  /// executor if a sequence follows one.
+  void follow(Executor& executor) {
+    if (constrained_ == 0) { return; }
+    if constexpr (host_reads<Executor>) {
+      executor.synchronize();
+      for (std::int32_t k = 0; k < capacity_.max_batch; ++k) {
+        if (walks_[static_cast<std::size_t>(k)] != nullptr) {
+          follow_tree(k, tree(k), view().allowed(k, 0));
+        }
+      }
+    } else {
+      follow_hidden(executor);
+    }
   }
   /// The same where they have given nodes other numbers.
-  void follow_anew(Executor& executor, std::int32_t slots, const draft_context* contexts) {
-    if (words_ == 0) { return; }
-    executor.synchronize();
-    for (std::int32_t k = 0; k < slots; ++k) {
-      if (count(k) == 0) { continue; }
-      replant(k, contexts[k]);
-      follow(k, contexts[k]);
-    }
+  void follow_anew(Executor& executor) {
+    if (constrained_ == 0) { return; }
+    std::ranges::fill(followed_, 0);
+    follow(executor);
   }
 
   row_history history(std::int32_t k, const draft_context& context, std::int32_t node,
@@ -258,20 +283,43 @@ class draft_batch {
   }
 
  private:
-  void replant(std::int32_t k, const draft_context& context) {
-    followed_[static_cast<std::size_t>(k)] = 1;
-    if (context.grammar != nullptr) { context.grammar->plant(view().allowed(k, 0)); }
-  }
-
-  void follow(std::int32_t k, const draft_context& context) {
+  /// \param allowed [max_nodes, words] out, for the nodes that were added.
+  void follow_tree(std::int32_t k, const drafted_tokens& tree, std::uint32_t* allowed) {
+    grammar_walk& walk = *walks_[static_cast<std::size_t>(k)];
     std::int32_t& followed = followed_[static_cast<std::size_t>(k)];
-    if (context.grammar == nullptr) { return; }
-    const draft_tree<Real> t = tree(k);
-    for (; followed < t.count; ++followed) {
-      const token next = t.tokens[followed];
+    for (; followed < tree.count; ++followed) {
+      if (followed == 0) {
+        walk.plant(allowed);
+        continue;
+      }
+      const token next = tree.tokens[followed];
       // A grammar knows no other tokens; the decoder refuses such a tree.
       if (next < 0 || next >= capacity_.vocab_size) { continue; }
-      context.grammar->grow(followed, t.parent[followed], next, view().allowed(k, followed));
+      walk.grow(followed, tree.parent[followed], next,
+                allowed + static_cast<std::ptrdiff_t>(followed) * words_);
+    }
+  }
+
+  /// By copies of trees that the host reads.
+  void follow_hidden(Executor& executor) {
+    const draft_trees<Real> all = view();
+    for (std::int32_t k = 0; k < capacity_.max_batch; ++k) {
+      if (walks_[static_cast<std::size_t>(k)] == nullptr) { continue; }
+      const std::int32_t before = followed_[static_cast<std::size_t>(k)];
+      const auto first = static_cast<std::ptrdiff_t>(k) * capacity_.max_nodes;
+      std::int32_t count = 0;
+      read_buffer(executor, &count, all.counts + k, 1);
+      if (count <= before) { continue; }
+      read_buffer(executor, seen_tokens_.data(), all.tokens + first,
+                  static_cast<std::size_t>(count));
+      read_buffer(executor, seen_parents_.data(), all.parents + first,
+                  static_cast<std::size_t>(count));
+      follow_tree(k,
+                  {.count = count, .tokens = seen_tokens_.data(), .parent = seen_parents_.data()},
+                  seen_allowed_.data());
+      write_buffer(executor, all.allowed(k, before),
+                   seen_allowed_.data() + static_cast<std::ptrdiff_t>(before) * words_,
+                   static_cast<std::size_t>(count - before) * static_cast<std::size_t>(words_));
     }
   }
 
@@ -295,7 +343,14 @@ class draft_batch {
   buffer<std::int32_t> shifts_;
   buffer<Real> logits_;
   buffer<std::uint32_t> allowed_;
+  std::vector<grammar_walk*> walks_;    ///< [max_batch]
   std::vector<std::int32_t> followed_;  ///< [max_batch] nodes that grammars know of
+  std::int32_t constrained_ = 0;        ///< slots with a grammar
+  // Of one tree, where the host does not read the executor's memory: [max_nodes].
+  std::vector<token> seen_tokens_;
+  std::vector<std::int32_t> seen_parents_;
+  std::vector<std::uint32_t> seen_allowed_;
+  std::int32_t prompt_rows_ = 0;
 };
 
 }  // namespace hunch

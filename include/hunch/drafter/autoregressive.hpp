@@ -64,6 +64,7 @@ class autoregressive {
   static constexpr bool uses_selector = true;
   static constexpr bool needs_hidden = false;
   static constexpr bool reads_own_draft = true;
+  static constexpr bool needs_clock = length::needs_clock<Policy>;
   static constexpr std::int32_t law_rows = growth<Tree, Policy, float, executor::host>::law_rows;
 
   /// The decoder's constructor throws std::invalid_argument where model, selector and target do not
@@ -82,7 +83,6 @@ class autoregressive {
     using executor = Executor;
     state(Executor& executor, const drafter_setup& setup)
         : chunk(setup.chunk),
-          chunks(setup.chunks),
           rows(executor, most_rows(setup)),
           kept(executor, most_rows(setup) + setup.max_batch * max_nodes, setup.max_batch),
           trees(executor, setup),
@@ -102,8 +102,8 @@ class autoregressive {
       return std::max(first, setup.max_batch * Tree::max_width);
     }
 
-    std::int32_t chunk;   ///< committed tokens of a sequence in one pass
-    std::int32_t chunks;  ///< of all, where the host does not read
+    std::int32_t chunk;            ///< committed tokens of a sequence in one pass
+    std::int32_t prompt_rows = 0;  ///< that the target reads in this step, at most
     staged_rows<Executor> rows;
     kept_list<Executor> kept;
     growth<Tree, Policy, Real, Executor> trees;
@@ -128,7 +128,8 @@ class autoregressive {
     if constexpr (host_reads<Executor>) {
       read_missed(s, step, executor);
     } else {
-      step.capacity = first_rows(slots, s.chunks);
+      s.prompt_rows = drafts.prompt_rows();
+      step.capacity = first_rows(slots, s.prompt_rows);
     }
     executor.launch(slots, stage_committed<step_type>{step});
     for (;;) {
@@ -148,9 +149,9 @@ class autoregressive {
     attempt([&] {
       const auto step = view(s, outcomes.slots, nullptr, {});
       using step_type = std::remove_const_t<decltype(step)>;
-      const std::int32_t most =
-          host_reads<Executor> ? 0
-                               : first_rows(outcomes.slots, s.chunks) + outcomes.slots * max_nodes;
+      const std::int32_t most = host_reads<Executor> ? 0
+                                                     : first_rows(outcomes.slots, s.prompt_rows) +
+                                                           outcomes.slots * max_nodes;
       executor.launch(outcomes.slots, keep_read<step_type>{step, s.kept.arrays(), outcomes, most});
       commit(s, executor, most, outcomes.slots);
     });

@@ -17,10 +17,8 @@ namespace hunch {
 /// What a decoder tells its drafter once, at construction.
 struct drafter_setup {
   std::int32_t max_batch = 1;
-  std::int32_t chunk = 256;  ///< prompt tokens that one step reads per sequence
-  /// Where the host does not see how many there are: prompt tokens that one step reads at most, of
-  /// all sequences.
-  std::int32_t chunks = 256;
+  std::int32_t chunk = 256;   ///< prompt tokens that one step reads per sequence
+  std::int32_t chunks = 256;  ///< of all sequences
   /// Tokens of a text at most, prompt and answer. A drafter that keeps something for each has room
   /// for so many before the first step, or refuses in `check` what it has no room for.
   std::int32_t max_length = std::numeric_limits<std::int32_t>::max();
@@ -113,6 +111,13 @@ constexpr std::int32_t streams_of() {
     return 0;
   }
 }
+
+/// Whether the depth of a draft depends on what the host's clock taught, by `static constexpr bool
+/// needs_clock = true`: no loop that repeats itself has one.
+template <class D>
+inline constexpr bool drafts_by_clock = requires {
+  requires D::needs_clock;
+};
 
 /// Whether a drafter's own model has read nodes of its tree, by `static constexpr bool
 /// reads_own_draft = true`: they must keep their numbers until the step is observed.

@@ -104,11 +104,6 @@ observe_lengths(slot_lengths<L>, draft_outcomes) -> observe_lengths<L>;
 /// Nothing is allocated after construction.
 template <LengthPolicy L, class Executor>
 class length_slots {
-  static_assert(
-      !repeats<Executor> || !requires { requires L::needs_clock; },
-      "hunch: this length policy is taught by the host's clock, which a resident loop "
-      "does not read: use hunch::decoder, or length::cost");
-
  public:
   length_slots(Executor& executor, std::int32_t max_batch)
       : states_(executor, static_cast<std::size_t>(max_batch)) {

@@ -77,6 +77,7 @@ struct lookup {
   static constexpr bool is_chain = true;
   static constexpr bool uses_selector = false;
   static constexpr bool needs_hidden = false;
+  static constexpr bool needs_clock = length::needs_clock<Policy>;
 
   std::int32_t shortest = 1;  ///< tokens of the tail that must occur, in [1, Longest]
   Policy policy{};

@@ -56,6 +56,7 @@ class pruned {
   static constexpr bool is_chain = inner_type::is_chain;
   static constexpr bool uses_selector = true;
   static constexpr bool needs_hidden = inner_type::needs_hidden;
+  static constexpr bool needs_clock = drafts_by_clock<inner_type>;
   static constexpr std::int32_t streams = streams_of<inner_type>();
   static constexpr std::int32_t law_rows = law_rows_of<inner_type>();
   static_assert(max_nodes <= team::list_capacity);
@@ -168,7 +169,7 @@ class pruned {
     view_.head(hidden, head_rows<real>{asked, step.row, step.lists, step.logits});
     executor.launch(asked, weigh_children<real, S>{step, sampler});
     executor.launch(slots, prune_drafts<real>{step});
-    drafts.follow_anew(executor, slots, contexts);
+    drafts.follow_anew(executor);
   }
 
   template <class State, class E, class Executor>

@@ -69,12 +69,23 @@ concept ResidentExecutor = Executor<E> &&
   e.repeat(std::uint64_t(0), step, again);
 };
 
-/// Copies n values from the host's memory into a buffer of an executor, at construction.
+/// Copies n values from the host's memory into a buffer of an executor.
 template <Executor E, class T>
 void write_buffer(E& executor, T* to, const T* from, std::size_t n) {
   if constexpr (requires { executor.upload(to, from, n); }) {
     executor.upload(to, from, n);
   } else {
+    std::copy_n(from, n, to);
+  }
+}
+
+/// Copies n values of a buffer to the host's memory; waits for what writes them.
+template <Executor E, class T>
+void read_buffer(E& executor, T* to, const T* from, std::size_t n) {
+  if constexpr (requires { executor.download(to, from, n); }) {
+    executor.download(to, from, n);
+  } else {
+    executor.synchronize();
     std::copy_n(from, n, to);
   }
 }
@@ -85,13 +96,6 @@ void write_buffer(E& executor, T* to, const T* from, std::size_t n) {
 template <class E>
 inline constexpr bool host_reads = !requires {
   requires !E::host_reads;
-};
-
-/// Whether E is where steps are repeated that no host looks at in between, by `static constexpr
-/// bool repeats = true`.
-template <class E>
-inline constexpr bool repeats = requires {
-  requires E::repeats;
 };
 
 /// The count that bodies have written to a buffer; waits for the executor. Where the host does not
@@ -210,15 +214,12 @@ using host_written = typename detail::host_written<E, T>::type;
 template <class E, class T>
 using workspace = typename detail::workspace<E, T>::type;
 
-/// An executor whose buffers are resident memory of E, for loops that live there. The host reads
-/// them only if E's are all one.
+/// An executor whose buffers are resident memory of E, for steps that live there. The host does not
+/// read them.
 template <ResidentExecutor E>
 class resident_memory {
  public:
-  static constexpr bool host_reads =
-      std::is_same_v<typename E::template resident<char>, typename E::template buffer<char>>;
-
-  static constexpr bool repeats = true;
+  static constexpr bool host_reads = false;
 
   explicit resident_memory(E& executor) : executor_(&executor) {}
 
@@ -237,10 +238,8 @@ class resident_memory {
   void launch(std::int32_t count, const Body& body) {
     executor_->launch(count, body);
   }
-  /// Waits for nothing where the host reads nothing.
-  void synchronize() {
-    if constexpr (host_reads) { executor_->synchronize(); }
-  }
+  /// Waits for nothing: the host reads nothing.
+  void synchronize() {}
   template <class T>
   void upload(T* to, const T* from, std::size_t n) {
     executor_->upload(to, from, n);
@@ -261,6 +260,26 @@ class resident_memory {
  private:
   E* executor_;
 };
+
+namespace detail {
+
+template <class E>
+struct step_memory {
+  using type = E;
+};
+template <ResidentExecutor E>
+requires(!std::is_same_v<typename E::template resident<char>,
+                         typename E::template buffer<char>>) struct step_memory<E> {
+  using type = resident_memory<E>;
+};
+
+}  // namespace detail
+
+/// Where the arrays of a step lie that runs on E: in the memory that bodies are fastest with. That
+/// is E itself where its buffers are this memory or it has no other, so that the host reads what a
+/// step makes.
+template <Executor E>
+using step_memory = typename detail::step_memory<E>::type;
 
 template <ResidentExecutor E>
 class side_stream<resident_memory<E>> {

@@ -62,4 +62,13 @@ concept LengthPolicy = std::is_trivially_copyable_v<L> &&
   noexcept;
 };
 
+namespace length {
+
+/// Whether a policy is taught by the host's clock, by `static constexpr bool needs_clock = true`.
+template <LengthPolicy L>
+inline constexpr bool needs_clock = requires {
+  requires L::needs_clock;
+};
+
+}  // namespace length
 }  // namespace hunch

@@ -21,6 +21,7 @@ class one_of {
 
  public:
   static constexpr bool needs_entropy = (L::needs_entropy || ...);
+  static constexpr bool needs_clock = (length::needs_clock<L> || ...);
   /// Of the policy with the index `of`.
   struct memory {
     std::int32_t of = -1;

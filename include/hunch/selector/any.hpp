@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <hunch/executor/executor.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/model/rows.hpp>
 #include <hunch/selector/selector.hpp>
@@ -19,10 +20,11 @@ namespace hunch::selector {
 ///
 /// It asks the draft model for contexts, which a selector without a router does not read; see
 /// `RoutedModel`.
-/// \tparam Real of the draft logits. \tparam E the executor that it launches on; in a resident loop
-///         the `resident_memory` of that.
+/// \tparam Real of the draft logits. \tparam E the executor of the decoder.
 template <class Real = float, class E = executor::host>
 class any {
+  using memory_type = step_memory<E>;  // what steps on E launch on
+
   struct erased_memory {
     virtual ~erased_memory() = default;
   };
@@ -60,9 +62,8 @@ class any {
 
   template <class Executor>
   erased& named(const Executor&) const {
-    static_assert(std::is_same_v<Executor, E>,
-                  "hunch: name the executor of the decoder: selector::any<Real, Executor>, or "
-                  "selector::any<Real, hunch::resident_memory<Executor>> in a resident loop");
+    static_assert(std::is_same_v<Executor, memory_type>,
+                  "hunch: name the executor of the decoder: selector::any<Real, Executor>");
     return *self_;
   }
 
@@ -72,17 +73,19 @@ class any {
     virtual std::int32_t max_ranges() const = 0;
     virtual std::int32_t max_rows() const = 0;
     virtual std::int32_t context_width() const = 0;
-    virtual std::unique_ptr<erased_memory> make(E& executor, std::int32_t capacity) const = 0;
-    virtual void select(erased_memory& m, E& executor, const selector_contexts& contexts,
+    virtual std::unique_ptr<erased_memory> make(memory_type& executor,
+                                                std::int32_t capacity) const = 0;
+    virtual void select(erased_memory& m, memory_type& executor, const selector_contexts& contexts,
                         const selector_lists& lists) = 0;
-    virtual void advise(erased_memory& m, E& executor, const head_rows<Real>& rows) = 0;
+    virtual void advise(erased_memory& m, memory_type& executor, const head_rows<Real>& rows) = 0;
   };
 
   template <class S>
   struct holder final : erased {
     struct held_memory final : erased_memory {
-      held_memory(const S& of, E& executor, std::int32_t capacity) : own(of, executor, capacity) {}
-      typename S::template memory<E> own;
+      held_memory(const S& of, memory_type& executor, std::int32_t capacity)
+          : own(of, executor, capacity) {}
+      typename S::template memory<memory_type> own;
     };
 
     explicit holder(S s) : selector(std::move(s)) {}
@@ -91,14 +94,15 @@ class any {
     std::int32_t max_ranges() const override { return selector.max_ranges(); }
     std::int32_t max_rows() const override { return selector.max_rows(); }
     std::int32_t context_width() const override { return context_width_of(selector); }
-    std::unique_ptr<erased_memory> make(E& executor, std::int32_t capacity) const override {
+    std::unique_ptr<erased_memory> make(memory_type& executor,
+                                        std::int32_t capacity) const override {
       return std::make_unique<held_memory>(selector, executor, capacity);
     }
-    void select(erased_memory& m, E& executor, const selector_contexts& contexts,
+    void select(erased_memory& m, memory_type& executor, const selector_contexts& contexts,
                 const selector_lists& lists) override {
       selector.select(static_cast<held_memory&>(m).own, executor, contexts, lists);
     }
-    void advise(erased_memory& m, E& executor, const head_rows<Real>& rows) override {
+    void advise(erased_memory& m, memory_type& executor, const head_rows<Real>& rows) override {
       if constexpr (AdvisingSelector<S, Real>) {
         selector.advise(static_cast<held_memory&>(m).own, executor, rows);
       }

@@ -96,6 +96,7 @@ class ahead {
   static constexpr child_law children = Tree::children;
   static constexpr bool is_chain = Tree::is_chain;
   static constexpr bool uses_selector = true;
+  static constexpr bool needs_clock = length::needs_clock<Policy>;
   static constexpr std::int32_t law_rows = growth_type<float, executor::host>::law_rows;
 
   explicit ahead(Heads&& model, Policy policy)

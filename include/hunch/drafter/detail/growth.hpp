@@ -142,7 +142,7 @@ class growth {
       executor.launch(nodes, draw_level<view_type, S, Draw>{g, sampler, draw});
     }
     executor.launch(g.slots, end_level<view_type>{g, S::always_greedy});
-    drafts.follow(executor, g.slots, g.contexts);
+    drafts.follow(executor);
   }
 
   /// Makes trees of what was grown.
@@ -150,7 +150,7 @@ class growth {
   void finish(const view_type& g, Drafts& drafts, Executor& executor) {
     if constexpr (dynamic) {
       executor.launch(g.slots, finish_dynamic<view_type>{g});
-      drafts.follow_anew(executor, g.slots, g.contexts);
+      drafts.follow_anew(executor);
     }
   }
 

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+
+#include <hunch/core/message.hpp>
+#include <hunch/decoder/composition.hpp>
+#include <hunch/decoder/detail/step_bodies.hpp>
+#include <hunch/decoder/inbox.hpp>
+#include <hunch/decoder/ring.hpp>
+#include <hunch/decoder/statistics.hpp>
+#include <hunch/draft/draft_tree.hpp>
+#include <hunch/draft/draw_children.hpp>
+#include <hunch/drafter/drafter.hpp>
+#include <hunch/drafter/length_slots.hpp>
+#include <hunch/executor/executor.hpp>
+#include <hunch/model/staged_rows.hpp>
+#include <hunch/selector/selecting.hpp>
+#include <hunch/selector/selector.hpp>
+
+namespace hunch {
+
+/// Sizes of a step, fixed at construction: nothing is allocated later.
+struct step_sizes {
+  std::int32_t max_batch = 1;
+  std::int32_t chunk = 256;   ///< prompt tokens of a sequence that a step reads
+  std::int32_t chunks = 256;  ///< of all sequences
+  std::int32_t max_length = std::numeric_limits<std::int32_t>::max();  ///< tokens of a text
+  std::int32_t vocab_size = 0;
+  std::int32_t ring = 0;                ///< entries of a slot: at least what a step may emit
+  std::int32_t log_probabilities = -1;  ///< the most that are reported of a token; -1: none
+  std::int32_t eager_rows = 0;  ///< up to so many rows, laws are made before the verifier asks
+  bool reports = false;         ///< whether the host reads a `step_report` for each slot
+};
+
+/// What the host knows of a step before it is launched: so many there are at most.
+struct step_bounds {
+  std::int32_t slots = 0;        ///< that the step goes over
+  std::int32_t prompt_rows = 0;  ///< of the target's pass, before roots
+  std::int32_t tree_rows = 0;    ///< roots and what is drafted after them
+
+  std::int32_t rows() const { return prompt_rows + tree_rows; }
+};
+
+/// One step of speculative decoding over all running sequences, as launches and calls of a
+/// drafter's models, always the same ones in the same order; what varies from one step to the next
+/// is in the executor's memory. Whoever drives it, a host, an executor that repeats it or an engine
+/// that records it, does for each step:
+///
+/// 1. `propose(bounds)`, then the target's pass over `rows(bounds)`;
+/// 2. `verify(bounds, evaluation)`: what is decided is not final, and the step may be begun anew;
+/// 3. `commit(bounds, evaluation)`, and in the target's cache what `kept(bounds)` says. Neither
+///    throws nor allocates.
+///
+/// Requests come by the inbox and tokens leave by the rings. Nothing else crosses to the host,
+/// unless it reads the memory of the step: then it asks how many rows there are, and passes no
+/// padding.
+///
+/// \tparam Target decides what the step is composed for; it is not called.
+/// \tparam E the executor: the step's arrays lie in its `step_memory`.
+template <class Target, class D, class Selector, class S, class V, class Random, class E>
+class decoding_step {
+ public:
+  using memory = step_memory<E>;
+  using parts = composition<Target, D, Selector, S, V, Random, memory>;
+  using drafter_type = typename parts::drafter_type;
+  using sampler_type = typename parts::sampler_type;
+  using verifier_type = typename parts::verifier_type;
+  using real = typename parts::real;
+  static constexpr std::int32_t max_nodes = parts::max_nodes;
+  using arrays_type = step_arrays<real, max_nodes>;
+
+  /// \param executor outlives the step.
+  /// \throws std::invalid_argument naming two things that do not fit.
+  decoding_step(E& executor, D&& drafter, Selector&& selector, const sampler_type& sampler,
+                const verifier_type& verifier, const Random& random, const step_sizes& sizes)
+      : drafter_(std::forward<D>(drafter)),
+        selector_(std::forward<Selector>(selector)),
+        sampler_(sampler),
+        verifier_(verifier),
+        random_(random),
+        sizes_(sizes),
+        memory_(executor),
+        requests_(memory_, sizes.max_batch, sizes.vocab_size, sampler_type::needs_counts),
+        ring_(memory_, sizes.max_batch, sizes.ring),
+        trees_(memory_, {.max_batch = sizes.max_batch,
+                         .max_nodes = max_nodes,
+                         .max_ranges = selector_.max_ranges(),
+                         .max_rows = drafter_type::uses_selector ? selector_.max_rows() : 0,
+                         .vocab_size = sizes.vocab_size,
+                         .grammars = sampler_type::needs_allowed,
+                         .max_parts = shifted_parts_of(selector_),
+                         .law_rows = law_rows_of<drafter_type>()}),
+        draft_state_(memory_, setup()),
+        selecting_(selector_, memory_, sizes.max_batch * law_rows_of<drafter_type>()),
+        plans_(memory_, batch()),
+        contexts_(memory_, batch()),
+        verdicts_(memory_, batch()),
+        decisions_(memory_, batch()),
+        outcomes_(memory_, batch()),
+        rows_(memory_, max_rows()),
+        statuses_(memory_, host_reads<memory> ? index(max_rows()) : 0),
+        kept_(memory_, max_rows(), sizes.max_batch),
+        counts_(memory_, 3),
+        laws_(memory_, batch_nodes()),
+        scratch_(memory_, batch_nodes()),
+        paths_(memory_, batch_nodes()),
+        counters_(memory_, batch()),
+        totals_(memory_, 1),
+        logits_(memory_, index(max_rows())),
+        released_(executor, 0, 1),
+        cuts_(memory_, sizes.reports ? batch() : 0),
+        reports_(memory_, sizes.reports ? batch() : 0),
+        log_probabilities_(memory_, batch_nodes() * index(report_stride())) {
+    drafter_.check(setup());
+  }
+
+  decoding_step(const decoding_step&) = delete;
+  decoding_step& operator=(const decoding_step&) = delete;
+
+  const step_sizes& sizes() const { return sizes_; }
+  const sampler_type& sampler() const { return sampler_; }
+  memory& where() { return memory_; }
+  inbox<memory>& requests() { return requests_; }
+  ring_storage<memory>& ring() { return ring_; }
+  rings ring_view() const { return ring_.view(); }
+  draft_batch<real, memory>& trees() { return trees_; }
+  arrays_type arrays(std::int32_t slots) const { return arrays({.slots = slots}, nullptr); }
+
+  /// Drafts at most `length` levels from the next step on. Recorded steps keep what they have.
+  void draft_length(std::int32_t length) {
+    draft_length_ = std::clamp(length, std::int32_t{0}, max_nodes - 1);
+  }
+  std::int32_t draft_length() const { return draft_length_; }
+  /// The same for the sequence of a slot, of recorded steps too.
+  void draft_length(std::int32_t slot, std::int32_t length) {
+    memory_.launch(1, bound_drafts{requests_.view().all, slot, length});
+  }
+
+  /// Streams that are requested beside the rows of the next pass: nobody reads them while nothing
+  /// is drafted.
+  std::int32_t streams() const { return draft_length_ > 0 ? streams_of<drafter_type>() : 0; }
+
+  /// Takes a request that was put into a free slot, at once.
+  void take(std::int32_t slot) { memory_.launch(1, take_arrivals{requests_.view(), slot}); }
+
+  /// Grows a draft for every sequence, and places the rows of the target's pass. \throws what the
+  /// drafter does.
+  void propose(const step_bounds& bounds) {
+    const profiler_range<E> range("hunch: propose");
+    const arrays_type of = arrays(bounds, nullptr);
+    memory_.launch(of.slots, kernel::begin_step<real, max_nodes>{of});
+    trees_.begin(memory_, bounds.prompt_rows);
+    drafter_.propose(draft_state_, of.slots, of.contexts, trees_, selecting_, sampler_,
+                     child_draw<Random, verifier_type::shares_noise>{random_}, memory_);
+    trees_.follow(memory_);
+    memory_.launch(of.slots, kernel::place_rows<real, sampler_type, max_nodes>{of});
+  }
+
+  /// The rows of the target's pass. Waits for the executor where the host reads their number.
+  hunch::rows rows(const step_bounds& bounds) {
+    return rows_.arrays().view(known_count(memory_, counts_.data(), bounds.rows()), streams());
+  }
+
+  /// Decides what is kept of every draft, and what is emitted.
+  /// \param rows of the pass. \param fixed whether its logits must lie where they lay before.
+  /// \throws std::logic_error if they do not.
+  template <class Evaluation>
+  void verify(const step_bounds& bounds, const hunch::rows& rows, Evaluation& evaluation,
+              bool fixed) {
+    const profiler_range<E> range("hunch: verify");
+    const arrays_type of = arrays(bounds, nullptr);
+    if constexpr (host_reads<memory>) { drop_full_rows(of, rows.size, evaluation); }
+    set_logits(rows, evaluation, fixed);
+    if (of.slots * max_nodes <= sizes_.eager_rows) {
+      memory_.launch(of.slots * max_nodes,
+                     kernel::make_slot_laws<real, sampler_type, max_nodes>{of, sampler_});
+    }
+    memory_.launch(
+        of.slots,
+        kernel::decide_slot<view_type, real, sampler_type, verifier_type, Random, max_nodes>{
+            .step = of,
+            .children = drafter_type::children,
+            .sampler = sampler_,
+            .verifier = verifier_,
+            .random = random_});
+  }
+
+  /// Log-probabilities of what is emitted, for requests that ask; see `log_probabilities`.
+  void report(const step_bounds& bounds) {
+    memory_.launch(bounds.slots * max_nodes,
+                   kernel::report_emitted<real, max_nodes>{arrays(bounds, nullptr)});
+  }
+
+  /// Makes the step final. \param rows of the pass. \param cut whether `cuts` are heeded.
+  template <class Evaluation>
+  void commit(const step_bounds& bounds, const hunch::rows& rows, Evaluation& evaluation,
+              bool cut) noexcept {
+    const profiler_range<E> range("hunch: commit");
+    attempt([&] {
+      memory_.launch(bounds.slots,
+                     kernel::end_step<real, max_nodes>{arrays(bounds, cut ? cuts_.data() : nullptr),
+                                                       drafter_type::uses_selector});
+    });
+    drafter_.observe(draft_state_,
+                     draft_outcomes{.slots = bounds.slots,
+                                    .of = outcomes_.data(),
+                                    .streams = rows.streams,
+                                    .rows = rows.size},
+                     evaluation, memory_);
+  }
+
+  /// What enters the target's cache, and which slots are free. Waits as `rows` does.
+  kept_rows kept(const step_bounds& bounds) {
+    const std::int32_t size = known_count(memory_, counts_.data() + 1, bounds.rows());
+    return kept_.arrays().view(size, known_count(memory_, counts_.data() + 2, bounds.slots));
+  }
+
+  /// Ends the sequence of a slot between two steps: what the target is to commit. Waits for the
+  /// executor, for whoever reads the list of the last call.
+  kept_rows release(std::int32_t slot, E& executor) noexcept {
+    attempt([&] {
+      executor.synchronize();
+      memory_.launch(1, clear_sequence{requests_.view().all, slot});
+    });
+    drafter_.release(draft_state_, slot, memory_);
+    released_.clear();
+    released_.release(slot);
+    return released_.view();
+  }
+
+  /// [max_batch] what the host makes shorter between `verify` and `commit`, where it is at most as
+  /// long as what was decided.
+  step_decision* cuts() { return cuts_.data(); }
+  /// Of the last step; right when the executor has run `verify`, and all of it after `commit`.
+  const step_report& report_of(std::int32_t slot) const { return reports_.data()[slot]; }
+  /// [emitted, 1 + as many as the request asks for] of the last step.
+  const token_log_probability* log_probabilities(std::int32_t slot) const {
+    return log_probabilities_.data() + index(slot) * index(max_nodes) * index(report_stride());
+  }
+
+  /// Counters of all steps; waits for the executor.
+  statistics<max_nodes> stats() {
+    statistics<max_nodes> all;
+    statistics<max_nodes> one;
+    for (std::int32_t slot = 0; slot < sizes_.max_batch; ++slot) {
+      read_buffer(memory_, &one, counters_.data() + slot, 1);
+      all += one;
+    }
+    step_totals totals;
+    read_buffer(memory_, &totals, totals_.data(), 1);
+    all.target_passes = totals.passes;
+    all.target_rows = totals.rows;
+    return all;
+  }
+  void reset_stats() {
+    memory_.launch(sizes_.max_batch, drafter::clear_slots{counters_.data()});
+    memory_.launch(1, drafter::clear_slots{totals_.data()});
+  }
+
+ private:
+  template <class T>
+  using buffer = typename memory::template buffer<T>;
+  using view_type =
+      verify_view<kernel::slot_laws<real, sampler_type, max_nodes>,
+                  stored_drafts<law<real>, selects_one_range<Selector>>,
+                  std::conditional_t<drafter_type::is_chain, chain_tokens, drafted_tokens>>;
+
+  static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
+  std::size_t batch() const { return index(sizes_.max_batch); }
+  std::size_t batch_nodes() const { return batch() * index(max_nodes); }
+  /// Of a pass.
+  std::int32_t max_rows() const { return sizes_.max_batch * max_nodes + sizes_.chunks; }
+  std::int32_t report_stride() const { return sizes_.log_probabilities + 1; }
+
+  drafter_setup setup() {
+    return setup_of(drafter_, selector_,
+                    {.max_batch = sizes_.max_batch,
+                     .chunk = std::min(sizes_.chunk, sizes_.chunks),
+                     .chunks = sizes_.chunks,
+                     .max_length = sizes_.max_length,
+                     .vocab_size = sizes_.vocab_size});
+  }
+
+  arrays_type arrays(const step_bounds& bounds, const step_decision* cuts) const {
+    return {.in = requests_.view(),
+            .trees = trees_.view(),
+            .slots = bounds.slots,
+            .chunk = sizes_.chunk,
+            .chunks = sizes_.chunks,
+            .draft_length = draft_length_,
+            .padded = host_reads<memory> ? 0 : bounds.rows(),
+            .plans = plans_.data(),
+            .contexts = contexts_.data(),
+            .verdicts = verdicts_.data(),
+            .decisions = decisions_.data(),
+            .cuts = cuts,
+            .outcomes = outcomes_.data(),
+            .rows = rows_.arrays(),
+            .statuses = statuses_.data(),
+            .logits = logits_.data(),
+            .laws = laws_.data(),
+            .scratch = scratch_.data(),
+            .paths = paths_.data(),
+            .kept = kept_.arrays(),
+            .counts = counts_.data(),
+            .out = ring_.view(),
+            .reports = sizes_.reports ? reports_.data() : nullptr,
+            .log_probabilities = log_probabilities_.data(),
+            .report_stride = report_stride(),
+            .counters = counters_.data(),
+            .totals = totals_.data()};
+  }
+
+  template <class Evaluation>
+  void drop_full_rows(const arrays_type& of, std::int32_t size, Evaluation& evaluation) {
+    bool full = false;
+    for (std::int32_t i = 0; i < size; ++i) {
+      statuses_.data()[i] = evaluation.status(i);
+      full = full || statuses_.data()[i] != status::ok;
+    }
+    if (full) { memory_.launch(of.slots, kernel::drop_full_rows<real, max_nodes>{of}); }
+  }
+
+  /// Where the logits of each row lie. The host that reads which rows there are asks for those that
+  /// are wanted and have some, another for all of them.
+  template <class Evaluation>
+  void set_logits(const hunch::rows& rows, Evaluation& evaluation, [[maybe_unused]] bool fixed) {
+    for (std::int32_t i = 0; i < rows.size; ++i) {
+      row_view<real>& known = logits_.data()[i];
+      if constexpr (host_reads<memory>) {
+        if (rows.wanted[i] != 0 && statuses_.data()[i] == status::ok) {
+          known = evaluation.logits(i);
+        }
+        continue;
+      }
+      const row_view<real> row = evaluation.logits(i);
+      if (fixed && known.data != nullptr && known.data != row.data) {
+        throw std::logic_error(message(
+            {"hunch: the target's logits of row ", i,
+             " have moved; in a loop that is repeated they lie at the same address in every "
+             "pass"}));
+      }
+      known = row;
+    }
+  }
+
+  D drafter_;
+  Selector selector_;
+  sampler_type sampler_;
+  verifier_type verifier_;
+  Random random_;
+  step_sizes sizes_;
+  std::conditional_t<std::is_same_v<memory, E>, E&, memory> memory_;
+  inbox<memory> requests_;
+  ring_storage<memory> ring_;
+  draft_batch<real, memory> trees_;
+  typename drafter_type::template state<real, memory> draft_state_;
+  selecting<std::remove_reference_t<Selector>, memory> selecting_;
+  buffer<step_plan> plans_;
+  buffer<draft_context> contexts_;
+  buffer<verdict> verdicts_;
+  buffer<step_decision> decisions_;
+  buffer<draft_outcome> outcomes_;
+  staged_rows<memory> rows_;
+  buffer<status> statuses_;
+  kept_list<memory> kept_;
+  buffer<std::int32_t> counts_;
+  buffer<law<real>> laws_;
+  buffer<double> scratch_;
+  buffer<std::int32_t> paths_;
+  buffer<statistics<max_nodes>> counters_;
+  buffer<step_totals> totals_;
+  host_written<memory, row_view<real>> logits_;
+  kept_list<E> released_;
+  host_written<memory, step_decision> cuts_;
+  host_written<memory, step_report> reports_;
+  host_written<memory, token_log_probability> log_probabilities_;
+  std::int32_t draft_length_ = max_nodes - 1;
+};
+
+}  // namespace hunch

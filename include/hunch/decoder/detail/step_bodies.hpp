@@ -1,0 +1,500 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <hunch/core/config.hpp>
+#include <hunch/decoder/inbox.hpp>
+#include <hunch/decoder/ring.hpp>
+#include <hunch/decoder/sequence.hpp>
+#include <hunch/decoder/statistics.hpp>
+#include <hunch/distribution/log_probabilities.hpp>
+#include <hunch/draft/draft_tree.hpp>
+#include <hunch/drafter/drafter.hpp>
+#include <hunch/model/staged_rows.hpp>
+#include <hunch/team/team.hpp>
+#include <hunch/verifier/verifier.hpp>
+#include <hunch/verifier/verify_rows.hpp>
+
+/// \file
+/// The bodies of a step but those of its drafter: a step is data, and what varies from one to the
+/// next is in arrays. Rows of a pass stand one after the other by slot, padding behind them.
+
+namespace hunch {
+
+/// What a step does with the sequence of a slot.
+struct step_plan {
+  bool takes_part = false;
+  bool cancelled = false;
+  bool decodes = false;     ///< the root is read, and what was drafted after it
+  bool full = false;        ///< the target's cache had no room
+  std::int32_t prefix = 0;  ///< prompt tokens that are read before the root
+  std::int32_t first_row = 0;
+  std::int32_t nodes = 0;  ///< of the tree, that are evaluated
+};
+
+/// What was decided about it.
+struct step_decision {
+  std::int32_t emitted = 0;
+  finish_reason finish = finish_reason::none;
+  hunch::status status = hunch::status::ok;  ///< why, if `finish` is `error`
+};
+
+/// What the host learns of it besides its ring.
+struct step_report {
+  bool takes_part = false;
+  bool verified = false;
+  std::int32_t prefix = 0;
+  std::int32_t levels = 0;  ///< of the draft
+  std::int32_t drafted = 0;
+  std::int32_t accepted = 0;
+  step_decision decided;
+};
+
+/// Steps of all slots together.
+struct step_totals {
+  std::int64_t passes = 0;
+  std::int64_t rows = 0;
+};
+
+/// The arrays of a step. A trivially copyable view; N is the drafter's number of nodes.
+template <class Real, std::int32_t N>
+struct step_arrays {
+  inbox_view in;
+  draft_trees<Real> trees;
+  std::int32_t slots = 0;
+  std::int32_t chunk = 0;         ///< prompt tokens of a sequence that a step reads
+  std::int32_t chunks = 0;        ///< of all sequences
+  std::int32_t draft_length = 0;  ///< draft at most so deep
+  std::int32_t padded = 0;        ///< rows, and what is kept of them, are padded up to it; 0: not
+  step_plan* plans = nullptr;     ///< [max_batch]
+  draft_context* contexts = nullptr;       ///< [max_batch]
+  verdict* verdicts = nullptr;             ///< [max_batch]
+  step_decision* decisions = nullptr;      ///< [max_batch]
+  const step_decision* cuts = nullptr;     ///< [max_batch] by the host, no longer; nullptr: none
+  draft_outcome* outcomes = nullptr;       ///< [max_batch]
+  row_arrays rows;                         ///< the target's
+  const status* statuses = nullptr;        ///< of these, if some are not ok
+  const row_view<Real>* logits = nullptr;  ///< after these
+  law<Real>* laws = nullptr;               ///< [max_batch, N]
+  double* scratch = nullptr;               ///< [max_batch, N]
+  std::int32_t* paths = nullptr;           ///< [max_batch, N]
+  kept_arrays kept;                        ///< the target's
+  std::int32_t* counts = nullptr;          ///< [3] rows, kept rows, released slots
+  rings out;
+  step_report* reports = nullptr;  ///< [max_batch] for the host; nullptr: no one
+  token_log_probability* log_probabilities = nullptr;  ///< [max_batch, N, report_stride]
+  std::int32_t report_stride = 0;
+  statistics<N>* counters = nullptr;  ///< [max_batch]
+  step_totals* totals = nullptr;
+
+  HUNCH_HOST_DEVICE sequence& of(std::int32_t slot) const { return in.all[slot]; }
+
+  /// The part of a tree that is evaluated.
+  HUNCH_HOST_DEVICE draft_tree<Real> tree(std::int32_t slot) const {
+    draft_tree<Real> of = trees.tree(slot);
+    of.count = plans[slot].nodes;
+    return of;
+  }
+
+  /// What is decided about a slot in the end.
+  HUNCH_HOST_DEVICE step_decision decision(std::int32_t slot) const {
+    const step_decision own = decisions[slot];
+    return cuts != nullptr && cuts[slot].emitted <= own.emitted ? cuts[slot] : own;
+  }
+  HUNCH_HOST_DEVICE bool ends(std::int32_t slot) const {
+    return plans[slot].takes_part && decision(slot).finish != finish_reason::none;
+  }
+  /// Rows of a slot that enter the target's cache.
+  HUNCH_HOST_DEVICE std::int32_t keeps(std::int32_t slot) const {
+    const step_plan& plan = plans[slot];
+    if (!plan.takes_part || ends(slot)) { return 0; }
+    return plan.prefix + (plan.decodes ? decision(slot).emitted : 0);
+  }
+
+  /// Emitted token i of a slot.
+  HUNCH_HOST_DEVICE token emitted(std::int32_t slot, std::int32_t i) const {
+    const verdict& v = verdicts[slot];
+    return i < v.accepted ? trees.tree(slot).tokens[v.path[i]] : v.next;
+  }
+};
+
+namespace kernel {
+
+/// The sum of f(slot) over the slots before `slot`, on all ranks.
+template <Team T, class F>
+HUNCH_HOST_DEVICE std::int32_t sum_of_slots(T& team, std::int32_t slot, F&& f) {
+  return team.reduce(
+      slot, std::int32_t(0), [=](std::int64_t i) { return f(static_cast<std::int32_t>(i)); },
+      [](std::int32_t a, std::int32_t b) { return a + b; });
+}
+
+/// Begins the step of slot `slot`: a piece of its prompt, or all that is left of it and a root to
+/// draft from. Prompts are read in the order of the slots.
+template <class Real, std::int32_t N>
+struct begin_step {
+  step_arrays<Real, N> step;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    const step_arrays<Real, N> all = step;
+    const auto reads = [=](std::int32_t i) {
+      const std::int32_t left = all.of(i).unread();
+      return left < all.chunk ? left : all.chunk;
+    };
+    const std::int32_t before = sum_of_slots(team, slot, reads);
+    if (team.rank() != 0) { return; }
+    const sequence& s = step.of(slot);
+    step_plan plan;
+    step.contexts[slot] = {};
+    step.trees.count(slot) = 0;
+    if (s.runs()) {
+      const std::int32_t room = before < step.chunks ? step.chunks - before : 0;
+      plan.takes_part = true;
+      plan.cancelled = step.in.is_cancelled(slot);
+      plan.prefix = reads(slot) < room ? reads(slot) : room;
+      plan.decodes = plan.prefix == s.unread();
+      if (plan.cancelled) { plan = {.takes_part = true, .cancelled = true}; }
+      const std::int32_t allowed =
+          s.draft_length < step.draft_length ? s.draft_length : step.draft_length;
+      // The last token of a text is never drafted.
+      const std::int32_t most = s.remaining - 1 < allowed ? s.remaining - 1 : allowed;
+      step.contexts[slot] = {.committed = s.text,
+                             .length = s.length,
+                             .max_depth = plan.decodes ? most : 0,
+                             .seed = s.seed,
+                             .parameters = s.parameters,
+                             .counts = s.census.view(),
+                             .cached = s.cached,
+                             .prefix = plan.prefix,
+                             .idle = allowed <= 0};
+      step.trees.plant(slot, s.text[s.length - 1]);
+    }
+    step.plans[slot] = plan;
+  }
+};
+
+/// The rows of the target's pass for slot `slot`: unread tokens of its prompt, then its tree, up to
+/// the first node that is no token.
+template <class Real, class S, std::int32_t N>
+struct place_rows {
+  step_arrays<Real, N> step;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    const place_rows self = *this;
+    const std::int32_t first = sum_of_slots(
+        team, slot, [=](std::int32_t i) { return self.step.plans[i].prefix + self.nodes(i); });
+    const std::int32_t prefix = step.plans[slot].prefix;
+    const std::int32_t count = nodes(slot);
+    const std::int32_t end = first + prefix + count;
+    const std::int32_t cached = step.of(slot).cached;
+    const token* const text = step.of(slot).text;
+    const drafted_tokens tree = step.trees.tree(slot);
+    team.for_each(prefix, [=](std::int64_t i) {
+      const auto id = static_cast<std::int32_t>(i);
+      self.step.rows.set(first + id, {.slot = slot,
+                                      .id = id,
+                                      .parent = id == 0 ? end_of_cache : id - 1,
+                                      .position = cached + id,
+                                      .t = text[cached + id],
+                                      .wanted = false});
+    });
+    team.for_each(count, [=](std::int64_t i) {
+      const auto node = static_cast<std::int32_t>(i);
+      const std::int32_t above = node == 0 ? prefix - 1 : prefix + tree.parent[node];
+      self.step.rows.set(first + prefix + node, {.slot = slot,
+                                                 .id = prefix + node,
+                                                 .parent = above < 0 ? end_of_cache : above,
+                                                 .position = cached + prefix + tree.depth(node),
+                                                 .t = tree.tokens[node],
+                                                 .wanted = true});
+      self.step.laws[slot * N + node] = sampled_laws<Real, S>::unmade;
+    });
+    if (slot + 1 == step.slots && end < step.padded) {
+      team.for_each(step.padded - end, [=](std::int64_t i) {
+        self.step.rows.pad(end + static_cast<std::int32_t>(i));
+      });
+    }
+    if (team.rank() != 0) { return; }
+    step.plans[slot].first_row = first;
+    step.plans[slot].nodes = count;
+    if (slot + 1 == step.slots) { step.counts[0] = end; }
+  }
+
+ private:
+  /// Whoever drew what is no token broke the law that it names, and nothing corrects that: it is an
+  /// error if the text gets there.
+  HUNCH_HOST_DEVICE std::int32_t nodes(std::int32_t slot) const {
+    if (!step.plans[slot].decodes) { return 0; }
+    const drafted_tokens tree = step.trees.tree(slot);
+    std::int32_t node = 1;
+    while (node < tree.count && tree.tokens[node] >= 0 && tree.tokens[node] < step.in.vocab_size) {
+      ++node;
+    }
+    return node;
+  }
+};
+
+/// Takes rows of slot `slot` back for which the target's cache had no room. A shorter draft is
+/// still exact, for which rows fit does not depend on what was drawn; without room for the root the
+/// request ends.
+template <class Real, std::int32_t N>
+struct drop_full_rows {
+  step_arrays<Real, N> step;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    step_plan& plan = step.plans[slot];
+    if (team.rank() != 0 || !plan.takes_part) { return; }
+    const std::int32_t rows = plan.prefix + plan.nodes;
+    std::int32_t fitted = 0;
+    while (fitted < rows && step.statuses[plan.first_row + fitted] == status::ok) { ++fitted; }
+    plan.full = fitted < plan.prefix + (plan.decodes ? 1 : 0);
+    if (!plan.full && plan.decodes) {
+      plan.nodes = fitted - plan.prefix;
+      step.trees.count(slot) = plan.nodes;  // what was dropped is not an invalid token
+    }
+  }
+};
+
+/// The target's rows of slot `slot`, made of the arrays when they are read.
+template <class Real, std::int32_t N>
+struct slot_rows {
+  const step_arrays<Real, N>* step = nullptr;
+  std::int32_t slot = 0;
+
+  HUNCH_HOST_DEVICE target_row<Real> operator[](std::int32_t node) const {
+    const step_plan& plan = step->plans[slot];
+    const draft_context& c = step->contexts[slot];
+    return {step->logits[plan.first_row + plan.prefix + node], c.parameters,
+            step->trees.history(slot, c, node, nullptr)};
+  }
+};
+
+template <class Real, class S, std::int32_t N>
+using slot_laws = sampled_laws<Real, S, slot_rows<Real, N>>;
+
+/// Makes the law of node `index` % N of slot `index` / N before the verifier reads it: where there
+/// are teams to spare, rows are read side by side.
+template <class Real, class S, std::int32_t N>
+struct make_slot_laws {
+  step_arrays<Real, N> step;
+  S sampler;
+  static constexpr bool reads_rows = true;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    const std::int32_t slot = index / N;
+    if (index % N >= step.plans[slot].nodes || step.plans[slot].full) { return; }
+    const target_row<Real> row = slot_rows<Real, N>{&step, slot}[index % N];
+    const law<Real> l = sampler(team, row.logits, row.parameters, row.history);
+    if (team.rank() == 0) { step.laws[index] = l; }
+  }
+};
+
+/// Verifies the draft of slot `slot`, and cuts the run where plain decoding would have ended. What
+/// is decided is not final: a step may be repeated after it.
+/// \tparam View what the verifier is given, a `verify_view` over `slot_laws`.
+template <class View, class Real, class S, class V, class Random, std::int32_t N>
+struct decide_slot {
+  step_arrays<Real, N> step;
+  child_law children;
+  S sampler;
+  V verifier;
+  Random random;
+  static constexpr bool reads_rows = true;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    const std::int32_t first = slot * N;
+    const sequence& s = step.of(slot);
+    verdict out;
+    out.path = step.paths + first;
+    if (step.plans[slot].decodes && !step.plans[slot].full) {
+      const draft_tree<Real> tree = step.tree(slot);
+      verifier(team,
+               View{.tree = {static_cast<const drafted_tokens&>(tree)},
+                    .children = children,
+                    .target = slot_laws<Real, S, N>{{&step, slot}, step.laws + first, sampler},
+                    .drafts = {tree.laws, tree.lists},
+                    .seed = s.seed,
+                    .length = static_cast<std::uint32_t>(s.length),
+                    .scratch = step.scratch + first},
+               random, out);
+    }
+    team.sync();
+    if (team.rank() == 0) { decide(slot, out); }
+  }
+
+ private:
+  /// By one rank.
+  HUNCH_HOST_DEVICE void decide(std::int32_t slot, const verdict& v) const {
+    const sequence& s = step.of(slot);
+    const step_plan plan = step.plans[slot];
+    step.verdicts[slot] = v;
+    step_decision d;
+    if (plan.cancelled) { d.finish = finish_reason::cancelled; }
+    if (plan.full) { d.finish = finish_reason::cache_full; }
+    if (plan.decodes && !plan.full) {
+      const drafted_tokens tree = step.tree(slot);
+      const std::int32_t last = v.accepted > 0 ? v.path[v.accepted - 1] : 0;
+      const bool invalid = tree.count < step.trees.count(slot) && tree.parent[tree.count] == last;
+      const status why = v.status == status::ok && invalid ? status::invalid_token : v.status;
+      const std::int32_t decided = v.accepted + (why == status::ok ? 1 : 0);
+      std::int64_t n = step.out.counted[slot];
+      while (d.finish == finish_reason::none && d.emitted < decided) {
+        const std::int32_t i = d.emitted++;
+        const token t = step.emitted(slot, i);
+        d.finish = s.ends_with(t, d.emitted);
+        step.out.at(slot, n++) = {.id = s.id,
+                                  .t = t,
+                                  .origin = i < v.accepted ? origin::accepted : v.next_origin,
+                                  .finish = d.finish,
+                                  .status = status::ok};
+      }
+      // An error after the end of the text is none: plain decoding does not look there, and a
+      // grammar allows nothing there.
+      if (d.finish == finish_reason::none && why != status::ok) {
+        d.finish = finish_reason::error;
+        d.status = why;
+      }
+    }
+    step.decisions[slot] = d;
+    if (step.reports != nullptr) {
+      step.reports[slot] = {.takes_part = plan.takes_part,
+                            .verified = plan.decodes && !plan.full,
+                            .prefix = plan.prefix,
+                            .accepted = v.accepted,
+                            .decided = d};
+    }
+  }
+};
+
+/// Log-probabilities of emitted token `index` % N of slot `index` / N, if its request has asked.
+template <class Real, std::int32_t N>
+struct report_emitted {
+  step_arrays<Real, N> step;
+  static constexpr bool reads_rows = true;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    const std::int32_t slot = index / N;
+    const std::int32_t i = index % N;
+    if (!step.plans[slot].takes_part || i >= step.decisions[slot].emitted) { return; }
+    const std::int32_t top = step.of(slot).log_probabilities;
+    if (top < 0) { return; }
+    const std::int32_t node = i == 0 ? 0 : step.verdicts[slot].path[i - 1];
+    report_log_probabilities<Real>::of(
+        team, {.drawn_from = step.laws + slot * N + node,
+               .chosen = step.emitted(slot, i),
+               .top = top,
+               .result = step.log_probabilities +
+                         static_cast<std::int64_t>(slot) * N * step.report_stride + i * (1 + top)});
+  }
+};
+
+/// Makes what was decided about slot `slot` final: tokens go to its text and to the host, and what
+/// enters the target's cache is listed, one row after the other by slot: what was read of its
+/// prompt, the root, and the accepted nodes that stay in the text. A request that waits for the
+/// slot is taken.
+template <class Real, std::int32_t N>
+struct end_step {
+  step_arrays<Real, N> step;
+  bool has_lists;  ///< whether the drafter has shortlists
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    const step_arrays<Real, N> all = step;
+    const std::int32_t first =
+        sum_of_slots(team, slot, [=](std::int32_t i) { return all.keeps(i); });
+    const std::int32_t released =
+        sum_of_slots(team, slot, [=](std::int32_t i) { return all.ends(i) ? 1 : 0; });
+    const std::int32_t size = step.keeps(slot);
+    const std::int32_t prefix = step.plans[slot].prefix;
+    const std::int32_t* const path = step.verdicts[slot].path;
+    team.for_each(size, [=](std::int64_t i) {
+      const auto k = static_cast<std::int32_t>(i);
+      const std::int32_t after = k - prefix;
+      const std::int32_t id = after <= 0 ? k : prefix + path[after - 1];
+      all.kept.set(first + k, {.slot = slot, .id = id});
+    });
+    if (slot + 1 == step.slots) {
+      const std::int32_t end = first + size;
+      const std::int32_t ended = released + (step.ends(slot) ? 1 : 0);
+      team.for_each(all.padded > end ? all.padded - end : 0,
+                    [=](std::int64_t i) { all.kept.pad(end + static_cast<std::int32_t>(i)); });
+      team.for_each(all.padded > 0 ? all.slots - ended : 0,
+                    [=](std::int64_t i) { all.kept.released[ended + i] = no_slot; });
+      if (team.rank() == 0) {
+        step.counts[1] = end;
+        step.counts[2] = ended;
+        step.totals->passes += 1;
+        step.totals->rows += step.counts[0];
+      }
+    }
+    if (team.rank() == 0) {
+      if (step.ends(slot)) { step.kept.released[released] = slot; }
+      end(slot);
+    }
+    team.sync();
+    step.in.admit(team, slot);
+  }
+
+ private:
+  /// By one rank.
+  HUNCH_HOST_DEVICE void end(std::int32_t slot) const {
+    sequence& s = step.of(slot);
+    const step_plan plan = step.plans[slot];
+    step.outcomes[slot] = {};
+    if (!plan.takes_part) { return; }
+    const verdict& v = step.verdicts[slot];
+    const step_decision d = step.decision(slot);
+    const bool verified = plan.decodes && !plan.full;
+    step.outcomes[slot] = {.slot = slot,
+                           .first_row = plan.first_row,
+                           .prefix = plan.prefix,
+                           .path = verified ? v.path : nullptr,
+                           .kept = d.emitted > 1 ? d.emitted - 1 : 0,
+                           .finished = d.finish != finish_reason::none};
+    if (verified) {
+      const drafted_tokens tree = step.tree(slot);
+      const std::int32_t levels = step.counters[slot].count(
+          tree, has_lists ? step.trees.tree(slot).lists : nullptr, v, d.emitted);
+      if (step.reports != nullptr) {
+        step.reports[slot].levels = levels;
+        step.reports[slot].drafted = tree.count - 1;
+      }
+    }
+    if (step.reports != nullptr) { step.reports[slot].decided = d; }
+    publish(slot, d);
+    if (d.finish != finish_reason::none) {
+      s.id = 0;
+      return;
+    }
+    for (std::int32_t i = 0; i < d.emitted; ++i) { s.append(step.emitted(slot, i)); }
+    s.cached += plan.prefix + d.emitted;
+  }
+
+  /// An end that comes without a token is an entry of its own.
+  HUNCH_HOST_DEVICE void publish(std::int32_t slot, const step_decision& d) const {
+    std::int64_t n = step.out.counted[slot] + d.emitted;
+    const bool ends_text = d.finish == finish_reason::stop_token ||
+                           d.finish == finish_reason::stop_string ||
+                           d.finish == finish_reason::length;
+    if (ends_text) {
+      step.out.at(slot, n - 1).finish = d.finish;
+    } else if (d.finish != finish_reason::none) {
+      step.out.at(slot, n++) = {.id = step.of(slot).id,
+                                .t = no_token,
+                                .origin = origin::sampled,
+                                .finish = d.finish,
+                                .status = d.status};
+    }
+    step.out.counted[slot] = n;
+    store_release(step.out.written + slot, n);
+  }
+};
+
+}  // namespace kernel
+}  // namespace hunch

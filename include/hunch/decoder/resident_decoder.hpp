@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <hunch/core/message.hpp>
+#include <hunch/decoder/decoding_step.hpp>
+#include <hunch/decoder/detail/repeat_bodies.hpp>
+#include <hunch/decoder/generation.hpp>
+#include <hunch/decoder/request.hpp>
+#include <hunch/decoder/request_slots.hpp>
+#include <hunch/decoder/ring.hpp>
+#include <hunch/executor/executor.hpp>
+#include <hunch/executor/host.hpp>
+
+namespace hunch {
+
+/// Sizes that a resident loop fixes at construction.
+struct resident_options {
+  std::int32_t max_batch = 1;      ///< requests that run at the same time
+  std::int32_t max_length = 4096;  ///< tokens of a sequence, prompt and emitted, >= 2; the models'
+                                   ///< caches hold as many
+  std::int32_t chunk = 256;        ///< prompt tokens that a step reads, of all requests, >= 1
+  std::int32_t draft_length = 1 << 30;  ///< draft at most so deep, at least 1
+  std::int32_t max_bias = 64;           ///< biased tokens of a request
+  std::int32_t max_stop_tokens = 8;     ///< of a request
+  std::int32_t ring = 1024;  ///< emitted tokens of a request that wait to be polled: at least the
+                             ///< drafter's `max_nodes`, as many as a step may emit
+  /// While a step has at most so many target rows, their laws are made side by side before the
+  /// verifier asks; else one after the other, and only those that it reads. 0: never.
+  std::int32_t eager_rows = 256;
+};
+
+/// The step of `decoder` repeated by the executor, which does not wait for the host: the same
+/// policies, laws, random addresses and texts. A step is a fixed sequence of launches and calls of
+/// the models, so that an executor can record it and repeat it by itself (see `ResidentExecutor`).
+/// Requests join while it runs, through an inbox, and tokens leave it through rings that the host
+/// reads meanwhile: nobody waits for the loop to end.
+///
+/// What needs the host between two steps is refused: grammars, stop strings, log-probabilities.
+/// Use `decoder` for these, also on the same models.
+///
+/// Prompts are read in the passes in which other requests decode, `chunk` tokens of all requests at
+/// a time. A pass has at most `max_batch * max_nodes + chunk` rows.
+///
+/// The models' contracts are those of `decoder`, with these additions. Caches hold `max_length`
+/// tokens per sequence: statuses are not looked at. And where the executor's resident memory is not
+/// its buffers, so that the host reads nothing of it: rows, kept rows, inputs of heads and released
+/// slots may be padding (see `rows`), and all passes have as many as they may have at most.
+/// `evaluate`, `forward`, `head` and `commit` look at their arrays on the executor, in order with
+/// its launches, and at nothing on the host but the numbers of rows. The logits of row i of a pass,
+/// padding and what is not wanted included, lie at the same address in every pass; so do hidden
+/// states and streams, for drafters that read them.
+///
+/// One host thread at a time uses a loop.
+///
+/// Arguments that are lvalues are held by reference, rvalues by value.
+template <class Target, class D, class Selector, class S, class V,
+          class Random = random_source<philox>, class E = executor::host>
+class resident_decoder {
+  static_assert(ResidentExecutor<E>,
+                "hunch: a resident loop needs an executor that models hunch::ResidentExecutor, "
+                "such as executor::host or executor::cuda");
+  using step_type = decoding_step<Target, D, Selector, S, V, Random, E>;
+  using memory = typename step_type::memory;
+  using drafter_type = typename step_type::drafter_type;
+  static_assert(!drafts_by_clock<drafter_type>,
+                "hunch: this length policy is taught by the host's clock, which a resident loop "
+                "does not read: use hunch::decoder, or length::cost");
+
+ public:
+  using real = typename step_type::real;
+
+  /// Whether the emitted text has exactly the law of plain decoding.
+  static constexpr bool lossless = step_type::parts::lossless;
+  static constexpr std::int32_t max_nodes = step_type::max_nodes;
+
+  /// \throws std::invalid_argument naming an option out of range, or two things that do not fit.
+  resident_decoder(Target&& target, D&& drafter, Selector&& selector, S&& sampler, V&& verifier,
+                   resident_options options = {}, Random random = {}, E executor = {})
+      : target_(std::forward<Target>(target)),
+        executor_(std::move(executor)),
+        options_(checked(options)),
+        vocab_size_(static_cast<std::int32_t>(target_.vocab_size())),
+        step_(executor_, std::forward<D>(drafter), std::forward<Selector>(selector), sampler,
+              verifier, random,
+              {.max_batch = options_.max_batch,
+               .chunk = options_.chunk,
+               .chunks = options_.chunk,
+               .max_length = options_.max_length,
+               .vocab_size = vocab_size_,
+               .ring = options_.ring,
+               .eager_rows = options_.eager_rows}),
+        loop_(step_.where(), 1),
+        again_(step_.where(), 1),
+        signals_(executor_, 1),
+        slots_(options_.max_batch, "hunch::resident_decoder", "resident_options") {
+    step_.draft_length(options_.draft_length);
+    for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
+      step_.requests().reserve(step_.where(), slot,
+                               {.tokens = static_cast<std::size_t>(options_.max_length),
+                                .bias = static_cast<std::size_t>(options_.max_bias),
+                                .stops = static_cast<std::size_t>(options_.max_stop_tokens)});
+    }
+  }
+
+  resident_decoder(const resident_decoder&) = delete;
+  resident_decoder& operator=(const resident_decoder&) = delete;
+
+  /// Ends the loop and drops the caches of what still runs.
+  ~resident_decoder() {
+    attempt([this] {  // an executor that has failed has lost what it ran, and the caches
+      wait();
+      for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
+        if (slots_[static_cast<std::size_t>(slot)].id != 0) { release(slot); }
+      }
+      executor_.synchronize();
+    });
+    if constexpr (requires { executor_.forget(again_.data()); }) {
+      executor_.forget(again_.data());
+    }
+  }
+
+  /// Adds a request, which takes part as soon as the loop looks; does not wait. If no loop runs, or
+  /// the one that runs has no place for it, the next `run` begins with it.
+  /// \throws std::invalid_argument naming what is wrong with the request: nothing is ever ignored.
+  /// \throws std::length_error if `max_batch` requests are running, or their ends are not polled.
+  request_id add(std::span<const token> prompt, const generation_options& options) {
+    check(prompt, options);
+    slots_.require_room();
+    const request_id id = slots_.admit({});
+    const std::int32_t slot = slots_.find(id);
+    step_.requests().put(slot, id, prompt, options);
+    if (slot >= shape_) { stop(); }  // a step goes over the first `shape_` slots
+    return id;
+  }
+
+  /// Ends a request, and drops what was not polled of it. Does not wait for a loop that runs: it
+  /// ends the request in one of its next steps, and the slot is free then. False if it is not
+  /// running, or its end has been polled.
+  bool cancel(request_id id) {
+    const std::int32_t slot = slots_.find(id);
+    if (slot < 0 || slots_[static_cast<std::size_t>(slot)].cancelled) { return false; }
+    if (runs()) {
+      step_.requests().cancel(slot, id);
+      slots_[static_cast<std::size_t>(slot)].cancelled = true;
+      return true;
+    }
+    executor_.synchronize();
+    step_.take(slot);  // no loop takes it later
+    release(slot);
+    step_.ring().take(slot, [](const ring_entry&) {});
+    slots_.release(slot);
+    return true;
+  }
+
+  /// Requests whose end has not been polled, without those that were cancelled.
+  std::int32_t running() const {
+    return static_cast<std::int32_t>(
+        std::ranges::count_if(slots_, [](const request& r) { return r.id != 0 && !r.cancelled; }));
+  }
+
+  /// Whether a loop is under way, as far as the host knows.
+  bool runs() const { return kernel::load_acquire(&signals_.data()->ended) < started_; }
+
+  /// Starts a loop of at most `max_steps` steps, unless one runs, and need not wait for it. It ends
+  /// by itself when every request has ended, or one of them has no room in its ring for what a step
+  /// may emit: `poll`, and run again.
+  /// \throws std::logic_error if the target's logits of a row have moved, and what models throw in
+  ///         a step or while it is recorded: the next run repeats the step.
+  void run(std::int64_t max_steps = std::int64_t{1} << 40) {
+    if (runs() || max_steps < 1 || !can_step()) { return; }
+    shape_ = used_slots();
+    ++started_;
+    try {
+      step_.where().launch(shape_, kernel::begin_run{.in = step_.arrays(shape_).in,
+                                                     .loop = loop_.data(),
+                                                     .number = started_,
+                                                     .max_steps = max_steps});
+      executor_.repeat(
+          static_cast<std::uint64_t>(shape_), [this] { one_step(shape_); }, again_.data());
+    } catch (...) {
+      --started_;
+      throw;
+    }
+  }
+
+  /// Asks the loop to end after its present step.
+  void stop() { kernel::store_release(&signals_.data()->stop, started_); }
+
+  /// Asks the loop to end and waits for it.
+  void wait() {
+    stop();
+    executor_.synchronize();
+  }
+
+  /// Calls use(entry) for every `ring_entry` that has come out: tokens, and the end of every
+  /// request, those of one request in order. May be called while the loop runs; does not wait.
+  /// `use` does not throw and does not call this object.
+  template <class Use>
+  void poll(Use&& use) {
+    for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
+      step_.ring().take(slot, [&](const ring_entry& entry) {
+        const bool dropped = slots_[static_cast<std::size_t>(slot)].cancelled;
+        if (entry.finish != finish_reason::none) { slots_.release(slot); }
+        if (!dropped) { use(entry); }
+      });
+    }
+  }
+
+  /// What one request emits, run to its end. What other requests emit meanwhile is lost. \throws
+  /// what `add` and `run` do; then the request is cancelled.
+  finished_text generate(std::span<const token> prompt, const generation_options& options = {}) {
+    const request_id id = add(prompt, options);
+    finished_text out;
+    try {
+      while (slots_.find(id) >= 0) {
+        run();
+        executor_.synchronize();
+        poll([&](const ring_entry& e) {
+          if (e.id != id) { return; }
+          if (e.t != no_token) { out.tokens.push_back(e.t); }
+          out.finish = e.finish;
+          out.status = e.status;
+        });
+      }
+    } catch (...) {
+      cancel(id);
+      throw;
+    }
+    return out;
+  }
+
+  /// Counters since construction; ends the loop as `wait` does. Times are not measured, rows of the
+  /// target include padding on no executor.
+  statistics<max_nodes> stats() {
+    wait();
+    return step_.stats();
+  }
+
+  E& executor() { return executor_; }
+
+ private:
+  struct request {
+    request_id id = 0;
+    bool cancelled = false;
+  };
+
+  static resident_options checked(resident_options o) {
+    const refusal refuse{"hunch::resident_decoder"};
+    if (o.max_batch < 1) { refuse({"max_batch must be at least 1"}); }
+    if (o.max_length < 2) { refuse({"max_length must be at least 2"}); }
+    if (o.chunk < 1) { refuse({"chunk must be at least 1"}); }
+    if (o.draft_length < 1) { refuse({"draft_length must be at least 1; or use drafter::none"}); }
+    if (o.max_bias < 0) { refuse({"max_bias must not be negative"}); }
+    if (o.max_stop_tokens < 0) { refuse({"max_stop_tokens must not be negative"}); }
+    if (o.ring < max_nodes) {
+      refuse({"ring must have room for the ", max_nodes, " tokens that a step may emit"});
+    }
+    return o;
+  }
+
+  void check(std::span<const token> prompt, const generation_options& options) const {
+    const refusal refuse{"hunch::resident_decoder"};
+    if (options.grammar) { refuse({"grammars need the host in every step: use hunch::decoder"}); }
+    if (!options.stop_strings.empty()) {
+      refuse({"stop strings need the host in every step: use hunch::decoder"});
+    }
+    if (options.log_probabilities) {
+      refuse({"log-probabilities are not reported here: use hunch::decoder"});
+    }
+    check_request(prompt, options, step_.sampler(),
+                  {.owner = "hunch::resident_decoder",
+                   .options = "resident_options",
+                   .vocab_size = vocab_size_,
+                   .max_length = options_.max_length});
+    const auto most = [](std::int32_t n) { return static_cast<std::size_t>(n); };
+    if (options.stop_tokens.size() > most(options_.max_stop_tokens)) {
+      refuse({options.stop_tokens.size(), " stop tokens: raise resident_options::max_stop_tokens"});
+    }
+    if (options.bias.size() > most(options_.max_bias)) {
+      refuse({options.bias.size(), " biased tokens: raise resident_options::max_bias"});
+    }
+  }
+
+  /// Drops the caches of a slot, between two loops.
+  void release(std::int32_t slot) {
+    target_.commit(step_.release(slot, executor_));
+    executor_.synchronize();
+  }
+
+  bool can_step() const {
+    const rings out = step_.ring_view();
+    bool any = false;
+    for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
+      if (slots_[static_cast<std::size_t>(slot)].id == 0) { continue; }
+      if (!out.has_room(slot, kernel::load_acquire(out.written + slot), max_nodes)) {
+        return false;
+      }
+      any = true;
+    }
+    return any;
+  }
+
+  /// The slots that a step goes over: those in use, rounded up so that few shapes occur.
+  std::int32_t used_slots() const {
+    std::int32_t used = 0;
+    for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
+      used = slots_[static_cast<std::size_t>(slot)].id != 0 ? slot + 1 : used;
+    }
+    std::int32_t size = 1;
+    while (size < used) { size *= 2; }
+    return std::min(size, options_.max_batch);
+  }
+
+  /// Over the first `slots` slots: launches and calls of the models, always the same.
+  void one_step(std::int32_t slots) {
+    const step_bounds bounds{
+        .slots = slots, .prompt_rows = options_.chunk, .tree_rows = slots * max_nodes};
+    step_.propose(bounds);
+    const rows pass = step_.rows(bounds);
+    auto evaluation = target_.evaluate(pass);
+    step_.verify(bounds, pass, evaluation, true);
+    step_.commit(bounds, pass, evaluation, false);
+    target_.commit(step_.kept(bounds));
+    step_.where().launch(1, kernel::decide_repeat{.in = step_.arrays(slots).in,
+                                                  .slots = slots,
+                                                  .out = step_.ring_view(),
+                                                  .shared = signals_.data(),
+                                                  .loop = loop_.data(),
+                                                  .again = again_.data(),
+                                                  .max_new_entries = max_nodes});
+  }
+
+  Target target_;
+  E executor_;
+  resident_options options_;
+  std::int32_t vocab_size_;
+  step_type step_;
+  typename memory::template buffer<kernel::loop_state> loop_;
+  typename memory::template buffer<std::int32_t> again_;
+  typename E::template buffer<kernel::loop_signals> signals_;
+  request_slots<request> slots_;
+  std::int64_t started_ = 0;  ///< loops so far
+  std::int32_t shape_ = 0;    ///< slots of the last one
+};
+
+template <class Target, class D, class Selector, class S, class V, class... Rest>
+resident_decoder(Target&&, D&&, Selector&&, S&&, V&&, Rest...)
+    -> resident_decoder<Target, D, Selector, S, V>;
+
+template <class Target, class D, class Selector, class S, class V, class Random>
+resident_decoder(Target&&, D&&, Selector&&, S&&, V&&, resident_options, Random)
+    -> resident_decoder<Target, D, Selector, S, V, Random>;
+
+template <class Target, class D, class Selector, class S, class V, class Random, class E>
+resident_decoder(Target&&, D&&, Selector&&, S&&, V&&, resident_options, Random, E)
+    -> resident_decoder<Target, D, Selector, S, V, Random, E>;
+
+}  // namespace hunch

@@ -250,8 +250,7 @@ void single_rows(bench::report& out) {
   std::vector<token> text;
   std::mt19937 dice(3);
   for (int i = 0; i < 512; ++i) { text.push_back(static_cast<token>(dice() % vocabulary)); }
-  executor::host host;
-  token_census census(host, vocabulary, text, 512);
+  counted_text census(vocabulary, text, 512);
   for (int i = 0; i < 512; ++i) { census.emit(static_cast<token>(dice() % vocabulary)); }
   std::vector<std::uint32_t> allowed(row_width / 32);
   for (std::uint32_t& word : allowed) { word = static_cast<std::uint32_t>(dice() | dice()); }

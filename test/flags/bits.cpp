@@ -147,8 +147,7 @@ void laws_and_draws(std::int32_t n) {
     for (int i = 0; i < 40; ++i) {
       text.push_back(static_cast<token>(words.word() % static_cast<std::uint32_t>(n)));
     }
-    executor::host host;
-    const token_census census(host, n, text, 8);
+    const counted_text census(n, text, 8);
     sampling_parameters with;
     with.repetition_penalty = 1.3f;
     with.frequency_penalty = 0.1f;

@@ -9,7 +9,6 @@
 
 #include <hunch/decoder/token_census.hpp>
 #include <hunch/distribution/log_probabilities.hpp>
-#include <hunch/executor/host.hpp>
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/point_mass.hpp>
@@ -207,8 +206,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // A text before the draft, and what may come after each node.
   std::vector<token> text;
   for (std::int32_t n = in.below(6); n >= 0; --n) { text.push_back(in.below(vocab)); }
-  executor::host host;
-  token_census census(host, vocab, text, 4);
+  counted_text census(vocab, text, 4);
   for (std::int32_t n = in.below(4); n > 0; --n) {
     text.push_back(in.below(vocab));
     census.emit(text.back());

@@ -622,8 +622,7 @@ bits step_bodies(Executor& executor, const step_case& c, S sampler, V verifier) 
   const row_range ranges[batch] = {{0, n}, {n / 2, n}};  // one sequence drafts from a shortlist
   // Both sequences have the same text: a prompt and two emitted tokens.
   const std::vector<token> text = text_of(n, length);
-  executor::host host;
-  token_census census(host, n, text_of(n, length - 2), 2);
+  counted_text census(n, text_of(n, length - 2), 2);
   for (std::size_t i = length - 2; i < length; ++i) { census.emit(text[i]); }
   std::vector<std::int32_t> parent = c.shape;
   std::vector<shortlist> lists;

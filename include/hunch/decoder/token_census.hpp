@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include <hunch/core/config.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/sampler/sampler.hpp>
+#include <hunch/team/serial.hpp>
 #include <hunch/team/team.hpp>
 
 namespace hunch {
@@ -52,6 +57,35 @@ struct token_census {
     }
     return at;
   }
+};
+
+/// The census of a text that the host keeps, with its arrays: for engines with a loop of their own.
+class counted_text {
+ public:
+  /// Counts a prompt; `more` tokens can follow without an allocation.
+  /// \param prompt tokens in [0, vocab_size).
+  counted_text(std::int32_t vocab_size, std::span<const token> prompt, std::size_t more)
+      : tokens_(std::min(static_cast<std::size_t>(vocab_size), prompt.size() + more)),
+        emitted_(tokens_.size()),
+        index_(static_cast<std::size_t>(vocab_size)),
+        census_{.tokens = tokens_.data(), .emitted = emitted_.data(), .index = index_.data()} {
+    team::serial team;
+    census_.begin(team, vocab_size, prompt.data(), static_cast<std::int32_t>(prompt.size()));
+  }
+  counted_text(const counted_text&) = delete;
+  counted_text& operator=(const counted_text&) = delete;
+
+  /// Counts an emitted token, of as many as were announced.
+  void emit(token t) noexcept { census_.emit(t); }
+
+  /// Valid as long as this; its size, until the next `emit`.
+  token_counts view() const { return census_.view(); }
+
+ private:
+  std::vector<token> tokens_;
+  std::vector<std::int32_t> emitted_;
+  std::vector<std::int32_t> index_;
+  token_census census_;
 };
 
 }  // namespace hunch

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <hunch/decoder/detail/repeat_bodies.hpp>
+#include <hunch/decoder/detail/step_bodies.hpp>
+#include <hunch/sampler/greedy.hpp>
+#include <hunch/selector/detail/layered_router.hpp>
+#include <hunch/verifier/greedy.hpp>
+#include <hunch/verifier/point_mass.hpp>
+#include "gate.cuh"
+
+namespace hunch::gate {
+namespace names {
+struct gather_contexts;
+struct add_bias;
+struct take_arrivals;
+struct begin_step;
+struct place_rows;
+struct drop_full_rows;
+struct slot_law;
+struct decide_by_point_mass;
+struct decide_on_a_tree;
+struct decide_greedily;
+struct report_emitted;
+struct end_step;
+struct begin_run;
+struct decide_repeat;
+}  // namespace names
+
+constexpr int nodes = 6;
+template <class S, class Tokens>
+using view = verify_view<kernel::slot_laws<float, S, nodes>, stored_drafts<law<float>>, Tokens>;
+template <class S, class V, class Tokens>
+using deciding = kernel::decide_slot<view<S, Tokens>, float, S, V, source, nodes>;
+
+kernel_pointer step[] = {
+    by_block<names::gather_contexts, selector::gather_contexts>(),
+    by_block<names::add_bias, selector::add_bias>(),
+    by_block<names::take_arrivals, take_arrivals>(),
+    by_block<names::begin_step, kernel::begin_step<float, nodes>>(),
+    by_block<names::place_rows, kernel::place_rows<float, plain, nodes>>(),
+    by_block<names::drop_full_rows, kernel::drop_full_rows<float, nodes>>(),
+    by_block<names::slot_law, kernel::make_slot_laws<float, plain, nodes>>(),
+    by_block<names::decide_by_point_mass, deciding<plain, verifier::point_mass, chain_tokens>>(),
+    by_cluster<names::decide_by_point_mass, deciding<plain, verifier::point_mass, chain_tokens>>(),
+    by_block<names::decide_on_a_tree, deciding<plain, verifier::point_mass, drafted_tokens>>(),
+    by_cluster<names::decide_on_a_tree, deciding<plain, verifier::point_mass, drafted_tokens>>(),
+    by_block<names::decide_greedily, deciding<sampler::greedy, verifier::greedy, chain_tokens>>(),
+    by_block<names::report_emitted, kernel::report_emitted<float, nodes>>(),
+    by_block<names::end_step, kernel::end_step<float, nodes>>(),
+    by_block<names::begin_run, kernel::begin_run>(),
+    by_block<names::decide_repeat, kernel::decide_repeat>(),
+};
+
+}  // namespace hunch::gate

@@ -9,7 +9,9 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -27,6 +29,7 @@
 #include "../support/resident_models.hpp"
 #include "../support/resident_runs.hpp"
 #include "../support/stages.hpp"
+#include "../support/threaded_host.hpp"
 
 namespace hunch::test {
 namespace {
@@ -551,6 +554,123 @@ TEST_CASE("requests join and leave, and caches are clean") {
   d.run();  // nothing to do
   toy.cache().check();
   small.cache().check();
+}
+
+TEST_CASE("requests join and are cancelled while a loop runs, and nobody waits for its end") {
+  constexpr std::int32_t slots = 4;
+  const std::vector<request> requests = requests_of(kind::sampled);
+  const outcome expected =
+      stepped(drafter::autoregressive{toy_draft<float>{draft_world}, chain{}},
+              selector::full{vocab}, plain_sampler{}, verifier::rejection{}, requests);
+  toy_target<float> toy{target_world};
+  toy_draft<float> small{draft_world};
+  resident_target<float> target{toy, slots * (length + 1) + 3};
+  resident_draft<float> draft{small};
+  threaded_host executor;
+  const auto loops = executor.loops;
+  {
+    resident_decoder d{
+        target,
+        drafter::autoregressive{draft, chain{}},
+        selector::full{vocab},
+        plain_sampler{},
+        verifier::rejection{},
+        resident_options{.max_batch = slots, .max_length = 40000, .chunk = 3, .ring = 1 << 16},
+        random_source<>{},
+        executor};
+    outcome out{std::vector<text>(requests.size()),
+                std::vector<finish_reason>(requests.size(), finish_reason::none)};
+    std::map<request_id, std::size_t> of;
+    std::size_t ended = 0;
+    std::map<request_id, std::size_t> others;  // what requests wrote that are cancelled
+    const auto poll = [&] {
+      d.poll([&](const ring_entry& e) {
+        const auto found = of.find(e.id);
+        if (found == of.end()) {
+          ++others[e.id];
+          return;
+        }
+        if (e.t != no_token) { out.texts[found->second].push_back(e.t); }
+        out.ends[found->second] = e.finish;
+        ended += e.finish != finish_reason::none ? 1 : 0;
+      });
+      d.run();
+      std::this_thread::yield();
+    };
+    // One runs all the time, and keeps its loop alive; all others come while it does.
+    const request_id longest = d.add(text{1}, ask(39000));
+    // So that the loop goes over all slots from the beginning.
+    const request_id last[] = {d.add(text{2}, ask(20000)), d.add(text{3}, ask(20000)),
+                               d.add(text{4}, ask(20000))};
+    d.run();
+    CHECK(*loops == 1);
+    for (const request_id id : last) {
+      while (others[id] < 3) { poll(); }
+      CHECK(d.cancel(id));
+      CHECK_FALSE(d.cancel(id));
+    }
+    CHECK(d.running() == 1);
+    std::size_t added = 0;
+    while (ended < requests.size()) {
+      try {
+        while (added < requests.size()) {
+          of[d.add(requests[added].prompt, requests[added].options)] = added;
+          ++added;
+        }
+      } catch (const std::length_error&) {}  // until one has ended
+      poll();
+    }
+    CHECK(*loops == 1);
+    CHECK(d.runs());
+    CHECK(out == expected);
+    CHECK(others.at(longest) < 39000);
+    CHECK(d.cancel(longest));
+    const std::size_t seen = others.at(longest);
+    while (d.runs()) {
+      d.poll([&](const ring_entry&) { FAIL("a text that was cancelled"); });
+    }
+    CHECK(others.at(longest) == seen);
+    CHECK(d.running() == 0);
+    CHECK(d.stats().drafted > 0);
+    // The loop has ended; the next request begins another one.
+    CHECK(d.generate(requests[0].prompt, requests[0].options).tokens == expected.texts[0]);
+    CHECK(*loops > 1);
+  }
+  for (std::int32_t slot = 0; slot < slots; ++slot) {
+    CHECK(toy.cache().tokens(slot).empty());
+    CHECK(small.cache().tokens(slot).empty());
+  }
+  toy.cache().check();
+  small.cache().check();
+}
+
+TEST_CASE("a request for which a loop has no place ends it, and the next one begins with it") {
+  toy_target<float> toy{target_world};
+  resident_target<float> target{toy, 8};
+  threaded_host executor;
+  const auto loops = executor.loops;
+  resident_decoder d{
+      target,
+      drafter::none{},
+      selector::full{vocab},
+      plain_sampler{},
+      verifier::rejection{},
+      resident_options{.max_batch = 2, .max_length = 40000, .chunk = 3, .ring = 1 << 16},
+      random_source<>{},
+      executor};
+  std::map<request_id, std::size_t> seen;
+  const auto poll = [&] {
+    d.poll([&](const ring_entry& e) { ++seen[e.id]; });
+    d.run();
+    std::this_thread::yield();
+  };
+  const request_id first = d.add(text{1}, ask(30000));
+  while (seen[first] < 5) { poll(); }
+  const request_id second = d.add(text{2}, ask(5));
+  while (seen[second] < 5) { poll(); }
+  CHECK(*loops >= 2);
+  CHECK(d.runs());
+  CHECK(d.running() == 1);
 }
 
 TEST_CASE("a loop that is gone is not known any more, another may lie where it lay") {

@@ -36,6 +36,7 @@ struct step_sizes {
   std::int32_t ring = 0;                ///< entries of a slot: at least what a step may emit
   std::int32_t log_probabilities = -1;  ///< the most that are reported of a token; -1: none
   std::int32_t eager_rows = 0;  ///< up to so many rows, laws are made before the verifier asks
+  bool moves = false;           ///< whether somebody reads `moves`
   bool reports = false;         ///< whether the host reads a `step_report` for each slot
 };
 
@@ -107,6 +108,7 @@ class decoding_step {
         rows_(memory_, max_rows()),
         statuses_(memory_, host_reads<memory> ? index(max_rows()) : 0),
         kept_(memory_, max_rows(), sizes.max_batch),
+        moves_(memory_, sizes.moves ? index(max_rows()) : 0),
         counts_(memory_, 3),
         laws_(memory_, batch_nodes()),
         scratch_(memory_, batch_nodes()),
@@ -222,6 +224,12 @@ class decoding_step {
     return kept_.arrays().view(size, known_count(memory_, counts_.data() + 2, bounds.slots));
   }
 
+  /// [rows] the same rows, and where they go; of as many as `moved` says, and padding behind them
+  /// where the host does not read the memory of the step. In that memory.
+  const cache_move* moves() const { return moves_.data(); }
+  /// [1] how many of them; [1] after it, how many slots are free, which `kept` lists.
+  const std::int32_t* moved() const { return counts_.data() + 1; }
+
   /// Ends the sequence of a slot between two steps: what the target is to commit. Waits for the
   /// executor, for whoever reads the list of the last call.
   kept_rows release(std::int32_t slot, E& executor) noexcept {
@@ -309,6 +317,7 @@ class decoding_step {
             .scratch = scratch_.data(),
             .paths = paths_.data(),
             .kept = kept_.arrays(),
+            .moves = sizes_.moves ? moves_.data() : nullptr,
             .counts = counts_.data(),
             .out = ring_.view(),
             .reports = sizes_.reports ? reports_.data() : nullptr,
@@ -371,6 +380,7 @@ class decoding_step {
   staged_rows<memory> rows_;
   buffer<status> statuses_;
   kept_list<memory> kept_;
+  buffer<cache_move> moves_;
   buffer<std::int32_t> counts_;
   buffer<law<real>> laws_;
   buffer<double> scratch_;

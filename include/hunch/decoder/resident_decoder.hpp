@@ -184,7 +184,8 @@ class resident_decoder {
                                                      .number = started_,
                                                      .max_steps = max_steps});
       executor_.repeat(
-          static_cast<std::uint64_t>(shape_), [this] { one_step(shape_); }, again_.data());
+          static_cast<std::uint64_t>(shape_), [this, slots = shape_] { one_step(slots); },
+          again_.data());
     } catch (...) {
       --started_;
       throw;

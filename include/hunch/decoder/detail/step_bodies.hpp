@@ -51,6 +51,14 @@ struct step_report {
   step_decision decided;
 };
 
+/// Where a kept row of the pass goes in the cache of a slot: for engines whose caches lie in pages,
+/// or are written in place.
+struct cache_move {
+  std::int32_t slot = no_slot;  ///< no_slot: padding
+  std::int32_t row = 0;         ///< of the pass
+  std::int32_t position = 0;    ///< absolute, in the sequence
+};
+
 /// Steps of all slots together.
 struct step_totals {
   std::int64_t passes = 0;
@@ -80,6 +88,7 @@ struct step_arrays {
   double* scratch = nullptr;               ///< [max_batch, N]
   std::int32_t* paths = nullptr;           ///< [max_batch, N]
   kept_arrays kept;                        ///< the target's
+  cache_move* moves = nullptr;             ///< of the same rows; nullptr: nobody reads them
   std::int32_t* counts = nullptr;          ///< [3] rows, kept rows, released slots
   rings out;
   step_report* reports = nullptr;  ///< [max_batch] for the host; nullptr: no one
@@ -406,24 +415,31 @@ struct end_step {
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
     const step_arrays<Real, N> all = step;
+    const std::int32_t cached = step.of(slot).cached;  // which `end` changes
     const std::int32_t first =
         sum_of_slots(team, slot, [=](std::int32_t i) { return all.keeps(i); });
     const std::int32_t released =
         sum_of_slots(team, slot, [=](std::int32_t i) { return all.ends(i) ? 1 : 0; });
     const std::int32_t size = step.keeps(slot);
     const std::int32_t prefix = step.plans[slot].prefix;
+    const std::int32_t first_row = step.plans[slot].first_row;
     const std::int32_t* const path = step.verdicts[slot].path;
     team.for_each(size, [=](std::int64_t i) {
       const auto k = static_cast<std::int32_t>(i);
       const std::int32_t after = k - prefix;
       const std::int32_t id = after <= 0 ? k : prefix + path[after - 1];
       all.kept.set(first + k, {.slot = slot, .id = id});
+      if (all.moves != nullptr) {
+        all.moves[first + k] = {.slot = slot, .row = first_row + id, .position = cached + k};
+      }
     });
     if (slot + 1 == step.slots) {
       const std::int32_t end = first + size;
       const std::int32_t ended = released + (step.ends(slot) ? 1 : 0);
-      team.for_each(all.padded > end ? all.padded - end : 0,
-                    [=](std::int64_t i) { all.kept.pad(end + static_cast<std::int32_t>(i)); });
+      team.for_each(all.padded > end ? all.padded - end : 0, [=](std::int64_t i) {
+        all.kept.pad(end + static_cast<std::int32_t>(i));
+        if (all.moves != nullptr) { all.moves[end + i] = {}; }
+      });
       team.for_each(all.padded > 0 ? all.slots - ended : 0,
                     [=](std::int64_t i) { all.kept.released[ended + i] = no_slot; });
       if (team.rank() == 0) {

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every drafter, tree, length policy and selector in the loop that repeats its steps: the texts of
-// the loop that the host drives, bit for bit, whether the host reads what a step makes or not.
+// Every drafter, tree, length policy and selector in a step that is repeated by its executor: the
+// texts of the step that the host drives, bit for bit, whether the host reads what a step makes or
+// not. What was run is the table of docs/policies/compositions.md.
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <iterator>
 #include <map>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -31,19 +37,35 @@ using sampled_tree = tree::sampled<2, 1>;
 using fixed_tree = tree::fixed<some>;
 using deep_tree = tree::dynamic<2, 3, 7>;
 
-/// The models of a grid for a loop that does not see what is padding.
+/// A draft model that reads accepted tokens again, as an EAGLE head does.
+struct rereading_draft : toy_draft<> {
+  using toy_draft<>::toy_draft;
+  static constexpr bool rereads_accepted = true;
+};
+
+/// The models of a grid, and such a one.
+struct grid_and_eagle : grid_models {
+  grid_and_eagle(const exact_case& c, const vocab_layout& layout)
+      : grid_models(c, layout), eagle(c.draft, layout) {}
+
+  rereading_draft eagle;
+};
+
+/// The same for a loop that does not see what is padding.
 struct padded_grid_models {
   using view_type = toy_view<toy_stream_target<>>;
 
-  explicit padded_grid_models(grid_models& m, std::int32_t batch, std::int32_t max_rows)
+  explicit padded_grid_models(grid_and_eagle& m, std::int32_t batch, std::int32_t max_rows)
       : target(m.target, max_rows, 3),
         draft(m.draft),
+        eagle(m.eagle),
         heads(m.heads, batch),
         streams(m.streams, batch),
         view(m.view) {}
 
   padded_target<> target;
   resident_draft<double> draft;
+  resident_draft<double, rereading_draft> eagle;
   padded_heads<toy_heads<>> heads;
   padded_heads<toy_stream_head<>> streams;
   resident_draft<double, view_type, false> view;
@@ -79,11 +101,13 @@ exact_case worlds() { return {{vocab, 91, flavour::smooth}, {vocab, 92, flavour:
 template <class Make, class Selector, class S, class V>
 outcome driven(const Make& make, const Selector& selector, S sampler, V verifier,
                const std::vector<request>& requests) {
-  grid_models models(worlds(), selector.layout());
-  decoder d{
-      models.target,      make(models),
-      Selector(selector), sampler,
-      verifier,           decoder_options{.max_batch = max_batch, .chunk = 256, .token_text = {}}};
+  grid_and_eagle models(worlds(), selector.layout());
+  decoder d{models.target,
+            make(models),
+            selector::any<double>(selector),
+            sampler,
+            verifier,
+            decoder_options{.max_batch = max_batch, .chunk = 256, .token_text = {}}};
   outcome out{std::vector<text>(requests.size()),
               std::vector<finish_reason>(requests.size(), finish_reason::none)};
   std::map<request_id, std::size_t> of;
@@ -106,11 +130,14 @@ outcome driven(const Make& make, const Selector& selector, S sampler, V verifier
 template <class E, class Models, class Make, class Selector, class S, class V>
 outcome repeated(E executor, Models& models, const Make& make, const Selector& selector, S sampler,
                  V verifier, const std::vector<request>& requests, std::int32_t batch) {
-  resident_decoder d{
-      models.target,      make(models),
-      Selector(selector), sampler,
-      verifier,           resident_options{.max_batch = batch, .max_length = 64, .chunk = chunk},
-      random_source<>{},  executor};
+  resident_decoder d{models.target,
+                     make(models),
+                     selector::any<double, E>(selector),
+                     sampler,
+                     verifier,
+                     resident_options{.max_batch = batch, .max_length = 64, .chunk = chunk},
+                     random_source<>{},
+                     executor};
   outcome out{std::vector<text>(requests.size()),
               std::vector<finish_reason>(requests.size(), finish_reason::none)};
   std::map<request_id, std::size_t> of;
@@ -126,39 +153,78 @@ outcome repeated(E executor, Models& models, const Make& make, const Selector& s
       out.ends[of.at(e.id)] = e.finish;
     });
   }
-  CHECK(d.stats().drafted > 0);
+  CHECK((d.stats().drafted > 0) == (decltype(d)::max_nodes > 1));
   return out;
 }
 
+/// What was run: a drafter, its tree, and the selectors.
+std::map<std::pair<std::string, std::string>, std::vector<std::string>>& seen() {
+  static std::map<std::pair<std::string, std::string>, std::vector<std::string>> all;
+  return all;
+}
+
 template <class Make, class Selector, class S, class V>
-void both_ways(const Make& make, const Selector& selector, S sampler, V verifier,
-               bool staged = false) {
+void both_ways(const Make& make, const Selector& selector, S sampler, V verifier, bool staged,
+               std::initializer_list<std::int32_t> batches) {
   const std::vector<request> requests = requests_of(staged);
   const outcome expected = driven(make, selector, sampler, verifier, requests);
-  using nodes = std::remove_cvref_t<decltype(make(std::declval<grid_models&>()))>;
-  for (const std::int32_t batch : {1, 3, max_batch}) {
+  using drafter_type = std::remove_cvref_t<decltype(make(std::declval<grid_and_eagle&>()))>;
+  for (const std::int32_t batch : batches) {
     CAPTURE(batch);
-    grid_models models(worlds(), selector.layout());
+    grid_and_eagle models(worlds(), selector.layout());
     CHECK(repeated(executor::host{}, models, make, selector, sampler, verifier, requests, batch) ==
           expected);
     models.target.cache().check();
     models.draft.cache().check();
-    grid_models hidden(worlds(), selector.layout());
-    padded_grid_models padded(hidden, batch, batch * nodes::max_nodes + chunk);
+    models.eagle.cache().check();
+    grid_and_eagle hidden(worlds(), selector.layout());
+    padded_grid_models padded(hidden, batch, batch * drafter_type::max_nodes + chunk);
     CHECK(repeated(hidden_host{}, padded, make, selector, sampler, verifier, requests, batch) ==
           expected);
     hidden.target.cache().check();
     hidden.draft.cache().check();
+    hidden.eagle.cache().check();
   }
 }
 
 template <class Make, class S, class V>
 void both_ways(const Make& make, S sampler, V verifier, bool staged = false) {
-  both_ways(make, selector::full{vocab}, sampler, verifier, staged);
+  both_ways(make, selector::full{vocab}, sampler, verifier, staged, {1, 3, max_batch});
+}
+
+/// With every selector, which all drafters of a kind share.
+template <class Make, class S, class V>
+void with_selectors(const char* drafter, const char* tree, const Make& make, S sampler, V verifier,
+                    bool staged = false) {
+  CAPTURE(drafter);
+  CAPTURE(tree);
+  std::vector<std::string>& names = seen()[{drafter, tree}];
+  both_ways(make, sampler, verifier, staged);
+  names.push_back("full");
+  const auto with = [&](const char* name, const auto& selector) {
+    CAPTURE(name);
+    both_ways(make, selector, sampler, verifier, staged, {3});
+    if (names.back() != name) { names.push_back(name); }
+  };
+  const auto order = shuffled_layout(vocab, vocab);
+  const auto clusters = [&](auto budget) {
+    static const toy_router weights(toy_context_size, 5, 7);
+    return selector::clustered{shuffled_layout(vocab, 37).clustered({2, 9, 16, 17, 30, 37}),
+                               weights.view(), budget};
+  };
+  with("frequency", selector::frequency{order, budget::position_aware{vocab}});
+  with("trimmed", selector::trimmed{shuffled_layout(vocab, 30)});
+  with("clustered", clusters(budget::position_aware{3}));
+  with("clustered", clusters(budget::per_row{budget::rows{5, 20}}));
+  with("united", selector::united{clusters(budget::fixed{1}), 4});
+  with("second_opinion", selector::second_opinion{clusters(budget::fixed{2}), 0.7});
 }
 
 constexpr auto model = [](auto shape, auto policy) {
   return [=](auto& m) { return drafter::autoregressive{m.draft, shape, policy}; };
+};
+constexpr auto eagle = [](auto shape, auto policy) {
+  return [=](auto& m) { return drafter::autoregressive{m.eagle, shape, policy}; };
 };
 constexpr auto early_exit = [](auto shape, auto policy) {
   return [=](auto& m) { return drafter::autoregressive{m.view, shape, policy}; };
@@ -191,24 +257,44 @@ TEST_CASE("the comparison can fail") {
   CHECK(texts_of(0) != texts_of(1));
 }
 
-TEST_CASE("trees of every drafter") {
-  const auto with = [](const auto& by) {
-    const length::fixed policy;
-    both_ways(by(chain{}, policy), plain_sampler{}, verifier::rejection{});
-    both_ways(by(sampled_tree{}, policy), every_stage{}, verifier::rejection{}, true);
-    both_ways(by(fixed_tree{}, policy), plain_sampler{}, verifier::point_mass{});
-    both_ways(by(deep_tree{}, policy), every_stage{}, verifier::coupled{}, true);
-  };
-  with(model);
-  with(early_exit);
-  with(medusa);
-  with(streams);
+void trees_of(const char* drafter, const auto& by) {
+  const length::fixed policy;
+  with_selectors(drafter, "chain", by(chain{}, policy), plain_sampler{}, verifier::rejection{});
+  with_selectors(drafter, "sampled", by(sampled_tree{}, policy), every_stage{},
+                 verifier::rejection{}, true);
+  with_selectors(drafter, "fixed", by(fixed_tree{}, policy), plain_sampler{},
+                 verifier::point_mass{});
+  with_selectors(drafter, "dynamic", by(deep_tree{}, policy), every_stage{}, verifier::coupled{},
+                 true);
 }
+
+TEST_CASE("trees of a draft model") { trees_of("autoregressive: a model of its own", model); }
+TEST_CASE("trees of a head that reads accepted tokens again") {
+  trees_of("autoregressive: a head that reads the target's features (EAGLE)", eagle);
+}
+TEST_CASE("trees of a view of the target") {
+  trees_of("autoregressive: the target's first layers", early_exit);
+}
+TEST_CASE("trees of heads") { trees_of("heads (Medusa)", medusa); }
+TEST_CASE("trees of streams") { trees_of("streaming", streams); }
 
 TEST_CASE("pruned trees") {
   const length::fixed policy;
-  both_ways(pruned_heads(deep_tree{}, policy), plain_sampler{}, verifier::point_mass{});
-  both_ways(pruned_streams(fixed_tree{}, policy), plain_sampler{}, verifier::coupled{});
+  const auto with = [&](const char* drafter, const auto& by) {
+    with_selectors(drafter, "fixed", by(fixed_tree{}, policy), plain_sampler{},
+                   verifier::coupled{});
+    with_selectors(drafter, "dynamic", by(deep_tree{}, policy), plain_sampler{},
+                   verifier::point_mass{});
+  };
+  with("pruned heads", pruned_heads);
+  with("pruned streaming", pruned_streams);
+}
+
+TEST_CASE("drafters without a head") {
+  both_ways([](auto&) { return drafter::lookup<3>{1}; }, plain_sampler{}, verifier::point_mass{});
+  seen()[{"lookup", "–"}] = {"–"};
+  both_ways([](auto&) { return drafter::none{}; }, every_stage{}, verifier::rejection{}, true);
+  seen()[{"none", "–"}] = {"–"};
 }
 
 TEST_CASE("length policies") {
@@ -232,45 +318,23 @@ TEST_CASE("length policies") {
   with(length::one_of<length::fixed, length::cost>{learning});
 }
 
-TEST_CASE("selectors") {
-  const auto with = [](const auto& selector) {
-    const length::fixed policy;
-    both_ways(model(chain{}, policy), selector, plain_sampler{}, verifier::rejection{});
-    both_ways(model(deep_tree{}, policy), selector, plain_sampler{}, verifier::point_mass{});
-    both_ways(medusa(fixed_tree{}, policy), selector, plain_sampler{}, verifier::point_mass{});
-  };
-  const auto order = shuffled_layout(vocab, vocab);
-  const auto clusters = [&](auto budget) {
-    static const toy_router weights(toy_context_size, 5, 7);
-    return selector::clustered{shuffled_layout(vocab, 37).clustered({2, 9, 16, 17, 30, 37}),
-                               weights.view(), budget};
-  };
-  with(selector::frequency{order, budget::position_aware{vocab}});
-  with(selector::trimmed{shuffled_layout(vocab, 30)});
-  with(toy_selector{order});
-  with(clusters(budget::position_aware{3}));
-  with(clusters(budget::per_row{budget::rows{5, 20}}));
-  with(selector::united{clusters(budget::fixed{1}), 4});
-  with(selector::second_opinion{clusters(budget::fixed{2}), 0.7});
-}
-
-TEST_CASE("a selector that is chosen while a program runs") {
-  const selector::frequency frequent{shuffled_layout(vocab, vocab), 20};
-  const auto make = model(deep_tree{}, length::fixed{});
-  const std::vector<request> requests = requests_of(false);
-  const outcome expected =
-      driven(make, frequent, plain_sampler{}, verifier::point_mass{}, requests);
-  const auto check = [&]<class E>(E executor, auto& models) {
-    const selector::any<double, E> any(frequent);
-    CHECK(repeated(executor, models, make, any, plain_sampler{}, verifier::point_mass{}, requests,
-                   3) == expected);
-  };
-  grid_models models(worlds(), frequent.layout());
-  // Whoever may hold a router asks for contexts, of all rows.
-  padded_grid_models padded(models, 3, 3 * deep_tree::max_nodes + chunk);
-  check(hidden_host{}, padded);
-  grid_models others(worlds(), frequent.layout());
-  check(executor::host{}, others);
+// The last one: it looks at what the others have run.
+TEST_CASE("the table of compositions is what was run") {
+  std::string table = "| drafter | tree | selectors | driven by |\n|---|---|---|---|\n";
+  for (const auto& [of, selectors] : seen()) {
+    table += "| " + of.first + " | " + of.second + " | ";
+    for (std::size_t i = 0; i < selectors.size(); ++i) {
+      table += (i == 0 ? "" : ", ") + selectors[i];
+    }
+    table += " | host, executor |\n";
+  }
+  std::ifstream in(std::filesystem::path(HUNCH_HEADERS) / "../../docs/policies/compositions.md");
+  const std::string page{std::istreambuf_iterator<char>(in), {}};
+  // A run of some of the tests has seen less.
+  if (seen().size() < 26) { return; }
+  INFO("docs/policies/compositions.md should hold:\n" << table);
+  CHECK(page.find(table) != std::string::npos);
+  CHECK(page.find(table + "|") == std::string::npos);
 }
 
 }  // namespace

@@ -96,6 +96,7 @@ class decoder {
                .ring = max_nodes,
                .log_probabilities = options_.max_log_probabilities,
                .eager_rows = host_reads<memory> ? 0 : 256,
+               .moves = false,
                .reports = true}),
         slots_(options_.max_batch, "hunch::decoder", "decoder_options"),
         tokens_(index(options_.max_batch) * index(max_nodes)),

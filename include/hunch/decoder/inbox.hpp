@@ -167,8 +167,10 @@ class inbox {
     s.text = of.text.body();
     s.stops = of.stops.body();
     s.stop_count = static_cast<std::int32_t>(options.stop_tokens.size());
-    s.census = {
-        .tokens = of.occurring.body(), .emitted = of.emitted.body(), .index = of.index.body()};
+    s.census = {.size = 0,
+                .tokens = of.occurring.body(),
+                .emitted = of.emitted.body(),
+                .index = of.index.body()};
     arrivals_.data()[slot] = a;
     kernel::store_release(sent_.data() + slot, sent_.data()[slot] + 1);
   }

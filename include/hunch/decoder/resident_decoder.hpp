@@ -96,6 +96,7 @@ class resident_decoder {
                .max_length = options_.max_length,
                .vocab_size = vocab_size_,
                .ring = options_.ring,
+               .log_probabilities = -1,
                .eager_rows = options_.eager_rows}),
         loop_(step_.where(), 1),
         again_(step_.where(), 1),

@@ -68,7 +68,10 @@ class counted_text {
       : tokens_(std::min(static_cast<std::size_t>(vocab_size), prompt.size() + more)),
         emitted_(tokens_.size()),
         index_(static_cast<std::size_t>(vocab_size)),
-        census_{.tokens = tokens_.data(), .emitted = emitted_.data(), .index = index_.data()} {
+        census_{.size = 0,
+                .tokens = tokens_.data(),
+                .emitted = emitted_.data(),
+                .index = index_.data()} {
     team::serial team;
     census_.begin(team, vocab_size, prompt.data(), static_cast<std::int32_t>(prompt.size()));
   }

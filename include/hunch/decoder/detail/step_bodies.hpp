@@ -374,6 +374,8 @@ struct decide_slot {
       step.reports[slot] = {.takes_part = plan.takes_part,
                             .verified = plan.decodes && !plan.full,
                             .prefix = plan.prefix,
+                            .levels = 0,
+                            .drafted = 0,
                             .accepted = v.accepted,
                             .decided = d};
     }

@@ -22,7 +22,7 @@
 #include <hunch/selector/trimmed.hpp>
 #include "../exact/grid.hpp"
 #include "../support/hidden_host.hpp"
-#include "../support/padded_models.hpp"
+#include "../support/padded_grid_models.hpp"
 
 namespace hunch::test {
 namespace {
@@ -36,40 +36,6 @@ using chain = tree::chain<3>;
 using sampled_tree = tree::sampled<2, 1>;
 using fixed_tree = tree::fixed<some>;
 using deep_tree = tree::dynamic<2, 3, 7>;
-
-/// A draft model that reads accepted tokens again, as an EAGLE head does.
-struct rereading_draft : toy_draft<> {
-  using toy_draft<>::toy_draft;
-  static constexpr bool rereads_accepted = true;
-};
-
-/// The models of a grid, and such a one.
-struct grid_and_eagle : grid_models {
-  grid_and_eagle(const exact_case& c, const vocab_layout& layout)
-      : grid_models(c, layout), eagle(c.draft, layout) {}
-
-  rereading_draft eagle;
-};
-
-/// The same for a loop that does not see what is padding.
-struct padded_grid_models {
-  using view_type = toy_view<toy_stream_target<>>;
-
-  explicit padded_grid_models(grid_and_eagle& m, std::int32_t batch, std::int32_t max_rows)
-      : target(m.target, max_rows, 3),
-        draft(m.draft),
-        eagle(m.eagle),
-        heads(m.heads, batch),
-        streams(m.streams, batch),
-        view(m.view) {}
-
-  padded_target<> target;
-  resident_draft<double> draft;
-  resident_draft<double, rereading_draft> eagle;
-  padded_heads<toy_heads<>> heads;
-  padded_heads<toy_stream_head<>> streams;
-  resident_draft<double, view_type, false> view;
-};
 
 std::vector<request> requests_of(bool staged) {
   std::vector<request> requests;

@@ -29,6 +29,7 @@
 #include "../support/resident_models.hpp"
 #include "../support/resident_runs.hpp"
 #include "../support/stages.hpp"
+#include "../support/stepping.hpp"
 #include "../support/threaded_host.hpp"
 
 namespace hunch::test {
@@ -444,38 +445,6 @@ TEST_CASE("drafts are used, and counted as the other loop counts them") {
   CHECK(std::ranges::equal(counters.histogram, d.stats().histogram));
   CHECK(counters.target_passes > 0);
 }
-
-/// Makes a resident decoder step, as enumerations want it.
-template <class Decoder>
-struct stepping {
-  static constexpr bool lossless = Decoder::lossless;
-  Decoder* d;
-  std::vector<text> texts;
-  std::vector<emission> emissions;
-
-  request_id add(const text& prompt, const generation_options& options) {
-    return d->add(prompt, options);
-  }
-  const std::vector<emission>& step() {
-    d->run(1);
-    std::map<request_id, text> of;
-    std::map<request_id, ring_entry> last;
-    d->poll([&](const ring_entry& e) {
-      text& tokens = of[e.id];
-      if (e.t != no_token) { tokens.push_back(e.t); }
-      CHECK((e.t == no_token) == (e.finish == finish_reason::error));
-      last[e.id] = e;
-    });
-    texts.clear();
-    emissions.clear();
-    texts.reserve(of.size());
-    for (auto& [id, tokens] : of) {
-      texts.push_back(std::move(tokens));
-      emissions.push_back({id, texts.back(), {}, last[id].finish, last[id].status, 0, {}});
-    }
-    return emissions;
-  }
-};
 
 TEST_CASE("the exact law") {
   const auto gap_of = [](auto verifier, const toy_world& p, const toy_world& q) {

@@ -24,9 +24,12 @@
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/point_mass.hpp>
+#include "../support/hidden_host.hpp"
 #include "../support/interval_source.hpp"
+#include "../support/padded_grid_models.hpp"
 #include "../support/recorded_rows.hpp"
 #include "../support/stages.hpp"
+#include "../support/stepping.hpp"
 #include "../support/taught_meter.hpp"
 #include "../support/toy_streams.hpp"
 #include "exact.hpp"
@@ -38,22 +41,6 @@
 /// texts, the tokens in front of an error, and its status.
 
 namespace hunch::test {
-
-/// Models for every drafter, over the worlds of a case.
-struct grid_models {
-  grid_models(const exact_case& c, const vocab_layout& layout)
-      : target(c.target),
-        draft(c.draft, layout),
-        heads(c.draft, 3, layout),
-        streams(c.draft, 3, layout),
-        view(target, {c.draft.vocab, 77, flavour::smooth, 0, nullptr, c.draft.bad}, layout) {}
-
-  toy_stream_target<> target;
-  toy_draft<> draft;
-  toy_heads<> heads;
-  toy_stream_head<> streams;
-  toy_view<toy_stream_target<>> view;  ///< of the target's first layers, over its cache
-};
 
 /// The runs of every row: the first is of sound rows, in the others those of the target, of the
 /// draft or of both are damaged.
@@ -90,18 +77,43 @@ inline generation_options staged(std::int32_t length = 4) {
   return o;
 }
 
-/// One row of the grid. \param make_drafter gives the drafter over `grid_models`.
-template <class Make, class Selector, class S, class V>
-void grid_row(const Make& make_drafter, const Selector& selector, S sampler, V verifier,
-              const generation_options& options = ask(4)) {
-  using source_type = std::conditional_t<V::shares_noise, interval_source, forking_source>;
-  double failed = 0.0;   // probability of an error
-  double written = 0.0;  // and of one that has tokens in front
-  for (std::uint64_t run = 0; run < grid_runs; ++run) {
-    CAPTURE(run);
-    const exact_case c = grid_case(run, options);
-    source_type source;
-    grid_models models(c, selector.layout());
+/// Whether the rows of a program are run by steps that their executor repeats, of which the host
+/// reads nothing. These have no grammars.
+#if defined(HUNCH_REPEATED)
+inline constexpr bool repeated_grid = true;
+#else
+inline constexpr bool repeated_grid = false;
+#endif
+
+/// All that is decoded of a case by a decoder of a row, with its probabilities.
+template <class Make, class Selector, class S, class V, class Source>
+enumeration enumerate_row(const Make& make_drafter, const Selector& selector, S sampler, V verifier,
+                          const exact_case& c, const Source& source) {
+  grid_and_eagle models(c, selector.layout());
+  const auto by = [&](auto& decoder, auto& of_steps) {
+    static_assert(std::remove_reference_t<decltype(decoder)>::lossless,
+                  "the grid is of lossless policies; the others are named in grid_test.cpp");
+    static_cast<void>(&grid_entry<std::remove_reference_t<decltype(decoder)>, Selector>::recorded);
+    const enumeration found = enumerate(of_steps, source, c.requests);
+    models.target.cache().check();
+    models.draft.cache().check();
+    return found;
+  };
+  if constexpr (repeated_grid) {
+    constexpr std::int32_t chunk = 2;
+    using drafter_type = std::remove_cvref_t<decltype(make_drafter(models))>;
+    padded_grid_models padded(models, 1, drafter_type::max_nodes + chunk);
+    resident_decoder d{padded.target,
+                       make_drafter(padded),
+                       selector::any<double, hidden_host>(selector),
+                       sampler,
+                       verifier,
+                       resident_options{.max_length = 32, .chunk = chunk, .ring = 32},
+                       source,
+                       hidden_host{}};
+    stepping<decltype(d)> steps{&d, {}, {}};
+    return by(d, steps);
+  } else {
     decoder d{models.target,
               make_drafter(models),
               selector::any<double>(selector),
@@ -109,14 +121,25 @@ void grid_row(const Make& make_drafter, const Selector& selector, S sampler, V v
               verifier,
               c.options,
               source};
-    static_assert(decltype(d)::lossless,
-                  "the grid is of lossless policies; the others are named in grid_test.cpp");
-    static_cast<void>(&grid_entry<decltype(d), Selector>::recorded);
-    const enumeration found = enumerate(d, source, c.requests);
+    return by(d, d);
+  }
+}
+
+/// One row of the grid. \param make_drafter gives the drafter over `grid_models`.
+template <class Make, class Selector, class S, class V>
+void grid_row(const Make& make_drafter, const Selector& selector, S sampler, V verifier,
+              generation_options options = ask(4)) {
+  using source_type = std::conditional_t<V::shares_noise, interval_source, forking_source>;
+  if (repeated_grid) { options.grammar = {}; }
+  double failed = 0.0;   // probability of an error
+  double written = 0.0;  // and of one that has tokens in front
+  for (std::uint64_t run = 0; run < grid_runs; ++run) {
+    CAPTURE(run);
+    const exact_case c = grid_case(run, options);
+    source_type source;
+    const enumeration found = enumerate_row(make_drafter, selector, sampler, verifier, c, source);
     CHECK(std::abs(found.total - 1.0) <= law_tolerance);
     CHECK(distance(found.law, joint_law(c.target, c.requests)) <= law_tolerance);
-    models.target.cache().check();
-    models.draft.cache().check();
     for (const auto& [emitted, probability] : found.law) {
       if (!ends_with_error(emitted)) { continue; }
       failed += probability;
@@ -136,24 +159,22 @@ void grid_row(const Make& make_drafter, S sampler, V verifier,
 
 // Drafters by shape and length policy.
 inline constexpr auto by_model = [](auto tree, auto policy) {
-  return [=](grid_models& m) { return drafter::autoregressive{m.draft, tree, policy}; };
+  return [=](auto& m) { return drafter::autoregressive{m.draft, tree, policy}; };
 };
 inline constexpr auto by_early_exit = [](auto tree, auto policy) {
-  return [=](grid_models& m) { return drafter::autoregressive{m.view, tree, policy}; };
+  return [=](auto& m) { return drafter::autoregressive{m.view, tree, policy}; };
 };
 inline constexpr auto by_heads = [](auto tree, auto policy) {
-  return [=](grid_models& m) { return drafter::heads{m.heads, tree, policy}; };
+  return [=](auto& m) { return drafter::heads{m.heads, tree, policy}; };
 };
 inline constexpr auto by_streams = [](auto tree, auto policy) {
-  return [=](grid_models& m) { return drafter::streaming{m.streams, tree, policy}; };
+  return [=](auto& m) { return drafter::streaming{m.streams, tree, policy}; };
 };
 inline constexpr auto by_pruned_heads = [](auto tree, auto policy) {
-  return [=](grid_models& m) {
-    return drafter::pruned{drafter::heads{m.heads, tree, policy}, m.view, 3};
-  };
+  return [=](auto& m) { return drafter::pruned{drafter::heads{m.heads, tree, policy}, m.view, 3}; };
 };
 inline constexpr auto by_pruned_streams = [](auto tree, auto policy) {
-  return [=](grid_models& m) {
+  return [=](auto& m) {
     return drafter::pruned{drafter::streaming{m.streams, tree, policy}, m.view, 3};
   };
 };
@@ -169,9 +190,11 @@ void for_each_length_policy(const Use& use) {
   use(length::ewma{2, 0.5});
   use(learning);
   use(length::one_of<length::fixed, length::cost>{learning});
-  length::meter meter(2);
-  teach(meter, 0.3, 0.1);
-  use(length::metered{meter});
+  if constexpr (!repeated_grid) {  // no loop that repeats itself reads a clock
+    length::meter meter(2);
+    teach(meter, 0.3, 0.1);
+    use(length::metered{meter});
+  }
 }
 
 }  // namespace hunch::test

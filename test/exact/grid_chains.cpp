@@ -9,8 +9,8 @@ namespace {
 
 using chain = tree::chain<3>;
 
-const auto nothing = [](grid_models&) { return drafter::none{}; };
-const auto looked_up = [](grid_models&) { return drafter::lookup<2>{}; };
+const auto nothing = [](auto&) { return drafter::none{}; };
+const auto looked_up = [](auto&) { return drafter::lookup<2>{}; };
 
 /// A drafter with every rule of chains that takes a draft law.
 template <class Make>
@@ -54,7 +54,7 @@ TEST_CASE("grid: length policies") {
     grid_row(by_model(chain{}, policy), plain_sampler{}, verifier::block{});
     grid_row(by_early_exit(chain{}, policy), plain_sampler{}, verifier::block{});
     grid_row(
-        [=](grid_models&) {
+        [=](auto&) {
           return drafter::lookup<3, 3, decltype(policy)>{1, policy};
         },
         plain_sampler{}, verifier::point_mass{});

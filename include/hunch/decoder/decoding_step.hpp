@@ -18,7 +18,7 @@
 #include <hunch/draft/draft_tree.hpp>
 #include <hunch/draft/draw_children.hpp>
 #include <hunch/drafter/drafter.hpp>
-#include <hunch/drafter/length_slots.hpp>
+#include <hunch/executor/clear_slots.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/model/staged_rows.hpp>
 #include <hunch/selector/selecting.hpp>
@@ -121,6 +121,8 @@ class decoding_step {
         reports_(memory_, sizes.reports ? batch() : 0),
         log_probabilities_(memory_, batch_nodes() * index(report_stride())) {
     drafter_.check(setup());
+    std::fill_n(logits_.data(), logits_.size(), row_view<real>{});
+    reset_stats();
   }
 
   decoding_step(const decoding_step&) = delete;
@@ -235,7 +237,7 @@ class decoding_step {
   kept_rows release(std::int32_t slot, E& executor) noexcept {
     attempt([&] {
       executor.synchronize();
-      memory_.launch(1, clear_sequence{requests_.view().all, slot});
+      memory_.launch(1, clear_slots{requests_.view().all + slot});
     });
     drafter_.release(draft_state_, slot, memory_);
     released_.clear();
@@ -268,8 +270,8 @@ class decoding_step {
     return all;
   }
   void reset_stats() {
-    memory_.launch(sizes_.max_batch, drafter::clear_slots{counters_.data()});
-    memory_.launch(1, drafter::clear_slots{totals_.data()});
+    memory_.launch(sizes_.max_batch, clear_slots{counters_.data()});
+    memory_.launch(1, clear_slots{totals_.data()});
   }
 
  private:

@@ -12,6 +12,7 @@
 #include <hunch/decoder/generation.hpp>
 #include <hunch/decoder/ring.hpp>
 #include <hunch/decoder/sequence.hpp>
+#include <hunch/executor/clear_slots.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/sampler/sampler.hpp>
 #include <hunch/team/team.hpp>
@@ -86,17 +87,6 @@ struct take_arrivals {
   }
 };
 
-/// Ends slot `slot` between two steps.
-struct clear_sequence {
-  sequence* all;
-  std::int32_t slot;
-
-  template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t) const {
-    if (team.rank() == 0) { all[slot] = {}; }
-  }
-};
-
 /// Bounds the drafts of slot `slot`.
 struct bound_drafts {
   sequence* all;
@@ -132,7 +122,14 @@ class inbox {
         seen_(memory, index(max_batch)),
         ended_(memory, index(max_batch)),
         taken_(memory, index(max_batch)),
-        slots_(index(max_batch)) {}
+        slots_(index(max_batch)) {
+    std::fill_n(sent_.data(), sent_.size(), 0);
+    std::fill_n(cancel_.data(), cancel_.size(), 0);
+    memory.launch(max_batch, clear_slots{all_.data()});
+    for (std::int64_t* of : {seen_.data(), ended_.data(), taken_.data()}) {
+      memory.launch(max_batch, clear_slots{of});
+    }
+  }
 
   /// Gives a slot as much room, if it has less. Allocates; not while bodies may use the slot.
   void reserve(M& memory, std::int32_t slot, const sequence_room& room) {
@@ -201,9 +198,10 @@ class inbox {
    public:
     void reserve(M& memory, std::size_t n) {
       if (n <= size_) { return; }
-      size_ = n;
+      size_ = 0;  // an allocation may fail
       body_ = std::make_unique<buffer<T>>(memory, n);
       if constexpr (Written) { message_ = std::make_unique<host_written<M, T>>(memory, n); }
+      size_ = n;
     }
     T* body() const { return body_ == nullptr ? nullptr : body_->data(); }
     const T* write(std::span<const T> values) requires(Written) {

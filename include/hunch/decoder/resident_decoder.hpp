@@ -102,6 +102,7 @@ class resident_decoder {
         again_(step_.where(), 1),
         signals_(executor_, 1),
         slots_(options_.max_batch, "hunch::resident_decoder", "resident_options") {
+    *signals_.data() = {};
     step_.draft_length(options_.draft_length);
     for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
       step_.requests().reserve(step_.where(), slot,

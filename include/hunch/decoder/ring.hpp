@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -11,6 +12,7 @@
 #include <hunch/core/config.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/decoder/generation.hpp>
+#include <hunch/executor/clear_slots.hpp>
 #include <hunch/executor/executor.hpp>
 
 /// \file
@@ -83,7 +85,11 @@ class ring_storage {
         entries_(memory, index(max_batch) * index(capacity)),
         written_(memory, index(max_batch)),
         read_(memory, index(max_batch)),
-        counted_(memory, index(max_batch)) {}
+        counted_(memory, index(max_batch)) {
+    std::fill_n(written_.data(), written_.size(), 0);
+    std::fill_n(read_.data(), read_.size(), 0);
+    memory.launch(max_batch, clear_slots{counted_.data()});
+  }
 
   rings view() const {
     return {.capacity = capacity_,

@@ -7,6 +7,7 @@
 
 #include <hunch/core/config.hpp>
 #include <hunch/drafter/drafter.hpp>
+#include <hunch/executor/clear_slots.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/length/length.hpp>
 #include <hunch/team/team.hpp>
@@ -72,19 +73,6 @@ struct slot_lengths {
 
   HUNCH_HOST_DEVICE void release(std::int32_t slot) const noexcept { of[slot] = {}; }
 };
-
-/// Makes what is kept for slot `slot` what it begins as. From another address on, that of a slot.
-template <class State>
-struct clear_slots {
-  State* of;
-
-  template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
-    if (team.rank() == 0) { of[slot] = {}; }
-  }
-};
-template <class State>
-clear_slots(State*) -> clear_slots<State>;
 
 /// Closes the step of slot `slot`, see `slot_lengths`.
 template <LengthPolicy L>

@@ -15,18 +15,18 @@ struct allowed_tokens {
   static constexpr bool needs_counts = false;
   static constexpr bool needs_allowed = true;
 
-  template <Team T, class Real>
-  HUNCH_HOST_DEVICE void edit(T& team, row_view<Real> row, const sampling_parameters&,
+  template <Team T, class Logit>
+  HUNCH_HOST_DEVICE void edit(T& team, row_view<Logit> row, const sampling_parameters&,
                               const row_history& history) const {
     if (history.allowed == nullptr) { return; }
-    constexpr Real never = -kernel::infinity<Real>;
+    constexpr auto never = to_logit<Logit>(-kernel::infinity<real_of<Logit>>);
     const std::uint32_t* const words = history.allowed;
     if (history.list == nullptr) {
       // A word at a time: the shifts of a word's 32 elements are constants.
       const std::int64_t whole = row.size / 32;
       team.for_each(whole, [=](std::int64_t w) {
         const std::uint32_t word = words[w];
-        Real* const x = row.data + 32 * w;
+        Logit* const x = row.data + 32 * w;
         for (std::int32_t b = 0; b < 32; ++b) { x[b] = (word >> b & 1u) != 0 ? x[b] : never; }
       });
       team.for_each(row.size - 32 * whole, [=](std::int64_t b) {

@@ -20,11 +20,27 @@ template <class T>
 concept LogitType = std::same_as<T, float> || std::same_as<T, double> ||
     std::same_as<T, bfloat16> || std::same_as<T, float16>;
 
+namespace detail {
+
+template <class T>
+struct real_type {
+  using type = T;
+};
+template <>
+struct real_type<bfloat16> {
+  using type = float;
+};
+template <>
+struct real_type<float16> {
+  using type = float;
+};
+
+}  // namespace detail
+
 /// What is computed of elements of type T, such as the scalars of a law: `float` where these are
 /// 16-bit numbers, else T.
 template <class T>
-using real_of =
-    std::conditional_t<std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>, float, T>;
+using real_of = typename detail::real_type<T>::type;
 
 /// An element as what is computed of it.
 HUNCH_HOST_DEVICE HUNCH_INLINE constexpr float to_real(bfloat16 x) { return to_float(x); }

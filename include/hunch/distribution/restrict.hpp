@@ -214,16 +214,19 @@ HUNCH_HOST_DEVICE void cut_at(T& team, law<Logit>& l, real_of<Logit> value, std:
   std::int32_t low = 0;
   std::int32_t high = before.size() - 1;
   while (low < high) {
+    // Only what is left of the row is read, all in all the row once: ties are common in 16-bit
+    // logits.
     const std::int32_t middle = low + (high - low) / 2;
     const std::int32_t held = team.reduce(
-        before.size(), std::int32_t(0),
+        middle + 1 - low, std::int32_t(0),
         [=](std::int64_t i) {
-          return before.keeps(i) && before.logit(i) == value && i <= middle ? 1 : 0;
+          return before.keeps(low + i) && before.logit(low + i) == value ? 1 : 0;
         },
         [](std::int32_t a, std::int32_t b) { return a + b; });
     if (held >= kept) {
       high = middle;
     } else {
+      kept -= held;
       low = middle + 1;
     }
   }

@@ -78,7 +78,7 @@ struct residual {
     q.prefetch_after(v);
   }
 
-  /// Four of them, from 16-byte loads; q's are gathered unless it ranges over everything.
+  /// Four of them, from loads of fours; q's are gathered unless it ranges over everything.
   HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const requires is_vectorised {
     if constexpr (Over == list_kind::everything) { return p.is_aligned() && q.is_aligned(); }
     return p.is_aligned();

@@ -10,7 +10,7 @@ namespace hunch::sampler {
 /// Bans every token that the request's grammar does not allow at this place of the text; see
 /// `Grammar`. A row without an allowed token is `empty_support`.
 ///
-/// Writes the row: a banned logit becomes -inf.
+/// Writes the row: a banned logit becomes -inf, which is exact in every type of logits.
 struct allowed_tokens {
   static constexpr bool needs_counts = false;
   static constexpr bool needs_allowed = true;

@@ -8,7 +8,8 @@
 
 namespace hunch::sampler {
 
-/// Adds the request's `bias` to the logits of the tokens that it names; -inf bans a token.
+/// Adds the request's `bias` to the logits of the tokens that it names; -inf bans a token. In a row
+/// of 16-bit logits the sum is rounded, see `to_logit`.
 struct bias {
   static constexpr bool needs_counts = false;
   static constexpr bool needs_allowed = false;

@@ -16,7 +16,8 @@ namespace hunch::sampler {
 /// - `frequency_penalty` f and `presence_penalty` p then subtract f * n + p, if the token occurs
 ///   n > 0 times after the prompt.
 ///
-/// Touches only the tokens that occur.
+/// Touches only the tokens that occur. In a row of 16-bit logits what it writes is rounded, see
+/// `to_logit`: the law is that of the edited logits so rounded, in draft and target alike.
 struct penalties {
   static constexpr bool needs_counts = true;
   static constexpr bool needs_allowed = false;

@@ -37,7 +37,10 @@ concept LawStage = std::copyable<S> &&
 /// 2. `Stage::take(parameters)` as for `LawStage`.
 /// 3. `Stage::needs_counts` and `Stage::needs_allowed` as for `Sampler`.
 ///
-/// Not required: that what it leaves is a law; that is checked once, after the last edit.
+/// Not required: that what it leaves is a law; that is checked once, after the last edit. A row of
+/// 16-bit logits is given to a stage whose `edit` takes it: one that reads by `to_real` and writes
+/// by `to_logit`. Draft and target go through the same stages, so that text is exact relative to
+/// what these leave, rounding included.
 template <class S>
 concept LogitStage = std::copyable<S> &&
     requires(const S& s, team::serial& t, row_view<float> row, sampling_parameters& p,

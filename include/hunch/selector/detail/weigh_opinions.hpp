@@ -21,7 +21,8 @@ struct opinion_part {
 };
 
 /// Moves the logits of row `i`, cluster by cluster, so that of their mass the share `weight` is
-/// divided as a router would: see `selector::second_opinion`. One team per row.
+/// divided as a router would, rounded to the type of the logits: see `selector::second_opinion`.
+/// One team per row.
 template <class Real>
 struct weigh_opinions {
   head_rows<Real> rows;

@@ -44,6 +44,7 @@ STREAMING = [
     "strips_of_bfloats block",
     "strips_of_halves block",
     "strips_of_bytes block",
+    "strips_to_bfloats block",
 ]
 # Four logits of 16 bits are 8 bytes.
 STREAMING_HALVES = [

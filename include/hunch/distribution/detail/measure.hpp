@@ -68,8 +68,9 @@ struct measured_at_least {
 template <class Measure, class L>
 struct measured_between {
   using real = typename L::real;
-  static constexpr int compiled_up_to = requires { typename L::general; }
-  ? team::up_to_avx512 : team::up_to_avx2;  // see `with_least`
+  static constexpr bool is_whole = requires { typename L::general; };
+  static constexpr int compiled_up_to =
+      is_whole ? team::up_to_avx512 : team::up_to_avx2;  // see `with_least`
 
   L l;
   real least;

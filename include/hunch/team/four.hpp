@@ -65,8 +65,8 @@ __device__ inline four<double> load_vector(const double* at) {
 template <class Half>
 __device__ inline four<float> load_halves(const Half* at) {
   const uint2 x = *reinterpret_cast<const uint2*>(at);
-  const auto lower = [](unsigned w) { return to_float(Half{static_cast<std::uint16_t>(w)}); };
-  const auto upper = [](unsigned w) { return to_float(Half{static_cast<std::uint16_t>(w >> 16)}); };
+  const auto lower = [](unsigned w) { return to_real(Half{static_cast<std::uint16_t>(w)}); };
+  const auto upper = [](unsigned w) { return to_real(Half{static_cast<std::uint16_t>(w >> 16)}); };
   return {{lower(x.x), upper(x.x), lower(x.y), upper(x.y)}};
 }
 __device__ inline four<float> load_vector(const bfloat16* at) { return load_halves(at); }

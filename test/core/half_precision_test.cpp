@@ -7,11 +7,13 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include <doctest/doctest.h>
 
 #include <hunch/core/bfloat16.hpp>
 #include <hunch/core/float16.hpp>
+#include <hunch/core/logit.hpp>
 
 namespace hunch::test {
 namespace {
@@ -45,6 +47,35 @@ TEST_CASE("numbers of sixteen bits") {
   CHECK(std::isnan(to_float(to_float16(std::numeric_limits<float>::quiet_NaN()))));
   CHECK(std::isnan(to_float(to_bfloat16(std::bit_cast<float>(0x7fffffffu)))));
   CHECK(std::isinf(to_float(to_bfloat16(std::numeric_limits<float>::infinity()))));
+}
+
+TEST_CASE_TEMPLATE("logits of sixteen bits are widened exactly, and written as the nearest", Half,
+                   bfloat16, float16) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  constexpr float largest = std::numeric_limits<float>::max();
+  for (std::uint32_t bits = 0; bits < 0x10000u; ++bits) {
+    const Half x{static_cast<std::uint16_t>(bits)};
+    CHECK(std::bit_cast<std::uint32_t>(to_real(x)) == std::bit_cast<std::uint32_t>(to_float(x)));
+    if (std::isnan(to_real(x))) {
+      CHECK(std::isnan(to_real(to_logit<Half>(to_real(x)))));
+    } else {
+      CHECK(to_logit<Half>(to_real(x)).bits == bits);
+    }
+  }
+  CHECK(to_real(to_logit<Half>(infinity)) == infinity);
+  CHECK(to_real(to_logit<Half>(-infinity)) == -infinity);
+  // A finite number stays one: the largest there is.
+  const float most = to_real(to_logit<Half>(largest));
+  CHECK(most < infinity);
+  CHECK(to_real(to_logit<Half>(-largest)) == -most);
+  CHECK(to_real(Half{static_cast<std::uint16_t>(to_logit<Half>(most).bits + 1)}) == infinity);
+}
+
+TEST_CASE("logits that are real numbers are what they are") {
+  static_assert(std::is_same_v<real_of<float>, float> && std::is_same_v<real_of<double>, double>);
+  static_assert(LogitType<bfloat16> && LogitType<float16> && !LogitType<int>);
+  CHECK(to_logit<float>(1e-42f) == 1e-42f);
+  CHECK(to_logit<double>(to_real(0.1)) == 0.1);
 }
 
 }  // namespace

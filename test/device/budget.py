@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernels of the gate may use, and whether they read rows 16 bytes at a time.
+"""What the kernels of the gate may use, and whether they read rows four elements at a time.
 
     budget.py usage BUDGET FOLDER     the kernels are those of the budget, none needs more, and none
                                       has a stack or spills
     budget.py update BUDGET FOLDER    writes the budget anew
     budget.py stack FOLDER...         no kernel has a stack or spills
-    budget.py loads FOLDER            streaming kernels have 128-bit loads, the control has none
+    budget.py loads FOLDER            streaming kernels have 128-bit loads, 64-bit ones of 16-bit
+                                      logits, the control has none
 
 A line of the budget: kernel, team, registers, bytes of shared memory.
 """
@@ -43,6 +44,24 @@ STREAMING = [
     "strips_of_bfloats block",
     "strips_of_halves block",
     "strips_of_bytes block",
+    "strips_to_bfloats block",
+]
+# Four logits of 16 bits are 8 bytes.
+STREAMING_HALVES = [
+    "law_of_bfloats block",
+    "law_of_bfloats cluster",
+    "law_of_halves block",
+    "argmax_of_bfloats block",
+    "children_of_bfloats block",
+    "residual_sum_of_bfloats block",
+    "residual_sum_of_bfloats cluster",
+    "rejection_on_bfloats block",
+    "rejection_on_bfloats cluster",
+    "rejection_on_halves block",
+    "evidence_of_bfloats block",
+    "law_of_bfloats_through_all_stages block",
+    "law_of_bfloats_through_all_stages cluster",
+    "law_of_halves_through_all_stages block",
 ]
 SCALAR = "residual_sum_of_scalars block"
 
@@ -138,9 +157,13 @@ def loads(folder):
     kernels, _ = kernels_of(folder)
     faults = [f"{name}: no 128-bit load" for name in STREAMING
               if not kernels.get(name, {}).get("wide_loads")]
-    if kernels[SCALAR]["wide_loads"] != 0:
-        faults.append(f"{SCALAR}: has 128-bit loads, so that this test shows nothing")
-    return report(faults, f"{len(STREAMING)} streaming kernels have 128-bit loads")
+    faults += [f"{name}: no 64-bit load" for name in STREAMING_HALVES
+               if not kernels.get(name, {}).get("paired_loads")]
+    for what, bits in [("wide_loads", 128), ("paired_loads", 64)]:
+        if kernels[SCALAR][what] != 0:
+            faults.append(f"{SCALAR}: has {bits}-bit loads, so that this test shows nothing")
+    return report(faults, f"{len(STREAMING)} streaming kernels have 128-bit loads, "
+                          f"{len(STREAMING_HALVES)} those of 64 bits")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 """Compiles a file of the gate for one architecture, and notes what each of its kernels needs.
 
 Writes OUT/NAME.json: for every kernel its registers, bytes of shared memory, of stack and of
-spills, and how many 128-bit loads from global memory its PTX has.
+spills, and how many 128-bit loads from global memory its PTX has, and 64-bit ones of pairs.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def usage_of(log):
     return kernels
 
 
-def wide_loads_of(ptx):
+def loads_of(ptx):
     """Of each kernel, those of the functions that it calls included."""
     bodies, kernels = {}, []
     for part in re.split(r"^(?=\.visible|\.weak|\.entry|\.func)", ptx, flags=re.MULTILINE):
@@ -59,8 +59,10 @@ def wide_loads_of(ptx):
                 closure(called, seen)
         return seen
 
-    wide = re.compile(r"\bld\.global\.(?:nc\.)?(?:v4\.[fub]32|v2\.[fub]64)")
-    return {kernel_name(k): sum(len(wide.findall(bodies[f])) for f in closure(k, set()))
+    loads = {"wide_loads": re.compile(r"\bld\.global\.(?:nc\.)?(?:v4\.[fub]32|v2\.[fub]64)"),
+             "paired_loads": re.compile(r"\bld\.global\.(?:nc\.)?v2\.[fub]32")}
+    return {kernel_name(k): {what: sum(len(of.findall(bodies[f])) for f in closure(k, set()))
+                             for what, of in loads.items()}
             for k in kernels}
 
 
@@ -84,8 +86,8 @@ def main():
     if run.returncode != 0:
         sys.exit(run.stdout)
     kernels = usage_of(run.stdout)
-    for kernel, loads in wide_loads_of((args.out / (name + ".ptx")).read_text()).items():
-        kernels[kernel]["wide_loads"] = loads
+    for kernel, loads in loads_of((args.out / (name + ".ptx")).read_text()).items():
+        kernels[kernel].update(loads)
     version = subprocess.run([args.nvcc, "--version"], capture_output=True, text=True, check=True)
     release = re.search(r"release ([\d.]+)", version.stdout).group(1)
     result.write_text(json.dumps({"nvcc": release, "kernels": kernels}, indent=1))

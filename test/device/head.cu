@@ -17,6 +17,7 @@ struct strips_of_floats;
 struct strips_of_bfloats;
 struct strips_of_halves;
 struct strips_of_bytes;
+struct strips_to_bfloats;
 struct summary_of_rows;
 struct best_children;
 }  // namespace names
@@ -43,6 +44,7 @@ kernel_pointer heads[] = {
     by_block<names::strips_of_bfloats, kernel::multiply_strips<bfloat16>>(),
     by_block<names::strips_of_halves, kernel::multiply_strips<float16>>(),
     by_block<names::strips_of_bytes, kernel::multiply_strips<std::int8_t>>(),
+    by_block<names::strips_to_bfloats, kernel::multiply_strips<bfloat16, bfloat16>>(),
     by_block<names::summary_of_rows, kernel::summarise_rows>(),
     by_block<names::best_children, kernel::best_children>(),
 };

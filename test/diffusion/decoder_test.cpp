@@ -13,6 +13,9 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/core/logit.hpp>
+#include <hunch/diffusion/drafter/model_drafts.hpp>
+#include <hunch/diffusion/order/entropy.hpp>
 #include <hunch/diffusion/order/left_to_right.hpp>
 #include <hunch/diffusion/verifier/top_k.hpp>
 #include <hunch/length/confidence.hpp>
@@ -98,6 +101,57 @@ TEST_CASE("batches of requests that come and go") {
   check_batches<toy_masked<double>>(world, false);
   check_batches<toy_masked<double>>(smooth_world, false);
   check_batches<toy_masked<double, cache_kind::of_blocks>>(world, true);
+}
+
+template <class Half>
+void round_row(std::uint64_t, std::int32_t size, double* row) {
+  for (std::int32_t v = 0; v < size; ++v) {
+    row[v] = static_cast<double>(to_float(to_logit<Half>(static_cast<float>(row[v]))));
+  }
+}
+
+/// What a decoder over logits of type Logit writes, which are rounded to the 16-bit type.
+template <class Logit, class Half>
+std::vector<fill_result> filled(auto order, auto verifier, bool by_model) {
+  canvas_world of = smooth_world;
+  of.edit = round_row<Half>;
+  toy_masked<Logit> model{of};
+  const sampler::pipeline stages{sampler::temperature{}, sampler::top_k{}, sampler::top_p{}};
+  std::vector<fill_result> out;
+  const auto fill_all = [&](auto d) {
+    for (std::uint64_t seed = 0; seed < 40; ++seed) { out.push_back(fill(d, some_task(seed))); }
+  };
+  if (by_model) {
+    canvas_world of_draft = world;
+    of_draft.edit = round_row<Half>;
+    toy_masked<Logit> draft{of_draft};
+    draft.drafts = true;
+    fill_all(diffusion::decoder(model, order, stages, verifier, diffusion::drafted_by<3>(draft),
+                                diffusion::decoder_options{}));
+  } else {
+    fill_all(canvas_decoder<3>(model, 1, order, verifier, stages));
+  }
+  return out;
+}
+
+template <class Half>
+void check_halves(auto order, auto verifier, bool by_model = false) {
+  const auto halves = filled<Half, Half>(order, verifier, by_model);
+  const auto copies = filled<float, Half>(order, verifier, by_model);
+  for (std::size_t i = 0; i < halves.size(); ++i) {
+    CHECK(halves[i].unmaskings == copies[i].unmaskings);
+    CHECK(halves[i].canvas == copies[i].canvas);
+    CHECK(halves[i].rounds == copies[i].rounds);
+    CHECK(halves[i].failed == copies[i].failed);
+  }
+}
+
+TEST_CASE_TEMPLATE("logits of 16 bits give what their copies in float give", Half, bfloat16,
+                   float16) {
+  check_halves<Half>(diffusion::order::confidence{}, diffusion::verifier::stepwise_exact{});
+  check_halves<Half>(diffusion::order::entropy{}, diffusion::verifier::stepwise_exact{});
+  check_halves<Half>(diffusion::order::left_to_right{}, diffusion::verifier::top_k{2});
+  check_halves<Half>(diffusion::order::confidence{}, diffusion::verifier::stepwise_exact{}, true);
 }
 
 TEST_CASE("drafts of a model that does not change its mind are all accepted") {

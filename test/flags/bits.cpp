@@ -162,6 +162,38 @@ void laws_and_draws(std::int32_t n) {
   }
 }
 
+/// Rows of 16-bit logits.
+template <class Half>
+void laws_of_halves(const char* name, std::int32_t n) {
+  line laws(std::string("laws of ") + name + " n=" + std::to_string(n));
+  team::serial team;
+  const random_source<> random;
+  const auto rounded = [n](kind k, std::uint64_t seed) {
+    std::vector<Half> row;
+    for (const float x : row_of(n, k, seed)) { row.push_back(to_logit<Half>(x)); }
+    return row;
+  };
+  constexpr sampling_parameters asked[] = {{1.0f}, {0.7f, 50}, {1.0f, 0, 0.9f}, {0.0f}};
+  std::uint64_t seed = 1;
+  for (const kind k : {kind::peaked, kind::flat, kind::tied, kind::masked, kind::poisoned}) {
+    std::vector<Half> p_row = rounded(k, ++seed);
+    std::vector<Half> q_row = rounded(kind::peaked, ++seed);
+    for (const sampling_parameters& with : asked) {
+      const law<Half> p = everything_sampler{}(team, row_view<Half>{p_row.data(), n}, with, {});
+      const law<Half> q = everything_sampler{}(team, row_view<Half>{q_row.data(), n}, with, {});
+      laws.add(p);
+      if (p.status != status::ok) { continue; }
+      laws.add(random.categorical(team, {++seed}, n, weights_of{p}));
+      laws.add(random.noisy_argmax(team, noise_address(++seed, 1), p));
+      const row_range whole{0, n};
+      const shortlist everything{&whole, 1, n, nullptr, nullptr, n};
+      kernel::with_residual(p, q, everything, 1.0f, 0.75f, [&](const auto& weight) {
+        laws.add(random.categorical(team, {++seed}, n, weight));
+      });
+    }
+  }
+}
+
 /// A weight of any exponent that its type has among small ones.
 template <class Weight>
 Weight weight_of(dice& random) {
@@ -454,6 +486,10 @@ void lengths(const std::string& name, const L& policy) {
 
 int main(int argc, char**) {
   for (const std::int32_t n : {1, 31, 4096, 4097, 32003, 128256, 300000}) { laws_and_draws(n); }
+  for (const std::int32_t n : {31, 4097, 32003}) {
+    laws_of_halves<bfloat16>("bfloat16", n);
+    laws_of_halves<float16>("float16", n);
+  }
   heads<float>("float");
   heads<bfloat16>("bfloat16");
   heads<float16>("float16");

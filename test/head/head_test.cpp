@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <vector>
 
@@ -15,6 +16,7 @@
 
 #include <hunch/core/bfloat16.hpp>
 #include <hunch/core/float16.hpp>
+#include <hunch/core/logit.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/head/range_gemv.hpp>
 #include <hunch/head/shortlist_head.hpp>
@@ -188,6 +190,44 @@ TEST_CASE("float weights by the lanes of a warp are those of threads") {
     const auto expected = all.logits(executor::host{});
     const auto found = all.logits(warps{{}, 3});
     for (std::size_t i = 0; i < expected.size(); ++i) { CHECK(same(found[i], expected[i])); }
+  }
+}
+
+/// Logits of type Logit are those in float, rounded, by one team like by another.
+template <class Logit, class Weight>
+void check_rounded(std::int32_t width, bool scaled) {
+  const head_problem<Weight> all(300, width, 9, 17, scaled);
+  const auto check = [](std::vector<std::vector<float>> expected, const auto& found) {
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      for (float& x : expected[i]) { x = to_real(to_logit<Logit>(x)); }
+      CHECK(same(found[i], expected[i]));
+    }
+  };
+  const threads team{{}, 1, 3, 5};
+  check(all.logits(executor::host{}), all.template logits<Logit>(executor::host{}));
+  check(all.logits(team), all.template logits<Logit>(team));
+  check(all.logits(warps{{}, 3}), all.template logits<Logit>(warps{{}, 3}));
+  const auto by_gemv = [&]<class L>(L filler) {
+    std::vector<std::vector<float>> found;
+    for (std::size_t i = 0; i < all.ranges.size(); ++i) {
+      std::vector<L> one(static_cast<std::size_t>(all.list(i).size), filler);
+      team::serial serial;
+      kernel::range_gemv(serial, all.head(), all.list(i), all.hidden.data(),
+                         row_view<L>{one.data(), static_cast<std::int32_t>(one.size())});
+      std::ranges::transform(one, std::back_inserter(found.emplace_back()),
+                             [](L x) { return to_real(x); });
+    }
+    return found;
+  };
+  check(by_gemv(0.0f), by_gemv(Logit{}));
+}
+
+TEST_CASE_TEMPLATE("logits of 16 bits", Logit, bfloat16, float16) {
+  for (const std::int32_t width : {37, 64, 320}) {
+    check_rounded<Logit, float>(width, false);
+    check_rounded<Logit, bfloat16>(width, false);
+    check_rounded<Logit, float16>(width, true);
+    check_rounded<Logit, std::int8_t>(width, true);
   }
 }
 

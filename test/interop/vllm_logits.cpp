@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include <hunch/core/logit.hpp>
 #include <hunch/interop/vllm_logits.hpp>
 #include <hunch/verifier/block.hpp>
 #include "support.hpp"
@@ -112,10 +113,17 @@ requests some_requests(dice& random, std::int32_t batch, std::int32_t vocab) {
   return c;
 }
 
+template <class Real>
+std::vector<Real> logits_in(const std::vector<double>& row) {
+  std::vector<Real> out;
+  for (const double x : row) { out.push_back(to_logit<Real>(static_cast<real_of<Real>>(x))); }
+  return out;
+}
+
 template <class E, class Real = double>
 outputs run(const requests& c, E executor) {
-  const std::vector<Real> target(c.target.begin(), c.target.end());
-  const std::vector<Real> draft(c.draft.begin(), c.draft.end());
+  const auto target = logits_in<Real>(c.target);
+  const auto draft = logits_in<Real>(c.draft);
   outputs out;
   out.tokens.assign(static_cast<std::size_t>(c.batch() * (c.steps + 1)), -7);
   out.counts.assign(static_cast<std::size_t>(c.batch()), -7);
@@ -215,6 +223,23 @@ TEST_CASE("vllm: logits and random words give the tokens of a scalar reference")
   }
   // Floats round the laws, so that a word near a boundary picks its neighbour.
   CHECK(differences * 100 <= total);
+}
+
+TEST_CASE_TEMPLATE("vllm: logits of 16 bits give what their copies in float give", Half, bfloat16,
+                   float16) {
+  dice random{2};
+  for (const std::int32_t vocab : vocab_sizes) {
+    for (int round = 0; round < 10; ++round) {
+      requests c = some_requests(random, 1 + round % 5, vocab);
+      for (auto* logits : {&c.target, &c.draft}) {
+        const auto halves = logits_in<Half>(*logits);
+        std::ranges::transform(halves, logits->begin(), [](Half x) { return to_float(x); });
+      }
+      const outputs expected = run<executor::host, float>(c, {});
+      CHECK(run<executor::host, Half>(c, {}) == expected);
+      if (round % 3 == 0) { CHECK(run<two_blocks, Half>(c, {}) == expected); }
+    }
+  }
 }
 
 enum class what_is_given { logits, nothing };

@@ -11,6 +11,9 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/core/logit.hpp>
+#include <hunch/sampler/allowed_tokens.hpp>
+#include <hunch/sampler/bias.hpp>
 #include <hunch/sampler/greedy.hpp>
 #include <hunch/sampler/min_p.hpp>
 #include <hunch/sampler/pipeline.hpp>
@@ -185,6 +188,57 @@ TEST_CASE("ties are cut by id, lowest first") {
   CHECK(kept({0.0f, 0, 1.0f}) == std::vector{1});
   CHECK(kept({1.0f, 2, 0.5f}) == std::vector{1});
   CHECK(kept({1.0f, 2, 0.51f}) == std::vector{1, 3});
+}
+
+TEST_CASE("ties all over a long row are cut by id") {
+  std::vector<double> row = row_of(9001, 4);  // three logits
+  std::vector<std::int32_t> largest;
+  for (std::int32_t i = 0; i < 9001; ++i) {
+    if (row[static_cast<std::size_t>(i)] == 2.0) { largest.push_back(i); }
+  }
+  const auto ties = static_cast<std::int32_t>(largest.size());
+  REQUIRE(ties > 2500);
+  for (const std::int32_t k : {1, 2, 3, 1000, 1001, ties / 2, ties - 1}) {
+    CAPTURE(k);
+    const law<double> l = law_of(row, sampler::pipeline{sampler::top_k{}}, {1.0f, k});
+    CHECK(l.last_kept == largest[static_cast<std::size_t>(k) - 1]);
+    CHECK(l.threshold == 2.0);
+    CHECK(1.0 / l.norm == doctest::Approx(k));
+  }
+}
+
+TEST_CASE_TEMPLATE("what is written to a row of 16-bit logits is rounded", Half, bfloat16,
+                   float16) {
+  dice random{7};
+  const sampler::pipeline stages{sampler::bias{}, sampler::allowed_tokens{},
+                                 sampler::temperature{}};
+  constexpr std::int32_t size = 100;
+  constexpr float banned = -std::numeric_limits<float>::infinity();
+  std::vector<Half> row;
+  for (std::int32_t i = 0; i < size; ++i) {
+    row.push_back(to_logit<Half>(static_cast<float>(20.0 * random.unit() - 10.0)));
+  }
+  std::vector<float> expected;
+  for (const Half x : row) { expected.push_back(to_float(x)); }
+  const logit_bias biases[] = {{3, 0.7f}, {5, banned}, {8, -1e-4f}, {9, 1e6f}, {11, -3e38f}};
+  for (const logit_bias& b : biases) {
+    float& x = expected[static_cast<std::size_t>(b.t)];
+    x = to_float(to_logit<Half>(x + b.value));
+  }
+  std::vector<std::uint32_t> allowed(4, ~0u);
+  allowed[1] = 0x0000ffffu;
+  for (std::size_t t = 48; t < 64; ++t) { expected[t] = banned; }
+  team::serial team;
+  row_history history;
+  history.allowed = allowed.data();
+  const sampling_parameters with{.bias = biases, .bias_count = 5, .constrained = true};
+  const law<Half> of_halves = stages(team, row_view<Half>{row.data(), size}, with, history);
+  const law<float> of_copy = law_of(expected, sampler::pipeline{sampler::temperature{}}, {});
+  for (std::size_t i = 0; i < row.size(); ++i) { CHECK(to_float(row[i]) == expected[i]); }
+  // A finite sum stays finite, however few of such numbers the type has.
+  CHECK(of_halves.status == status::ok);
+  CHECK(of_halves.maximum == of_copy.maximum);
+  CHECK(of_halves.norm == of_copy.norm);
 }
 
 TEST_CASE("edge values of top-p on a row of equal logits") {

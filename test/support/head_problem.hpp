@@ -13,6 +13,7 @@
 
 #include <hunch/core/bfloat16.hpp>
 #include <hunch/core/float16.hpp>
+#include <hunch/core/logit.hpp>
 #include <hunch/head/shortlist_head.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 #include "hash.hpp"
@@ -86,7 +87,8 @@ struct head_problem {
   }
 
   /// The logits of the lists of `which`, by shortlist_head; -7 where nothing was asked for.
-  template <class E>
+  /// \tparam Logit the type that it writes.
+  template <class Logit = float, class E>
   std::vector<std::vector<float>> logits(E executor, const std::vector<std::size_t>& which) const {
     std::vector<shortlist> lists;
     std::vector<std::int32_t> asked;
@@ -99,9 +101,10 @@ struct head_problem {
       size += lists.back().size;
     }
     const auto of_ranges = copy(executor, all_ranges);
-    const auto out = copy(executor, std::vector<float>(static_cast<std::size_t>(size), -7.0f));
-    std::vector<row_view<float>> views;
-    float* at = out.data();
+    const auto out =
+        copy(executor, std::vector<Logit>(static_cast<std::size_t>(size), to_logit<Logit>(-7.0f)));
+    std::vector<row_view<Logit>> views;
+    Logit* at = out.data();
     const row_range* first = of_ranges.data();
     for (shortlist& l : lists) {
       l.ranges = first;
@@ -118,20 +121,21 @@ struct head_problem {
     shortlist_head<E, Weight> product(executor, rows, width);
     product(executor, {of_weights.data(), rows, width, scale.empty() ? nullptr : of_scale.data()},
             of_hidden.data(), width,
-            {static_cast<std::int32_t>(which.size()), of_rows.data(), of_lists.data(),
-             of_views.data()});
+            head_rows<Logit>{static_cast<std::int32_t>(which.size()), of_rows.data(),
+                             of_lists.data(), of_views.data()});
     executor.synchronize();
     std::vector<std::vector<float>> found;
-    for (const row_view<float>& view : views) {
-      found.emplace_back(view.data, view.data + view.size);
+    for (const row_view<Logit>& view : views) {
+      auto& row_found = found.emplace_back();
+      for (std::int32_t i = 0; i < view.size; ++i) { row_found.push_back(to_real(view[i])); }
     }
     return found;
   }
-  template <class E>
+  template <class Logit = float, class E>
   std::vector<std::vector<float>> logits(E executor) const {
     std::vector<std::size_t> all(ranges.size());
     std::iota(all.begin(), all.end(), std::size_t(0));
-    return logits(executor, all);
+    return logits<Logit>(executor, all);
   }
 
   /// In memory that bodies of the executor and the host reach.

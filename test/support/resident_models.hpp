@@ -61,11 +61,11 @@ void without_padding(const kept_rows& padded, Commit&& commit) noexcept {
 }
 
 /// A toy target for resident loops: padded rows, logits at fixed places.
-template <class Real>
+template <class Real, class Target = toy_target<Real>>
 class resident_target {
  public:
   /// \param max_rows of a step.
-  resident_target(toy_target<Real>& target, std::int32_t max_rows)
+  resident_target(Target& target, std::int32_t max_rows)
       : target_(&target),
         logits_(static_cast<std::size_t>(max_rows) *
                 static_cast<std::size_t>(target.vocab_size())) {}
@@ -99,7 +99,7 @@ class resident_target {
   }
 
  private:
-  toy_target<Real>* target_;
+  Target* target_;
   std::vector<Real> logits_;
   compact_rows compact_;
 };

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include <hunch/core/logit.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/diffusion/canvas/masked_model.hpp>
 #include <hunch/model/rows.hpp>
@@ -85,7 +86,10 @@ class toy_masked {
       const std::uint64_t cached = cache_for(asked, i, canvas);
       for (const std::int32_t position : wanted(asked, i)) {
         const std::vector<double> logits = world_.logits(canvas, position + Shift, cached);
-        e.rows_.emplace_back(logits.begin(), logits.end());
+        std::vector<Real>& out = e.rows_.emplace_back();
+        for (const double x : logits) {
+          out.push_back(to_logit<Real>(static_cast<real_of<Real>>(x)));
+        }
       }
     }
     if (failures != nullptr) { failures->call(); }  // with everything done

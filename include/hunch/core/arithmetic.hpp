@@ -14,10 +14,13 @@
 namespace hunch::kernel {
 
 // Device code may not call the constexpr functions of std::numeric_limits, but use their values.
+// The limits of a type that has none would be 0.
 template <class Real>
-inline constexpr Real infinity = std::numeric_limits<Real>::infinity();
+requires std::numeric_limits<Real>::is_specialized inline constexpr Real infinity =
+    std::numeric_limits<Real>::infinity();
 template <class Real>
-inline constexpr Real largest = std::numeric_limits<Real>::max();
+requires std::numeric_limits<Real>::is_specialized inline constexpr Real largest =
+    std::numeric_limits<Real>::max();
 /// An id that is not below any other: everything is kept.
 inline constexpr std::int32_t last_id = std::numeric_limits<std::int32_t>::max();
 

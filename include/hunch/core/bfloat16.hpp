@@ -7,8 +7,8 @@
 
 namespace hunch {
 
-/// The upper half of a float, for weights. Bit-compatible with the bfloat16 types of CUDA and of
-/// compilers that have one; this one exists everywhere.
+/// The upper half of a float, for weights and logits. Bit-compatible with the bfloat16 types of
+/// CUDA and of compilers that have one; this one exists everywhere.
 struct bfloat16 {
   std::uint16_t bits = 0;
 };

@@ -7,8 +7,8 @@
 
 namespace hunch {
 
-/// The 16-bit floating-point number of IEEE 754, for weights. Bit-compatible with the half types of
-/// CUDA and of compilers that have one; this one exists everywhere.
+/// The 16-bit floating-point number of IEEE 754, for weights and logits. Bit-compatible with the
+/// half types of CUDA and of compilers that have one; this one exists everywhere.
 struct float16 {
   std::uint16_t bits = 0;
 };

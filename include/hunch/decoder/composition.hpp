@@ -89,8 +89,9 @@ struct composition {
                 "function stream(row, j)");
 
   using real = model_logit<bare<Target>>;
-  static_assert(std::is_same_v<real, float> || std::is_same_v<real, double>,
-                "hunch: logits must be float or double on this executor");
+  static_assert(LogitType<real>,
+                "hunch: logits must be float, hunch::bfloat16, hunch::float16 or double: give the "
+                "target's evaluation rows of one of these");
 
   static_assert(
       DrafterOf<drafter_type, evaluation_of<bare<Target>>, real, bare<Selector>, sampler_type,

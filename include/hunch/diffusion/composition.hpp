@@ -55,8 +55,9 @@ struct composition {
                 "position: leave out sampler::penalties and sampler::allowed_tokens");
 
   using real = masked_logit<bare<Model>>;
-  static_assert(std::is_same_v<real, float> || std::is_same_v<real, double>,
-                "hunch: logits must be float or double on this executor");
+  static_assert(LogitType<real>,
+                "hunch: logits must be float, hunch::bfloat16, hunch::float16 or double: give the "
+                "model's evaluation rows of one of these");
 
   /// Drafts that come from a model of their own, and whether it reads what the target computed.
   static constexpr bool drafts_by_model = DraftsByModel<draft_type>;
@@ -65,9 +66,9 @@ struct composition {
   static_assert(!drafts_observe || drafting::template observes<masked_evaluation_of<bare<Model>>>,
                 "hunch: a draft model with reads_target must model "
                 "hunch::diffusion::ObservingModel over the target's evaluation");
-  static_assert(std::is_same_v<typename drafting::real, float> ||
-                    std::is_same_v<typename drafting::real, double>,
-                "hunch: logits of a draft model must be float or double on this executor");
+  static_assert(LogitType<typename drafting::real>,
+                "hunch: logits of a draft model must be float, hunch::bfloat16, hunch::float16 or "
+                "double: give its evaluation rows of one of these");
 
   /// Whether which position is next depends on nothing that the model says.
   static constexpr bool order_of_positions = requires { requires order_type::of_positions; };

@@ -13,20 +13,20 @@ namespace hunch::kernel {
 
 /// The weight of each element times its logarithm to base 2, 0 for what has no weight. A
 /// `team::Vectorised` function.
-template <class Real>
+template <class Logit>
 struct weighted_logarithms {
-  law<Real> l;
+  using real = real_of<Logit>;
 
-  HUNCH_HOST_DEVICE HUNCH_INLINE Real of(Real x, std::int64_t i) const {
-    const Real w = l.weight_of(x, i);
-    const Real term = product(w, product(x - l.maximum, l.scale));
-    return w > Real(0) ? term : Real(0);  // a logit of -inf is no number here
+  law<Logit> l;
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE real of(real x, std::int64_t i) const {
+    const real w = l.weight_of(x, i);
+    const real term = product(w, product(x - l.maximum, l.scale));
+    return w > real(0) ? term : real(0);  // a logit of -inf is no number here
   }
-  HUNCH_HOST_DEVICE HUNCH_INLINE Real operator()(std::int64_t i) const {
-    return of(l.logits.data[i], i);
-  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t i) const { return of(l.logit(i), i); }
   HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return l.is_aligned(); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<Real> four(std::int64_t i) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<real> four(std::int64_t i) const {
     const auto x = team::load_four(l.logits.data + i);
     return {{of(x[0], i), of(x[1], i + 1), of(x[2], i + 2), of(x[3], i + 3)}};
   }
@@ -34,10 +34,10 @@ struct weighted_logarithms {
 
 /// The entropy of a law in nats: -sum of p log p, over what it keeps; 0 for a law that carries an
 /// error. Collective, in the canonical order; the result is on all ranks. Reads the row once.
-template <class Real, Team T>
-HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE double entropy(T& team, const law<Real>& l) {
+template <class Logit, Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE double entropy(T& team, const law<Logit>& l) {
   if (l.status != status::ok) { return 0.0; }
-  const double sum = team.sum(l.logits.size, weighted_logarithms<Real>{l});
+  const double sum = team.sum(l.logits.size, weighted_logarithms<Logit>{l});
   const auto norm = static_cast<double>(l.norm);
   // p = w norm, so that log p = log w + log norm.
   const double nats = -log_of(norm) - product(product(sum, norm), 0.69314718055994530942);

@@ -7,6 +7,7 @@
 
 #include <hunch/core/arithmetic.hpp>
 #include <hunch/core/config.hpp>
+#include <hunch/core/logit.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/model/rows.hpp>
 #include <hunch/team/canonical.hpp>
@@ -42,57 +43,60 @@ concept Law = std::is_trivially_copyable_v<L> && requires(const L& l, std::int64
 /// A point mass (temperature 0) is a law too: threshold = maximum, last_kept = the argmax.
 ///
 /// The logits must stay in place and unchanged while the law is used.
-/// \tparam Real float in production; double in tests of exactness.
-template <class Real = float>
+/// \tparam Logit float in production, or a 16-bit type, see `LogitType`; the scalars are what is
+/// computed of them.
+template <class Logit = float>
 struct law {
-  using real = Real;
+  using real = real_of<Logit>;
 
-  row_view<const Real> logits;
-  Real scale = Real(1);                      ///< log2(e) / temperature
-  Real maximum = Real(0);                    ///< the largest kept logit
-  Real norm = Real(0);                       ///< 1 / sum of weights
-  Real threshold = -kernel::infinity<Real>;  ///< keep what is above
+  row_view<const Logit> logits;
+  real scale = real(1);                      ///< log2(e) / temperature
+  real maximum = real(0);                    ///< the largest kept logit
+  real norm = real(0);                       ///< 1 / sum of weights
+  real threshold = -kernel::infinity<real>;  ///< keep what is above
   std::int32_t last_kept = kernel::last_id;  ///< and ties up to this id
   hunch::status status = hunch::status::ok;
 
   HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t size() const { return logits.size; }
 
-  HUNCH_HOST_DEVICE HUNCH_INLINE bool keeps(std::int64_t i) const {
-    return keeps(logits.data[i], i);
+  HUNCH_HOST_DEVICE HUNCH_INLINE real logit(std::int64_t i) const {
+    return to_real(logits.data[i]);
   }
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool keeps(std::int64_t i) const { return keeps(logit(i), i); }
   /// The same for an element i whose logit x is known.
-  HUNCH_HOST_DEVICE HUNCH_INLINE bool keeps(Real x, std::int64_t i) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE bool keeps(real x, std::int64_t i) const {
     // Without branches, and with an index as wide as the logits, so that loops vectorise.
     const bool tie = (x == threshold) & (static_cast<std::int32_t>(i) <= last_kept);
     return (x > threshold) | tie;
   }
 
   /// Unnormalised, in [0, 1].
-  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(std::int64_t i) const {
-    return weight_of(logits.data[i], i);
+  HUNCH_HOST_DEVICE HUNCH_INLINE real weight(std::int64_t i) const {
+    return weight_of(logit(i), i);
   }
   /// The same for an element i whose logit x is known.
-  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight_of(Real x, std::int64_t i) const {
-    const Real w = kernel::exp2_product(x - maximum, scale);
-    return keeps(x, i) ? w : Real(0);
+  HUNCH_HOST_DEVICE HUNCH_INLINE real weight_of(real x, std::int64_t i) const {
+    const real w = kernel::exp2_product(x - maximum, scale);
+    return keeps(x, i) ? w : real(0);
   }
 
   /// What makes its weights a `team::Vectorised` function.
   HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return team::loads_fours(logits.data); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<Real> four_weights(std::int64_t i) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<real> four_weights(std::int64_t i) const {
     const auto x = team::load_four(logits.data + i);
     return {{weight_of(x[0], i), weight_of(x[1], i + 1), weight_of(x[2], i + 2),
              weight_of(x[3], i + 3)}};
   }
 
   /// The probability of element i: O(1).
-  HUNCH_HOST_DEVICE HUNCH_INLINE Real prob(std::int64_t i) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE real prob(std::int64_t i) const {
     return kernel::product(weight(i), norm);
   }
 
   /// The only element that is kept, if the law is seen to be a point mass; else -1. O(1).
   HUNCH_HOST_DEVICE std::int32_t only_kept() const {
-    return threshold == maximum && norm == Real(1) && last_kept != kernel::last_id ? last_kept : -1;
+    return threshold == maximum && norm == real(1) && last_kept != kernel::last_id ? last_kept : -1;
   }
 
   /// What makes a function of its elements a `team::Prefetched` one.
@@ -114,27 +118,30 @@ static_assert(Law<law<float>>);
 
 /// A law that nothing restricts, without the test of what it keeps: the same values, in loops that
 /// are a third shorter.
-template <class Real>
-struct whole_law : law<Real> {
-  explicit HUNCH_HOST_DEVICE whole_law(const law<Real>& l) : law<Real>(l) {}
+template <class Logit>
+struct whole_law : law<Logit> {
+  using real = typename law<Logit>::real;
+  using general = law<Logit>;  ///< the form that may be restricted
+
+  explicit HUNCH_HOST_DEVICE whole_law(const law<Logit>& l) : law<Logit>(l) {}
 
   /// Whether `l` is such a law. (A logit of -inf has no weight either way.)
-  HUNCH_HOST_DEVICE static bool fits(const law<Real>& l) {
-    return l.threshold == -kernel::infinity<Real>;
+  HUNCH_HOST_DEVICE static bool fits(const law<Logit>& l) {
+    return l.threshold == -kernel::infinity<real>;
   }
 
-  HUNCH_HOST_DEVICE HUNCH_INLINE static constexpr bool keeps(Real, std::int64_t) { return true; }
+  HUNCH_HOST_DEVICE HUNCH_INLINE static constexpr bool keeps(real, std::int64_t) { return true; }
 
-  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(std::int64_t i) const {
-    return weight_of(this->logits.data[i]);
+  HUNCH_HOST_DEVICE HUNCH_INLINE real weight(std::int64_t i) const {
+    return weight_of(this->logit(i));
   }
-  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight_of(Real x, std::int64_t = 0) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE real weight_of(real x, std::int64_t = 0) const {
     return kernel::exp2_product(x - this->maximum, this->scale);
   }
-  HUNCH_HOST_DEVICE HUNCH_INLINE Real prob(std::int64_t i) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE real prob(std::int64_t i) const {
     return kernel::product(weight(i), this->norm);
   }
-  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<Real> four_weights(std::int64_t i) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<real> four_weights(std::int64_t i) const {
     const auto x = team::load_four(this->logits.data + i);
     return {{weight_of(x[0]), weight_of(x[1]), weight_of(x[2]), weight_of(x[3])}};
   }

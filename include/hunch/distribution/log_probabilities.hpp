@@ -20,19 +20,20 @@ namespace kernel {
 
 /// The natural logarithm of the probability of element i, in [0, l.size()); -inf if it has none.
 /// The law carries no error and has its norm.
-template <class Real>
-HUNCH_HOST_DEVICE float log_probability(const law<Real>& l, std::int64_t i) {
-  if (!l.keeps(i) || !(l.logits[i] > -kernel::infinity<Real>)) { return -kernel::infinity<float>; }
+template <class Logit>
+HUNCH_HOST_DEVICE float log_probability(const law<Logit>& l, std::int64_t i) {
+  const auto x = l.logit(i);
+  if (!l.keeps(x, i) || !(x > -infinity<real_of<Logit>>)) { return -infinity<float>; }
   const double log2_weight =
-      product(static_cast<double>(l.logits[i] - l.maximum), static_cast<double>(l.scale));
+      product(static_cast<double>(x - l.maximum), static_cast<double>(l.scale));
   return static_cast<float>(product(log2_weight, 0.69314718055994530942) +
                             log_of(static_cast<double>(l.norm)));
 }
 
 /// What is to be reported about one emitted token.
-template <class Real>
+template <class Logit>
 struct log_probability_task {
-  const law<Real>* drawn_from = nullptr;    ///< over the vocabulary, with its norm and no error
+  const law<Logit>* drawn_from = nullptr;   ///< over the vocabulary, with its norm and no error
   token chosen = no_token;                  ///< in the vocabulary
   std::int32_t top = 0;                     ///< how many of the most probable tokens
   token_log_probability* result = nullptr;  ///< [1 + top] out: the chosen one, then these in order
@@ -41,9 +42,9 @@ struct log_probability_task {
 /// Log-probabilities of an emitted token and of the `top` most probable ones, the lower id first on
 /// ties; no_token where the law keeps fewer. One team per token; reads the row once for each of
 /// the most probable ones.
-template <class Real>
+template <class Logit>
 struct report_log_probabilities {
-  const log_probability_task<Real>* tasks;  ///< [tokens]
+  const log_probability_task<Logit>* tasks;  ///< [tokens]
   static constexpr bool reads_rows = true;
 
   template <Team T>
@@ -52,10 +53,10 @@ struct report_log_probabilities {
   }
 
   template <Team T>
-  HUNCH_HOST_DEVICE static void of(T& team, const log_probability_task<Real>& task) {
-    const law<Real> l = *task.drawn_from;
+  HUNCH_HOST_DEVICE static void of(T& team, const log_probability_task<Logit>& task) {
+    const law<Logit> l = *task.drawn_from;
     if (team.rank() == 0) { task.result[0] = {task.chosen, log_probability(l, task.chosen)}; }
-    using keys = order<Real>;
+    using keys = order<real_of<Logit>>;
     using key = typename keys::key;
     struct ranked {
       key logit;
@@ -69,7 +70,7 @@ struct report_log_probabilities {
       const ranked next = team.reduce(
           l.logits.size, ranked{keys::minus_infinity, kernel::last_id},
           [=](std::int64_t i) {
-            const ranked mine{keys::of(l.logits[i]), static_cast<std::int32_t>(i)};
+            const ranked mine{keys::of(l.logit(i)), static_cast<std::int32_t>(i)};
             return l.keeps(i) && before(last, mine) ? mine
                                                     : ranked{keys::minus_infinity, kernel::last_id};
           },

@@ -46,8 +46,12 @@ struct residual {
   HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t v) const { return terms(v).first; }
 
   /// The same values from laws that may be restricted, for what reads little of them.
-  HUNCH_HOST_DEVICE HUNCH_INLINE auto general() const requires std::same_as<P, whole_law<real>> {
-    return residual<law<real>, law<real>, Over>{
+  HUNCH_HOST_DEVICE HUNCH_INLINE auto general() const requires requires {
+    typename P::general;
+    typename Q::general;
+  }
+  {
+    return residual<typename P::general, typename Q::general, Over>{
         .p = p, .q = q, .list = list, .a = a, .b = b, .first = first};
   }
 
@@ -74,7 +78,7 @@ struct residual {
     q.prefetch_after(v);
   }
 
-  /// Four of them, from 16-byte loads; q's are gathered unless it ranges over everything.
+  /// Four of them, from loads of fours; q's are gathered unless it ranges over everything.
   HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const requires is_vectorised {
     if constexpr (Over == list_kind::everything) { return p.is_aligned() && q.is_aligned(); }
     return p.is_aligned();
@@ -218,19 +222,18 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_residual(const P& p, const Q&
                                                             Use&& use) {
   return detail::with_fitting_residual<OneRange, true>(p, q, list, a, b, use);
 }
-template <bool OneRange = false, class Real, class Use>
-HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_residual(const law<Real>& p, const law<Real>& q,
-                                                            const shortlist& list,
-                                                            std::type_identity_t<Real> a,
-                                                            std::type_identity_t<Real> b,
-                                                            Use&& use) {
+template <bool OneRange = false, class Logit, class Use>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_residual(const law<Logit>& p,
+                                                            const law<Logit>& q,
+                                                            const shortlist& list, real_of<Logit> a,
+                                                            real_of<Logit> b, Use&& use) {
   // On a device, which waits for memory, the test of what is kept costs nothing but compile time;
   // a search takes longer than that test; and a build that is not optimised is made to be made
   // soon.
 #if !defined(__CUDA_ARCH__) && defined(__OPTIMIZE__)
-  if (whole_law<Real>::fits(p) && whole_law<Real>::fits(q) &&
+  if (whole_law<Logit>::fits(p) && whole_law<Logit>::fits(q) &&
       !detail::is_searched<OneRange>(list, p.size())) {
-    return detail::with_fitting_residual<OneRange, false>(whole_law<Real>{p}, whole_law<Real>{q},
+    return detail::with_fitting_residual<OneRange, false>(whole_law<Logit>{p}, whole_law<Logit>{q},
                                                           list, a, b, use);
   }
 #endif

@@ -24,14 +24,14 @@ template <class Real>
 inline constexpr Real scale_at_one = Real(1.4426950408889634074);
 
 /// The key of each element of a row. A `team::Vectorised` function.
-template <class Real>
+template <class Logit>
 struct keys_of {
-  using keys = order<Real>;
+  using keys = order<real_of<Logit>>;
 
-  const Real* row;
+  const Logit* row;
 
   HUNCH_HOST_DEVICE HUNCH_INLINE typename keys::key operator()(std::int64_t i) const {
-    return keys::of(row[i]);
+    return keys::of(to_real(row[i]));
   }
   HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return team::loads_fours(row); }
   HUNCH_HOST_DEVICE HUNCH_INLINE team::four<typename keys::key> four(std::int64_t i) const {
@@ -41,18 +41,19 @@ struct keys_of {
 };
 
 /// The ids of the elements that are equal to `value`, `none` for all others. Likewise.
-template <class Real>
+template <class Logit>
 struct ids_equal_to {
+  using real = real_of<Logit>;
   static constexpr std::int32_t none = order<float>::highest;
 
-  const Real* row;
-  Real value;
+  const Logit* row;
+  real value;
 
-  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t of(Real x, std::int64_t i) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t of(real x, std::int64_t i) const {
     return x == value ? static_cast<std::int32_t>(i) : none;
   }
   HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t operator()(std::int64_t i) const {
-    return of(row[i], i);
+    return of(to_real(row[i]), i);
   }
   HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return team::loads_fours(row); }
   HUNCH_HOST_DEVICE HUNCH_INLINE team::four<std::int32_t> four(std::int64_t i) const {
@@ -63,56 +64,57 @@ struct ids_equal_to {
 
 /// The law of `row` at temperature 1 without its norm, or a law that only carries an error: a NaN
 /// or a +inf is `invalid_logits`, nothing but -inf is `nothing_left`. Reads the row once.
-template <class Real, Team T>
-HUNCH_HOST_DEVICE law<Real> whole_row(T& team, row_view<const Real> row,
-                                      status nothing_left = status::invalid_logits) {
-  using keys = order<Real>;
+template <class Logit, Team T>
+HUNCH_HOST_DEVICE law<Logit> whole_row(T& team, row_view<const Logit> row,
+                                       status nothing_left = status::invalid_logits) {
+  using keys = order<real_of<Logit>>;
   using key = typename keys::key;
-  law<Real> result;
+  law<Logit> result;
   result.logits = row;
-  const key top = team.reduce(row.size, keys::minus_infinity, keys_of<Real>{row.data},
+  const key top = team.reduce(row.size, keys::minus_infinity, keys_of<Logit>{row.data},
                               [](key a, key b) { return a > b ? a : b; });
   if (top >= keys::plus_infinity || top <= keys::minus_infinity) {
     result.status = top >= keys::plus_infinity ? status::invalid_logits : nothing_left;
     return result;
   }
   result.maximum = keys::value(top);
-  result.scale = scale_at_one<Real>;
+  result.scale = scale_at_one<real_of<Logit>>;
   return result;
 }
 
 /// The weights of a row of logits at a scale, as `soft_sum` adds them.
-template <class Real>
+template <class Logit>
 struct row_terms {
-  using element = Real;
-  using keys = order<Real>;
+  using real = real_of<Logit>;
+  using element = real;
+  using keys = order<real>;
   using key_type = typename keys::key;
   static constexpr key_type infinite = keys::plus_infinity;
   static constexpr key_type not_a_number = keys::highest;
 
-  const Real* elements;
-  Real scale;
+  const Logit* elements;
+  real scale;
   key_type lowest = keys::minus_infinity;
 
-  HUNCH_HOST_DEVICE HUNCH_INLINE key_type key(Real x) const { return keys::of(x); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE Real value(key_type k) const { return keys::value(k); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE key_type magnitude(Real x) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE key_type key(real x) const { return keys::of(x); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE real value(key_type k) const { return keys::value(k); }
+  HUNCH_HOST_DEVICE HUNCH_INLINE key_type magnitude(real x) const {
     return bit_cast<key_type>(x) & largest<key_type>;
   }
-  HUNCH_HOST_DEVICE HUNCH_INLINE weight_frame<Real> frame(key_type top) const {
-    return weight_frame<Real>::of(keys::value(top), scale);
+  HUNCH_HOST_DEVICE HUNCH_INLINE weight_frame<real> frame(key_type top) const {
+    return weight_frame<real>::of(keys::value(top), scale);
   }
-  HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(Real x, const weight_frame<Real>& frame) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE real weight(real x, const weight_frame<real>& frame) const {
     return frame.weight(x, scale);
   }
   HUNCH_HOST_DEVICE HUNCH_INLINE double inverse(key_type top) const {
     return frame(top).inverse(keys::value(top), scale);
   }
   HUNCH_HOST_DEVICE HUNCH_INLINE double rescale(key_type from, key_type to) const {
-    return weight_frame<Real>::rescale(keys::value(from), keys::value(to), scale);
+    return weight_frame<real>::rescale(keys::value(from), keys::value(to), scale);
   }
   HUNCH_HOST_DEVICE HUNCH_INLINE quick_weights
-  quick(const weight_frame<float>& frame) const requires std::same_as<Real, float> {
+  quick(const weight_frame<float>& frame) const requires std::same_as<real, float> {
     return {frame, scale};
   }
 };
@@ -121,13 +123,14 @@ static_assert(team::SoftTerms<row_terms<float>>);
 
 namespace detail {
 
-template <class Real, Team T, class Terms>
-HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> law_of_terms(T& team, row_view<const Real> row,
-                                                                Real scale, status nothing_left,
-                                                                const Terms& terms) {
-  using keys = order<Real>;
+template <class Logit, Team T, class Terms>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Logit> law_of_terms(T& team, row_view<const Logit> row,
+                                                                 real_of<Logit> scale,
+                                                                 status nothing_left,
+                                                                 const Terms& terms) {
+  using keys = order<real_of<Logit>>;
   const auto all = team.soft_sum(row.size, terms);
-  law<Real> result;
+  law<Logit> result;
   result.logits = row;
   if (all.top >= keys::plus_infinity || all.top <= keys::minus_infinity) {
     result.status = all.top >= keys::plus_infinity ? status::invalid_logits : nothing_left;
@@ -137,7 +140,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> law_of_terms(T& team, row_vie
   result.scale = scale;
   // Not a quotient of both, for which a device needs more registers.
   const auto top_weight = static_cast<double>(terms.weight(result.maximum, terms.frame(all.top)));
-  result.norm = static_cast<Real>(product(top_weight, 1.0 / all.sum));
+  result.norm = static_cast<real_of<Logit>>(product(top_weight, 1.0 / all.sum));
   team.last_sum() = result.remembered_as();
 #if !defined(__CUDA_ARCH__)
   team.last_sum().has_tops = true;
@@ -149,33 +152,34 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> law_of_terms(T& team, row_vie
 
 /// `whole_row` and `normalise` in one, for a law that nothing restricts. Reads the row once from
 /// memory: the maximum of a tile and its sum, in a frame, are found together.
-template <class Real, Team T>
-HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> unrestricted(T& team, row_view<const Real> row,
-                                                                Real scale, status nothing_left) {
-  return detail::law_of_terms(team, row, scale, nothing_left, row_terms<Real>{row.data, scale});
+template <class Logit, Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Logit> unrestricted(T& team, row_view<const Logit> row,
+                                                                 real_of<Logit> scale,
+                                                                 status nothing_left) {
+  return detail::law_of_terms(team, row, scale, nothing_left, row_terms<Logit>{row.data, scale});
 }
 
 /// The same law, bit for bit, where the totals of the row's tiles at that scale are known: the row
 /// is not read.
-template <class Real, Team T>
-HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> unrestricted(
-    T& team, row_view<const Real> row, Real scale, status nothing_left,
-    const team::soft_total<typename order<Real>::key>* tiles) {
-  const row_terms<Real> terms{row.data, scale};
+template <class Logit, Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Logit> unrestricted(
+    T& team, row_view<const Logit> row, real_of<Logit> scale, status nothing_left,
+    const team::soft_total<typename order<real_of<Logit>>::key>* tiles) {
+  const row_terms<Logit> terms{row.data, scale};
   return detail::law_of_terms(team, row, scale, nothing_left,
-                              team::totalled_terms<row_terms<Real>>{terms, tiles});
+                              team::totalled_terms<row_terms<Logit>>{terms, tiles});
 }
 
 /// The lowest id among the elements equal to the maximum of `l`. Where the team remembers the
 /// largest keys of the law's groups, it reads one of them, a tile for up to 262,144 elements.
-template <class Real, Team T>
-HUNCH_HOST_DEVICE std::int32_t argmax(T& team, const law<Real>& l) {
+template <class Logit, Team T>
+HUNCH_HOST_DEVICE std::int32_t argmax(T& team, const law<Logit>& l) {
   std::int64_t begin = 0;
   std::int64_t end = l.size();
 #if !defined(__CUDA_ARCH__)  // a device has no registers for it
   const team::summed& last = team.last_sum();
   if (last.has_tops && last == l.remembered_as()) {
-    const auto top = static_cast<std::int64_t>(order<Real>::of(l.maximum));
+    const auto top = static_cast<std::int64_t>(order<real_of<Logit>>::of(l.maximum));
     const std::int64_t* const tops = team.scratch().tops;
     std::int32_t g = 0;
     while (tops[g] < top) { ++g; }
@@ -185,41 +189,44 @@ HUNCH_HOST_DEVICE std::int32_t argmax(T& team, const law<Real>& l) {
   }
 #endif
   const std::int32_t found = team.reduce(
-      end - begin, ids_equal_to<Real>::none, ids_equal_to<Real>{l.logits.data + begin, l.maximum},
+      end - begin, ids_equal_to<Logit>::none, ids_equal_to<Logit>{l.logits.data + begin, l.maximum},
       [](std::int32_t a, std::int32_t b) { return a < b ? a : b; });
   return static_cast<std::int32_t>(begin) + found;
 }
 
 /// Restricts a law to its most probable element: temperature 0. Its norm is set.
-template <class Real, Team T>
-HUNCH_HOST_DEVICE void keep_argmax(T& team, law<Real>& l) {
+template <class Logit, Team T>
+HUNCH_HOST_DEVICE void keep_argmax(T& team, law<Logit>& l) {
   l.last_kept = argmax(team, l);
   l.threshold = l.maximum;
-  l.norm = Real(1);
+  l.norm = real_of<Logit>(1);
 }
 
 /// Cuts `l` at a value of which it has `ties` elements: everything above stays, and the first
 /// `kept` >= 1 of these.
-template <class Real, Team T>
-HUNCH_HOST_DEVICE void cut_at(T& team, law<Real>& l, Real value, std::int32_t kept,
+template <class Logit, Team T>
+HUNCH_HOST_DEVICE void cut_at(T& team, law<Logit>& l, real_of<Logit> value, std::int32_t kept,
                               std::int32_t ties) {
-  const law<Real> before = l;
+  const law<Logit> before = l;
   l.threshold = value;
   l.last_kept = last_id;
   if (kept >= ties && before.threshold < value) { return; }
   std::int32_t low = 0;
   std::int32_t high = before.size() - 1;
   while (low < high) {
+    // Only what is left of the row is read, all in all the row once: ties are common in 16-bit
+    // logits.
     const std::int32_t middle = low + (high - low) / 2;
     const std::int32_t held = team.reduce(
-        before.size(), std::int32_t(0),
+        middle + 1 - low, std::int32_t(0),
         [=](std::int64_t i) {
-          return before.keeps(i) && before.logits[i] == value && i <= middle ? 1 : 0;
+          return before.keeps(low + i) && before.logit(low + i) == value ? 1 : 0;
         },
         [](std::int32_t a, std::int32_t b) { return a + b; });
     if (held >= kept) {
       high = middle;
     } else {
+      kept -= held;
       low = middle + 1;
     }
   }
@@ -227,23 +234,23 @@ HUNCH_HOST_DEVICE void cut_at(T& team, law<Real>& l, Real value, std::int32_t ke
 }
 
 /// Keeps the k most probable elements (all, if fewer are kept); k >= 1.
-template <class Real, Team T>
-HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_k(T& team, law<Real>& l, std::int32_t k) {
-  constexpr Real lowest = -largest<Real>;
+template <class Logit, Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_k(T& team, law<Logit>& l, std::int32_t k) {
+  constexpr auto lowest = -largest<real_of<Logit>>;
   const double total = measure_at_least<element_count>(team, l, lowest);
   if (total <= static_cast<double>(k)) { return; }
-  const cut<Real> c = find_cut<element_count>(team, l, static_cast<double>(k), total);
+  const cut<real_of<Logit>> c = find_cut<element_count>(team, l, static_cast<double>(k), total);
   if (c.ties == 0) { return; }
   cut_at(team, l, c.value, k - static_cast<std::int32_t>(c.above), c.ties);
 }
 
 /// Keeps the smallest set of most probable elements that holds at least the share p of the mass
 /// that is kept so far; 0 < p < 1. (Holtzman et al. 2020, arXiv:1904.09751)
-template <class Real, Team T>
-HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_p(T& team, law<Real>& l, Real p) {
+template <class Logit, Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_p(T& team, law<Logit>& l, real_of<Logit> p) {
   const double total = sum_of_weights(team, l);
   const double wanted = static_cast<double>(p) * total;
-  const cut<Real> c = find_cut<element_weight>(team, l, wanted, total);
+  const cut<real_of<Logit>> c = find_cut<element_weight>(team, l, wanted, total);
   if (c.ties == 0) { return; }
   const double each = element_weight::of(l, c.value);
   const auto ties = static_cast<double>(c.ties);
@@ -255,10 +262,11 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_p(T& team, law<Real>& l, 
 
 /// Keeps the elements whose weight is at least the share `least` of the largest; 0 < least <= 1.
 /// (Nguyen et al. 2024, arXiv:2407.01082)
-template <class Real, Team T>
-HUNCH_HOST_DEVICE void keep_min_p(T&, law<Real>& l, Real least) {
+template <class Logit, Team T>
+HUNCH_HOST_DEVICE void keep_min_p(T&, law<Logit>& l, real_of<Logit> least) {
   const double log2_least = log_of(static_cast<double>(least)) * 1.4426950408889634074;
-  const Real cut = l.maximum + static_cast<Real>(log2_least / static_cast<double>(l.scale));
+  const auto cut =
+      l.maximum + static_cast<real_of<Logit>>(log2_least / static_cast<double>(l.scale));
   if (cut > l.threshold) {
     l.threshold = cut;
     l.last_kept = last_id;
@@ -266,10 +274,10 @@ HUNCH_HOST_DEVICE void keep_min_p(T&, law<Real>& l, Real least) {
 }
 
 /// Sums the kept weights and sets the norm. Reads the row once.
-template <class Real, Team T>
-HUNCH_HOST_DEVICE void normalise(T& team, law<Real>& l) {
-  const law<Real> before = l;
-  l.norm = static_cast<Real>(1.0 / add_weights(team, before));
+template <class Logit, Team T>
+HUNCH_HOST_DEVICE void normalise(T& team, law<Logit>& l) {
+  const law<Logit> before = l;
+  l.norm = static_cast<real_of<Logit>>(1.0 / add_weights(team, before));
   team.last_sum() = l.remembered_as();
 }
 

@@ -19,7 +19,7 @@ template <class Real, Team T>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> law_at_temperature_one(T& team,
                                                                           const law<Real>& l) {
   if (l.status != status::ok || l.threshold < l.maximum) { return l; }
-  return unrestricted(team, l.logits, scale_at_one<Real>, status::invalid_logits);
+  return unrestricted(team, l.logits, scale_at_one<real_of<Real>>, status::invalid_logits);
 }
 
 /// A token that was drawn, and where what a length policy wants to know about it goes.

@@ -90,7 +90,7 @@ struct draft_capacity {
   std::int32_t max_parts = 0;  ///< of a layout, if shortlists come with shifts
   std::int32_t law_rows = 0;   ///< rows of draft logits of a tree that are there at the same time
 
-  /// From one row of logits to the next: all of them can be read sixteen bytes at a time.
+  /// From one row of logits to the next: all of them can be read four elements at a time.
   HUNCH_HOST_DEVICE std::int32_t row_stride() const { return (max_rows + 3) / 4 * 4; }
 };
 

@@ -51,8 +51,7 @@ class autoregressive {
       TreeShape<Tree>,
       "hunch: the second argument of drafter::autoregressive must model hunch::TreeShape, such as "
       "tree::chain<N>, tree::sampled<W...> or tree::dynamic<K, D, N>");
-  static_assert(DraftModel<std::remove_reference_t<Model>> ||
-                    DraftModel<std::remove_reference_t<Model>, double>,
+  static_assert(hunch::detail::is_draft_model<std::remove_reference_t<Model>>,
                 "hunch: the model of drafter::autoregressive must model hunch::DraftModel: "
                 "vocab_size(), head_order(), forward(rows), head(hidden, head_rows) and "
                 "commit(kept_rows) noexcept");

@@ -169,9 +169,9 @@ HUNCH_HOST_DEVICE void shares_of(Worker& worker, const row_range* const (&ranges
 /// Plans segment `index` for the lists [first, first + planned_lists) of `asked`, whose arrays lie
 /// in memory that the team reaches. A list whose row is -1 wants nothing.
 struct plan_head {
-  head_rows<float> asked;
-  std::int32_t first;  ///< below asked.size
-  std::int32_t rows;   ///< of the head
+  head_rows<float> asked;  ///< without its logits
+  std::int32_t first;      ///< below asked.size
+  std::int32_t rows;       ///< of the head
   head_plan plan;
 
   /// How many lists it is for.

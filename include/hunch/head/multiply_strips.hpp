@@ -6,6 +6,7 @@
 
 #include <hunch/core/bits.hpp>
 #include <hunch/core/config.hpp>
+#include <hunch/core/logit.hpp>
 #include <hunch/head/detail/opaque.hpp>
 #include <hunch/head/detail/row_dots.hpp>
 #include <hunch/head/detail/row_sweep.hpp>
@@ -93,9 +94,10 @@ struct prepare_head {
 /// bit for bit, not on the lists, the batch or the number of teams; but a worker with tensor cores
 /// adds in another order than a thread, unless the weights are float. Launched with `teams` teams,
 /// any number from 1 on, after a `prepare_head` of the same lists and hidden states.
-template <class Weight>
+/// \tparam Logit of the rows that are written; those of 16 bits are rounded.
+template <class Weight, class Logit = float>
 struct multiply_strips {
-  head_rows<float> asked;  ///< its `logits` are written
+  head_rows<Logit> asked;  ///< its `logits` are written
   std::int32_t first;
   head_weights<Weight> head;
   const float* hidden;          ///< [rows of the pass, stride]
@@ -136,7 +138,7 @@ struct multiply_strips {
                              std::int32_t i, float logit) const {
     if (!share.holds(i)) { return; }
     asked.logits[first + list].data[share.position(i)] =
-        head.row_scale == nullptr ? logit : logit * head.row_scale[row + i];
+        to_logit<Logit>(head.row_scale == nullptr ? logit : logit * head.row_scale[row + i]);
   }
 
   /// The strips [begin, end) of the plan, by a thread: one sweep over the rows, so that these are
@@ -151,7 +153,7 @@ struct multiply_strips {
     row_range rows;
     while (sweep.next(rows)) {
       const float* states[planned_lists];
-      float* out[planned_lists];
+      Logit* out[planned_lists];
       std::int32_t count = 0;
       sweep.for_holders([&](std::int32_t list, std::int32_t position) {
         states[count] = hidden_of(list);
@@ -174,7 +176,7 @@ struct multiply_strips {
   /// With the first of `count` states, up to `States` of them.
   template <std::int32_t States = states_together, class Ahead>
   HUNCH_HOST_DEVICE HUNCH_INLINE void multiply_block(std::int32_t row, std::int32_t height,
-                                                     const float* const* states, float* const* out,
+                                                     const float* const* states, Logit* const* out,
                                                      std::int32_t count, Ahead& ahead) const {
     if constexpr (States > 1) {
       if (count < States) {
@@ -182,7 +184,7 @@ struct multiply_strips {
       }
     }
     const float* of[States];
-    float* to[States];
+    Logit* to[States];
     for (std::int32_t s = 0; s < States; ++s) {
       of[s] = states[s];
       to[s] = out[s];

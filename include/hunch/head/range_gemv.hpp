@@ -6,6 +6,7 @@
 
 #include <hunch/core/arithmetic.hpp>
 #include <hunch/core/config.hpp>
+#include <hunch/core/logit.hpp>
 #include <hunch/head/detail/dot_rows.hpp>
 #include <hunch/head/detail/rows_ahead.hpp>
 #include <hunch/head/head_weights.hpp>
@@ -19,9 +20,9 @@ namespace detail {
 
 /// The logits of `count` adjacent head rows by a team of several ranks: a rank per lane, so that
 /// neighbours read what lies side by side.
-template <class Weight, Team T>
+template <class Weight, class Logit, Team T>
 HUNCH_HOST_DEVICE void share_logits(T& team, const head_weights<Weight>& head, std::int32_t first,
-                                    std::int32_t count, const float* hidden, float* out) {
+                                    std::int32_t count, const float* hidden, Logit* out) {
   constexpr std::int32_t most = team::list_capacity / gemv_lanes;
   const std::int64_t* const lanes = team.scratch().list;
   for (std::int32_t begin = 0; begin < count; begin += most) {
@@ -40,7 +41,8 @@ HUNCH_HOST_DEVICE void share_logits(T& team, const head_weights<Weight>& head, s
         for (std::int32_t l = 0; l < half; ++l) { lane[l] += lane[l + half]; }
       }
       const std::int64_t at = begin + r;
-      out[at] = head.row_scale == nullptr ? lane[0] : lane[0] * head.row_scale[first + at];
+      out[at] = to_logit<Logit>(head.row_scale == nullptr ? lane[0]
+                                                          : lane[0] * head.row_scale[first + at]);
     });
   }
 }
@@ -71,19 +73,35 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void logits_of(const head_weights<Weight>& head, 
   }
 }
 /// With one.
-template <class Weight, class Ahead>
+template <class Weight, class Ahead, class Logit>
 HUNCH_HOST_DEVICE HUNCH_INLINE void logits_of(const head_weights<Weight>& head, std::int32_t first,
                                               std::int32_t count, const float* hidden, Ahead& ahead,
-                                              float* out) {
+                                              Logit* out) {
   const float* const of[1] = {hidden};
-  float* const to[1] = {out};
+  Logit* const to[1] = {out};
   logits_of(head, first, count, of, ahead, to);
 }
 
+/// The same to rows of another type of logits, rounded.
+template <std::int32_t States, class Weight, class Ahead, class Logit>
+HUNCH_HOST_DEVICE HUNCH_INLINE void logits_of(const head_weights<Weight>& head, std::int32_t first,
+                                              std::int32_t count,
+                                              const float* const (&hidden)[States], Ahead& ahead,
+                                              Logit* const (&out)[States]) {
+  float sums[States][gemv_rows];
+  float* to[States];
+  for (std::int32_t s = 0; s < States; ++s) { to[s] = sums[s]; }
+  float* const(&all)[States] = to;
+  logits_of(head, first, count, hidden, ahead, all);
+  for (std::int32_t s = 0; s < States; ++s) {
+    for (std::int32_t r = 0; r < count; ++r) { out[s][r] = to_logit<Logit>(sums[s][r]); }
+  }
+}
+
 /// The logits of the rows of a range, by a thread.
-template <class Weight, class Ahead>
+template <class Weight, class Ahead, class Logit>
 HUNCH_HOST_DEVICE HUNCH_INLINE void range_logits(const head_weights<Weight>& head, row_range range,
-                                                 const float* hidden, Ahead& ahead, float* out) {
+                                                 const float* hidden, Ahead& ahead, Logit* out) {
   for (std::int32_t row = range.begin; row < range.end; row += gemv_rows) {
     const std::int32_t left = range.end - row;
     logits_of(head, row, left < gemv_rows ? left : gemv_rows, hidden, ahead,
@@ -111,10 +129,11 @@ HUNCH_HOST_DEVICE void gemv(T& team, const head_weights<Weight>& head, const flo
 /// logits[i] = head row of position i . hidden, for every position i of `list`: gather and product
 /// in one pass, nothing is copied. Collective; adjacent rows are read as one stream.
 ///
-/// hidden: [head.width] float, read faster at a multiple of 64 bytes. logits: [list.size], out.
-template <class Weight, Team T>
+/// hidden: [head.width] float, read faster at a multiple of 64 bytes. logits: [list.size], out;
+/// those of 16 bits are rounded.
+template <class Weight, Team T, LogitType Logit = float>
 HUNCH_HOST_DEVICE void range_gemv(T& team, const head_weights<Weight>& head, const shortlist& list,
-                                  const float* hidden, row_view<float> logits) {
+                                  const float* hidden, row_view<Logit> logits) {
   const auto for_ranges = [&](const auto& use) {
     std::int32_t before = 0;
     for (std::int32_t g = 0; g < list.range_count; ++g) {
@@ -123,13 +142,13 @@ HUNCH_HOST_DEVICE void range_gemv(T& team, const head_weights<Weight>& head, con
     }
   };
   if (team.size() > 1) {
-    for_ranges([&](row_range range, float* out) {
+    for_ranges([&](row_range range, Logit* out) {
       detail::share_logits(team, head, range.begin, range.end - range.begin, hidden, out);
     });
   } else {
     const detail::ranges_in_order ranges(list.ranges, list.range_count);
     detail::ask_ahead(head, ranges, [&](auto& ahead) {
-      for_ranges([&](row_range range, float* out) {
+      for_ranges([&](row_range range, Logit* out) {
         detail::range_logits(head, range, hidden, ahead, out);
       });
     });

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <hunch/core/logit.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/head/head_plan.hpp>
 #include <hunch/head/head_weights.hpp>
@@ -41,30 +42,33 @@ class shortlist_head {
   /// \param hidden [rows of the pass, stride] float, in memory of the executor. Up to 65,504 where
   ///        weights are float16 or bytes and the executor multiplies by tensor cores.
   /// \param stride >= head.width.
-  /// \param asked arrays in memory of the executor; only its size is known to the host.
+  /// \param asked arrays in memory of the executor; only its size is known to the host. Logits of
+  ///        16 bits are rounded.
+  template <LogitType Logit = float>
   void operator()(E& executor, const kernel::head_weights<Weight>& head, const float* hidden,
-                  std::int32_t stride, const head_rows<float>& asked) {
+                  std::int32_t stride, const head_rows<Logit>& asked) {
     const std::int32_t segments = kernel::segments_of(head.rows);
     const kernel::head_plan plan{.wanted = wanted_.data(),
                                  .strips = strips_.data(),
                                  .counts = counts_.data(),
                                  .segments = segments};
+    const head_rows<float> planned{.size = asked.size, .row = asked.row, .lists = asked.lists};
     for (std::int32_t first = 0; first < asked.size; first += kernel::planned_lists) {
       const kernel::prepare_head<Weight> prepare{
-          .planning = {.asked = asked, .first = first, .rows = head.rows, .plan = plan},
+          .planning = {.asked = planned, .first = first, .rows = head.rows, .plan = plan},
           .width = head.width,
           .hidden = hidden,
           .stride = stride,
           .states = states_.data()};
       executor.launch(prepare.teams(), prepare);
-      kernel::multiply_strips<Weight> multiply{.asked = asked,
-                                               .first = first,
-                                               .head = head,
-                                               .hidden = hidden,
-                                               .stride = stride,
-                                               .states = states_.data(),
-                                               .plan = plan,
-                                               .teams = 1};
+      kernel::multiply_strips<Weight, Logit> multiply{.asked = asked,
+                                                      .first = first,
+                                                      .head = head,
+                                                      .hidden = hidden,
+                                                      .stride = stride,
+                                                      .states = states_.data(),
+                                                      .plan = plan,
+                                                      .teams = 1};
       multiply.teams = teams_at_once(executor, multiply);
       executor.launch(multiply.teams, multiply);
     }

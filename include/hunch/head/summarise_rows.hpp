@@ -21,7 +21,7 @@ static_assert(max_ranked_children * summary_group <= team::list_capacity);
 /// What a logit is ranked by.
 template <class Real>
 HUNCH_HOST_DEVICE HUNCH_INLINE order<float>::key rank_key(Real logit) {
-  return order<float>::of(static_cast<float>(logit));
+  return order<float>::of(static_cast<float>(to_real(logit)));
 }
 
 /// The best element of [begin, end), at most a group.

@@ -169,7 +169,7 @@ struct logits_body {
     } else {
       (void)team;
       (void)temperature;
-      return point_rows<Real>{r.drafted, args.vocab};
+      return point_rows<real_of<Real>>{r.drafted, args.vocab};
     }
   }
 

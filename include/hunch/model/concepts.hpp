@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <hunch/core/config.hpp>
+#include <hunch/core/logit.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/model/rows.hpp>
 
@@ -29,7 +30,7 @@ inline constexpr bool is_row_view<row_view<T>> = !std::is_const_v<T>;
 ///
 /// 1. `e.logits(i)` is a mutable `row_view<T>` of V logits for row i of the pass, for every row
 ///    that was wanted and whose status is `ok`; it stays valid until the next `evaluate`. The
-///    library edits these rows in place (masks, penalties), at most once.
+///    library edits these rows in place (masks, penalties), at most once. T is a `LogitType`.
 /// 2. `e.status(i)` is `status::ok`, or `status::cache_full` where the model had no room for row
 ///    i; then the later rows of that sequence in the pass have none either.
 ///
@@ -126,6 +127,15 @@ concept DraftModel = requires(M& m, const rows& r, const kept_rows& kept, const 
   noexcept;
 };
 
+namespace detail {
+
+// Of one of the types that a target may have, which the model is not told yet.
+template <class M>
+inline constexpr bool is_draft_model =
+    DraftModel<M> || DraftModel<M, bfloat16> || DraftModel<M, float16> || DraftModel<M, double>;
+
+}  // namespace detail
+
 /// Whether a draft model reads accepted tokens again, by `static constexpr bool rereads_accepted =
 /// true`: one whose rows depend on what the target made of the tokens before them, as EAGLE's do,
 /// which it only guessed while it drafted. Drafted rows are then never kept.
@@ -153,6 +163,14 @@ concept DraftHeads = requires(M& m, const head_inputs& inputs, const head_rows<R
   { m.head_order() } -> std::same_as<std::uint64_t>;
   m.head(std::declval<decltype(m.forward(inputs))&>(), h);
 };
+
+namespace detail {
+
+template <class M>
+inline constexpr bool are_draft_heads =
+    DraftHeads<M> || DraftHeads<M, bfloat16> || DraftHeads<M, float16> || DraftHeads<M, double>;
+
+}  // namespace detail
 
 /// Whether a draft model is a view of the target that shares its cache, by `static constexpr bool
 /// shares_target_cache = true`: its first layers, as an early-exit drafter uses. What the target

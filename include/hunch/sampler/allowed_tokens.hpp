@@ -10,23 +10,23 @@ namespace hunch::sampler {
 /// Bans every token that the request's grammar does not allow at this place of the text; see
 /// `Grammar`. A row without an allowed token is `empty_support`.
 ///
-/// Writes the row: a banned logit becomes -inf.
+/// Writes the row: a banned logit becomes -inf, which is exact in every type of logits.
 struct allowed_tokens {
   static constexpr bool needs_counts = false;
   static constexpr bool needs_allowed = true;
 
-  template <Team T, class Real>
-  HUNCH_HOST_DEVICE void edit(T& team, row_view<Real> row, const sampling_parameters&,
+  template <Team T, class Logit>
+  HUNCH_HOST_DEVICE void edit(T& team, row_view<Logit> row, const sampling_parameters&,
                               const row_history& history) const {
     if (history.allowed == nullptr) { return; }
-    constexpr Real never = -kernel::infinity<Real>;
+    constexpr auto never = to_logit<Logit>(-kernel::infinity<real_of<Logit>>);
     const std::uint32_t* const words = history.allowed;
     if (history.list == nullptr) {
       // A word at a time: the shifts of a word's 32 elements are constants.
       const std::int64_t whole = row.size / 32;
       team.for_each(whole, [=](std::int64_t w) {
         const std::uint32_t word = words[w];
-        Real* const x = row.data + 32 * w;
+        Logit* const x = row.data + 32 * w;
         for (std::int32_t b = 0; b < 32; ++b) { x[b] = (word >> b & 1u) != 0 ? x[b] : never; }
       });
       team.for_each(row.size - 32 * whole, [=](std::int64_t b) {

@@ -8,18 +8,21 @@
 
 namespace hunch::sampler {
 
-/// Adds the request's `bias` to the logits of the tokens that it names; -inf bans a token.
+/// Adds the request's `bias` to the logits of the tokens that it names; -inf bans a token. In a row
+/// of 16-bit logits the sum is rounded, see `to_logit`.
 struct bias {
   static constexpr bool needs_counts = false;
   static constexpr bool needs_allowed = false;
 
-  template <Team T, class Real>
-  HUNCH_HOST_DEVICE void edit(T& team, row_view<Real> row, const sampling_parameters& p,
+  template <Team T, class Logit>
+  HUNCH_HOST_DEVICE void edit(T& team, row_view<Logit> row, const sampling_parameters& p,
                               const row_history& history) const {
     if (p.bias_count == 0) { return; }
     team.for_each(p.bias_count, [&](std::int64_t i) {
       const std::int32_t at = history.position_of(p.bias[i].t);
-      if (at >= 0) { row[at] += static_cast<Real>(p.bias[i].value); }
+      if (at < 0) { return; }
+      const auto value = static_cast<real_of<Logit>>(p.bias[i].value);
+      row[at] = to_logit<Logit>(to_real(row[at]) + value);
     });
   }
 

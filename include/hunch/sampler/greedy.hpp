@@ -13,10 +13,10 @@ struct greedy {
   static constexpr bool needs_counts = false;
   static constexpr bool needs_allowed = false;
 
-  template <Team T, class Real>
-  HUNCH_HOST_DEVICE law<Real> operator()(T& team, row_view<Real> row, const sampling_parameters&,
-                                         const row_history&) const {
-    law<Real> l = kernel::whole_row(team, row_view<const Real>{row.data, row.size});
+  template <Team T, class Logit>
+  HUNCH_HOST_DEVICE law<Logit> operator()(T& team, row_view<Logit> row, const sampling_parameters&,
+                                          const row_history&) const {
+    law<Logit> l = kernel::whole_row(team, row_view<const Logit>{row.data, row.size});
     if (l.status == status::ok) { kernel::keep_argmax(team, l); }
     return l;
   }

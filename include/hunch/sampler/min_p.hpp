@@ -9,9 +9,9 @@ namespace hunch::sampler {
 /// Keeps the tokens whose probability is at least `min_p` times that of the most probable one, in
 /// the law that earlier stages left. 0 is off. (Nguyen et al. 2024, arXiv:2407.01082)
 struct min_p {
-  template <Team T, class Real>
-  HUNCH_HOST_DEVICE void operator()(T& team, law<Real>& l, const sampling_parameters& p) const {
-    if (p.min_p > 0.0f) { kernel::keep_min_p(team, l, static_cast<Real>(p.min_p)); }
+  template <Team T, class Logit>
+  HUNCH_HOST_DEVICE void operator()(T& team, law<Logit>& l, const sampling_parameters& p) const {
+    if (p.min_p > 0.0f) { kernel::keep_min_p(team, l, static_cast<real_of<Logit>>(p.min_p)); }
   }
 
   HUNCH_HOST_DEVICE static constexpr bool only_scales(const sampling_parameters& p) {

@@ -16,13 +16,14 @@ namespace hunch::sampler {
 /// - `frequency_penalty` f and `presence_penalty` p then subtract f * n + p, if the token occurs
 ///   n > 0 times after the prompt.
 ///
-/// Touches only the tokens that occur.
+/// Touches only the tokens that occur. In a row of 16-bit logits what it writes is rounded, see
+/// `to_logit`: the law is that of the edited logits so rounded, in draft and target alike.
 struct penalties {
   static constexpr bool needs_counts = true;
   static constexpr bool needs_allowed = false;
 
-  template <Team T, class Real>
-  HUNCH_HOST_DEVICE void edit(T& team, row_view<Real> row, const sampling_parameters& p,
+  template <Team T, class Logit>
+  HUNCH_HOST_DEVICE void edit(T& team, row_view<Logit> row, const sampling_parameters& p,
                               const row_history& history) const {
     if (p.repetition_penalty == 1.0f && p.presence_penalty == 0.0f && p.frequency_penalty == 0.0f) {
       return;
@@ -61,8 +62,9 @@ struct penalties {
  private:
   /// Asks for the logit of the i-th token that occurs: they lie all over the row, and each would be
   /// waited for.
-  template <class Real>
-  HUNCH_HOST_DEVICE static HUNCH_INLINE void ask_for(row_view<Real> row, const row_history& history,
+  template <class Logit>
+  HUNCH_HOST_DEVICE static HUNCH_INLINE void ask_for(row_view<Logit> row,
+                                                     const row_history& history,
                                                      const token_counts& counts, std::int64_t i) {
 #if !defined(__CUDA_ARCH__)
     if (history.list == nullptr && i < counts.size) {
@@ -86,18 +88,20 @@ struct penalties {
     return node > 0 && up == node;
   }
 
-  template <class Real>
-  HUNCH_HOST_DEVICE static void penalise(row_view<Real> row, const sampling_parameters& p,
+  template <class Logit>
+  HUNCH_HOST_DEVICE static void penalise(row_view<Logit> row, const sampling_parameters& p,
                                          const row_history& history, token t, std::int32_t n) {
     const std::int32_t at = history.position_of(t);
     if (at < 0) { return; }
-    const auto r = static_cast<Real>(p.repetition_penalty);
-    const Real x = row[at] > Real(0) ? row[at] / r : row[at] * r;
-    const Real minus =
-        n == 0 ? Real(0)
-               : kernel::product(static_cast<Real>(p.frequency_penalty), static_cast<Real>(n)) +
-                     static_cast<Real>(p.presence_penalty);
-    row[at] = x - minus;
+    using real = real_of<Logit>;
+    const auto r = static_cast<real>(p.repetition_penalty);
+    const real given = to_real(row[at]);
+    const real x = given > real(0) ? given / r : given * r;
+    const real minus =
+        n == 0 ? real(0)
+               : kernel::product(static_cast<real>(p.frequency_penalty), static_cast<real>(n)) +
+                     static_cast<real>(p.presence_penalty);
+    row[at] = to_logit<Logit>(x - minus);
   }
 };
 

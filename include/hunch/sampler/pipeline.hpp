@@ -37,7 +37,10 @@ concept LawStage = std::copyable<S> &&
 /// 2. `Stage::take(parameters)` as for `LawStage`.
 /// 3. `Stage::needs_counts` and `Stage::needs_allowed` as for `Sampler`.
 ///
-/// Not required: that what it leaves is a law; that is checked once, after the last edit.
+/// Not required: that what it leaves is a law; that is checked once, after the last edit. A row of
+/// 16-bit logits is given to a stage whose `edit` takes it: one that reads by `to_real` and writes
+/// by `to_logit`. Draft and target go through the same stages, so that text is exact relative to
+/// what these leave, rounding included.
 template <class S>
 concept LogitStage = std::copyable<S> &&
     requires(const S& s, team::serial& t, row_view<float> row, sampling_parameters& p,
@@ -107,29 +110,29 @@ struct pipeline : private Stages... {
   constexpr explicit pipeline(Stages... stages) requires(sizeof...(Stages) > 0)
       : Stages(stages)... {}
 
-  template <Team T, class Real>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> operator()(
-      T& team, row_view<Real> row, const sampling_parameters& parameters,
+  template <Team T, class Logit>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Logit> operator()(
+      T& team, row_view<Logit> row, const sampling_parameters& parameters,
       const row_history& history) const {
     (edit<Stages>(team, row, parameters, history), ...);
     const bool excludes =
         (LogitStage<Stages> || ...) && (history.allowed != nullptr || parameters.bias_count > 0);
-    const row_view<const Real> logits{row.data, row.size};
+    const row_view<const Logit> logits{row.data, row.size};
     const status nothing_left = excludes ? status::empty_support : status::invalid_logits;
     if ((only_scales<Stages>(parameters) && ...)) {
-      law<Real> l;
-      l.scale = kernel::scale_at_one<Real>;
+      law<Logit> l;
+      l.scale = kernel::scale_at_one<real_of<Logit>>;
       (apply<Stages>(team, l, parameters), ...);
       return kernel::unrestricted(team, logits, l.scale, nothing_left);
     }
-    law<Real> l;
+    law<Logit> l;
     if (sums_first(parameters)) {
-      l.scale = kernel::scale_at_one<Real>;
+      l.scale = kernel::scale_at_one<real_of<Logit>>;
       bool leads = true;
       (lead<Stages>(team, l, parameters, leads), ...);
       l = kernel::unrestricted(team, logits, l.scale, nothing_left);
-      l.scale = kernel::scale_at_one<Real>;
-      l.norm = Real(0);
+      l.scale = kernel::scale_at_one<real_of<Logit>>;
+      l.norm = real_of<Logit>(0);
     } else {
       l = kernel::whole_row(team, logits, nothing_left);
     }
@@ -149,17 +152,17 @@ struct pipeline : private Stages... {
 
  private:
   /// Whether a stage has made `l` a point mass: nothing is left to scale or to restrict.
-  template <class Real>
-  HUNCH_HOST_DEVICE static bool is_complete(const law<Real>& l) {
-    return l.norm > Real(0);
+  template <class Logit>
+  HUNCH_HOST_DEVICE static bool is_complete(const law<Logit>& l) {
+    return l.norm > real_of<Logit>(0);
   }
   template <class Stage>
   HUNCH_HOST_DEVICE static bool only_scales(const sampling_parameters& parameters) {
     if constexpr (LawStage<Stage>) { return Stage::only_scales(parameters); }
     return true;  // an edit is made before
   }
-  template <class Stage, class T, class Real>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void edit(T& team, row_view<Real> row,
+  template <class Stage, class T, class Logit>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void edit(T& team, row_view<Logit> row,
                                                      const sampling_parameters& parameters,
                                                      const row_history& history) const {
     if constexpr (LogitStage<Stage>) {
@@ -181,15 +184,15 @@ struct pipeline : private Stages... {
     return sums;
   }
   /// Scales, up to the first stage that restricts.
-  template <class Stage, class T, class Real>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void lead(T& team, law<Real>& l,
+  template <class Stage, class T, class Logit>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void lead(T& team, law<Logit>& l,
                                                      const sampling_parameters& parameters,
                                                      bool& leads) const {
     leads = leads && only_scales<Stage>(parameters);
     if (leads) { apply<Stage>(team, l, parameters); }
   }
-  template <class Stage, class T, class Real>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void apply(T& team, law<Real>& l,
+  template <class Stage, class T, class Logit>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void apply(T& team, law<Logit>& l,
                                                       const sampling_parameters& parameters) const {
     if constexpr (LawStage<Stage>) { static_cast<const Stage&> (*this)(team, l, parameters); }
   }

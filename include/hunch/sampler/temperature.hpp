@@ -14,10 +14,10 @@ struct temperature {
   /// A law at a lower temperature is the point mass, for all that a logit's last bit can tell.
   static constexpr float least = 1e-38f;
 
-  template <Team T, class Real>
-  HUNCH_HOST_DEVICE void operator()(T& team, law<Real>& l, const sampling_parameters& p) const {
+  template <Team T, class Logit>
+  HUNCH_HOST_DEVICE void operator()(T& team, law<Logit>& l, const sampling_parameters& p) const {
     if (only_scales(p)) {
-      l.scale /= static_cast<Real>(p.temperature);
+      l.scale /= static_cast<real_of<Logit>>(p.temperature);
     } else {
       kernel::keep_argmax(team, l);
     }

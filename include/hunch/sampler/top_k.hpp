@@ -9,8 +9,8 @@ namespace hunch::sampler {
 /// Keeps the k most probable tokens; of equal ones the lower ids. k = 0 is off.
 /// (Fan, Lewis, Dauphin 2018, arXiv:1805.04833)
 struct top_k {
-  template <Team T, class Real>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, law<Real>& l,
+  template <Team T, class Logit>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, law<Logit>& l,
                                                            const sampling_parameters& p) const {
     if (p.top_k > 0) { kernel::keep_top_k(team, l, p.top_k); }
   }

@@ -11,10 +11,10 @@ namespace hunch::sampler {
 struct top_p {
   static constexpr bool asks_for_mass = true;
 
-  template <Team T, class Real>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, law<Real>& l,
+  template <Team T, class Logit>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, law<Logit>& l,
                                                            const sampling_parameters& p) const {
-    if (p.top_p < 1.0f) { kernel::keep_top_p(team, l, static_cast<Real>(p.top_p)); }
+    if (p.top_p < 1.0f) { kernel::keep_top_p(team, l, static_cast<real_of<Logit>>(p.top_p)); }
   }
 
   HUNCH_HOST_DEVICE static constexpr bool only_scales(const sampling_parameters& p) {

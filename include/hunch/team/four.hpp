@@ -5,11 +5,12 @@
 #include <cstdint>
 
 #include <hunch/core/config.hpp>
+#include <hunch/core/logit.hpp>
 
 /// \file
-/// Four neighbours at a time. Teams on a device read rows with 16-byte loads where a function says
-/// how its values are made of such; the values, and the order in which they are added, stay those
-/// of one at a time.
+/// Four neighbours at a time. Teams on a device read rows with 16-byte loads, 8-byte ones of 16-bit
+/// numbers, where a function says how its values are made of such; the values, and the order in
+/// which they are added, stay those of one at a time.
 
 namespace hunch::team {
 
@@ -35,7 +36,8 @@ concept Vectorised = requires(const F& f, std::int64_t i) {
 /// loads of which addresses need not be looked at.
 template <class T>
 HUNCH_HOST_DEVICE HUNCH_INLINE bool loads_fours(const T* row) {
-  const bool aligned = (reinterpret_cast<std::uintptr_t>(row) & 15u) == 0;
+  constexpr std::uintptr_t bytes = sizeof(T) < 4 ? 4 * sizeof(T) : 16;
+  const bool aligned = (reinterpret_cast<std::uintptr_t>(row) & (bytes - 1)) == 0;
 #if defined(__CUDA_ARCH__)
   return aligned && __isGlobal(row) != 0;
 #else
@@ -60,20 +62,29 @@ __device__ inline four<double> load_vector(const double* at) {
   const double2 y = *reinterpret_cast<const double2*>(at + 2);
   return {{x.x, x.y, y.x, y.y}};
 }
+template <class Half>
+__device__ inline four<float> load_halves(const Half* at) {
+  const uint2 x = *reinterpret_cast<const uint2*>(at);
+  const auto lower = [](unsigned w) { return to_real(Half{static_cast<std::uint16_t>(w)}); };
+  const auto upper = [](unsigned w) { return to_real(Half{static_cast<std::uint16_t>(w >> 16)}); };
+  return {{lower(x.x), upper(x.x), lower(x.y), upper(x.y)}};
+}
+__device__ inline four<float> load_vector(const bfloat16* at) { return load_halves(at); }
+__device__ inline four<float> load_vector(const float16* at) { return load_halves(at); }
 
 }  // namespace detail
 
 #endif
 
-/// Four neighbours, the first at a multiple of 4 of a row for which `loads_fours`. Not through the
-/// read-only cache: a body may have edited the row.
+/// Four neighbours as what is computed of them, the first at a multiple of 4 of a row for which
+/// `loads_fours`. Not through the read-only cache: a body may have edited the row.
 template <class T>
-HUNCH_HOST_DEVICE HUNCH_INLINE four<T> load_four(const T* at) {
+HUNCH_HOST_DEVICE HUNCH_INLINE four<real_of<T>> load_four(const T* at) {
 #if defined(__CUDA_ARCH__)
   __builtin_assume(__isGlobal(at) != 0);
   return detail::load_vector(at);
 #else
-  return {{at[0], at[1], at[2], at[3]}};
+  return {{to_real(at[0]), to_real(at[1]), to_real(at[2]), to_real(at[3])}};
 #endif
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <hunch/core/config.hpp>
+#include <hunch/core/logit.hpp>
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/detail/prefetch.hpp>
 #include <hunch/team/four.hpp>
@@ -41,22 +42,23 @@ struct soft_total {
 /// What `soft_sum` is made of: elements with keys in their order, and weights. What these are
 /// relative to, so that sums of them are finite, is a frame, which depends on the largest key.
 ///
-/// 1. `t.elements` points to elements of type `T::element`; `t.key(x)` is the key of one,
-///    `t.value(key)` an element with that key, `t.lowest` the key of elements without weight.
+/// 1. `t.elements` points to what the elements, of type `T::element`, are widened from, see
+///    `to_real`; `t.key(x)` is the key of one, `t.value(key)` an element with that key, `t.lowest`
+///    the key of elements without weight.
 /// 2. `t.frame(top)` is the frame of a largest key, `t.weight(x, frame)` a weight;
 ///    `t.rescale(from, to)` the factor from one key's frame to that of a higher one, and
 ///    `t.inverse(top)` that from a key's own frame to where its weight is 1.
 /// 3. `t.magnitude(x)` > `t.infinite` tells elements that are no numbers, which `<` knows nothing
 ///    of; their key is `t.not_a_number`.
 template <class T>
-concept SoftTerms = requires(const T& t, const typename T::element* x, decltype(T::lowest) top) {
-  { t.elements } -> std::convertible_to<const typename T::element*>;
-  { t.key(*x) } -> std::same_as<decltype(T::lowest)>;
+concept SoftTerms = requires(const T& t, typename T::element x, decltype(T::lowest) top) {
+  { to_real(t.elements[0]) } -> std::same_as<typename T::element>;
+  { t.key(x) } -> std::same_as<decltype(T::lowest)>;
   { t.value(top) } -> std::same_as<typename T::element>;
-  t.weight(*x, t.frame(top));
+  t.weight(x, t.frame(top));
   { t.rescale(top, top) } -> std::same_as<double>;
   { t.inverse(top) } -> std::same_as<double>;
-  { t.magnitude(*x) } -> std::same_as<decltype(T::lowest)>;
+  { t.magnitude(x) } -> std::same_as<decltype(T::lowest)>;
   { t.infinite } -> std::convertible_to<decltype(T::lowest)>;
   { t.not_a_number } -> std::convertible_to<decltype(T::lowest)>;
 };
@@ -94,7 +96,7 @@ struct soft_weights {
   frame_of<Terms> frame;
 
   HUNCH_HOST_DEVICE HUNCH_INLINE auto operator()(std::int64_t i) const {
-    return terms.weight(terms.elements[i], frame);
+    return terms.weight(to_real(terms.elements[i]), frame);
   }
   HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return loads_fours(terms.elements); }
   HUNCH_HOST_DEVICE HUNCH_INLINE auto four(std::int64_t i) const {
@@ -157,9 +159,11 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto top_of(std::int64_t begin, std::int64_t end,
   largest_in_lanes<Terms> largest(terms);
   std::int64_t base = begin;
   for (; base + lanes <= end; base += lanes) {
-    for (std::int32_t l = 0; l < lanes; ++l) { largest.add(l, terms.elements[base + l], terms); }
+    for (std::int32_t l = 0; l < lanes; ++l) {
+      largest.add(l, to_real(terms.elements[base + l]), terms);
+    }
   }
-  for (; base < end; ++base) { largest.add(0, terms.elements[base], terms); }
+  for (; base < end; ++base) { largest.add(0, to_real(terms.elements[base]), terms); }
   return largest.of_all(terms);
 }
 
@@ -180,7 +184,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE bool quick_tile(std::int64_t begin, const frame_o
     prefetch_after(terms.elements + base, lane_count);
     for (std::int32_t first = 0; first < lane_count; first += tops) {
       for (std::int32_t l = 0; l < tops; ++l) {
-        const element x = terms.elements[base + first + l];
+        const element x = to_real(terms.elements[base + first + l]);
         lane[first + l] = quick.add_to(lane[first + l], x);
         top[l] = x > top[l] ? x : top[l];
       }

@@ -107,17 +107,18 @@ struct position_digests {
   template <Team T>
   HUNCH_HOST_DEVICE bool ban_mask(T& team, row_view<Real> row) const {
     if (mask_token >= row.size) { return false; }
-    const Real x = row[mask_token];
-    if (!(x < kernel::infinity<Real>) || x == -kernel::infinity<Real>) { return false; }
+    constexpr auto infinity = kernel::infinity<real_of<Real>>;
+    const auto x = to_real(row[mask_token]);
+    if (!(x < infinity) || x == -infinity) { return false; }
     team.sync();  // every rank has read it
-    if (team.rank() == 0) { row[mask_token] = -kernel::infinity<Real>; }
+    if (team.rank() == 0) { row[mask_token] = to_logit<Real>(-infinity); }
     team.sync();
     return true;
   }
 
   /// Whether exactly one element is kept, and which is known.
   HUNCH_HOST_DEVICE static bool is_point_mass(const law<Real>& l) {
-    return l.threshold >= l.maximum && l.norm == Real(1) && l.last_kept < l.size();
+    return l.threshold >= l.maximum && l.norm == real_of<Real>(1) && l.last_kept < l.size();
   }
 };
 

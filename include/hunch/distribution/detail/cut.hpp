@@ -21,15 +21,16 @@ namespace hunch::kernel {
 
 /// Where to cut `l` so that what it keeps measures at least `wanted` > 0 of `total`, its measure
 /// before. Elements of weight 0 are never counted. Collective.
-template <class Measure, Team T, class Real>
-HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE cut<Real> find_cut(T& team, const law<Real>& l,
-                                                            double wanted, double total) {
-  using keys = order<Real>;
+template <class Measure, Team T, class Logit>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE cut<real_of<Logit>> find_cut(T& team, const law<Logit>& l,
+                                                                      double wanted, double total) {
+  using real = real_of<Logit>;
+  using keys = order<real>;
   using key = typename keys::key;
-  constexpr Real lowest = -infinity<Real>;
-  const detail::cut_estimate<Measure, T, Real> estimate{team, l, wanted};
+  constexpr real lowest = -infinity<real>;
+  const detail::cut_estimate<Measure, T, Logit> estimate{team, l, wanted};
   const auto measure = [=](key k) { return Measure::of(l, keys::value(k)); };
-  detail::bracket<Real> b{lowest, keys::value(keys::of(l.maximum) + 1),
+  detail::bracket<real> b{lowest, keys::value(keys::of(l.maximum) + 1),
                           static_cast<float>(total - wanted), 0.0};
   constexpr int attempts = 8;
   HUNCH_ROLLED
@@ -41,7 +42,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE cut<Real> find_cut(T& team, const law<R
       b.spare = static_cast<float>(all - wanted);
     }
     // A part of the bracket that is likely to hold the cut and goes into a list.
-    Real low, high = b.high;
+    real low, high = b.high;
     if (attempt > 1 ||
         ((attempt > 0 || !estimate.near_maximum(b, low)) && !estimate.around_cut(b, low, high))) {
       estimate.around_cut_by_halves(b, low, high);
@@ -58,20 +59,22 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE cut<Real> find_cut(T& team, const law<R
       b.at_high = above;
     }
     const auto between = [logits = l.logits.data, low, high](std::int64_t i) {
-      const Real x = logits[i];
+      const real x = to_real(logits[i]);
       return (int(x >= low) & int(x < high) & int(x > lowest)) != 0;
     };
     const auto inside = [=](std::int64_t i) { return (int(l.keeps(i)) & int(between(i))) != 0; };
-    const auto key_of = [logits = l.logits.data](std::int64_t i) { return keys::of(logits[i]); };
+    const auto key_of = [logits = l.logits.data](std::int64_t i) {
+      return keys::of(to_real(logits[i]));
+    };
 #if !defined(__CUDA_ARCH__)
-    const bool whole = whole_law<Real>::fits(l);
+    const bool whole = whole_law<Logit>::fits(l);
 #else
     constexpr bool whole = false;
 #endif
     const std::int32_t count = whole ? team.compact(l.size(), between, key_of, team::list_capacity)
                                      : team.compact(l.size(), inside, key_of, team::list_capacity);
     if (count <= team::list_capacity) {
-      const cut<Real> c = detail::cut_of_list(team, count, low, b.high, b.at_high, wanted, measure);
+      const cut<real> c = detail::cut_of_list(team, count, low, b.high, b.at_high, wanted, measure);
       // What rounding left out of a list that holds everything is not found anywhere else.
       if (c.ties > 0 || low == b.low) { return c; }
     } else if (low == b.low) {
@@ -90,8 +93,8 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE cut<Real> find_cut(T& team, const law<R
   const key found = detail::largest_key(keys::of(b.low), keys::of(b.high), [&](key k) {
     return measure_at_least<Measure>(team, l, keys::value(k)) >= wanted;
   });
-  const Real value = keys::value(found);
-  const Real above = keys::value(found + 1);
+  const real value = keys::value(found);
+  const real above = keys::value(found + 1);
   const auto ties = static_cast<std::int32_t>(measure_at_least<element_count>(team, l, value) -
                                               measure_at_least<element_count>(team, l, above));
   return {value, measure_at_least<Measure>(team, l, above), ties};

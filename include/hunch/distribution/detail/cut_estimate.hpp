@@ -33,17 +33,19 @@ inline constexpr std::int32_t fine_sample = 16384;
 
 /// Says from samples of a row where its cut may be. What samples say is no better than a float, and
 /// on a device registers are few.
-template <class Measure, Team T, class Real>
+template <class Measure, Team T, class Logit>
 struct cut_estimate {
+  using real = real_of<Logit>;
+
   T& team;
-  const law<Real>& l;
+  const law<Logit>& l;
   double wanted;
 
   /// What a sample of about `elements` lets expect in [least, end).
   template <class Of = Measure>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE float sampled(std::int32_t elements, Real least,
-                                                         Real end = infinity<Real>) const {
-    return with_least(l, least, [&]<class L>(const L& of, Real from) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE float sampled(std::int32_t elements, real least,
+                                                         real end = infinity<real>) const {
+    return with_least(l, least, [&]<class L>(const L& of, real from) {
       return sum_of(elements, measured_between<Of, L>{of, from, end});
     });
   }
@@ -58,29 +60,29 @@ struct cut_estimate {
   }
 
   /// What lies lower has no weight.
-  HUNCH_HOST_DEVICE Real end_of_weights() const { return l.maximum - Real(127) / l.scale; }
+  HUNCH_HOST_DEVICE real end_of_weights() const { return l.maximum - real(127) / l.scale; }
 
   /// The lower end of a bracket, or what is below all but the strangest logits: what is masked is
   /// not measured, and differences of what is are finite.
-  HUNCH_HOST_DEVICE static Real lowest_of(const bracket<Real>& b) {
-    constexpr Real least = -largest<Real> / 4;
+  HUNCH_HOST_DEVICE static real lowest_of(const bracket<real>& b) {
+    constexpr real least = -largest<real> / 4;
     return b.low > least ? b.low : least;
   }
 
   /// Whether [low, high) is less than the bracket, and not nothing.
-  HUNCH_HOST_DEVICE static bool narrows(const bracket<Real>& b, Real low, Real high) {
+  HUNCH_HOST_DEVICE static bool narrows(const bracket<real>& b, real low, real high) {
     return low < high && (low > b.low || high < b.high);
   }
 
   /// Everything within some powers of two of the maximum, if that is likely to be enough and yet
   /// few elements: so it is in nearly every law of a language model.
-  HUNCH_HOST_DEVICE bool near_maximum(const bracket<Real>& b, Real& low) const {
+  HUNCH_HOST_DEVICE bool near_maximum(const bracket<real>& b, real& low) const {
     low = b.low;
     if (l.size() <= team::list_capacity) { return true; }
-    Real least = b.high;
+    real least = b.high;
     HUNCH_ROLLED
     for (int octaves = 4; octaves <= 64; octaves *= 2) {
-      const Real wider = l.maximum - static_cast<Real>(octaves) / l.scale;
+      const real wider = l.maximum - static_cast<real>(octaves) / l.scale;
       if (sampled<element_count>(coarse_sample, wider) > 0.5f * team::list_capacity) { break; }
       least = wider;
     }
@@ -99,10 +101,10 @@ struct cut_estimate {
   /// Sets [low, high) to most of a list of elements around the cut, whatever the row is like:
   /// halves the bracket by keys. It is measured from the end at which there is less, so that this
   /// may be as little as rounding would make of a difference.
-  HUNCH_HOST_DEVICE void around_cut_by_halves(const bracket<Real>& b, Real& low, Real& high) const {
-    using keys = order<Real>;
-    const Real end = end_of_weights();
-    Real least = lowest_of(b);
+  HUNCH_HOST_DEVICE void around_cut_by_halves(const bracket<real>& b, real& low, real& high) const {
+    using keys = order<real>;
+    const real end = end_of_weights();
+    real least = lowest_of(b);
     if (Measure::has_end && least < end) { least = end; }
     const bool from_low = b.spare < static_cast<float>(wanted - b.at_high);
     const float sought = from_low ? b.spare : static_cast<float>(wanted - b.at_high);
@@ -120,7 +122,7 @@ struct cut_estimate {
       }
       const auto from = keys::of(low);
       const auto to = keys::of(high);
-      const Real at = keys::value((from & to) + ((from ^ to) >> 1));
+      const real at = keys::value((from & to) + ((from ^ to) >> 1));
       if (!(at > low && at < high)) { return; }
       const float found = sampled(elements, from_low ? least : at, from_low ? at : b.high);
       if (from_low ? found <= sought : found >= sought) {
@@ -134,10 +136,10 @@ struct cut_estimate {
   /// Sets [low, high) to about half a list of elements around the cut. A small sample tells the
   /// place; then a larger one tells it to within a list, in so little that sums are nearly a line.
   /// Returns false where that is not so, or samples contradict each other: there is no such part.
-  HUNCH_HOST_DEVICE bool around_cut(const bracket<Real>& b, Real& low, Real& high) const {
+  HUNCH_HOST_DEVICE bool around_cut(const bracket<real>& b, real& low, real& high) const {
     constexpr float few = 0.4f * team::list_capacity;
-    const Real least = lowest_of(b);
-    const Real end = end_of_weights();
+    const real least = lowest_of(b);
+    const real end = end_of_weights();
     low = least < end ? end : least;
     high = b.high;
     // From the end that is nearer: the few elements at the other may be in no sample.
@@ -149,7 +151,7 @@ struct cut_estimate {
     int step = 0;
     HUNCH_ROLLED
     for (;;) {
-      Real at = step == 1 ? low : high;
+      real at = step == 1 ? low : high;
       if (step == 0) { at = from_low ? least : b.high; }
       if (step > 2) {
         at = low + (high - low) / 2;
@@ -186,10 +188,10 @@ struct cut_estimate {
       const float left = share - aside;
       const float right = share + aside;
       if (!(left > -8.0f && right < 9.0f)) { return narrows(b, low, high); }
-      const Real from = low;
-      const Real width = high - low;
-      low = from + product(static_cast<Real>(left), width);
-      high = from + product(static_cast<Real>(right), width);
+      const real from = low;
+      const real width = high - low;
+      low = from + product(static_cast<real>(left), width);
+      high = from + product(static_cast<real>(right), width);
       low = low > b.low ? low : b.low;
       high = high < b.high ? high : b.high;
       return narrows(b, low, high);

@@ -63,9 +63,9 @@ HUNCH_HOST_DEVICE HUNCH_INLINE double sum_for_draw(T& team, std::int64_t n, cons
 /// the bounds of a group differ by up to 1e-7 of the total. Added like them they would be the same,
 /// but a device would read each tile twice, first for its frame, which is not the law's in many
 /// tiles of a row that has a peak.
-template <Team T, class Real>
+template <Team T, class Logit>
 HUNCH_HOST_DEVICE HUNCH_INLINE double sum_for_draw(T& team, std::int64_t,
-                                                   const weights_of<law<Real>>& weight) {
+                                                   const weights_of<law<Logit>>& weight) {
   return sum_of_weights(team, weight.law);
 }
 

@@ -95,9 +95,10 @@ struct listed_tokens {
 
 /// The noisy argmax of law `l`, whose elements are `tokens`. Collective; reads the row twice and no
 /// noise of tokens that cannot win; the result is that of looking at all of them.
-template <Team T, class Real, class Tokens, class Words>
-HUNCH_HOST_DEVICE token noisy_argmax(T& team, const law<Real>& l, const Tokens& tokens,
+template <Team T, class Logit, class Tokens, class Words>
+HUNCH_HOST_DEVICE token noisy_argmax(T& team, const law<Logit>& l, const Tokens& tokens,
                                      const token_noise<Words>& noise) {
+  using real = real_of<Logit>;
   const auto better = [](const timed_token& a, const timed_token& b) { return ahead(a, b); };
   const token favourite = tokens.token_at(argmax(team, l));
   // When the tiles start is looked up twice: on a host in a list. (A device has no registers for
@@ -126,8 +127,8 @@ HUNCH_HOST_DEVICE token noisy_argmax(T& team, const law<Real>& l, const Tokens& 
       [=](std::int64_t tile) {
         const token who = noise.first(static_cast<std::int32_t>(tile));
         const std::int32_t at = tokens.position_of(who);
-        const Real w = at >= 0 ? l.weight(at) : Real(0);
-        return w > Real(0) ? timed_token{start_time(tile) / static_cast<double>(w), who}
+        const real w = at >= 0 ? l.weight(at) : real(0);
+        return w > real(0) ? timed_token{start_time(tile) / static_cast<double>(w), who}
                            : timed_token{};
       },
       better);
@@ -138,17 +139,17 @@ HUNCH_HOST_DEVICE token noisy_argmax(T& team, const law<Real>& l, const Tokens& 
   // of at least maximum + cut; with a margin for the rounding of weights.
   const auto cut = [=](double time) {
     const double log2_weight = log_of(time / bound.time) * 1.4426950408889634074 - 1e-3;
-    return static_cast<Real>(log2_weight / static_cast<double>(l.scale));
+    return static_cast<real>(log2_weight / static_cast<double>(l.scale));
   };
   const auto contender = [=](std::int64_t i) {
-    const Real w = l.weight(i);
+    const real w = l.weight(i);
     const token t = tokens.token_at(static_cast<std::int32_t>(i));
     const double time = start_time(t / noise_tile);
-    if (!(w > Real(0)) || time / static_cast<double>(w) > bound.time) { return timed_token{}; }
+    if (!(w > real(0)) || time / static_cast<double>(w) > bound.time) { return timed_token{}; }
     return timed_token{
         noise.arrival(t, {time, noise.first(t / noise_tile)}) / static_cast<double>(w), t};
   };
-  const auto keep = [=](std::int64_t i, Real least) { return l.logits[i] - l.maximum >= least; };
+  const auto keep = [=](std::int64_t i, real least) { return l.logit(i) - l.maximum >= least; };
   static_assert(noise_tile == team::gate_elements);
   timed_token rest;
   if constexpr (Tokens::in_order) {
@@ -158,7 +159,7 @@ HUNCH_HOST_DEVICE token noisy_argmax(T& team, const law<Real>& l, const Tokens& 
     const double earliest = team.reduce(
         tokens.tiles(), infinity<double>, [=](std::int64_t tile) { return start_time(tile); },
         [](double a, double b) { return a < b ? a : b; });
-    const Real least = cut(earliest);
+    const real least = cut(earliest);
     const auto gate = [=](std::int64_t) { return least; };
     rest = team.reduce_where(l.size(), timed_token{}, gate, keep, contender, better);
   }

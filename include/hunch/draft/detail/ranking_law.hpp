@@ -20,7 +20,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> ranking_law(
   const law<Real> q = sampler(team, logits, uncut(parameters), history);
   if (q.status != status::ok || whole_law<Real>::fits(q)) { return q; }
   const row_view<const Real> row{logits.data, logits.size};
-  return unrestricted(team, row, scale_at_one<Real>, status::invalid_logits);
+  return unrestricted(team, row, scale_at_one<real_of<Real>>, status::invalid_logits);
 }
 
 /// The logarithm of a probability to base 2; at most 0, so that no child is worth more than its

@@ -197,7 +197,7 @@ class ahead {
 
 /// Whether heads write logits of a type that targets have.
 template <class Heads>
-inline constexpr bool are_draft_heads = DraftHeads<std::remove_reference_t<Heads>> ||
-                                        DraftHeads<std::remove_reference_t<Heads>, double>;
+inline constexpr bool are_draft_heads =
+    hunch::detail::are_draft_heads<std::remove_reference_t<Heads>>;
 
 }  // namespace hunch::drafter

@@ -15,7 +15,8 @@ namespace hunch::kernel::detail {
 class row_sweep {
  public:
   /// Of the lists [first, first + planned_lists) of `asked`, the rows [begin, end).
-  HUNCH_HOST_DEVICE row_sweep(const head_rows<float>& asked, std::int32_t first, std::int32_t begin,
+  template <class Logit>
+  HUNCH_HOST_DEVICE row_sweep(const head_rows<Logit>& asked, std::int32_t first, std::int32_t begin,
                               std::int32_t end)
       : begin_(begin), at_(begin), end_(end) {
     const std::int32_t left = asked.size - first;

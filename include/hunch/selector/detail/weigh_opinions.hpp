@@ -21,7 +21,8 @@ struct opinion_part {
 };
 
 /// Moves the logits of row `i`, cluster by cluster, so that of their mass the share `weight` is
-/// divided as a router would: see `selector::second_opinion`. One team per row.
+/// divided as a router would, rounded to the type of the logits: see `selector::second_opinion`.
+/// One team per row.
 template <class Real>
 struct weigh_opinions {
   head_rows<Real> rows;
@@ -42,13 +43,15 @@ struct weigh_opinions {
     if (team.rank() == 0) { count = find_parts(rows.lists[i], of_row); }
     count = team.broadcast(count, 0);
     team.sync();  // the parts are there for all ranks
-    const Real top = team.reduce(
-        logits.size, -infinity<Real>, [=](std::int64_t k) { return logits[k]; },
-        [](Real a, Real b) { return a < b ? b : a; });
+    using real = real_of<Real>;
+    const real top = team.reduce(
+        logits.size, -infinity<real>, [=](std::int64_t k) { return to_real(logits[k]); },
+        [](real a, real b) { return a < b ? b : a; });
     for (std::int32_t p = 0; p < count; ++p) {
       const std::int32_t first = of_row[p].begin;
-      const double drafted = team.sum(
-          of_row[p].end - first, [=](std::int64_t k) { return exp_of(logits[first + k] - top); });
+      const double drafted = team.sum(of_row[p].end - first, [=](std::int64_t k) {
+        return exp_of(to_real(logits[first + k]) - top);
+      });
       if (team.rank() == 0) { of_row[p].drafted = drafted; }
     }
     team.sync();
@@ -59,9 +62,11 @@ struct weigh_opinions {
     for (std::int32_t p = 0; p < count; ++p) {
       const opinion_part part = of_row[p];
       if (!(part.drafted > 0.0)) { continue; }
-      const auto shift = static_cast<Real>(part.shift);
-      team.for_each(part.end - part.begin,
-                    [=](std::int64_t k) { logits.data[part.begin + k] += shift; });
+      const auto shift = static_cast<real>(part.shift);
+      team.for_each(part.end - part.begin, [=](std::int64_t k) {
+        Real& x = logits.data[part.begin + k];
+        x = to_logit<Real>(to_real(x) + shift);
+      });
     }
   }
 

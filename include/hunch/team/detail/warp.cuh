@@ -107,7 +107,7 @@ struct soft_keys {
   using key = decltype(Terms::lowest);
 
   __device__ HUNCH_INLINE key operator()(std::int64_t i) const {
-    return terms.key(terms.elements[i]);
+    return terms.key(to_real(terms.elements[i]));
   }
   __device__ HUNCH_INLINE bool is_aligned() const { return loads_fours(terms.elements); }
   __device__ HUNCH_INLINE team::four<key> four(std::int64_t i) const {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: logits must be float or double on this executor
+// expect: logits must be float, hunch::bfloat16, hunch::float16 or double
+
+#include <cstdint>
 
 #include <hunch/core/bfloat16.hpp>
 #include "models.hpp"
@@ -19,9 +21,9 @@ struct target_of : target {
 
 void compose() {
 #ifdef WRONG
-  using model = target_of<bfloat16>;
+  using model = target_of<std::int8_t>;
 #else
-  using model = target_of<double>;
+  using model = target_of<bfloat16>;
 #endif
   decoder d{model{}, hunch::drafter::none{}, selector::full{4}, sampled{}, verifier::rejection{}};
 }

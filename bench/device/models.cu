@@ -14,10 +14,10 @@
 #include <generate/ended.cuh>
 #include <generate/measure.hpp>
 #include <generate/resident.hpp>
+#include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/none.hpp>
 #include <hunch/executor/cuda.cuh>
-#include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/selector/frequency.hpp>

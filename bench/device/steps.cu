@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include <hunch/drafter/autoregressive.hpp>
 #include <hunch/decoder/resident_decoder.hpp>
+#include <hunch/drafter/autoregressive.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/selector/frequency.hpp>

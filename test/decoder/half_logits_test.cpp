@@ -15,6 +15,7 @@
 #include <doctest/doctest.h>
 
 #include <hunch/decoder/decoder.hpp>
+#include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
@@ -23,7 +24,6 @@
 #include <hunch/drafter/streaming.hpp>
 #include <hunch/length/confidence.hpp>
 #include <hunch/length/entropy.hpp>
-#include <hunch/resident/resident_decoder.hpp>
 #include <hunch/sampler/greedy.hpp>
 #include <hunch/selector/any.hpp>
 #include <hunch/selector/frequency.hpp>
@@ -326,7 +326,7 @@ record resident_record() {
   record out;
   while (d.running() > 0) {
     d.run(4);
-    d.poll([&](const resident::ring_entry& e) {
+    d.poll([&](const ring_entry& e) {
       out.insert(out.end(), {static_cast<std::int64_t>(e.id), e.t});
     });
   }

@@ -14,6 +14,7 @@
 #include <cublasLt.h>
 
 #include <engine/device/matrix.hpp>
+#include <engine/device/weights.hpp>
 #include <engine/into.hpp>
 #include <hunch/core/bfloat16.hpp>
 #include <hunch/executor/cuda.cuh>
@@ -29,6 +30,8 @@ namespace engine::device {
 class cublaslt_multiply {
  public:
   using input = hunch::bfloat16;
+  template <class Executor>
+  using stored = bf16_matrix<Executor>;
 
   cublaslt_multiply(hunch::executor::cuda& executor, std::int32_t max_rows)
       : executor_(executor), max_rows_(max_rows), workspace_(executor_, workspace_bytes) {

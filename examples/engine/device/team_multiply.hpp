@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <engine/device/matrix.hpp>
+#include <engine/device/weights.hpp>
 #include <engine/into.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/head/range_gemv.hpp>
@@ -64,11 +65,14 @@ struct add_product {
 /// A policy of products P is constructed from (executor, largest number of rows); p.prepare(w,
 /// mode) announces a product, with no step running, and p(w, x, rows, y, mode, asked) computes
 /// it for the first `rows` rows, of which at least those must be right that `asked` says.
-/// x is [rows, w.width] of `P::input`, with zeros after the inputs; y is [rows, w.outputs].
+/// x is [rows, w.width] of `P::input`, with zeros after the inputs; y is [rows, w.outputs]. The
+/// matrices of layers lie in memory as `P::stored<Executor>`.
 template <class Executor>
 class team_multiply {
  public:
   using input = float;
+  template <class E>
+  using stored = bf16_matrix<E>;
 
   team_multiply(Executor& executor, std::int32_t max_rows)
       : executor_(executor), max_rows_(max_rows), product_(executor_, 0) {}

@@ -13,6 +13,7 @@
 #include <engine/model.hpp>
 #include <hunch/team/simulated.hpp>
 
+#include "closeness.hpp"
 #include "team_host.hpp"
 #include "tiny_model.hpp"
 
@@ -23,26 +24,6 @@ namespace {
 
 using engine::device_options;
 using model = engine::device_model<hunch::executor::host>;
-
-/// Every product rounds its inputs to 8 bits, and so are weights, keys and values: 2^-9 relative
-/// each. Over the few layers here the errors add up to about a hundredth of the logits' spread.
-constexpr double bf16_tolerance = 3e-2;
-
-double spread(const std::vector<float>& row) {
-  const auto [low, high] = std::minmax_element(row.begin(), row.end());
-  return static_cast<double>(*high) - static_cast<double>(*low);
-}
-
-/// The largest difference, relative to the spread of the expected logits.
-double difference(const std::vector<float>& got, const std::vector<float>& expected) {
-  REQUIRE(got.size() == expected.size());
-  double worst = 0;
-  for (std::size_t v = 0; v < got.size(); ++v) {
-    const double d = std::fabs(static_cast<double>(got[v]) - static_cast<double>(expected[v]));
-    worst = std::isnan(d) ? 1e9 : std::max(worst, d);
-  }
-  return worst / spread(expected);
-}
 
 template <class Evaluation>
 std::vector<std::vector<float>> rows_of(const Evaluation& e, int count) {
@@ -75,7 +56,9 @@ double tree_difference(const engine::config& c, const engine::checkpoint& weight
   const auto a = rows_of(expected.evaluate(right.view()), 6);
   const auto b = rows_of(got.evaluate(given.view()), 6);
   double worst = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) { worst = std::max(worst, difference(b[i], a[i])); }
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    worst = std::max(worst, test::difference(b[i], a[i]));
+  }
   return worst;
 }
 
@@ -116,19 +99,19 @@ TEST_CASE("device model: logits are the engine's up to bfloat16") {
     engine::config c = test::tiny_config();
     c.kv_heads = kv_heads;
     c.tied_head = kv_heads == 2;
-    CHECK(tree_difference(c, test::random_checkpoint(c, dtype::bf16)) < bf16_tolerance);
+    CHECK(tree_difference(c, test::random_checkpoint(c, dtype::bf16)) < test::bf16_tolerance);
   }
   engine::config c = test::small_config();
   for (const dtype type : {dtype::f32, dtype::i8}) {
-    CHECK(tree_difference(c, test::random_checkpoint(c, type)) < bf16_tolerance);
+    CHECK(tree_difference(c, test::random_checkpoint(c, type)) < test::bf16_tolerance);
   }
   c.rope.kind = engine::rope_config::scaling::linear;
   c.rope.factor = 4;
   const auto weights = test::random_checkpoint(c, dtype::bf16);
-  CHECK(tree_difference(c, weights) < bf16_tolerance);
+  CHECK(tree_difference(c, weights) < test::bf16_tolerance);
   // The comparison can fail.
   CHECK(tree_difference(test::tiny_config(), test::random_checkpoint(test::tiny_config()), 1) >
-        2 * bf16_tolerance);
+        2 * test::bf16_tolerance);
 }
 
 TEST_CASE("device model: the shipped draft model") {
@@ -140,8 +123,10 @@ TEST_CASE("device model: the shipped draft model") {
   rows.add_chain(0, 0, text);
   const auto a = rows_of(expected.evaluate(rows.view()), 24);
   const auto b = rows_of(got.evaluate(rows.view()), 24);
-  for (std::size_t i = 0; i < a.size(); ++i) { CHECK(difference(b[i], a[i]) < bf16_tolerance); }
-  CHECK(difference(b[5], a[6]) > 2 * bf16_tolerance);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    CHECK(test::difference(b[i], a[i]) < test::bf16_tolerance);
+  }
+  CHECK(test::difference(b[5], a[6]) > 2 * test::bf16_tolerance);
 }
 
 TEST_CASE("device model: prompts in pieces, batches with padding, trees") {

@@ -3,14 +3,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <engine/device/int4_multiply.hpp>
 #include <engine/device/model.hpp>
 #include <engine/model.hpp>
+#include <engine/packed_matrix.hpp>
 #include <hunch/team/simulated.hpp>
 
 #include "closeness.hpp"
@@ -319,6 +324,60 @@ TEST_CASE("device model: the head over shortlists") {
     CHECK(shortlist_logits(m, hunch::vocab_layout::identity(c.vocab_size)) == first);
     CHECK_THROWS_AS(m.set_head_layout(hunch::vocab_layout::identity(c.vocab_size + 1)),
                     std::invalid_argument);
+  }
+}
+
+namespace {
+
+/// The weights that an int4 copy of a model has, as floats.
+engine::checkpoint rounded_to_int4(const engine::config& c) {
+  std::vector<test::stored_tensor> out;
+  for (test::stored_tensor& t : test::random_tensors(c, engine::dtype::f32)) {
+    const bool in_layer = t.shape.size() == 2 && t.name.find("layers") != std::string::npos;
+    if (in_layer) {
+      const auto columns = static_cast<int>(t.shape[1]);
+      const engine::matrix_view view{engine::dtype::f32, static_cast<int>(t.shape[0]), columns,
+                                     t.bytes.data(), nullptr};
+      const engine::stored_matrix packed(engine::arithmetic::int4, engine::all_rows(view), columns);
+      std::vector<std::byte> rounded(t.bytes.size());
+      for (int row = 0; row < view.rows; ++row) {
+        std::vector<float> values(static_cast<std::size_t>(columns));
+        packed.packed.read_row(row, values.data());
+        std::memcpy(rounded.data() + values.size() * sizeof(float) * static_cast<std::size_t>(row),
+                    values.data(), values.size() * sizeof(float));
+      }
+      t.bytes = rounded;
+    }
+    out.push_back(std::move(t));
+  }
+  return test::in_memory(out);
+}
+
+}  // namespace
+
+TEST_CASE("device model: a copy with weights of four bits") {
+  for (engine::config c : {test::tiny_config(), test::small_config()}) {
+    engine::model expected(c, rounded_to_int4(c), {.kind = engine::arithmetic::f32});
+    const auto weights = test::random_checkpoint(c);
+    const auto all = [&](auto executor) {
+      using where = decltype(executor);
+      engine::device_model<where, engine::device::int4_multiply<where>> m(
+          c, weights, {.max_rows = 32, .max_staged = 32}, executor);
+      test::row_batch rows;
+      rows.add_chain(0, 0, test::some_tokens(20, c.vocab_size));
+      return rows_of(m.evaluate(rows.view()), 20);
+    };
+    const auto got = all(hunch::executor::host{});
+    test::row_batch rows;
+    rows.add_chain(0, 0, test::some_tokens(20, c.vocab_size));
+    const auto right = rows_of(expected.evaluate(rows.view()), 20);
+    for (std::size_t i = 0; i < right.size(); ++i) {
+      CHECK(test::difference(got[i], right[i]) < test::bf16_tolerance);
+    }
+    engine::model whole(c, weights, {.kind = engine::arithmetic::f32});
+    CHECK(test::difference(got[19], rows_of(whole.evaluate(rows.view()), 20)[19]) >
+          test::bf16_tolerance);
+    if (c.hidden < 100) { CHECK(all(test::team_host<3>{}) == got); }
   }
 }
 

@@ -11,9 +11,11 @@
 #include <engine/device/early_exit.hpp>
 #include <engine/device/medusa.hpp>
 #include <engine/device/model.hpp>
+#include <engine/device/streams.hpp>
 #include <hunch/decoder/decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/heads.hpp>
+#include <hunch/drafter/streaming.hpp>
 #include <hunch/resident/resident_decoder.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
@@ -68,7 +70,8 @@ struct models {
                                .max_length = 64,
                                .max_rows = batch * (whole + nodes),
                                .max_staged = whole + nodes,
-                               .keep_features = true};
+                               .keep_features = true,
+                               .max_streams = heads};
   engine::device_model<E> target{shape, test::random_checkpoint(shape), sizes, executor};
   engine::device_model<E> draft{shape, test::random_checkpoint(shape, engine::dtype::i8), sizes,
                                 executor};
@@ -81,6 +84,10 @@ struct models {
       target};
   engine::device_early_exit<E> exit{
       {2}, test::in_memory(test::exit_tensors(shape, engine::dtype::f32)), target};
+  engine::device_streams<E> streams{
+      {heads, 1, shape.hidden, shape.vocab_size},
+      test::in_memory(test::stream_tensors(shape, 1, engine::dtype::f32)),
+      target};
 
   explicit models(const hunch::vocab_layout& layout) {
     target.set_head_layout(layout);
@@ -113,6 +120,11 @@ auto by_exit(Tree tree) {
 template <class Tree>
 auto by_medusa(Tree tree) {
   return [=](auto& m) { return hunch::drafter::heads{m.medusa, tree}; };
+}
+
+template <class Tree>
+auto by_streams(Tree tree) {
+  return [=](auto& m) { return hunch::drafter::streaming{m.streams, tree}; };
 }
 
 hunch::vocab_layout layout() {
@@ -258,6 +270,12 @@ TEST_CASE("device heads: texts with Medusa's") {
   everywhere(by_medusa(hunch::tree::fixed<some>{}), by_frequency(), 1.0f,
              hunch::verifier::point_mass{});
   everywhere(by_medusa(chain{}), router.selector(), 1.0f, hunch::verifier::rejection{});
+}
+
+TEST_CASE("device heads: texts with streams") {
+  const routed router;
+  everywhere(by_streams(chain{}), router.selector(), 1.0f, hunch::verifier::rejection{});
+  everywhere(by_streams(deep_tree{}), by_frequency(), 0.0f, hunch::verifier::point_mass{});
 }
 
 TEST_CASE("device heads: texts with an early exit") {

@@ -13,9 +13,11 @@
 #include <engine/device/early_exit.hpp>
 #include <engine/device/medusa.hpp>
 #include <engine/device/model.hpp>
+#include <engine/device/streams.hpp>
 #include <engine/early_exit.hpp>
 #include <engine/medusa.hpp>
 #include <engine/model.hpp>
+#include <engine/streams.hpp>
 
 #include "closeness.hpp"
 #include "team_host.hpp"
@@ -370,6 +372,176 @@ TEST_CASE("device heads: what makes no EAGLE head") {
   CHECK_THROWS_AS(make(target, with.own, with.head_shape, {.max_batch = 4}), std::invalid_argument);
 }
 
+namespace {
+
+constexpr int streams = test::tiny_streams;
+constexpr int stream_layers = 2;
+
+engine::device_options with_streams(int most) {
+  engine::device_options o = sizes;
+  o.max_streams = most;
+  return o;
+}
+
+hunch::rows asking(const test::row_batch& rows, int count) {
+  hunch::rows out = rows.view();
+  out.streams = count;
+  return out;
+}
+
+/// The streams beside a row, one after the other.
+template <class Evaluation>
+numbers streams_of(const Evaluation& e, int row, int count) {
+  numbers out;
+  for (int j = 0; j < count; ++j) {
+    const numbers state = test::copy(e.stream(row, j));
+    out.insert(out.end(), state.begin(), state.end());
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("device heads: streams are the engine's, and rows do not see them") {
+  for (const engine::config& c : {deep(test::tiny_config()), deep(test::small_config())}) {
+    const engine::stream_config shape{streams, stream_layers, c.hidden, c.vocab_size};
+    const auto weights = test::random_checkpoint(c, engine::dtype::bf16);
+    const auto own = test::in_memory(test::stream_tensors(c, stream_layers, engine::dtype::bf16));
+    engine::model of_expected(c, weights, {.kind = engine::arithmetic::f32});
+    engine::speculative_streams expected(shape, own, of_expected);
+    model target(c, weights, with_streams(4));
+    model alone(c, weights, sizes);
+    engine::device_streams got(shape, own, target);
+    CHECK(got.heads() == streams);
+    CHECK(got.layers() == stream_layers);
+    const text t;
+    test::read(of_expected, 0, t.part(0, 9), 9);
+    for (model* m : {&target, &alone}) { test::read(*m, 0, t.part(0, 9), 4); }
+
+    test::row_batch rows;
+    rows.add(0, 0, end, 9, 3).add(0, 1, 0, 10, 4, false).add(0, 2, 0, 10, 5);
+    rows.add(0, 3, 1, 11, 6).add(0, 4, 2, 11, 7);
+    const auto a = of_expected.evaluate(asking(rows, streams));
+    const auto b = target.evaluate(asking(rows, streams));
+    const auto plain = alone.evaluate(rows.view());
+    std::vector<numbers> beside;
+    for (const int row : {0, 2, 3, 4}) {
+      CAPTURE(row);
+      CHECK(test::copy(b.logits(row)) == test::copy(plain.logits(row)));
+      CHECK(test::copy(b.hidden(row)) == test::copy(plain.hidden(row)));
+      beside.push_back(streams_of(b, row, streams));
+      CHECK(test::difference(beside.back(), streams_of(a, row, streams)) < test::bf16_tolerance);
+    }
+    CHECK(test::difference(beside[0], streams_of(a, 2, streams)) > 2 * test::bf16_tolerance);
+
+    // Drafts from them.
+    const auto from_a = [&](int row) { return streams_of(a, row, streams); };
+    const std::vector<numbers> in{from_a(0), from_a(3)};
+    const std::vector<const float*> there{in[0].data(), in[1].data()};
+    const std::vector<const float*> padded{nullptr, in[0].data(), in[1].data()};
+    const std::vector<hunch::token> roots{11, 12}, padded_roots{hunch::no_token, 11, 12};
+    for (const int each : {streams, 1}) {
+      const auto right = expected.forward({2, there.data(), roots.data(), each});
+      const auto drafted = got.forward({3, padded.data(), padded_roots.data(), each});
+      std::vector<numbers> together;
+      for (int i = 0; i < 2; ++i) {
+        for (int j = 0; j < each; ++j) {
+          const int row = (i + 1) * streams + j;
+          together.push_back(test::copy(drafted.hidden(row)));
+          CHECK(test::difference(together.back(), test::copy(right.hidden(i * streams + j))) <
+                test::bf16_tolerance);
+          CHECK(test::difference(logits_of(got, drafted, row),
+                                 logits_of(expected, right, i * streams + j)) <
+                test::bf16_tolerance);
+          CHECK(context_of(drafted.contexts(), row, got.context_width()) == together.back());
+        }
+      }
+      const auto single = got.forward({1, &there[1], &roots[1], each});
+      for (int j = 0; j < each; ++j) {
+        CHECK(test::copy(single.hidden(j)) == together[static_cast<std::size_t>(each + j)]);
+      }
+    }
+
+    // A path alone, among padding, in another slot; and fewer streams.
+    test::read(target, 2, t.part(0, 9), 9);
+    test::row_batch path;
+    path.add(pad, 1, 1, 1, 1).add(2, 0, end, 9, 3).add(2, 1, 0, 10, 5).add(2, 2, 1, 11, 7);
+    const auto by_path = target.evaluate(asking(path, streams));
+    CHECK(by_path.stream(3, 0).data == b.stream(3, 0).data);
+    CHECK(streams_of(by_path, 3, streams) == beside[3]);
+    CHECK(streams_of(by_path, 2, streams) == beside[1]);
+    const auto fewer = target.evaluate(asking(path, 1));
+    const numbers first(beside[3].begin(), beside[3].begin() + c.hidden);
+    CHECK(test::copy(fewer.stream(3, 0)) == first);
+    CHECK_THROWS_AS(fewer.stream(3, 1), std::out_of_range);
+
+    // What is cached does not depend on streams.
+    test::keep(target, 2, {0, 1, 2});
+    alone.evaluate(rows.view());
+    test::keep(alone, 0, {0, 2, 4});
+    CHECK(target.length(2) == 12);
+    const auto after = target.evaluate(asking(test::tree(2, 12), streams));
+    const auto without = alone.evaluate(test::tree(0, 12).view());
+    for (int i = 0; i < 6; ++i) {
+      CHECK(test::copy(after.logits(i)) == test::copy(without.logits(i)));
+    }
+  }
+}
+
+TEST_CASE("device heads: streams at the end of a cache") {
+  const engine::config c = deep(test::tiny_config());
+  const auto weights = test::random_checkpoint(c, engine::dtype::bf16);
+  const auto own = test::in_memory(test::stream_tensors(c, stream_layers, engine::dtype::bf16));
+  const engine::stream_config shape{streams, stream_layers, c.hidden, c.vocab_size};
+  engine::device_options o = with_streams(streams);
+  o.max_length = 10;
+  engine::model of_expected(c, weights, {.kind = engine::arithmetic::f32, .context = 10});
+  engine::speculative_streams expected(shape, own, of_expected);
+  model target(c, weights, o);
+  engine::device_streams got(shape, own, target);
+  test::row_batch rows;
+  rows.add_chain(0, 0, test::some_tokens(10, c.vocab_size));
+  const auto a = of_expected.evaluate(asking(rows, streams));
+  const auto b = target.evaluate(asking(rows, streams));
+  CHECK(test::difference(streams_of(b, 9, streams), streams_of(a, 9, streams)) <
+        test::bf16_tolerance);
+}
+
+TEST_CASE("device heads: streams without roots, and what makes none") {
+  const engine::config c = deep(test::tiny_config());
+  const auto weights = test::random_checkpoint(c, engine::dtype::bf16);
+  const auto own =
+      test::in_memory(test::stream_tensors(c, stream_layers, engine::dtype::bf16, false));
+  const engine::stream_config shape{streams, stream_layers, c.hidden, c.vocab_size};
+  model target(c, weights, with_streams(streams));
+  CHECK_THROWS_AS(target.evaluate(asking(test::tree(0, 0), 1)), std::invalid_argument);
+  {
+    engine::device_streams got(shape, own, target);
+    const auto e = target.evaluate(asking(test::tree(0, 0), streams));
+    const numbers in = streams_of(e, 4, streams);
+    const float* const from = in.data();
+    const hunch::token root = 5;
+    const auto drafted = got.forward({1, &from, &root, streams});
+    numbers out;
+    for (int j = 0; j < streams; ++j) {
+      const numbers state = test::copy(drafted.hidden(j));
+      out.insert(out.end(), state.begin(), state.end());
+    }
+    CHECK(out == in);
+    CHECK_THROWS_AS(got.forward({1, &from, &root, streams + 1}), std::invalid_argument);
+    CHECK_THROWS_AS(target.evaluate(asking(test::tree(0, 0), streams + 1)), std::invalid_argument);
+    CHECK_THROWS_AS(engine::device_streams(shape, own, target), std::invalid_argument);
+  }
+  CHECK_THROWS_AS(target.evaluate(asking(test::tree(0, 0), 1)), std::invalid_argument);
+  const auto make = [&](model& of, const engine::stream_config& s) {
+    engine::device_streams(s, own, of);
+  };
+  model small(c, weights, with_streams(streams - 1));
+  CHECK_THROWS_AS(make(small, shape), std::invalid_argument);
+  CHECK_THROWS_AS(make(target, {streams, 4, c.hidden, c.vocab_size}), std::invalid_argument);
+  CHECK_THROWS_AS(make(target, {streams, 2, c.hidden + 1, c.vocab_size}), std::invalid_argument);
+}
+
 TEST_CASE("device heads: teams of threads compute the same bits") {
   const eagle_fixture with;
   const exit_fixture of_exit;
@@ -396,6 +568,18 @@ TEST_CASE("device heads: teams of threads compute the same bits") {
     engine::device_early_exit view({exit_layer}, of_exit.own, deep);
     const auto of_view = view.forward(test::tree(0, 0).view());
     for (int i = 0; i < 6; ++i) { out.push_back(test::copy(of_view.hidden(i))); }
+
+    engine::device_model streaming(of_exit.shape, of_exit.weights, with_streams(streams), executor);
+    const auto of_streams =
+        test::in_memory(test::stream_tensors(of_exit.shape, stream_layers, engine::dtype::i8));
+    engine::device_streams beside(
+        {streams, stream_layers, of_exit.shape.hidden, of_exit.shape.vocab_size}, of_streams,
+        streaming);
+    const auto e = streaming.evaluate(asking(test::tree(0, 0), streams));
+    for (int i = 0; i < 6; ++i) { out.push_back(streams_of(e, i, streams)); }
+    const std::vector<const float*> from{nullptr, e.stream(2, 0).data};
+    const auto drafted = beside.forward({2, from.data(), in.roots.data(), 1});
+    out.push_back(test::copy(drafted.hidden(streams)));
     return out;
   };
   CHECK(all(test::team_host<3>{}) == all(host{}));

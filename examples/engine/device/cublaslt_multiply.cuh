@@ -75,6 +75,9 @@ class cublaslt_multiply {
   /// Rows for which an algorithm is chosen: a draft of a request or of a few.
   static constexpr std::int32_t typical_rows = 16;
 
+  /// Of rows behind others, which may be multiplied without these.
+  static constexpr std::uint32_t row_alignment = 16;
+
   static void check(cublasStatus_t status, const char* what) {
     if (status != CUBLAS_STATUS_SUCCESS) {
       throw std::runtime_error(std::string("engine::device::cublaslt_multiply: ") + what + ": " +
@@ -128,6 +131,13 @@ class cublaslt_multiply {
                                                CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                                &whole_sums, sizeof whole_sums),
           "cublasLtMatmulPreferenceSetAttribute");
+    for (const cublasLtMatmulPreferenceAttributes_t of_rows :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+      check(cublasLtMatmulPreferenceSetAttribute(&preference, of_rows, &row_alignment,
+                                                 sizeof row_alignment),
+            "cublasLtMatmulPreferenceSetAttribute");
+    }
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
     check(

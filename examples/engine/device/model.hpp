@@ -50,16 +50,36 @@ class device_model {
   /// What a pass computed. A view: valid until the model's next pass.
   class evaluation : public device::row_states {
    public:
-    explicit evaluation(const transformer_type& of)
-        : row_states(of.states()), logits_(of.space.logits.data()), size_(of.shape.vocab_size) {}
+    evaluation(const transformer_type& of, std::int32_t streams)
+        : row_states(of.states()),
+          logits_(of.space.logits.data()),
+          size_(of.shape.vocab_size),
+          streams_(streams),
+          of_streams_(streams == 0 ? nullptr : of.streams->states.data()),
+          hidden_(of.shape.hidden),
+          stride_(of.stride()) {}
     /// [vocab_size] of a row that was wanted and is `ok`, always at the same address.
     hunch::row_view<float> logits(std::int32_t row) const {
       return {logits_ + static_cast<std::int64_t>(row) * size_, size_};
     }
 
+    /// [hidden] stream j beside such a row, after the last norm; see `device_streams`.
+    hunch::row_view<const float> stream(std::int32_t row, std::int32_t j) const {
+      if (j < 0 || j >= streams_) {
+        throw std::out_of_range("engine::device_model: stream " + std::to_string(j) +
+                                " was not asked for");
+      }
+      const std::int64_t at = static_cast<std::int64_t>(row) * streams_ + j;
+      return {of_streams_ + at * stride_, hidden_};
+    }
+
    private:
     float* logits_;
     std::int32_t size_;
+    std::int32_t streams_;
+    const float* of_streams_;
+    std::int32_t hidden_;
+    std::int32_t stride_;
   };
   using hidden_states = device::row_states;
 
@@ -109,16 +129,18 @@ class device_model {
   }
 
   /// One pass over the rows: the logits of those that are wanted.
-  /// \throws std::invalid_argument for more rows than `max_rows`, and what an earlier commit left.
+  /// \throws std::invalid_argument for more rows than `max_rows` or streams than there are, and
+  /// what
+  ///         an earlier commit left.
   evaluation evaluate(const hunch::rows& rows) {
-    run(rows, self_->options.max_outputs);
+    run(rows, self_->options.max_outputs, rows.streams);
     self_->write_logits(std::min(rows.size, self_->options.max_outputs));
-    return evaluation(*self_);
+    return evaluation(*self_, rows.streams);
   }
 
   /// The same without the head.
   hidden_states forward(const hunch::rows& rows) {
-    run(rows, self_->options.max_rows);
+    run(rows, self_->options.max_rows, 0);
     return self_->states();
   }
 
@@ -148,10 +170,11 @@ class device_model {
   explicit device_model(std::unique_ptr<transformer_type> self) : self_(std::move(self)) {}
 
  private:
-  void run(const hunch::rows& rows, std::int32_t max_outputs) {
+  void run(const hunch::rows& rows, std::int32_t max_outputs, std::int32_t streams) {
+    self_->check_streams(streams);
     self_->stage(rows, self_->shape.layers, max_outputs);
     self_->begin(rows.size);
-    self_->run_layers(0, self_->shape.layers, rows.size);
+    self_->run_all(rows.size, streams);
     self_->finish(rows.size);
   }
 
@@ -160,6 +183,7 @@ class device_model {
 
 static_assert(hunch::TargetModel<device_model<hunch::executor::host>>);
 static_assert(hunch::HiddenStates<device_model<hunch::executor::host>::evaluation>);
+static_assert(hunch::SpeculativeStreams<device_model<hunch::executor::host>::evaluation>);
 static_assert(hunch::DraftModel<device_model<hunch::executor::host>, float>);
 static_assert(hunch::RoutedModel<device_model<hunch::executor::host>>);
 

@@ -119,7 +119,7 @@ struct gate_rows {
   }
 };
 
-/// out[i] = silu(from[i]).
+/// out[i] = silu(from[i]), with zeros behind: other products use the same memory.
 template <class Input>
 struct silu_rows {
   const std::uint8_t* asked;
@@ -133,7 +133,8 @@ struct silu_rows {
     if (asked[index] == 0) { return; }
     const float* const x = from + static_cast<std::int64_t>(index) * size;
     Input* const to = out + static_cast<std::int64_t>(index) * width;
-    team.for_each(size, [=](std::int64_t i) { put(to[i], silu(x[i])); });
+    const std::int32_t n = size;
+    team.for_each(width, [=](std::int64_t i) { put(to[i], i < n ? silu(x[i]) : 0.0f); });
   }
 };
 

@@ -19,6 +19,8 @@
 #include <engine/device/rotate.hpp>
 #include <engine/device/row_states.hpp>
 #include <engine/device/staging.hpp>
+#include <engine/device/stream_rows.hpp>
+#include <engine/device/stream_weights.hpp>
 #include <engine/device/weights.hpp>
 #include <engine/device/workspace.hpp>
 #include <engine/into.hpp>
@@ -111,7 +113,35 @@ class transformer : public named_model {
 
   /// `rows` rows through the layers [first, last).
   void run_layers(std::int32_t first, std::int32_t last, std::int32_t rows) {
-    for (std::int32_t l = first; l < last; ++l) { run_layer(l, rows); }
+    for (std::int32_t l = first; l < last; ++l) { run_layer(l, rows, 0); }
+  }
+
+  /// `rows` rows through all layers, with `asked` streams beside each that is wanted.
+  void run_all(std::int32_t rows, std::int32_t asked) {
+    if (asked == 0) { return run_layers(0, shape.layers, rows); }
+    const std::int32_t first = shape.layers - streams->shape.layers;
+    run_layers(0, first, rows);
+    open_streams(rows, asked);
+    for (std::int32_t l = first; l < shape.layers; ++l) { run_layer(l, rows, rows * asked); }
+    const std::int64_t of_streams = rows;
+    executor.launch(rows * asked,
+                    normalise_rows<input>{.asked = space.plan().computed + of_streams,
+                                          .from = space.residual.data() + of_streams * shape.hidden,
+                                          .size = shape.hidden,
+                                          .weight = weights.final_norm(),
+                                          .epsilon = shape.norm_epsilon,
+                                          .out = space.normed.data() + of_streams * stride(),
+                                          .width = stride(),
+                                          .states = streams->states.data()});
+  }
+  /// \throws std::invalid_argument if there are not so many.
+  void check_streams(std::int32_t asked) const {
+    const std::int32_t has = streams == nullptr ? 0 : streams->shape.streams;
+    if (asked > has) {
+      throw std::invalid_argument("engine::device_model: " + std::to_string(asked) +
+                                  " streams are asked for, and the model has " +
+                                  std::to_string(has));
+    }
   }
 
   /// The states of the rows of a pass through all layers, in `space.hidden`, and in `space.normed`
@@ -176,8 +206,11 @@ class transformer : public named_model {
   workspace<Executor, input> space;
   Multiply multiply;
   listed_head<Executor> head;
+  stream_weights<Executor, input>* streams = nullptr;  ///< while there are any
 
  private:
+  using adapter = stream_adapter<Executor>;
+
   static const config& checked(const config& shape) {
     shape.check();
     if (shape.qkv_bias) {
@@ -188,11 +221,20 @@ class transformer : public named_model {
 
   std::int32_t joint_width() const { return padded(2 * shape.hidden); }
 
-  void run_layer(std::int32_t l, std::int32_t rows) {
+  /// A layer for `tokens` rows of tokens, and for `beside` rows of streams behind them.
+  void run_layer(std::int32_t l, std::int32_t tokens, std::int32_t beside) {
     const auto& layer = weights.layers()[static_cast<std::size_t>(l)];
+    const auto* const more =
+        beside == 0
+            ? nullptr
+            : &streams->layers[static_cast<std::size_t>(l - shape.layers + streams->shape.layers)];
     const pass_plan plan = space.plan();
+    const std::int32_t rows = tokens + beside;
     normalise(rows, plan.computed, layer.attention_norm.data());
     apply(layer.queries_etc.view(), space.normed, rows, space.projections, into::overwrite);
+    if (more != nullptr) {
+      adapt(more->queries_etc, space.normed, tokens, beside, space.projections);
+    }
     executor.launch(rows, rotate_rows{.rows = plan.rows,
                                       .cache = space.cache(),
                                       .layer = l,
@@ -201,23 +243,73 @@ class transformer : public named_model {
                                       .sine = weights.sine(),
                                       .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim)),
                                       .projections = space.projections.data()});
-    attend(l, 0, rows, padded(shape.heads * shape.head_dim));
+    attend(l, rows);
     apply(layer.output.view(), space.mixed, rows, space.residual, into::add);
+    if (more != nullptr) { adapt(more->output, space.mixed, tokens, beside, space.residual); }
 
     normalise(rows, plan.computed, layer.mlp_norm.data());
     apply(layer.gates_and_ups.view(), space.normed, rows, space.gates, into::overwrite);
+    if (more != nullptr) { adapt(more->gates_and_ups, space.normed, tokens, beside, space.gates); }
     executor.launch(rows, gate_rows<input>{.asked = plan.computed,
                                            .gates = space.gates.data(),
                                            .size = shape.intermediate,
                                            .out = space.products.data(),
                                            .width = padded(shape.intermediate)});
     apply(layer.down.view(), space.products, rows, space.residual, into::add);
+    if (more != nullptr) { adapt(more->down, space.products, tokens, beside, space.residual); }
   }
 
-  /// Attention of rows [begin, end), in pieces that bound its scratch memory.
-  void attend(std::int32_t l, std::int32_t begin, std::int32_t end, std::int32_t width) {
-    for (std::int32_t first = begin; first < end; first += attended_rows) {
-      const std::int32_t count = std::min(attended_rows, end - first);
+  /// Adds what an adapter makes of the `beside` rows behind `tokens` others.
+  void adapt(const adapter& of, const resident<input>& x, std::int32_t tokens, std::int32_t beside,
+             resident<float>& y) {
+    const matrix a = of.a.view();
+    const matrix b = of.b.view();
+    const std::int64_t first = tokens;
+    const std::uint8_t* const asked = space.plan().computed + first;
+    multiply(a, x.data() + first * a.width, beside, streams->inner.data(), into::overwrite, asked);
+    executor.launch(beside, round_rows<input>{.asked = asked,
+                                              .from = streams->inner.data(),
+                                              .size = a.outputs,
+                                              .out = streams->reduced.data(),
+                                              .width = b.width});
+    multiply(b, streams->reduced.data(), beside, y.data() + first * b.outputs, into::add, asked);
+  }
+
+  /// Stages streams beside `rows` rows, and makes what they begin with of the residuals there.
+  void open_streams(std::int32_t rows, std::int32_t asked) {
+    stream_weights<Executor, input>& w = *streams;
+    const pass_plan plan = space.plan();
+    executor.launch(rows * asked, stage_streams{.plan = plan,
+                                                .tokens = rows,
+                                                .streams = asked,
+                                                .max_streams = options.max_streams,
+                                                .first_id = options.max_staged,
+                                                .max_length = options.max_length});
+    normalise(rows, plan.wanted, w.ones.data());
+    const matrix down = w.down.view();
+    const matrix up = w.up.view();
+    multiply(down, space.normed.data(), rows, w.inner.data(), into::overwrite, plan.wanted);
+    executor.launch(rows, silu_rows<input>{.asked = plan.wanted,
+                                           .from = w.inner.data(),
+                                           .size = down.outputs,
+                                           .out = w.reduced.data(),
+                                           .width = up.width});
+    multiply(up, w.reduced.data(), rows, w.begun.data(), into::overwrite, plan.wanted);
+    executor.launch(rows * asked, begin_streams{.wanted = plan.wanted,
+                                                .tokens = rows,
+                                                .streams = asked,
+                                                .residual = space.residual.data(),
+                                                .size = shape.hidden,
+                                                .begun = w.begun.data(),
+                                                .all_streams = w.shape.streams,
+                                                .embeddings = w.embeddings.data(),
+                                                .width = w.stride()});
+  }
+
+  /// In pieces that bound its scratch memory.
+  void attend(std::int32_t l, std::int32_t rows) {
+    for (std::int32_t first = 0; first < rows; first += attended_rows) {
+      const std::int32_t count = std::min(attended_rows, rows - first);
       executor.launch(count * shape.heads,
                       attend_rows<input>{.plan = space.plan(),
                                          .cache = space.cache(),
@@ -227,7 +319,7 @@ class transformer : public named_model {
                                          .projections = space.projections.data(),
                                          .scratch = space.scratch.data(),
                                          .out = space.mixed.data(),
-                                         .width = width});
+                                         .width = padded(shape.heads * shape.head_dim)});
     }
   }
 

@@ -36,9 +36,11 @@ class host_matrix {
   }
 
   /// All rows of another matrix.
-  void append(const matrix_view& part) {
+  void append(const matrix_view& part) { append(part, 0, part.rows); }
+  /// Rows [first, last) of it.
+  void append(const matrix_view& part, int first, int last) {
     width_ = padded(part.columns);
-    for (int row = 0; row < part.rows; ++row) { append_row(part, row); }
+    for (int row = first; row < last; ++row) { append_row(part, row); }
   }
   /// Zeros below.
   void append_zeros(std::int32_t rows) {

@@ -84,7 +84,7 @@ class workspace {
         features_(executor,
                   size(feature_width_) * size(o.max_batch) * size(o.max_length + o.max_staged)),
         rows_(executor, size(o.all_rows())),
-        paths_(executor, size(o.all_rows()) * size(o.all_staged())),
+        paths_(executor, size(o.all_rows()) * size(o.max_staged + o.max_streams)),
         computed_(executor, size(o.all_rows())),
         wanted_(executor, size(o.max_rows)),
         statuses_(executor, size(o.max_rows)),
@@ -94,7 +94,7 @@ class workspace {
         hidden(executor, floats(o, padded(c.hidden))),
         logits(executor, size(o.max_outputs) * size(c.vocab_size)),
         scratch(executor, size(std::min(o.all_rows(), attended_rows)) * size(c.heads) *
-                              size(attention_scratch(o.max_length, c.head_dim))),
+                              size(attention_scratch(o.max_length + o.max_streams, c.head_dim))),
         normed(executor, floats(o, padded(c.hidden))),
         mixed(executor, floats(o, padded(c.heads * c.head_dim))),
         products(executor, floats(o, padded(c.intermediate))) {}
@@ -114,7 +114,8 @@ class workspace {
             .kv_heads = kv_heads_,
             .head_dim = head_dim_,
             .max_length = options_.max_length,
-            .max_staged = options_.all_staged()};
+            .max_staged = options_.all_staged(),
+            .max_attended = options_.max_length + options_.max_streams};
   }
   feature_cells features() const {
     return {.data = features_.data(),
@@ -125,7 +126,7 @@ class workspace {
   pass_plan plan() const {
     return {.rows = rows_.data(),
             .paths = paths_.data(),
-            .path_stride = options_.all_staged(),
+            .path_stride = options_.max_staged + options_.max_streams,
             .computed = computed_.data(),
             .wanted = wanted_.data(),
             .statuses = statuses_.data()};
@@ -141,7 +142,8 @@ class workspace {
                     .kv_heads = c.kv_heads,
                     .head_dim = c.head_dim,
                     .max_length = o.max_length,
-                    .max_staged = o.all_staged()};
+                    .max_staged = o.all_staged(),
+                    .max_attended = 0};
     return size(all.run(o.max_batch, 0, 0));
   }
   static std::size_t floats(const device_options& o, std::int32_t width) {

@@ -219,9 +219,9 @@ flags flags_of(destination to) {
   return out;
 }
 
-/// Flags beside which no preset is the default: they say themselves where to begin.
-constexpr const char* own_start[] = {"--method", "--model",   "--draft",
-                                     "--device", "--drafter", "--plain"};
+/// Flags beside which no preset is the default, as beside --device: they say themselves where to
+/// begin.
+constexpr const char* own_start[] = {"--method", "--model", "--draft", "--drafter", "--plain"};
 /// What a composition is made of, besides these.
 constexpr const char* policies[] = {"--tree",   "--selector", "--layout",
                                     "--router", "--budget",   "--verifier"};
@@ -422,7 +422,7 @@ arguments parse(const std::vector<std::string>& words) {
   arguments a;
   a.prompt = "The purpose of this chapter is to explain how";
   const bool by_name = given.count("--preset") != 0;
-  if (by_name || !any_given(given, own_start)) {
+  if (by_name || !(any_given(given, own_start) || given.count("--device") != 0)) {
     const preset& from = by_name ? preset_of(name) : presets().front();
     flags_of({a, name, prompt_file}).parse(from.flags);
     a.preset = from.name;

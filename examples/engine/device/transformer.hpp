@@ -118,19 +118,19 @@ class transformer : public named_model {
 
   /// `rows` rows through all layers, with `asked` streams beside each that is wanted.
   void run_all(std::int32_t rows, std::int32_t asked) {
-    if (asked == 0) { return run_layers(0, shape.layers, rows); }
+    if (asked == 0 || rows == 0) { return run_layers(0, shape.layers, rows); }
     const std::int32_t first = shape.layers - streams->shape.layers;
     run_layers(0, first, rows);
     open_streams(rows, asked);
     for (std::int32_t l = first; l < shape.layers; ++l) { run_layer(l, rows, rows * asked); }
-    const std::int64_t of_streams = rows;
+    const std::int64_t behind = rows;
     executor.launch(rows * asked,
-                    normalise_rows<input>{.asked = space.plan().computed + of_streams,
-                                          .from = space.residual.data() + of_streams * shape.hidden,
+                    normalise_rows<input>{.asked = space.plan().computed + behind,
+                                          .from = space.residual.data() + behind * shape.hidden,
                                           .size = shape.hidden,
                                           .weight = weights.final_norm(),
                                           .epsilon = shape.norm_epsilon,
-                                          .out = space.normed.data() + of_streams * stride(),
+                                          .out = space.normed.data() + behind * stride(),
                                           .width = stride(),
                                           .states = streams->states.data()});
   }

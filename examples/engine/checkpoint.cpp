@@ -247,6 +247,16 @@ matrix_view checkpoint::matrix(const std::string& name, int rows, int columns) c
   return out;
 }
 
+int checkpoint::rows_of(const std::string& name) const {
+  const auto& shape = get(name).shape;
+  const std::int64_t rows = shape.empty() ? 0 : shape[0];
+  if (rows < 1 || rows > 1 << 20) {
+    throw std::runtime_error(origin() + ": tensor \"" + name + "\" has " + std::to_string(rows) +
+                             " rows");
+  }
+  return static_cast<int>(rows);
+}
+
 std::vector<float> checkpoint::vector(const std::string& name, int size) const {
   const entry& values = find(name);
   if (values.view.shape != std::vector<std::int64_t>{size}) {

@@ -51,6 +51,10 @@ class checkpoint {
   /// The tensor `name` of shape [size], as floats. Throws like `matrix`.
   std::vector<float> vector(const std::string& name, int size) const;
 
+  /// The rows of the tensor `name`, where nothing else says how many.
+  /// \throws std::runtime_error if it is missing, or has none or absurdly many.
+  int rows_of(const std::string& name) const;
+
   /// Where the tensors come from, for messages.
   const std::string& origin() const { return origin_; }
 

@@ -26,17 +26,6 @@ int checked(const exit_config& shape, const checkpoint& weights, const Target& t
   return shape.layer;
 }
 
-/// r, which only the tensor says.
-int inner_size(const checkpoint& weights) {
-  const auto& shape = weights.get("exit.down.weight").shape;
-  const std::int64_t rows = shape.empty() ? 0 : shape[0];
-  if (rows < 1 || rows > 1 << 20) {
-    throw std::runtime_error(weights.origin() + ": tensor \"exit.down.weight\" has " +
-                             std::to_string(rows) + " rows");
-  }
-  return static_cast<int>(rows);
-}
-
 stored_matrix pack(const checkpoint& weights, const char* name, int outputs, int inputs,
                    arithmetic kind) {
   const matrix_view matrix = weights.matrix(name, outputs, inputs);
@@ -49,8 +38,10 @@ early_exit::early_exit(const exit_config& shape, const checkpoint& weights, mode
     : layers_{checked(shape, weights, *target.self_)},
       of_{target.self_.get()},
       norm_{padded(weights.vector("exit.norm.weight", of_->shape.hidden))},
-      down_{pack(weights, "exit.down.weight", inner_size(weights), of_->shape.hidden, of_->kind)},
-      up_{pack(weights, "exit.up.weight", of_->shape.hidden, inner_size(weights), of_->kind)},
+      down_{pack(weights, "exit.down.weight", weights.rows_of("exit.down.weight"),
+                 of_->shape.hidden, of_->kind)},
+      up_{pack(weights, "exit.up.weight", of_->shape.hidden, weights.rows_of("exit.down.weight"),
+               of_->kind)},
       inner_stride_{round_up(down_.packed.outputs(), lanes)},
       result_{std::make_unique<pass_result>()} {
   result_->hidden_size = of_->shape.hidden;

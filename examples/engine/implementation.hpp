@@ -15,6 +15,7 @@
 #include <engine/kv_cache.hpp>
 #include <engine/model.hpp>
 #include <engine/multiply.hpp>
+#include <engine/named_model.hpp>
 #include <engine/rope.hpp>
 #include <engine/sequences.hpp>
 #include <engine/stream_weights.hpp>
@@ -86,7 +87,7 @@ struct lent_cache {
   std::vector<int> layers;  ///< of the other model: the one that each layer reads
 };
 
-struct model::implementation {
+struct model::implementation : named_model {
   /// \param features_of the target of an EAGLE head.
   /// \param from the cache that a head over canvases reads; its rows begin with what the caller
   /// puts
@@ -118,16 +119,6 @@ struct model::implementation {
   /// What `load` checks of a head that drafts with the embedding and the head of this model.
   /// \throws std::runtime_error if its config is of another target, or its head another one.
   void check_head(const std::filesystem::path& config_file, implementation& head);
-  /// \throws std::invalid_argument naming the files that two models come from, and what differs.
-  void must_have(const char* what, const std::string& own, const std::string& head,
-                 const std::string& of_head) const;
-  void must_have(const char* what, std::int64_t own, const std::string& head,
-                 std::int64_t of_head) const {
-    must_have(what, std::to_string(own), head, std::to_string(of_head));
-  }
-  /// The same for what is no value of both: what a head `does`, and what this model `is`.
-  [[noreturn]] void refuse_head(const std::string& head, const std::string& does,
-                                const std::string& is) const;
   /// The head over shortlists; in token order if it was given no layout.
   draft_head& listed_head();
   /// `listed_head` over outputs of a pass.
@@ -153,7 +144,6 @@ struct model::implementation {
   share part(int count, int thread) const { return {count, thread, pool.size()}; }
 
   const config shape;
-  const std::string origin;  ///< where its weights come from, for messages
   const arithmetic kind;
   const int context;
   thread_pool pool;

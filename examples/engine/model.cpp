@@ -70,8 +70,8 @@ const config& checked(const config& shape, const model_options& options) {
 model::implementation::implementation(const config& c, const checkpoint& source,
                                       const model_options& options, implementation* features_of,
                                       kv_layers own, lent_cache from)
-    : shape{checked(c, options)},
-      origin{source.origin()},
+    : named_model{source.origin()},
+      shape{checked(c, options)},
       kind{options.kind},
       context{checked_context(c, options.context)},
       pool{options.threads},
@@ -134,19 +134,6 @@ void model::implementation::check_head(const std::filesystem::path& config_file,
                            hunch::fingerprint_text(head.head_fingerprint()) +
                            ", and that of its target " + origin + " " +
                            hunch::fingerprint_text(head_fingerprint()));
-}
-
-void model::implementation::must_have(const char* what, const std::string& own,
-                                      const std::string& head, const std::string& of_head) const {
-  if (own == of_head) { return; }
-  throw std::invalid_argument("engine: the " + std::string(what) + " of " + head + " is " +
-                              of_head + ", that of its target " + origin + " " + own);
-}
-
-void model::implementation::refuse_head(const std::string& head, const std::string& does,
-                                        const std::string& is) const {
-  throw std::invalid_argument("engine: " + head + " " + does + ", and its target " + origin + " " +
-                              is);
 }
 
 draft_head& model::implementation::listed_head() {

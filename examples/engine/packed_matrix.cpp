@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 namespace engine {
 
@@ -24,39 +23,6 @@ arithmetic preferred_bf16() {
 }
 
 namespace {
-
-/// The 4-bit integers of a group, and their scale.
-struct quantised_group {
-  std::uint16_t scale = 0;  ///< bf16
-  std::int8_t values[group_size] = {};
-};
-
-/// The largest value becomes -8 or one near it: of a few scales the one with the least square
-/// error.
-quantised_group quantise(const float (&values)[group_size]) {
-  float extreme = 0.0f;
-  for (const float v : values) { extreme = std::fabs(v) > std::fabs(extreme) ? v : extreme; }
-  quantised_group best;
-  double least = std::numeric_limits<double>::infinity();
-  for (const float largest : {-7.0f, -7.5f, -8.0f, -8.5f, -9.0f}) {
-    quantised_group tried;
-    tried.scale = to_bf16(extreme / largest);
-    const float scale = from_bf16(tried.scale);
-    if (scale == 0.0f) { return best; }
-    double error = 0.0;
-    for (int k = 0; k < group_size; ++k) {
-      const float q = std::max(-8.0f, std::min(7.0f, std::nearbyint(values[k] / scale)));
-      tried.values[k] = static_cast<std::int8_t>(q);
-      const double difference = static_cast<double>(q * scale - values[k]);
-      error += difference * difference;
-    }
-    if (error < least) {
-      least = error;
-      best = tried;
-    }
-  }
-  return best;
-}
 
 /// The bit of its byte at which value `k` of a group begins: four bytes of a lane are four
 /// neighbours, and the upper halves of the same bytes are the next four.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <engine/aligned_buffer.hpp>
+#include <engine/quantised_group.hpp>
 #include <engine/simd.hpp>
 #include <engine/tensor.hpp>
 
@@ -30,9 +31,6 @@ enum class arithmetic {
   /// it.
   int4,
 };
-
-/// The weights and activations that have one scale in `int4`.
-inline constexpr int group_size = 32;
 
 /// Whether this build and this machine can do `bf16_dot`.
 bool has_bf16_dot();

@@ -31,17 +31,6 @@ void check(const stream_config& shape, const std::string& origin, const Target& 
   target.must_have("vocabulary size", target.shape.vocab_size, origin, shape.vocab_size);
 }
 
-/// A rank, which only a tensor says.
-int rank_of(const checkpoint& weights, const std::string& name) {
-  const auto& shape = weights.get(name).shape;
-  const std::int64_t rows = shape.empty() ? 0 : shape[0];
-  if (rows < 1 || rows > 1 << 20) {
-    throw std::runtime_error(weights.origin() + ": tensor \"" + name + "\" has " +
-                             std::to_string(rows) + " rows");
-  }
-  return static_cast<int>(rows);
-}
-
 /// Packs one layer's adapters.
 class layer_reader {
  public:
@@ -68,7 +57,7 @@ class layer_reader {
 
  private:
   int parsed_rank(const std::string& part) const {
-    const int rank = rank_of(weights_, name_ + part + ".a.weight");
+    const int rank = weights_.rows_of(name_ + part + ".a.weight");
     rank_stride_ = std::max(rank_stride_, round_up(rank, lanes));
     return rank;
   }
@@ -86,7 +75,7 @@ class layer_reader {
 void read_roots(const checkpoint& weights, const config& c, arithmetic kind, stream_weights& w) {
   w.joined_stride = round_up(2 * c.hidden, lanes);
   if (!weights.has("streams.root.down.weight")) { return; }
-  const int rank = rank_of(weights, "streams.root.down.weight");
+  const int rank = weights.rows_of("streams.root.down.weight");
   w.root_stride = round_up(rank, lanes);
   const int streams = w.shape.streams;
   const matrix_view down = weights.matrix("streams.root.down.weight", rank, 2 * c.hidden);
@@ -111,7 +100,7 @@ speculative_streams::speculative_streams(const stream_config& shape, const check
   w.shape = shape;
   w.ones.assign(stride, 1.0f);
 
-  const int rank = rank_of(weights, "streams.down.weight");
+  const int rank = weights.rows_of("streams.down.weight");
   w.rank_stride = round_up(rank, lanes);
   const matrix_view down = weights.matrix("streams.down.weight", rank, c.hidden);
   const matrix_view up = weights.matrix("streams.up.weight", shape.streams * c.hidden, rank);

@@ -20,7 +20,8 @@ using command_line::number;
 constexpr named<method_kind> methods[] = {{"speculative", method_kind::speculative},
                                           {"diffusion", method_kind::diffusion},
                                           {"stepwise", method_kind::stepwise}};
-constexpr named<device_kind> devices[] = {{"host", device_kind::host}, {"cuda", device_kind::cuda}};
+constexpr named<device_kind> devices[] = {
+    {"host", device_kind::host}, {"cuda", device_kind::cuda}, {"teams", device_kind::teams}};
 constexpr named<drafter_kind> drafters[] = {
     {"model", drafter_kind::model},           {"eagle", drafter_kind::eagle},
     {"medusa", drafter_kind::medusa},         {"streaming", drafter_kind::streaming},
@@ -171,8 +172,9 @@ flags flags_of(destination to) {
   out.add_choice<device_kind>(
       "--device",
       "host: the processors (default)\n"
-      "cuda: a CUDA device, where the whole loop stays; with --drafter model and chains,\n"
-      "without --pattern and --selector clustered",
+      "cuda: a CUDA device, where the whole loop stays; chains, dynamic trees of models and\n"
+      "the fixed tree of Medusa's heads, without --pattern\n"
+      "teams: the same loop on teams of host threads, slowly: to try it without a GPU",
       a.device, devices);
 
   out.section("Text (not penalties, --batch and --pattern with diffusion and stepwise)");
@@ -217,9 +219,9 @@ flags flags_of(destination to) {
   return out;
 }
 
-/// Flags beside which no preset is the default: they say themselves where to begin.
-constexpr const char* own_start[] = {"--method", "--model",   "--draft",
-                                     "--device", "--drafter", "--plain"};
+/// Flags beside which no preset is the default, as beside --device: they say themselves where to
+/// begin.
+constexpr const char* own_start[] = {"--method", "--model", "--draft", "--drafter", "--plain"};
 /// What a composition is made of, besides these.
 constexpr const char* policies[] = {"--tree",   "--selector", "--layout",
                                     "--router", "--budget",   "--verifier"};
@@ -327,6 +329,30 @@ void check_method(const arguments& a, const Refuse& refuse) {
   }
 }
 
+/// What a loop does that is repeated without the host.
+template <class Refuse>
+void check_device(const arguments& a, const Refuse& refuse) {
+  const std::string device = a.device == device_kind::cuda ? "--device cuda" : "--device teams";
+  refuse("--threads", device.c_str());
+  if (!a.draft_lengths.empty()) {
+    throw usage_error("--draft-length: " + device + " keeps to one number, or auto");
+  }
+  if (!a.pattern.empty()) {
+    throw usage_error("--pattern asks the host in every step, which " + device +
+                      " does not wait for: use --device host");
+  }
+  if (a.decodes_plainly() || a.drafter == drafter_kind::lookup) { return; }
+  const bool known = a.tree == tree_kind::chain ||
+                     (a.tree == tree_kind::fixed && a.drafter == drafter_kind::medusa) ||
+                     (a.tree == tree_kind::dynamic && a.drafter != drafter_kind::medusa &&
+                      a.drafter != drafter_kind::streaming);
+  if (!known) {
+    throw usage_error("--tree: for " + device +
+                      " this program has chains, dynamic trees of models and the fixed tree of "
+                      "Medusa's heads: use one of these, or --device host");
+  }
+}
+
 /// Flags that mean nothing, or something else, beside others.
 void refuse_contradictions(const arguments& a, const std::set<std::string>& given) {
   const auto refuse = [&](const char* flag, const char* beside) {
@@ -355,13 +381,7 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
     }
   }
   if (a.selector == selector_kind::full) { refuse("--layout", "--selector full"); }
-  if (a.selector == selector_kind::clustered) {
-    if (a.device == device_kind::cuda) {
-      throw usage_error(
-          "--selector clustered needs states for its router, which the models of --device cuda do "
-          "not give: use --device host");
-    }
-  } else {
+  if (a.selector != selector_kind::clustered) {
     for (const char* flag : {"--router", "--budget"}) {
       if (given.count(flag) != 0) {
         throw usage_error(std::string(flag) + " has a meaning with --selector clustered only");
@@ -381,24 +401,7 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
   }
   if (!a.pattern.empty()) { refuse("--ignore-end", "--pattern"); }
   if (!a.decodes_plainly()) { check_verifier(a); }
-  if (a.device == device_kind::cuda) {
-    const bool known =
-        a.decodes_plainly() || (a.drafter == drafter_kind::model && a.tree == tree_kind::chain);
-    if (!known) {
-      throw usage_error(
-          "--device cuda drafts chains with a model of its own: use --drafter model and --tree "
-          "chain, or --device host");
-    }
-    refuse("--threads", "--device cuda");
-    if (!a.draft_lengths.empty()) {
-      throw usage_error("--draft-length: --device cuda keeps to one number, or auto");
-    }
-    if (!a.pattern.empty()) {
-      throw usage_error(
-          "--pattern asks the host in every step, which --device cuda does not wait for: use "
-          "--device host");
-    }
-  }
+  if (a.device != device_kind::host) { check_device(a, refuse); }
   if (given.count("--model") != 0 && given.count("--draft") == 0 && !a.plain &&
       a.method == method_kind::speculative && a.drafter == drafter_kind::model) {
     throw usage_error(
@@ -419,7 +422,7 @@ arguments parse(const std::vector<std::string>& words) {
   arguments a;
   a.prompt = "The purpose of this chapter is to explain how";
   const bool by_name = given.count("--preset") != 0;
-  if (by_name || !any_given(given, own_start)) {
+  if (by_name || !(any_given(given, own_start) || given.count("--device") != 0)) {
     const preset& from = by_name ? preset_of(name) : presets().front();
     flags_of({a, name, prompt_file}).parse(from.flags);
     a.preset = from.name;

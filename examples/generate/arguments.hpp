@@ -20,7 +20,7 @@ enum class drafter_kind { none, model, eagle, medusa, streaming, early_exit, int
 enum class tree_kind { chain, sampled, dynamic, fixed };
 enum class selector_kind { full, frequency, trimmed, clustered };
 enum class verifier_kind { rejection, block, coupled, point_mass, greedy };
-enum class device_kind { host, cuda };
+enum class device_kind { host, cuda, teams };
 enum class color_mode { automatic, always, never };
 
 /// What the command line asks for.

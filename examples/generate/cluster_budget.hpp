@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include <hunch/core/config.hpp>
 #include <hunch/vocab/budget.hpp>
 
 namespace generate {
@@ -17,11 +18,11 @@ struct cluster_budget {
   bool ranks_per_row = false;
   bool is_position_aware = false;
 
-  std::int32_t at(std::int32_t depth) const { return limit(most, depth); }
-  std::int32_t rows_at(std::int32_t depth) const { return limit(rows, depth); }
+  HUNCH_HOST_DEVICE std::int32_t at(std::int32_t depth) const { return limit(most, depth); }
+  HUNCH_HOST_DEVICE std::int32_t rows_at(std::int32_t depth) const { return limit(rows, depth); }
 
  private:
-  std::int32_t limit(std::int32_t k, std::int32_t depth) const {
+  HUNCH_HOST_DEVICE std::int32_t limit(std::int32_t k, std::int32_t depth) const {
     return is_position_aware ? hunch::budget::position_aware<>{k}.at(depth) : k;
   }
 };

@@ -13,6 +13,7 @@
 #include "generate/cuda.hpp"
 #include "generate/diffusion.hpp"
 #include "generate/program.hpp"
+#include "generate/teams.hpp"
 
 namespace generate {
 
@@ -32,6 +33,8 @@ void start(const std::vector<std::string>& words) {
     run_diffusion(a);
   } else if (a.device == device_kind::cuda) {
     run_on_cuda(a);
+  } else if (a.device == device_kind::teams) {
+    run_on_teams(a);
   } else {
     program(a).run();
   }

@@ -1,27 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generate/program.hpp"
 
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
-#include <engine/checkpoint.hpp>
 #include <engine/tokenizer.hpp>
 #include <grammar/regular_grammar.hpp>
 
 namespace generate {
-
-namespace {
-
-/// A directory says itself whether it holds an EAGLE head.
-arguments resolved(arguments a) {
-  if (!a.plain && a.drafter == drafter_kind::model && is_eagle(a.draft)) {
-    a.drafter = drafter_kind::eagle;
-  }
-  return a;
-}
-
-}  // namespace
 
 program::program(const arguments& a)
     : args_(resolved(a)),
@@ -96,25 +82,16 @@ hunch::decoder_options program::sizes() const {
 
 hunch::selector::any<> program::chosen_selector(const hunch::made_for& head,
                                                 std::int32_t context_width) {
-  const hunch::made_for of = session_.drafted_by(head);
-  const auto files =
-      args_.selector == selector_kind::clustered ? clusters_for(args_, of) : std::nullopt;
-  if (!files) {
+  const auto clusters = load_clusters(args_, session_.drafted_by(head), context_width);
+  if (!clusters) {
     hunch::selector::any<> fixed(session_.fixed_shortlist(head));
     // The report names what drafts, not what was asked for.
     if (args_.selector == selector_kind::clustered) { args_.selector = selector_kind::frequency; }
     return fixed;
   }
-  const hunch::vocab_layout layout = hunch::load_layout(files->layout, of);
-  const auto weights = hunch::router::weights::load(files->router, layout, of, files->layout);
-  if (weights.inputs != context_width) {
-    throw std::runtime_error(files->router + ": reads contexts of " +
-                             std::to_string(weights.inputs) + " numbers, those of " + of.name +
-                             " have " + std::to_string(context_width));
-  }
-  router_.emplace(weights);
+  router_.emplace(clusters->router);
   return hunch::selector::any<>(hunch::selector::clustered{
-      layout, router_->view(), args_.budget.value_or(default_budget(head.vocab_size))});
+      clusters->layout, router_->view(), args_.budget.value_or(default_budget(head.vocab_size))});
 }
 
 }  // namespace generate

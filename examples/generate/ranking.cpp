@@ -9,6 +9,7 @@
 #include <iterator>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <engine/vocabulary.hpp>
@@ -52,6 +53,20 @@ std::optional<cluster_files> clusters_for(const arguments& a, const hunch::made_
                               HUNCH_MODELS "/router.safetensors"};
   const bool fits = says(shipped.layout, "head", head.head);
   return fits ? std::optional(shipped) : std::nullopt;
+}
+
+std::optional<routed_clusters> load_clusters(const arguments& a, const hunch::made_for& head,
+                                             std::int32_t context_width) {
+  const auto files = a.selector == selector_kind::clustered ? clusters_for(a, head) : std::nullopt;
+  if (!files) { return std::nullopt; }
+  hunch::vocab_layout layout = hunch::load_layout(files->layout, head);
+  auto router = hunch::router::weights::load(files->router, layout, head, files->layout);
+  if (router.inputs != context_width) {
+    throw std::runtime_error(files->router + ": reads contexts of " +
+                             std::to_string(router.inputs) + " numbers, those of " + head.name +
+                             " have " + std::to_string(context_width));
+  }
+  return routed_clusters{std::move(layout), std::move(router)};
 }
 
 hunch::vocab_layout ranking_for(const arguments& a, const engine::tokenizer& text,

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
 #include <engine/config.hpp>
 #include <engine/tokenizer.hpp>
 #include <hunch/tools/made_for.hpp>
+#include <hunch/tools/router_weights.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 
 #include "generate/arguments.hpp"
@@ -22,6 +24,18 @@ struct cluster_files {
 /// Of `--selector clustered`: the files of `--layout` and `--router`; without, the shipped ones, if
 /// they are for this head, and nothing if they are not.
 std::optional<cluster_files> clusters_for(const arguments& a, const hunch::made_for& head);
+
+/// Clusters, and what a router that chooses among them is made of.
+struct routed_clusters {
+  hunch::vocab_layout layout;
+  hunch::router::weights router;
+};
+
+/// What is in the files of `clusters_for`, or nothing: also if the flags ask for another selector.
+/// \param context_width of the contexts that the model with this head tells a router.
+/// \throws std::runtime_error for files that do not fit the head, the contexts or each other.
+std::optional<routed_clusters> load_clusters(const arguments& a, const hunch::made_for& head,
+                                             std::int32_t context_width);
 
 /// The order of the head's rows that the flags ask for: the file of `--layout`; without, the
 /// shipped ranking by frequency, if it is one of the text's vocabulary, or else one of the shipped

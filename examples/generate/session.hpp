@@ -32,6 +32,14 @@ inline bool is_eagle(const std::string& directory) {
   return engine::checkpoint::open(directory).has("model.fc.weight");
 }
 
+/// A directory says itself whether it holds an EAGLE head.
+inline arguments resolved(arguments a) {
+  if (!a.plain && a.drafter == drafter_kind::model && is_eagle(a.draft)) {
+    a.drafter = drafter_kind::eagle;
+  }
+  return a;
+}
+
 /// What the flags ask for, whatever writes it.
 inline hunch::generation_options request_of(const arguments& a, hunch::token end_of_text) {
   hunch::generation_options request;

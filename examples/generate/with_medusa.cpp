@@ -10,8 +10,7 @@ void program::with_medusa() {
   const hunch::selector::any<> selector =
       chosen_selector(target_.made_for(), draft.context_width());
   draft.set_head_layout(selector.layout());
-  // Medusa's models have four heads or more, and a tree is not deeper than there are heads.
-  over_trees<hunch::tree::chain<4>>(selector, [&](auto tree) {
+  over_trees<heads_chain_shape>(selector, [&](auto tree) {
     return hunch::drafter::heads{draft, tree, chosen_length{&length_}};
   });
 }

@@ -10,8 +10,7 @@ void program::with_streaming() {
   const hunch::selector::any<> selector =
       chosen_selector(target_.made_for(), streams.context_width());
   streams.set_head_layout(selector.layout());
-  // The shipped streams are four, and a tree is not deeper than there are streams.
-  over_trees<hunch::tree::chain<4>>(selector, [&](auto tree) {
+  over_trees<heads_chain_shape>(selector, [&](auto tree) {
     return hunch::drafter::streaming{streams, tree, chosen_length{&length_}};
   });
 }

@@ -33,7 +33,7 @@ BAD_FLAGS = [
     (["--preset", ""], "--preset: '' is unknown"),
     (["--prompt-file", ""], "--prompt-file: cannot read ''"),
     (["--preset", "diffusion", "--tree", "chain"], "--tree has no meaning with --method diffusion"),
-    (["--preset", "medusa", "--device", "cuda"], "--device cuda drafts chains with a model of its own"),
+    (["--preset", "medusa", "--tree", "dynamic", "--device", "cuda"], "--tree: for --device cuda this program has chains"),
     (["--max-new-tokens", "0"], "--max-new-tokens: 0 is less than 1"),
     (["--max-new-tokens", "99999999999"], "not a number that fits"),
     (["--max-new-tokens", "12x"], "not a number that fits"),
@@ -62,9 +62,11 @@ BAD_FLAGS = [
     (["--draft-length", "1,,2"], "--draft-length: '' is not a number"),
     (["--draft-length", "1,"], "--draft-length: '' is not a number"),
     (["--draft-length", "1/"], "--draft-length: '' is not a number"),
-    (["--device", "abacus"], "it takes host, cuda"),
+    (["--device", "abacus"], "it takes host, cuda, teams"),
     (["--device", "cuda", "--threads", "2"], "--threads has no meaning with --device cuda"),
     (["--device", "cuda", "--pattern", "a"], "--pattern asks the host in every step"),
+    (["--device", "teams", "--threads", "2"], "--threads has no meaning with --device teams"),
+    (["--device", "teams", "--pattern", "a"], "which --device teams does not wait for"),
     (["--drafter", "medium"], "it takes model, eagle, medusa, streaming, early-exit, int4, lookup, none"),
     (["--selector", "best"], "it takes full, frequency, trimmed, clustered"),
     (["--selector", "full:10"], "only frequency and trimmed take a number of rows"),
@@ -73,7 +75,6 @@ BAD_FLAGS = [
     (["--selector", "trimmed:99999999"], "99999999 rows are asked for"),
     (["--selector", "clustered", "--layout", "x"], "--layout and --router of --selector clustered belong together"),
     (["--router", "x"], "--layout and --router of --selector clustered belong together"),
-    ([*CLUSTERED, "--device", "cuda"], "needs states for its router"),
     (["--drafter", "eagle", "--router", "x"], "--router has a meaning with --selector clustered only"),
     (["--selector", "full", "--budget", "fixed:4"], "--budget has a meaning with --selector clustered only"),
     ([*CLUSTERED, "--budget", "some:4"], "'some:4' is unknown; it takes fixed:K, position-aware:K,"),
@@ -97,8 +98,8 @@ BAD_FLAGS = [
     (["--drafter", "lookup", "--tree", "dynamic"], "--tree has no meaning with --drafter lookup"),
     (["--drafter", "lookup", "--selector", "full"], "--selector has no meaning with --drafter lookup"),
     (["--plain", "--tree", "chain"], "--tree has no meaning with --plain"),
-    (["--device", "cuda", "--drafter", "medusa"], "--device cuda drafts chains with a model of its own"),
-    (["--device", "cuda", "--tree", "sampled"], "--device cuda drafts chains with a model of its own"),
+    (["--device", "cuda", "--drafter", "streaming", "--tree", "fixed"], "--tree: for --device cuda this program has chains"),
+    (["--device", "teams", "--tree", "sampled"], "--tree: for --device teams this program has chains"),
     (["--prompt", "a", "--prompt-file", "b"], "--prompt-file"),
     (["--prompt-file", "/no/such/file"], "--prompt-file: cannot read '/no/such/file'"),
     (["--prompt-file", "/"], "--prompt-file: '/' is a folder"),
@@ -151,9 +152,9 @@ def short_without(*without):
     return [word for pair in pairs if pair[0] not in without for word in pair]
 
 
-def generate(*flags, program=PROGRAM, **environment):
+def generate(*flags, program=PROGRAM, timeout=120, **environment):
     return subprocess.run([program, *flags], capture_output=True, text=True, errors="replace",
-                          env={**os.environ, **environment}, timeout=120)
+                          env={**os.environ, **environment}, timeout=timeout)
 
 
 def by_the_clock(run, is_as_expected, turns=4):
@@ -177,11 +178,12 @@ def within_limits(*command, **streams):
                           stderr=subprocess.PIPE, text=True, errors="replace", timeout=20, **streams)
 
 
-def report_of(*flags, program=PROGRAM, short=SHORT):
+def report_of(*flags, program=PROGRAM, short=SHORT, timeout=120):
     file = WORK / "report.json"
     # Several tests run side by side, and threads that wait for each other crawl then.
-    one_thread = [] if "--threads" in flags or "cuda" in flags else ["--threads", "1"]
-    done = generate(*short, "--json", str(file), *one_thread, *flags, program=program)
+    elsewhere = {"--threads", "cuda", "teams"} & set(flags)
+    one_thread = [] if elsewhere else ["--threads", "1"]
+    done = generate(*short, "--json", str(file), *one_thread, *flags, program=program, timeout=timeout)
     if done.returncode != 0:
         raise AssertionError(done.stderr)
     return json.loads(file.read_text()), done.stdout
@@ -494,6 +496,34 @@ class Presets(unittest.TestCase):
                                           "identical_to_plain", "repetition_4gram"}, set(report))
         self.assertEqual(sorted(said.values()), sorted(self.names))  # no two are the same
 
+    def test_each_writes_the_text_of_plain_decoding_in_a_loop_without_the_host(self):
+        for name in self.names:
+            if name in ("plain", "diffusion", "canvas-head"):
+                continue
+            with self.subTest(preset=name):
+                on_host, _ = report_of("--preset", name, "--temperature", "0", "--draft-length", "3")
+                report, _ = report_of("--preset", name, "--temperature", "0", "--draft-length", "3",
+                                      "--device", "cuda", program=RESIDENT)
+                self.assertEqual(report["preset"], name)
+                self.assertEqual(report["composition"].split(", verified")[0],
+                                 on_host["composition"].split(", verified")[0])
+                self.assertIs(report["identical_to_plain"], True)
+                if name != "lookup":
+                    self.assertGreater(report["mean_acceptance_length"], 1.0)
+
+    def test_of_each_kind_one_is_drafted_by_teams_of_threads(self):
+        # Threads that wait for each other hundreds of thousands of times: few tokens, and patience.
+        few = ["--max-new-tokens", "3", "--rounds", "1", "--prompt", "The name of the file"]
+        for name in ("plain", "dynaspec", "eagle-2", "medusa", "streaming", "early-exit", "lookup"):
+            with self.subTest(preset=name):
+                length = [] if name == "plain" else ["--draft-length", "2"]
+                report, _ = report_of("--preset", name, "--temperature", "0", *length, "--device", "teams", short=few,
+                                      timeout=600)
+                self.assertEqual(report["preset"], name)
+                self.assertEqual(report["tokens"], 3)
+                if name != "plain":
+                    self.assertIs(report["identical_to_plain"], True)
+
     def test_the_first_is_that_of_no_flags(self):
         report, printed = report_of()
         self.assertEqual(report["preset"], self.names[0])
@@ -721,9 +751,10 @@ class Clusters(unittest.TestCase):
         for selector in ([], ["--selector", "full"], self.flags("--eagle")):
             report, _ = report_of("--draft", str(self.eagle), "--temperature", "0", "--draft-length", "3", *selector)
             self.assertIs(report["identical_to_plain"], True)
-        done = generate("--device", "cuda", "--draft", str(self.eagle), *SHORT, program=RESIDENT)
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("is an EAGLE head", done.stderr)
+        report, _ = report_of("--device", "cuda", "--draft", str(self.eagle), "--verifier", "coupled",
+                              "--draft-length", "3", *self.flags("--eagle"), program=RESIDENT)
+        self.assertIs(report["identical_to_plain"], True)
+        self.assertIn("an EAGLE head drafts chains from clusters", report["composition"])
 
     def test_what_does_not_fit_is_refused(self):
         shipped = str(MODELS / "frequency.safetensors")

@@ -20,11 +20,17 @@ struct host_platform {
 
   static bool ended(const executor&) { return true; }
 
-  template <class Use>
-  static void with_policies(const generate::arguments&, Use&& use) {
-    use(hunch::sampler::pipeline{hunch::sampler::temperature{}}, hunch::verifier::coupled{},
-        hunch::verifier::coupled{});
-  }
+  struct rules {
+    template <class Use>
+    static void drawn(const generate::arguments&, Use&& use) {
+      use(hunch::sampler::pipeline{hunch::sampler::temperature{}}, hunch::verifier::coupled{},
+          hunch::verifier::coupled{});
+    }
+    template <class Use>
+    static void ranked(const generate::arguments& a, Use&& use) {
+      drawn(a, use);
+    }
+  };
 };
 
 }  // namespace

@@ -13,18 +13,26 @@
 #include <vector>
 
 #include <engine/device/cublaslt_multiply.cuh>
+#include <engine/device/eagle.hpp>
+#include <engine/device/early_exit.hpp>
+#include <engine/device/int4_multiply.hpp>
+#include <engine/device/medusa.hpp>
 #include <engine/device/model.hpp>
+#include <engine/device/streams.hpp>
+#include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/none.hpp>
+#include <hunch/drafter/streaming.hpp>
 #include <hunch/executor/cuda.cuh>
 #include <hunch/executor/host.hpp>
 #include <hunch/model/staged_rows.hpp>
-#include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/selector/full.hpp>
 #include <hunch/tree/chain.hpp>
 #include <hunch/verifier/coupled.hpp>
+#include "../engine/tiny_heads.hpp"
 #include "../engine/tiny_model.hpp"
 
 namespace {
@@ -146,19 +154,42 @@ void same_logits(const char* name, const engine::config& c) {
   }
 }
 
-/// Decodes with a draft model that is often right, and without.
+/// Decodes with all that drafts, of which copies of the target are often right, and without.
 void same_texts() {
   if (!has_device) {
     ++checks;
     return;
   }
-  using model = engine::device_model<gpu, engine::device::cublaslt_multiply>;
-  const engine::config c = test::small_config();
+  using multiply = engine::device::cublaslt_multiply;
+  using model = engine::device_model<gpu, multiply>;
+  using copy_in_int4 = engine::device_model<gpu, engine::device::int4_multiply<gpu>>;
+  constexpr int heads = 3;
+  engine::config c = test::small_config();
+  engine::config head_shape = c;
+  c.layers = 3;
+  head_shape.layers = 1;
   gpu executor;
-  const engine::device_options sizes{.max_batch = 3, .max_rows = 64, .max_staged = 64};
-  model target(c, test::random_checkpoint(c, engine::dtype::bf16), sizes, executor);
-  model draft(c, test::random_checkpoint(c, engine::dtype::i8), sizes, executor);
-  const auto texts = [&](auto drafter) {
+  const engine::device_options sizes{.max_batch = 3,
+                                     .max_rows = 64,
+                                     .max_staged = 64,
+                                     .keep_features = true,
+                                     .max_streams = heads};
+  const auto of = [&](engine::dtype type) { return test::random_checkpoint(c, type); };
+  model target(c, of(engine::dtype::bf16), sizes, executor);
+  model draft(c, of(engine::dtype::i8), sizes, executor);
+  copy_in_int4 copy(c, of(engine::dtype::bf16), sizes, executor);
+  engine::device_eagle eagle(head_shape,
+                             test::in_memory(test::eagle_tensors(head_shape, engine::dtype::bf16)),
+                             target, sizes);
+  engine::device_early_exit exit({2}, test::in_memory(test::exit_tensors(c, engine::dtype::bf16)),
+                                 target);
+  engine::device_medusa medusa({heads, c.hidden, c.vocab_size},
+                               test::in_memory(test::medusa_tensors(c, engine::dtype::bf16, heads)),
+                               target);
+  engine::device_streams streams({heads, 1, c.hidden, c.vocab_size},
+                                 test::in_memory(test::stream_tensors(c, 1, engine::dtype::bf16)),
+                                 target);
+  const auto texts = [&](const char* name, auto drafter) {
     hunch::resident_decoder d{
         target,
         std::move(drafter),
@@ -176,12 +207,22 @@ void same_texts() {
                                 .seed = static_cast<std::uint64_t>(n)})
                         .tokens);
     }
-    std::printf("mean acceptance length %g\n", d.stats().mean_acceptance_length());
+    std::printf("%s: mean acceptance length %g\n", name, d.stats().mean_acceptance_length());
     return out;
   };
-  check(texts(hunch::drafter::autoregressive{draft, hunch::tree::chain<5>{}}) ==
-            texts(hunch::drafter::none{}),
-        "the text of plain decoding");
+  using hunch::drafter::autoregressive;
+  using chain = hunch::tree::chain<5>;
+  using short_chain = hunch::tree::chain<heads>;
+  const auto plain = texts("plain decoding", hunch::drafter::none{});
+  const auto same = [&](const char* name, auto drafter) {
+    check(texts(name, std::move(drafter)) == plain, std::string(name) + ": the text");
+  };
+  same("a model", autoregressive{draft, chain{}});
+  same("a copy in four bits", autoregressive{copy, chain{}});
+  same("an EAGLE head", autoregressive{eagle, chain{}});
+  same("an early exit", autoregressive{exit, chain{}});
+  same("Medusa's heads", hunch::drafter::heads{medusa, short_chain{}});
+  same("streams", hunch::drafter::streaming{streams, short_chain{}});
 }
 
 }  // namespace

@@ -3,16 +3,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <engine/device/int4_multiply.hpp>
 #include <engine/device/model.hpp>
 #include <engine/model.hpp>
+#include <engine/packed_matrix.hpp>
 #include <hunch/team/simulated.hpp>
 
+#include "closeness.hpp"
 #include "team_host.hpp"
 #include "tiny_model.hpp"
 
@@ -23,26 +29,6 @@ namespace {
 
 using engine::device_options;
 using model = engine::device_model<hunch::executor::host>;
-
-/// Every product rounds its inputs to 8 bits, and so are weights, keys and values: 2^-9 relative
-/// each. Over the few layers here the errors add up to about a hundredth of the logits' spread.
-constexpr double bf16_tolerance = 3e-2;
-
-double spread(const std::vector<float>& row) {
-  const auto [low, high] = std::minmax_element(row.begin(), row.end());
-  return static_cast<double>(*high) - static_cast<double>(*low);
-}
-
-/// The largest difference, relative to the spread of the expected logits.
-double difference(const std::vector<float>& got, const std::vector<float>& expected) {
-  REQUIRE(got.size() == expected.size());
-  double worst = 0;
-  for (std::size_t v = 0; v < got.size(); ++v) {
-    const double d = std::fabs(static_cast<double>(got[v]) - static_cast<double>(expected[v]));
-    worst = std::isnan(d) ? 1e9 : std::max(worst, d);
-  }
-  return worst / spread(expected);
-}
 
 template <class Evaluation>
 std::vector<std::vector<float>> rows_of(const Evaluation& e, int count) {
@@ -75,7 +61,9 @@ double tree_difference(const engine::config& c, const engine::checkpoint& weight
   const auto a = rows_of(expected.evaluate(right.view()), 6);
   const auto b = rows_of(got.evaluate(given.view()), 6);
   double worst = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) { worst = std::max(worst, difference(b[i], a[i])); }
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    worst = std::max(worst, test::difference(b[i], a[i]));
+  }
   return worst;
 }
 
@@ -116,19 +104,19 @@ TEST_CASE("device model: logits are the engine's up to bfloat16") {
     engine::config c = test::tiny_config();
     c.kv_heads = kv_heads;
     c.tied_head = kv_heads == 2;
-    CHECK(tree_difference(c, test::random_checkpoint(c, dtype::bf16)) < bf16_tolerance);
+    CHECK(tree_difference(c, test::random_checkpoint(c, dtype::bf16)) < test::bf16_tolerance);
   }
   engine::config c = test::small_config();
   for (const dtype type : {dtype::f32, dtype::i8}) {
-    CHECK(tree_difference(c, test::random_checkpoint(c, type)) < bf16_tolerance);
+    CHECK(tree_difference(c, test::random_checkpoint(c, type)) < test::bf16_tolerance);
   }
   c.rope.kind = engine::rope_config::scaling::linear;
   c.rope.factor = 4;
   const auto weights = test::random_checkpoint(c, dtype::bf16);
-  CHECK(tree_difference(c, weights) < bf16_tolerance);
+  CHECK(tree_difference(c, weights) < test::bf16_tolerance);
   // The comparison can fail.
   CHECK(tree_difference(test::tiny_config(), test::random_checkpoint(test::tiny_config()), 1) >
-        2 * bf16_tolerance);
+        2 * test::bf16_tolerance);
 }
 
 TEST_CASE("device model: the shipped draft model") {
@@ -140,8 +128,10 @@ TEST_CASE("device model: the shipped draft model") {
   rows.add_chain(0, 0, text);
   const auto a = rows_of(expected.evaluate(rows.view()), 24);
   const auto b = rows_of(got.evaluate(rows.view()), 24);
-  for (std::size_t i = 0; i < a.size(); ++i) { CHECK(difference(b[i], a[i]) < bf16_tolerance); }
-  CHECK(difference(b[5], a[6]) > 2 * bf16_tolerance);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    CHECK(test::difference(b[i], a[i]) < test::bf16_tolerance);
+  }
+  CHECK(test::difference(b[5], a[6]) > 2 * test::bf16_tolerance);
 }
 
 TEST_CASE("device model: prompts in pieces, batches with padding, trees") {
@@ -334,6 +324,60 @@ TEST_CASE("device model: the head over shortlists") {
     CHECK(shortlist_logits(m, hunch::vocab_layout::identity(c.vocab_size)) == first);
     CHECK_THROWS_AS(m.set_head_layout(hunch::vocab_layout::identity(c.vocab_size + 1)),
                     std::invalid_argument);
+  }
+}
+
+namespace {
+
+/// The weights that an int4 copy of a model has, as floats.
+engine::checkpoint rounded_to_int4(const engine::config& c) {
+  std::vector<test::stored_tensor> out;
+  for (test::stored_tensor& t : test::random_tensors(c, engine::dtype::f32)) {
+    const bool in_layer = t.shape.size() == 2 && t.name.find("layers") != std::string::npos;
+    if (in_layer) {
+      const auto columns = static_cast<int>(t.shape[1]);
+      const engine::matrix_view view{engine::dtype::f32, static_cast<int>(t.shape[0]), columns,
+                                     t.bytes.data(), nullptr};
+      const engine::stored_matrix packed(engine::arithmetic::int4, engine::all_rows(view), columns);
+      std::vector<std::byte> rounded(t.bytes.size());
+      for (int row = 0; row < view.rows; ++row) {
+        std::vector<float> values(static_cast<std::size_t>(columns));
+        packed.packed.read_row(row, values.data());
+        std::memcpy(rounded.data() + values.size() * sizeof(float) * static_cast<std::size_t>(row),
+                    values.data(), values.size() * sizeof(float));
+      }
+      t.bytes = rounded;
+    }
+    out.push_back(std::move(t));
+  }
+  return test::in_memory(out);
+}
+
+}  // namespace
+
+TEST_CASE("device model: a copy with weights of four bits") {
+  for (engine::config c : {test::tiny_config(), test::small_config()}) {
+    engine::model expected(c, rounded_to_int4(c), {.kind = engine::arithmetic::f32});
+    const auto weights = test::random_checkpoint(c);
+    const auto all = [&](auto executor) {
+      using where = decltype(executor);
+      engine::device_model<where, engine::device::int4_multiply<where>> m(
+          c, weights, {.max_rows = 32, .max_staged = 32}, executor);
+      test::row_batch rows;
+      rows.add_chain(0, 0, test::some_tokens(20, c.vocab_size));
+      return rows_of(m.evaluate(rows.view()), 20);
+    };
+    const auto got = all(hunch::executor::host{});
+    test::row_batch rows;
+    rows.add_chain(0, 0, test::some_tokens(20, c.vocab_size));
+    const auto right = rows_of(expected.evaluate(rows.view()), 20);
+    for (std::size_t i = 0; i < right.size(); ++i) {
+      CHECK(test::difference(got[i], right[i]) < test::bf16_tolerance);
+    }
+    engine::model whole(c, weights, {.kind = engine::arithmetic::f32});
+    CHECK(test::difference(got[19], rows_of(whole.evaluate(rows.view()), 20)[19]) >
+          test::bf16_tolerance);
+    if (c.hidden < 100) { CHECK(all(test::team_host<3>{}) == got); }
   }
 }
 

@@ -2,14 +2,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <numeric>
-#include <random>
 #include <stdexcept>
 #include <string>
-#include <tuple>
-#include <utility>
 #include <vector>
 
 #include <engine/early_exit.hpp>
@@ -17,6 +13,7 @@
 #include <hunch/vocab/vocab_layout.hpp>
 
 #include "reference.hpp"
+#include "tiny_heads.hpp"
 #include "tiny_model.hpp"
 
 /// A view of a target's first layers: what it says, and what the target takes over from it.
@@ -37,35 +34,12 @@ engine::config deep_config() {
   return c;
 }
 
-std::vector<test::stored_tensor> exit_tensors(const engine::config& c, engine::dtype type,
-                                              int inner = 9) {
-  std::mt19937 source(11);
-  std::normal_distribution<float> normal;
-  const auto values = [&](std::size_t count, float centre, float deviation) {
-    std::vector<float> out(count);
-    for (float& v : out) { v = centre + deviation * normal(source); }
-    return out;
-  };
-  const auto d = static_cast<std::size_t>(c.hidden);
-  const auto r = static_cast<std::size_t>(inner);
-  auto out =
-      test::encode("exit.norm.weight", values(d, 1.0f, 0.2f), {c.hidden}, engine::dtype::f32);
-  for (const auto& [name, rows, columns] : {std::tuple{"exit.down.weight", inner, c.hidden},
-                                            std::tuple{"exit.up.weight", c.hidden, inner}}) {
-    const float deviation = 1.5f / std::sqrt(static_cast<float>(columns));
-    for (auto& t : test::encode(name, values(d * r, 0.0f, deviation), {rows, columns}, type)) {
-      out.push_back(t);
-    }
-  }
-  return out;
-}
-
 /// A target with a view, and the same target alone, which knows nothing of views.
 struct fixture {
   fixture(arithmetic kind, int threads, int context = 0, bool features = false)
       : target(shape, weights, options(kind, threads, context, features)),
         alone(shape, weights, options(kind, threads, context, features)),
-        view({exit_layer}, test::in_memory(exit_tensors(shape, engine::dtype::i8)), target) {}
+        view({exit_layer}, test::in_memory(test::exit_tensors(shape, engine::dtype::i8)), target) {}
 
   static engine::model_options options(arithmetic kind, int threads, int context, bool features) {
     return {.kind = kind,
@@ -154,7 +128,7 @@ TEST_CASE("an exit says what the textbook says") {
   const auto weights = test::random_checkpoint(c);
   for (const int inner : {1, 9, 64}) {
     CAPTURE(inner);
-    const auto exit = test::in_memory(exit_tensors(c, engine::dtype::f32, inner));
+    const auto exit = test::in_memory(test::exit_tensors(c, engine::dtype::f32, inner));
     engine::model target(c, weights, {.kind = arithmetic::f32});
     engine::early_exit view({exit_layer}, exit, target);
     CHECK(view.vocab_size() == c.vocab_size);
@@ -422,8 +396,8 @@ TEST_CASE("an early exit without room") {
 
 TEST_CASE("two views of one target") {
   fixture with(arithmetic::f32, 2);
-  engine::early_exit deeper({4}, test::in_memory(exit_tensors(with.shape, engine::dtype::f32)),
-                            with.target);
+  engine::early_exit deeper(
+      {4}, test::in_memory(test::exit_tensors(with.shape, engine::dtype::f32)), with.target);
   with.read(0, prompt);
   with.view.forward(tree(0, 7).view());
   row_batch three;
@@ -435,7 +409,7 @@ TEST_CASE("two views of one target") {
   with.check(tree(0, 7), 3 * 1 + 3 * 3);
 
   engine::model fresh(with.shape, with.weights, {.kind = arithmetic::f32});
-  engine::early_exit same({4}, test::in_memory(exit_tensors(with.shape, engine::dtype::f32)),
+  engine::early_exit same({4}, test::in_memory(test::exit_tensors(with.shape, engine::dtype::f32)),
                           fresh);
   test::read(fresh, 0, prompt, 7);
   const auto expected = same.forward(three.view()).hidden(2);
@@ -468,7 +442,7 @@ TEST_CASE("exits that do not fit are refused") {
   const engine::config c = deep_config();
   const auto weights = test::random_checkpoint(c);
   engine::model target(c, weights, {.kind = arithmetic::f32});
-  const auto tensors = exit_tensors(c, engine::dtype::f32);
+  const auto tensors = test::exit_tensors(c, engine::dtype::f32);
   const auto complaint = [&](int layer, const std::vector<test::stored_tensor>& with) {
     try {
       engine::early_exit view({layer}, test::in_memory(with), target);
@@ -486,7 +460,7 @@ TEST_CASE("exits that do not fit are refused") {
     some.erase(some.begin() + static_cast<std::ptrdiff_t>(missing));
     CHECK(says(complaint(exit_layer, some), tensors[missing].name.c_str()));
   }
-  auto other = exit_tensors(c, engine::dtype::f32, 8);
+  auto other = test::exit_tensors(c, engine::dtype::f32, 8);
   other[2] = tensors[2];
   CHECK(says(complaint(exit_layer, other), "exit.up.weight"));
 }

@@ -15,6 +15,7 @@
 #include <hunch/vocab/vocab_layout.hpp>
 
 #include "reference.hpp"
+#include "tiny_heads.hpp"
 #include "tiny_model.hpp"
 
 /// Draft heads on a target's hidden state.
@@ -24,23 +25,6 @@ namespace {
 using engine::arithmetic;
 
 constexpr int heads = 3;
-
-std::string name_of(int j) { return "medusa." + std::to_string(j) + ".weight"; }
-
-std::vector<test::stored_tensor> head_tensors(const engine::config& c, engine::dtype type) {
-  std::mt19937 source(5);
-  std::normal_distribution<float> normal;
-  std::vector<test::stored_tensor> out;
-  for (int j = 0; j < heads; ++j) {
-    std::vector<float> values(static_cast<std::size_t>(c.hidden * c.hidden));
-    const float deviation = 1.5f / std::sqrt(static_cast<float>(c.hidden));
-    for (float& v : values) { v = deviation * normal(source); }
-    for (auto& t : test::encode(name_of(j), values, {c.hidden, c.hidden}, type)) {
-      out.push_back(t);
-    }
-  }
-  return out;
-}
 
 struct setting {
   engine::dtype type;
@@ -93,7 +77,7 @@ TEST_CASE("draft heads say what the textbook says") {
       CAPTURE(engine::to_string(s.type));
       CAPTURE(static_cast<int>(s.kind));
       const auto weights = test::random_checkpoint(c, s.type);
-      const auto own = test::in_memory(head_tensors(c, s.type));
+      const auto own = test::in_memory(test::medusa_tensors(c, s.type, heads));
       engine::model target(c, weights, {.kind = s.kind});
       engine::medusa_heads medusa({heads, c.hidden, c.vocab_size}, own, target);
       CHECK(medusa.heads() == heads);
@@ -114,7 +98,7 @@ TEST_CASE("draft heads say what the textbook says") {
         const auto& from = in.hidden[static_cast<std::size_t>(row / heads)];
         test::vec expected(from.begin(), from.end());
         test::vec mapped =
-            test::reference_model::product(own, name_of(row % heads), c.hidden, expected);
+            test::reference_model::product(own, test::medusa_name(row % heads), c.hidden, expected);
         for (double& v : mapped) { v = test::silu(v); }
         test::reference_model::add(expected, mapped);
         const auto got = states.hidden(row);
@@ -141,7 +125,7 @@ TEST_CASE("a row of draft heads in any company") {
   for (const engine::config& c : {test::tiny_config(), test::small_config()}) {
     for (const setting& s : settings()) {
       const auto weights = test::random_checkpoint(c, s.type);
-      const auto own = test::in_memory(head_tensors(c, s.type));
+      const auto own = test::in_memory(test::medusa_tensors(c, s.type, heads));
       const inputs in(c, sequences);
       engine::model target(c, weights, {.kind = s.kind});
       engine::medusa_heads medusa({heads, c.hidden, c.vocab_size}, own, target);
@@ -169,7 +153,8 @@ TEST_CASE("draft heads and their target share the head over shortlists") {
   const auto weights = test::random_checkpoint(c, engine::dtype::i8);
   engine::model target(c, weights, {.kind = arithmetic::bf16_fma});
   engine::medusa_heads medusa({heads, c.hidden, c.vocab_size},
-                              test::in_memory(head_tensors(c, engine::dtype::i8)), target);
+                              test::in_memory(test::medusa_tensors(c, engine::dtype::i8, heads)),
+                              target);
   const auto layout =
       hunch::vocab_layout::permuted(std::vector<std::int32_t>{9, 4, 70, 1}, c.vocab_size);
   medusa.set_head_layout(layout);
@@ -179,7 +164,8 @@ TEST_CASE("draft heads and their target share the head over shortlists") {
   // A head of zeros hands the hidden state on: its logits are the target's.
   std::vector<test::stored_tensor> zeros;
   const std::vector<float> nothing(static_cast<std::size_t>(c.hidden * c.hidden));
-  for (auto& t : test::encode(name_of(0), nothing, {c.hidden, c.hidden}, engine::dtype::f32)) {
+  for (auto& t :
+       test::encode(test::medusa_name(0), nothing, {c.hidden, c.hidden}, engine::dtype::f32)) {
     zeros.push_back(t);
   }
   engine::medusa_heads none({1, c.hidden, c.vocab_size}, test::in_memory(zeros), target);
@@ -209,7 +195,7 @@ TEST_CASE("draft heads and their target share the head over shortlists") {
 TEST_CASE("draft heads that do not fit are refused") {
   const engine::config c = test::tiny_config();
   engine::model target(c, test::random_checkpoint(c), {.kind = arithmetic::f32});
-  const auto tensors = head_tensors(c, engine::dtype::f32);
+  const auto tensors = test::medusa_tensors(c, engine::dtype::f32, heads);
   const auto complaint = [&](const engine::medusa_config& shape, std::size_t tensor_count) {
     try {
       engine::medusa_heads medusa(

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -18,6 +17,7 @@
 #include <hunch/vocab/vocab_layout.hpp>
 
 #include "reference.hpp"
+#include "tiny_heads.hpp"
 #include "tiny_model.hpp"
 
 /// Speculative streams beside the rows of a target.
@@ -29,49 +29,12 @@ using test::prompt;
 using test::row_batch;
 using test::tree;
 
-constexpr int streams = 3;
+constexpr int streams = test::tiny_streams;
 constexpr int end = hunch::end_of_cache;
 
 engine::config deep(engine::config c) {
   c.layers = 5;
   return c;
-}
-
-std::vector<test::stored_tensor> stream_tensors(const engine::config& c, int layers,
-                                                engine::dtype type, bool told = true,
-                                                int rank = 5) {
-  std::mt19937 source(17);
-  std::normal_distribution<float> normal;
-  std::vector<test::stored_tensor> out;
-  const auto add = [&](const std::string& name, int rows, int columns) {
-    std::vector<float> values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns));
-    const float deviation = 1.0f / std::sqrt(static_cast<float>(columns));
-    for (float& v : values) { v = deviation * normal(source); }
-    for (auto& t : test::encode("streams." + name + ".weight", values, {rows, columns}, type)) {
-      out.push_back(t);
-    }
-  };
-  const int query = c.heads * c.head_dim;
-  add("down", rank + 2, c.hidden);
-  add("up", streams * c.hidden, rank + 2);
-  add("embedding", streams, c.hidden);
-  if (told) {
-    add("root.down", rank + 3, 2 * c.hidden);
-    add("root.up", streams * c.hidden, rank + 3);
-  }
-  for (int l = 0; l < layers; ++l) {
-    const std::string name = "layers." + std::to_string(l) + ".";
-    add(name + "query_key_value.a", rank, c.hidden);
-    add(name + "query_key_value.b", query + 2 * c.kv_heads * c.head_dim, rank);
-    add(name + "output.a", rank, query);
-    add(name + "output.b", c.hidden, rank);
-    add(name + "gate.a", rank, c.hidden);
-    add(name + "gate.b", c.intermediate, rank);
-    add(name + "up.b", c.intermediate, rank);
-    add(name + "down.a", rank + 1, c.intermediate);
-    add(name + "down.b", c.hidden, rank + 1);
-  }
-  return out;
 }
 
 engine::stream_config shape_of(const engine::config& c, int layers) {
@@ -113,7 +76,7 @@ TEST_CASE("streams say what the textbook says, along any path") {
       CAPTURE(c.hidden);
       CAPTURE(layers);
       const auto weights = test::random_checkpoint(c);
-      const auto own = test::in_memory(stream_tensors(c, layers, engine::dtype::f32));
+      const auto own = test::in_memory(test::stream_tensors(c, layers, engine::dtype::f32));
       engine::model target(c, weights, {.kind = arithmetic::f32});
       engine::speculative_streams beside(shape_of(c, layers), own, target);
       CHECK(beside.heads() == streams);
@@ -177,7 +140,7 @@ TEST_CASE("what is drafted from are streams that know the root, or as they are")
       CAPTURE(c.hidden);
       CAPTURE(told);
       const auto weights = test::random_checkpoint(c);
-      const auto own = test::in_memory(stream_tensors(c, 2, engine::dtype::f32, told));
+      const auto own = test::in_memory(test::stream_tensors(c, 2, engine::dtype::f32, told));
       engine::model target(c, weights, {.kind = arithmetic::f32});
       engine::speculative_streams beside(shape_of(c, 2), own, target);
       test::read(target, 0, prompt, 3);
@@ -238,7 +201,7 @@ TEST_CASE("what is drafted from are streams that know the root, or as they are")
 TEST_CASE("what is drafted from is the same in any company") {
   const engine::config c = deep(test::small_config());
   const auto weights = test::random_checkpoint(c, engine::dtype::i8);
-  const auto own = test::in_memory(stream_tensors(c, 2, engine::dtype::i8));
+  const auto own = test::in_memory(test::stream_tensors(c, 2, engine::dtype::i8));
   for (const arithmetic kind : arithmetics()) {
     std::vector<float> first;
     for (const int threads : {1, 2, 3}) {
@@ -272,7 +235,7 @@ TEST_CASE("what is drafted from is the same in any company") {
 TEST_CASE("rows do not see streams, and streams are the same in any company") {
   for (const engine::config& c : {deep(test::tiny_config()), deep(test::small_config())}) {
     const auto weights = test::random_checkpoint(c, engine::dtype::i8);
-    const auto own = test::in_memory(stream_tensors(c, 2, engine::dtype::i8));
+    const auto own = test::in_memory(test::stream_tensors(c, 2, engine::dtype::i8));
     for (const arithmetic kind : arithmetics()) {
       std::vector<seen> first;
       for (const int threads : {1, 2, 3}) {
@@ -331,7 +294,7 @@ TEST_CASE("rows do not see streams, and streams are the same in any company") {
 TEST_CASE("streams after rows whose first layers a view has read") {
   const engine::config c = deep(test::tiny_config());
   const auto weights = test::random_checkpoint(c, engine::dtype::i8);
-  const auto own = test::in_memory(stream_tensors(c, 2, engine::dtype::i8));
+  const auto own = test::in_memory(test::stream_tensors(c, 2, engine::dtype::i8));
   std::vector<test::stored_tensor> exit;
   const auto add = [&](const std::string& name, std::vector<std::int64_t> shape, float value) {
     std::size_t size = 1;
@@ -375,7 +338,7 @@ TEST_CASE("streams after rows whose first layers a view has read") {
 TEST_CASE("streams at the end of the context") {
   const engine::config c = deep(test::tiny_config());
   const auto weights = test::random_checkpoint(c);
-  const auto own = test::in_memory(stream_tensors(c, 2, engine::dtype::f32));
+  const auto own = test::in_memory(test::stream_tensors(c, 2, engine::dtype::f32));
   engine::model target(c, weights, {.context = 16});
   engine::model longer(c, weights, {.context = 64});
   engine::speculative_streams beside(shape_of(c, 2), own, target);
@@ -403,7 +366,7 @@ TEST_CASE("streams at the end of the context") {
 TEST_CASE("streams that do not fit are refused") {
   const engine::config c = deep(test::tiny_config());
   const auto weights = test::random_checkpoint(c);
-  const auto own = test::in_memory(stream_tensors(c, 2, engine::dtype::f32));
+  const auto own = test::in_memory(test::stream_tensors(c, 2, engine::dtype::f32));
   engine::model target(c, weights);
   const auto make = [&](engine::stream_config shape) {
     return engine::speculative_streams(shape, own, target);

@@ -30,9 +30,6 @@ class fenced_host : public executor::host {
     std::unique_ptr<const std::byte, forget> fence_;
   };
 
-  template <class T>
-  using resident = buffer<T>;
-
   /// Whether the n values from `of` on lie in one buffer.
   template <class T>
   static bool reaches(const T* of, std::size_t n) {

@@ -216,7 +216,7 @@ class hash_model {
 
  private:
   template <class T>
-  using buffer = typename E::template resident<T>;
+  using buffer = hunch::workspace<E, T>;
 
   static std::size_t size(std::int32_t n) { return static_cast<std::size_t>(n); }
   void stage(const rows& r) {

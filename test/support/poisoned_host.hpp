@@ -24,9 +24,6 @@ class poisoned_host : public executor::host {
     }
   };
 
-  template <class T>
-  using resident = buffer<T>;
-
   template <class Body>
   void launch(std::int32_t count, const Body& body) {
     executor::host::launch(count, [&body](team::serial& team, std::int32_t index) {

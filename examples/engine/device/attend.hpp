@@ -18,10 +18,10 @@ namespace engine::device {
 inline constexpr std::int32_t mix_positions = 64;
 
 /// Floats that the attention of one row and head needs beside its inputs.
-HUNCH_HOST_DEVICE constexpr std::int64_t attention_scratch(std::int32_t max_length,
+HUNCH_HOST_DEVICE constexpr std::int64_t attention_scratch(std::int32_t max_attended,
                                                            std::int32_t head_dim) {
-  const std::int64_t blocks = (max_length + mix_positions - 1) / mix_positions;
-  return max_length + blocks * head_dim;
+  const std::int64_t blocks = (max_attended + mix_positions - 1) / mix_positions;
+  return max_attended + blocks * head_dim;
 }
 
 /// softmax(q K^T) V of one query head of one row, over the cache of its sequence and its path of
@@ -51,7 +51,7 @@ struct attend_rows {
     const std::int64_t run = cache.run(row.slot, layer, head / (heads / cache.kv_heads));
     const hunch::bfloat16* const keys = cache.keys + run;
     const hunch::bfloat16* const values = cache.values + run;
-    const std::int32_t* const path = plan.paths + static_cast<std::int64_t>(at) * cache.max_staged;
+    const std::int32_t* const path = plan.path(at);
     const auto cell = [&](std::int64_t place) {
       const auto j = static_cast<std::int32_t>(place);
       return j < row.cached ? cache.cached(j) : cache.staged(path[j - row.cached]);
@@ -59,9 +59,9 @@ struct attend_rows {
     const float* const query =
         projections + static_cast<std::int64_t>(at) * (heads + 2 * cache.kv_heads) * head_dim +
         head * head_dim;
-    float* const weights =
-        scratch + static_cast<std::int64_t>(index) * attention_scratch(cache.max_length, head_dim);
-    float* const sums = weights + cache.max_length;
+    float* const weights = scratch + static_cast<std::int64_t>(index) *
+                                         attention_scratch(cache.max_attended, head_dim);
+    float* const sums = weights + cache.max_attended;
 
     team.for_each(length, [&](std::int64_t j) {
       const hunch::bfloat16* const key = keys + cell(j);

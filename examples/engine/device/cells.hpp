@@ -17,7 +17,8 @@ struct cells {
   std::int32_t kv_heads = 0;
   std::int32_t head_dim = 0;
   std::int32_t max_length = 0;
-  std::int32_t max_staged = 0;
+  std::int32_t max_staged = 0;    ///< rows of streams included
+  std::int32_t max_attended = 0;  ///< places that a row attends to at most
 
   /// The first element of a run.
   HUNCH_HOST_DEVICE std::int64_t run(std::int32_t slot, std::int32_t layer,

@@ -22,16 +22,9 @@ struct move_kept {
 
   template <hunch::Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    const std::int32_t position = table.place_of(team, kept, index);
+    if (position < 0) { return; }
     const std::int32_t slot = kept.slot[index];
-    if (!table.has_slot(slot) || table.find(slot, kept.id[index]) == nullptr) { return; }
-    const std::int32_t before = team.reduce(
-        index, std::int32_t(0),
-        [&](std::int64_t i) {
-          return kept.slot[i] == slot && table.find(slot, kept.id[i]) != nullptr ? 1 : 0;
-        },
-        [](std::int32_t a, std::int32_t b) { return a + b; });
-    const std::int32_t position = table.slots[slot].length + before;
-    if (position >= table.max_length) { return; }
     const std::int64_t from = cache.staged(kept.id[index]);
     const std::int64_t to = cache.cached(position);
     team.for_each(static_cast<std::int64_t>(cache.layers) * cache.kv_heads * cache.head_dim,

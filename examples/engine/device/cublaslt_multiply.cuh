@@ -14,6 +14,7 @@
 #include <cublasLt.h>
 
 #include <engine/device/matrix.hpp>
+#include <engine/device/weights.hpp>
 #include <engine/into.hpp>
 #include <hunch/core/bfloat16.hpp>
 #include <hunch/executor/cuda.cuh>
@@ -29,6 +30,8 @@ namespace engine::device {
 class cublaslt_multiply {
  public:
   using input = hunch::bfloat16;
+  template <class Executor>
+  using stored = bf16_matrix<Executor>;
 
   cublaslt_multiply(hunch::executor::cuda& executor, std::int32_t max_rows)
       : executor_(executor), max_rows_(max_rows), workspace_(executor_, workspace_bytes) {
@@ -71,6 +74,9 @@ class cublaslt_multiply {
   static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
   /// Rows for which an algorithm is chosen: a draft of a request or of a few.
   static constexpr std::int32_t typical_rows = 16;
+
+  /// Of rows behind others, which may be multiplied without these.
+  static constexpr std::uint32_t row_alignment = 16;
 
   static void check(cublasStatus_t status, const char* what) {
     if (status != CUBLAS_STATUS_SUCCESS) {
@@ -125,6 +131,13 @@ class cublaslt_multiply {
                                                CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                                &whole_sums, sizeof whole_sums),
           "cublasLtMatmulPreferenceSetAttribute");
+    for (const cublasLtMatmulPreferenceAttributes_t of_rows :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+      check(cublasLtMatmulPreferenceSetAttribute(&preference, of_rows, &row_alignment,
+                                                 sizeof row_alignment),
+            "cublasLtMatmulPreferenceSetAttribute");
+    }
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
     check(

@@ -2,11 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <filesystem>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -14,19 +13,12 @@
 
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
-#include <engine/device/attend.hpp>
-#include <engine/device/commit.hpp>
-#include <engine/device/permute_head.hpp>
-#include <engine/device/pointwise.hpp>
-#include <engine/device/rotate.hpp>
-#include <engine/device/staging.hpp>
+#include <engine/device/row_states.hpp>
 #include <engine/device/team_multiply.hpp>
-#include <engine/device/weights.hpp>
+#include <engine/device/transformer.hpp>
 #include <engine/device/workspace.hpp>
-#include <engine/into.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/executor/host.hpp>
-#include <hunch/head/shortlist_head.hpp>
 #include <hunch/model/concepts.hpp>
 #include <hunch/model/rows.hpp>
 #include <hunch/tools/made_for.hpp>
@@ -52,51 +44,50 @@ namespace engine {
 /// \tparam Multiply a policy of products, see `device::team_multiply`.
 template <hunch::ResidentExecutor Executor, class Multiply = device::team_multiply<Executor>>
 class device_model {
-  using input = typename Multiply::input;
-  using weights_type = device::model_weights<Executor>;
-
  public:
+  using transformer_type = device::transformer<Executor, Multiply>;
+
   /// What a pass computed. A view: valid until the model's next pass.
-  class evaluation {
+  class evaluation : public device::row_states {
    public:
-    explicit evaluation(const device_model& of) : of_(&of) {}
-    /// `ok`, or `cache_full` where there was no room.
-    hunch::status status(std::int32_t row) const { return of_->space_.plan().statuses[row]; }
+    evaluation(const transformer_type& of, std::int32_t streams)
+        : row_states(of.states()),
+          logits_(of.space.logits.data()),
+          size_(of.shape.vocab_size),
+          streams_(streams),
+          of_streams_(streams == 0 ? nullptr : of.streams->states.data()),
+          hidden_(of.shape.hidden),
+          stride_(of.stride()) {}
     /// [vocab_size] of a row that was wanted and is `ok`, always at the same address.
     hunch::row_view<float> logits(std::int32_t row) const {
-      const std::int32_t size = of_->vocab_size();
-      return {of_->space_.logits.data() + static_cast<std::int64_t>(row) * size, size};
+      return {logits_ + static_cast<std::int64_t>(row) * size_, size_};
+    }
+
+    /// [hidden] stream j beside such a row, after the last norm; see `device_streams`.
+    hunch::row_view<const float> stream(std::int32_t row, std::int32_t j) const {
+      if (j < 0 || j >= streams_) {
+        throw std::out_of_range("engine::device_model: stream " + std::to_string(j) +
+                                " was not asked for");
+      }
+      const std::int64_t at = static_cast<std::int64_t>(row) * streams_ + j;
+      return {of_streams_ + at * stride_, hidden_};
     }
 
    private:
-    const device_model* of_;
+    float* logits_;
+    std::int32_t size_;
+    std::int32_t streams_;
+    const float* of_streams_;
+    std::int32_t hidden_;
+    std::int32_t stride_;
   };
-  using hidden_states = evaluation;
+  using hidden_states = device::row_states;
 
   /// \throws std::runtime_error naming the tensor of `source` that does not fit `shape`;
   ///         std::invalid_argument for options out of range.
   device_model(const config& shape, const checkpoint& source, const device_options& options = {},
                Executor executor = Executor())
-      : shape_(checked(shape)),
-        origin_(source.origin()),
-        options_(options.checked(shape)),
-        executor_(std::move(executor)),
-        weights_(executor_, shape_, source, options_.max_length),
-        space_(executor_, shape_, options_),
-        multiply_(executor_, options_.max_rows),
-        own_head_(executor_, 0),
-        shortlist_head_(executor_, shape_.vocab_size, weights_.head().width),
-        head_{weights_.head().data, shape_.vocab_size, weights_.head().width},
-        order_(hunch::vocab_layout::identity(shape_.vocab_size).order()) {
-    for (const auto& layer : weights_.layers()) {
-      multiply_.prepare(weights_.queries_etc(layer), into::overwrite);
-      multiply_.prepare(weights_.output(layer), into::add);
-      multiply_.prepare(weights_.gates_and_ups(layer), into::overwrite);
-      multiply_.prepare(weights_.down(layer), into::add);
-    }
-    if (options_.max_outputs > 0) { multiply_.prepare(weights_.head(), into::overwrite); }
-    executor_.synchronize();
-  }
+      : self_(std::make_unique<transformer_type>(shape, source, options, std::move(executor))) {}
 
   /// Reads `config.json` and the safetensors files of a Hugging Face directory.
   static device_model load(const std::filesystem::path& directory,
@@ -105,197 +96,95 @@ class device_model {
             std::move(executor)};
   }
 
-  const config& shape() const { return shape_; }
-  const device_options& options() const { return options_; }
+  const config& shape() const { return self_->shape; }
+  const device_options& options() const { return self_->options; }
   /// As of `engine::model`: that of all copies of the checkpoint's head. Waits for the executor.
   std::uint64_t head_fingerprint() {
-    const device::matrix all = weights_.head();
-    const auto size =
-        static_cast<std::size_t>(shape_.vocab_size) * static_cast<std::size_t>(all.width);
+    const device::matrix all = self_->weights.head();
+    const auto size = static_cast<std::size_t>(vocab_size()) * static_cast<std::size_t>(all.width);
     std::vector<hunch::bfloat16> rows(size);
-    executor_.download(rows.data(), all.data, size);
-    executor_.synchronize();
+    self_->executor.download(rows.data(), all.data, size);
+    self_->executor.synchronize();
     return hunch::head_fingerprint(
-        hunch::kernel::head_weights<hunch::bfloat16>{rows.data(), shape_.vocab_size, all.width});
+        hunch::kernel::head_weights<hunch::bfloat16>{rows.data(), vocab_size(), all.width});
   }
   /// What files for this head say of it; the vocabulary as far as its config says.
   hunch::made_for made_for() {
-    return {.vocab_size = shape_.vocab_size,
-            .vocabulary = shape_.vocabulary,
+    return {.vocab_size = vocab_size(),
+            .vocabulary = shape().vocabulary,
             .head = head_fingerprint(),
-            .name = origin_};
+            .name = origin()};
   }
-  std::int32_t vocab_size() const { return shape_.vocab_size; }
+  /// Where its weights come from: the directory, or "memory".
+  const std::string& origin() const { return self_->origin; }
+  std::int32_t vocab_size() const { return self_->shape.vocab_size; }
+  /// The hidden size: routers read what the head reads.
+  std::int32_t context_width() const { return self_->shape.hidden; }
   /// Cached positions of a slot; waits for the executor.
   std::int32_t length(std::int32_t slot) {
     device::slot_state state;
-    executor_.download(&state, space_.table().slots + slot, 1);
-    executor_.synchronize();
+    self_->executor.download(&state, self_->space.table().slots + slot, 1);
+    self_->executor.synchronize();
     return state.length;
   }
 
   /// One pass over the rows: the logits of those that are wanted.
-  /// \throws std::invalid_argument for more rows than `max_rows`, and what an earlier commit left.
+  /// \throws std::invalid_argument for more rows than `max_rows` or streams than there are, and
+  /// what
+  ///         an earlier commit left.
   evaluation evaluate(const hunch::rows& rows) {
-    run_layers(rows, options_.max_outputs);
-    const std::int32_t outputs = std::min(rows.size, options_.max_outputs);
-    normalise(rows.size, space_.plan().wanted, weights_.final_norm(), space_.normed.data());
-    if (outputs > 0) {
-      multiply_(weights_.head(), space_.normed.data(), outputs, space_.logits.data(),
-                into::overwrite, space_.plan().wanted);
-    }
-    return evaluation(*this);
+    run(rows, self_->options.max_outputs, rows.streams);
+    self_->write_logits(std::min(rows.size, self_->options.max_outputs));
+    return evaluation(*self_, rows.streams);
   }
 
   /// The same without the head.
   hidden_states forward(const hunch::rows& rows) {
-    run_layers(rows, options_.max_rows);
-    normalise(rows.size, space_.plan().wanted, weights_.final_norm(), space_.hidden.data());
-    return hidden_states(*this);
+    run(rows, self_->options.max_rows, 0);
+    return self_->states();
   }
 
   /// Stores a copy of the head's rows in the order of `layout`, for `head`. Until it is called,
   /// `head` has token order. Not while a step runs.
   /// \throws std::invalid_argument if the layout is of another vocabulary.
   void set_head_layout(const hunch::vocab_layout& layout) {
-    if (layout.vocab_size() != vocab_size()) {
-      throw std::invalid_argument(
-          "engine::device_model: a head layout of " + std::to_string(layout.vocab_size()) +
-          " tokens does not fit the model's vocabulary of " + std::to_string(vocab_size()));
-    }
-    const device::matrix all = weights_.head();
-    const std::int32_t rows = layout.head_rows();
-    head_ = {all.data, rows, all.width};
-    if (layout.row_token() != nullptr) {
-      const std::vector<hunch::token> tokens(layout.row_token(), layout.row_token() + rows);
-      const auto row_token = device::uploaded(executor_, tokens);
-      own_head_ = resident<hunch::bfloat16>(
-          executor_, static_cast<std::size_t>(rows) * static_cast<std::size_t>(all.width));
-      executor_.launch(rows, device::permute_head{all, row_token.data(), own_head_.data()});
-      executor_.synchronize();
-      head_.data = own_head_.data();
-    }
-    order_ = layout.order();
+    self_->head.set_layout(self_->executor, layout);
   }
-  std::uint64_t head_order() const { return order_; }
+  std::uint64_t head_order() const { return self_->head.order(); }
 
   /// Writes the logits of the listed rows of the last `forward` over their shortlists.
-  void head(const hidden_states&, const hunch::head_rows<float>& rows) {
-    shortlist_head_(executor_, head_, space_.hidden.data(), head_.width, rows);
+  void head(const hidden_states& states, const hunch::head_rows<float>& rows) {
+    self_->head.multiply(self_->executor, states.data(), rows);
   }
 
   /// Appends the kept rows to the caches and drops those of released slots. Ids that are not
   /// staged, and rows without room, are passed over. An error of the executor is thrown by the next
   /// pass.
-  void commit(const hunch::kept_rows& kept) noexcept {
-    try {
-      const device::slot_table table = space_.table();
-      executor_.launch(kept.size, device::move_kept{kept, table, space_.cache()});
-      executor_.launch(kept.size, device::lengthen_slots{kept, table});
-      executor_.launch(kept.release_count, device::release_slots{kept.released, table});
-    } catch (...) { failure_ = std::current_exception(); }
-  }
+  void commit(const hunch::kept_rows& kept) noexcept { self_->commit(kept); }
+
+  /// What is behind it, for models that draft with parts of it: it stays where it is when this is
+  /// moved.
+  transformer_type& parts() { return *self_; }
+
+ protected:
+  explicit device_model(std::unique_ptr<transformer_type> self) : self_(std::move(self)) {}
 
  private:
-  template <class T>
-  using resident = typename Executor::template resident<T>;
-
-  static const config& checked(const config& shape) {
-    shape.check();
-    if (shape.qkv_bias) {
-      throw std::invalid_argument("engine::device_model: biases are not supported");
-    }
-    return shape;
+  void run(const hunch::rows& rows, std::int32_t max_outputs, std::int32_t streams) {
+    self_->check_streams(streams);
+    self_->stage(rows, self_->shape.layers, max_outputs);
+    self_->begin(rows.size);
+    self_->run_all(rows.size, streams);
+    self_->finish(rows.size);
   }
 
-  void run_layers(const hunch::rows& rows, std::int32_t max_outputs) {
-    if (failure_) { std::rethrow_exception(std::exchange(failure_, nullptr)); }
-    if (rows.size > options_.max_rows) {
-      throw std::invalid_argument("engine::device_model: a pass of " + std::to_string(rows.size) +
-                                  " rows: raise device_options::max_rows");
-    }
-    const device::pass_plan plan = space_.plan();
-    executor_.launch(rows.size, device::stage_rows{rows, space_.table(), plan, max_outputs});
-    executor_.launch(rows.size, device::trace_paths{space_.table(), plan});
-    const device::matrix embedding = weights_.embedding();
-    executor_.launch(rows.size, device::embed_rows{.rows = plan.rows,
-                                                   .embedding = embedding.data,
-                                                   .width = embedding.width,
-                                                   .size = shape_.hidden,
-                                                   .residual = space_.residual.data()});
-    for (std::int32_t l = 0; l < shape_.layers; ++l) { run_layer(l, rows.size); }
-  }
-
-  void run_layer(std::int32_t l, std::int32_t rows) {
-    const auto& layer = weights_.layers()[static_cast<std::size_t>(l)];
-    const device::pass_plan plan = space_.plan();
-    normalise(rows, plan.computed, layer.attention_norm.data(), space_.normed.data());
-    multiply(weights_.queries_etc(layer), space_.normed, rows, space_.projections, into::overwrite);
-    executor_.launch(
-        rows, device::rotate_rows{.rows = plan.rows,
-                                  .cache = space_.cache(),
-                                  .layer = l,
-                                  .heads = shape_.heads,
-                                  .cosine = weights_.cosine(),
-                                  .sine = weights_.sine(),
-                                  .scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)),
-                                  .projections = space_.projections.data()});
-    for (std::int32_t first = 0; first < rows; first += device::attended_rows) {
-      const std::int32_t count = std::min(device::attended_rows, rows - first);
-      executor_.launch(count * shape_.heads,
-                       device::attend_rows<input>{.plan = plan,
-                                                  .cache = space_.cache(),
-                                                  .layer = l,
-                                                  .heads = shape_.heads,
-                                                  .first_row = first,
-                                                  .projections = space_.projections.data(),
-                                                  .scratch = space_.scratch.data(),
-                                                  .out = space_.mixed.data(),
-                                                  .width = weights_.output(layer).width});
-    }
-    multiply(weights_.output(layer), space_.mixed, rows, space_.residual, into::add);
-
-    normalise(rows, plan.computed, layer.mlp_norm.data(), space_.normed.data());
-    multiply(weights_.gates_and_ups(layer), space_.normed, rows, space_.gates, into::overwrite);
-    executor_.launch(rows, device::gate_rows<input>{.asked = plan.computed,
-                                                    .gates = space_.gates.data(),
-                                                    .size = shape_.intermediate,
-                                                    .out = space_.products.data(),
-                                                    .width = weights_.down(layer).width});
-    multiply(weights_.down(layer), space_.products, rows, space_.residual, into::add);
-  }
-
-  template <class Out>
-  void normalise(std::int32_t rows, const std::uint8_t* asked, const float* weight, Out* out) {
-    executor_.launch(rows, device::normalise_rows<Out>{.asked = asked,
-                                                       .from = space_.residual.data(),
-                                                       .size = shape_.hidden,
-                                                       .weight = weight,
-                                                       .epsilon = shape_.norm_epsilon,
-                                                       .out = out,
-                                                       .width = device::padded(shape_.hidden)});
-  }
-
-  void multiply(const device::matrix& w, const resident<input>& x, std::int32_t rows,
-                resident<float>& y, into mode) {
-    if (rows > 0) { multiply_(w, x.data(), rows, y.data(), mode, space_.plan().computed); }
-  }
-
-  config shape_;
-  std::string origin_;
-  device_options options_;
-  Executor executor_;
-  weights_type weights_;
-  device::workspace<Executor, input> space_;
-  Multiply multiply_;
-  resident<hunch::bfloat16> own_head_;  ///< in the order of a layout, unless that is token order
-  hunch::shortlist_head<Executor, hunch::bfloat16> shortlist_head_;
-  hunch::kernel::head_weights<hunch::bfloat16> head_;
-  std::uint64_t order_;
-  std::exception_ptr failure_;
+  std::unique_ptr<transformer_type> self_;
 };
 
 static_assert(hunch::TargetModel<device_model<hunch::executor::host>>);
+static_assert(hunch::HiddenStates<device_model<hunch::executor::host>::evaluation>);
+static_assert(hunch::SpeculativeStreams<device_model<hunch::executor::host>::evaluation>);
 static_assert(hunch::DraftModel<device_model<hunch::executor::host>, float>);
+static_assert(hunch::RoutedModel<device_model<hunch::executor::host>>);
 
 }  // namespace engine

@@ -74,6 +74,7 @@ struct normalise_rows {
   float epsilon;
   Input* out;  ///< [rows, width]
   std::int32_t width;
+  float* states = nullptr;  ///< [rows, width] the same as floats, if somebody reads it
 
   template <hunch::Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
@@ -81,12 +82,23 @@ struct normalise_rows {
     const float* const x = from + static_cast<std::int64_t>(index) * size;
     const float* const w = weight;
     Input* const to = out + static_cast<std::int64_t>(index) * width;
+    float* const state =
+        states == nullptr ? nullptr : states + static_cast<std::int64_t>(index) * width;
     const double squares = team.sum(size, squares_of{x});
     const float mean = static_cast<float>(squares / size);
     const float scale = 1.0f / std::sqrt(mean + epsilon);
-    team.for_each(size, [=](std::int64_t i) { put(to[i], x[i] * scale * w[i]); });
+    team.for_each(size, [=](std::int64_t i) {
+      const float y = x[i] * scale * w[i];
+      put(to[i], y);
+      if (state != nullptr) { put(state[i], y); }
+    });
   }
 };
+
+HUNCH_HOST_DEVICE inline float silu(float x) {
+  const float e = hunch::kernel::exp2_product(x < 0.0f ? x : -x, log2_e);
+  return (x < 0.0f ? e : 1.0f) / (1.0f + e) * x;
+}
 
 /// out[i] = silu(gate) * up for the gates and ups of row i.
 template <class Input>
@@ -103,11 +115,26 @@ struct gate_rows {
     const float* const gate = gates + static_cast<std::int64_t>(index) * 2 * size;
     const float* const up = gate + size;
     Input* const to = out + static_cast<std::int64_t>(index) * width;
-    team.for_each(size, [=](std::int64_t i) {
-      const float g = gate[i];
-      const float e = hunch::kernel::exp2_product(g < 0.0f ? g : -g, log2_e);
-      put(to[i], (g < 0.0f ? e : 1.0f) / (1.0f + e) * g * up[i]);
-    });
+    team.for_each(size, [=](std::int64_t i) { put(to[i], silu(gate[i]) * up[i]); });
+  }
+};
+
+/// out[i] = silu(from[i]), with zeros behind: other products use the same memory.
+template <class Input>
+struct silu_rows {
+  const std::uint8_t* asked;
+  const float* from;  ///< [rows, size]
+  std::int32_t size;
+  Input* out;  ///< [rows, width]
+  std::int32_t width;
+
+  template <hunch::Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    if (asked[index] == 0) { return; }
+    const float* const x = from + static_cast<std::int64_t>(index) * size;
+    Input* const to = out + static_cast<std::int64_t>(index) * width;
+    const std::int32_t n = size;
+    team.for_each(width, [=](std::int64_t i) { put(to[i], i < n ? silu(x[i]) : 0.0f); });
   }
 };
 

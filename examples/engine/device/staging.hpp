@@ -26,11 +26,16 @@ struct planned_row {
 
 /// The rows of a pass, as bodies see them. A trivially copyable view.
 struct pass_plan {
-  planned_row* rows = nullptr;        ///< [max_rows]
-  std::int32_t* paths = nullptr;      ///< [max_rows, max_staged] ids from the end of the cache on
+  planned_row* rows = nullptr;    ///< [max_rows]
+  std::int32_t* paths = nullptr;  ///< [max_rows, path_stride] ids from the end of the cache on
+  std::int32_t path_stride = 0;
   std::uint8_t* computed = nullptr;   ///< [max_rows] 1 where a row takes part
   std::uint8_t* wanted = nullptr;     ///< [max_rows] 1 where its output is asked for, too
   hunch::status* statuses = nullptr;  ///< [max_rows]
+
+  HUNCH_HOST_DEVICE std::int32_t* path(std::int32_t row) const {
+    return paths + static_cast<std::int64_t>(row) * path_stride;
+  }
 };
 
 /// Stages the rows of the sequence whose first row is `index`. Nothing is refused here: a row
@@ -70,7 +75,11 @@ struct stage_rows {
     const std::int32_t position = given.position[i];
     const bool wanted = given.wanted[i] != 0;
     if (id < 0 || id >= table.max_staged) { return false; }
-    staged_row row{.step = table.slots[slot].step + 1, .parent = parent, .depth = 1, .run = 1};
+    staged_row row{.step = table.slots[slot].step + 1,
+                   .parent = parent,
+                   .depth = 1,
+                   .run = 1,
+                   .layers = table.layers};
     table.at(slot, id).step = 0;
     if (parent != hunch::end_of_cache) {
       const staged_row* const above = table.find(slot, parent);
@@ -105,7 +114,7 @@ struct trace_paths {
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     const planned_row row = plan.rows[index];
     if (row.slot == hunch::no_slot) { return; }
-    std::int32_t* const path = plan.paths + static_cast<std::int64_t>(index) * table.max_staged;
+    std::int32_t* const path = plan.path(index);
     std::int32_t id = row.id;
     for (std::int32_t left = row.depth; left > 0;) {
       const std::int32_t run = table.at(row.slot, id).run;

@@ -10,6 +10,7 @@
 #include <engine/config.hpp>
 #include <engine/device/attend.hpp>
 #include <engine/device/cells.hpp>
+#include <engine/device/features.hpp>
 #include <engine/device/matrix.hpp>
 #include <engine/device/slots.hpp>
 #include <engine/device/staging.hpp>
@@ -26,6 +27,16 @@ struct device_options {
   /// Rows of a pass that may have logits: the first so many. -1: all of them; 0: none, for a model
   /// that only drafts.
   std::int32_t max_outputs = -1;
+  /// Keep the last hidden state of every position beside the cache, for an EAGLE head that reads
+  /// it.
+  bool keep_features = false;
+  /// Speculative streams beside a row at most: room for them in passes, and beside the cache.
+  std::int32_t max_streams = 0;
+
+  /// Rows of a pass, streams included.
+  std::int32_t all_rows() const { return max_rows * (1 + max_streams); }
+  /// Cells of staged rows of a slot, streams included.
+  std::int32_t all_staged() const { return max_staged * (1 + max_streams); }
 
   /// With the defaults filled in. \throws std::invalid_argument naming what is out of range.
   device_options checked(const config& shape) const {
@@ -36,6 +47,7 @@ struct device_options {
     if (o.max_batch < 1) { refuse("max_batch must be at least 1"); }
     if (o.max_rows < 1) { refuse("max_rows must be at least 1"); }
     if (o.max_staged < 1) { refuse("max_staged must be at least 1"); }
+    if (o.max_streams < 0) { refuse("max_streams must not be negative"); }
     if (o.max_length < 0) { refuse("max_length must not be negative"); }
     if (o.max_length > shape.context) {
       refuse("a length of " + std::to_string(o.max_length) + " is more than the model's " +
@@ -56,7 +68,7 @@ inline constexpr std::int32_t attended_rows = 64;
 template <hunch::ResidentExecutor Executor, class Input>
 class workspace {
   template <class T>
-  using resident = typename Executor::template resident<T>;
+  using resident = hunch::workspace<Executor, T>;
 
  public:
   workspace(Executor& executor, const config& c, const device_options& o)
@@ -68,9 +80,12 @@ class workspace {
         staged_(executor, size(o.max_batch) * size(o.max_staged)),
         keys_(executor, elements(o, c)),
         values_(executor, elements(o, c)),
-        rows_(executor, size(o.max_rows)),
-        paths_(executor, size(o.max_rows) * size(o.max_staged)),
-        computed_(executor, size(o.max_rows)),
+        feature_width_(o.keep_features ? padded(c.hidden) : 0),
+        features_(executor,
+                  size(feature_width_) * size(o.max_batch) * size(o.max_length + o.max_staged)),
+        rows_(executor, size(o.all_rows())),
+        paths_(executor, size(o.all_rows()) * size(o.max_staged + o.max_streams)),
+        computed_(executor, size(o.all_rows())),
         wanted_(executor, size(o.max_rows)),
         statuses_(executor, size(o.max_rows)),
         residual(executor, floats(o, c.hidden)),
@@ -78,14 +93,15 @@ class workspace {
         gates(executor, floats(o, 2 * c.intermediate)),
         hidden(executor, floats(o, padded(c.hidden))),
         logits(executor, size(o.max_outputs) * size(c.vocab_size)),
-        scratch(executor, size(std::min(o.max_rows, attended_rows)) * size(c.heads) *
-                              size(attention_scratch(o.max_length, c.head_dim))),
+        scratch(executor, size(std::min(o.all_rows(), attended_rows)) * size(c.heads) *
+                              size(attention_scratch(o.max_length + o.max_streams, c.head_dim))),
         normed(executor, floats(o, padded(c.hidden))),
         mixed(executor, floats(o, padded(c.heads * c.head_dim))),
         products(executor, floats(o, padded(c.intermediate))) {}
 
   slot_table table() const {
-    return {.max_batch = options_.max_batch,
+    return {.layers = layers_,
+            .max_batch = options_.max_batch,
             .max_length = options_.max_length,
             .max_staged = options_.max_staged,
             .slots = slots_.data(),
@@ -98,11 +114,19 @@ class workspace {
             .kv_heads = kv_heads_,
             .head_dim = head_dim_,
             .max_length = options_.max_length,
+            .max_staged = options_.all_staged(),
+            .max_attended = options_.max_length + options_.max_streams};
+  }
+  feature_cells features() const {
+    return {.data = features_.data(),
+            .width = feature_width_,
+            .max_length = options_.max_length,
             .max_staged = options_.max_staged};
   }
   pass_plan plan() const {
     return {.rows = rows_.data(),
             .paths = paths_.data(),
+            .path_stride = options_.max_staged + options_.max_streams,
             .computed = computed_.data(),
             .wanted = wanted_.data(),
             .statuses = statuses_.data()};
@@ -118,11 +142,12 @@ class workspace {
                     .kv_heads = c.kv_heads,
                     .head_dim = c.head_dim,
                     .max_length = o.max_length,
-                    .max_staged = o.max_staged};
+                    .max_staged = o.all_staged(),
+                    .max_attended = 0};
     return size(all.run(o.max_batch, 0, 0));
   }
   static std::size_t floats(const device_options& o, std::int32_t width) {
-    return size(o.max_rows) * size(width);
+    return size(o.all_rows()) * size(width);
   }
 
   device_options options_;
@@ -133,6 +158,8 @@ class workspace {
   resident<staged_row> staged_;
   resident<hunch::bfloat16> keys_;
   resident<hunch::bfloat16> values_;
+  std::int32_t feature_width_;
+  resident<hunch::bfloat16> features_;
   resident<planned_row> rows_;
   resident<std::int32_t> paths_;
   resident<std::uint8_t> computed_;
@@ -143,7 +170,7 @@ class workspace {
   resident<float> residual;     ///< [rows, hidden]
   resident<float> projections;  ///< [rows, (heads + 2 kv_heads) head_dim]
   resident<float> gates;        ///< [rows, 2 intermediate]
-  resident<float> hidden;       ///< [rows, hidden padded] after the last norm, for shortlists
+  resident<float> hidden;       ///< [rows, hidden padded] after the last norm
   resident<float> logits;       ///< [max_outputs, vocab_size]
   resident<float> scratch;      ///< [attended_rows, heads, attention_scratch]
   resident<Input> normed;       ///< [rows, hidden padded]

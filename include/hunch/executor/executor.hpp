@@ -48,22 +48,21 @@ concept Executor = requires(E& e, std::int32_t count) {
 
 /// An executor on which a whole loop can live, apart from the host; see `resident_decoder`.
 ///
-/// 1. `typename E::resident<T>` is a buffer in the memory that bodies and models are fastest with.
-///    The host need not reach it. Its bytes begin as 0.
+/// 1. `typename E::resident<T>`, if there is such a type, is a buffer in the memory that bodies and
+///    models are fastest with. The host does not reach it. Its bytes begin as 0. Without it,
+///    buffers are this memory.
 /// 2. `e.upload(to, from, n)` and `e.download(to, from, n)` copy n values between the host's memory
-///    and a resident buffer, in order with launches; the host's memory is free again afterwards.
+///    and such a buffer, in order with launches; the host's memory is free again afterwards.
 /// 3. `e.repeat(shape, step, again)` runs step(), and again as long as `*again`, in resident
 ///    memory, is not 0 after it. It need not wait for it, and may call step() once to record what
 ///    it launches; steps of the same `shape` launch the same.
 ///
-/// Not required: that resident memory and buffers differ, or that anything is recorded. What is
+/// Not required: that anything is recorded. What is
 /// recorded is known by its shape and `again`; an executor that keeps it has `e.forget(again)`,
 /// called when no loop runs and before that memory is freed, since another loop may get it.
 template <class E>
 concept ResidentExecutor = Executor<E> &&
     requires(E& e, float* to, const float* from, void (*step)(), const std::int32_t* again) {
-  typename E::template resident<float>;
-  requires std::constructible_from<typename E::template resident<float>, E&, std::size_t>;
   e.upload(to, from, std::size_t(1));
   e.download(to, from, std::size_t(1));
   e.repeat(std::uint64_t(0), step, again);
@@ -268,16 +267,17 @@ struct step_memory {
   using type = E;
 };
 template <ResidentExecutor E>
-requires(!std::is_same_v<typename E::template resident<char>,
-                         typename E::template buffer<char>>) struct step_memory<E> {
+requires requires {
+  requires !std::is_same_v<typename E::template resident<char>, typename E::template buffer<char>>;
+}
+struct step_memory<E> {
   using type = resident_memory<E>;
 };
 
 }  // namespace detail
 
 /// Where the arrays of a step lie that runs on E: in the memory that bodies are fastest with. That
-/// is E itself where its buffers are this memory or it has no other, so that the host reads what a
-/// step makes.
+/// is E itself where it has no other than its buffers, so that the host reads what a step makes.
 template <Executor E>
 using step_memory = typename detail::step_memory<E>::type;
 

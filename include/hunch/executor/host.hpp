@@ -41,9 +41,6 @@ class host {
 
   // A loop that lives on this executor lives on the calling thread.
   template <class T>
-  using resident = buffer<T>;
-
-  template <class T>
   void upload(T* to, const T* from, std::size_t n) {
     std::copy_n(from, n, to);
   }

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <engine/checkpoint.hpp>
+#include <engine/config.hpp>
+#include <engine/device/attend.hpp>
+#include <engine/device/commit.hpp>
+#include <engine/device/features.hpp>
+#include <engine/device/listed_head.hpp>
+#include <engine/device/pointwise.hpp>
+#include <engine/device/rotate.hpp>
+#include <engine/device/row_states.hpp>
+#include <engine/device/staging.hpp>
+#include <engine/device/stream_rows.hpp>
+#include <engine/device/stream_weights.hpp>
+#include <engine/device/weights.hpp>
+#include <engine/device/workspace.hpp>
+#include <engine/into.hpp>
+#include <engine/named_model.hpp>
+#include <hunch/executor/executor.hpp>
+#include <hunch/model/rows.hpp>
+
+namespace engine::device {
+
+/// What is behind a `device_model`, for the model itself and for those that draft with parts of it.
+/// Passes are launches: nothing here waits, but the constructor.
+template <hunch::ResidentExecutor Executor, class Multiply>
+class transformer : public named_model {
+ public:
+  using input = typename Multiply::input;
+  using stored = typename Multiply::template stored<Executor>;
+  template <class T>
+  using resident = hunch::workspace<Executor, T>;
+
+  /// \param features_of the target of an EAGLE head, which keeps features; else nullptr.
+  transformer(const config& c, const checkpoint& source, const device_options& o, Executor where,
+              const transformer* features_of = nullptr)
+      : named_model{source.origin()},
+        shape(checked(c)),
+        options(o.checked(c)),
+        executor(std::move(where)),
+        weights(executor, shape, source, options.max_length),
+        space(executor, shape, options),
+        multiply(executor, options.all_rows()),
+        head(executor, weights.head()),
+        target_(features_of),
+        joined_(executor, target_ == nullptr ? 0
+                                             : static_cast<std::size_t>(options.max_rows) *
+                                                   static_cast<std::size_t>(joint_width())) {
+    for (const auto& layer : weights.layers()) {
+      multiply.prepare(layer.queries_etc.view(), into::overwrite);
+      multiply.prepare(layer.output.view(), into::add);
+      multiply.prepare(layer.gates_and_ups.view(), into::overwrite);
+      multiply.prepare(layer.down.view(), into::add);
+    }
+    if (target_ != nullptr) { multiply.prepare(weights.joint(), into::overwrite); }
+    if (options.max_outputs > 0) { multiply.prepare(weights.head(), into::overwrite); }
+    executor.synchronize();
+  }
+  transformer(const transformer&) = delete;
+  transformer& operator=(const transformer&) = delete;
+
+  bool is_head() const { return target_ != nullptr; }
+  std::int32_t stride() const { return padded(shape.hidden); }
+
+  /// Stages the rows for a pass through layers [0, last). \param max_outputs rows from this one on
+  /// have no output.
+  /// \throws std::invalid_argument for more rows than `max_rows`, and what an earlier commit left.
+  void stage(const hunch::rows& rows, std::int32_t last, std::int32_t max_outputs) {
+    if (failure_) { std::rethrow_exception(std::exchange(failure_, nullptr)); }
+    if (rows.size > options.max_rows) {
+      throw std::invalid_argument("engine::device_model: a pass of " + std::to_string(rows.size) +
+                                  " rows: raise device_options::max_rows");
+    }
+    slot_table table = space.table();
+    table.layers = last;
+    executor.launch(rows.size, stage_rows{rows, table, space.plan(), max_outputs});
+    executor.launch(rows.size, trace_paths{table, space.plan()});
+  }
+
+  /// What the staged rows bring to the first layer.
+  void begin(std::int32_t rows) {
+    const pass_plan plan = space.plan();
+    const matrix embedding = weights.embedding();
+    if (target_ == nullptr) {
+      executor.launch(rows, embed_rows{.rows = plan.rows,
+                                       .embedding = embedding.data,
+                                       .width = embedding.width,
+                                       .size = shape.hidden,
+                                       .residual = space.residual.data()});
+      return;
+    }
+    executor.launch(rows, join_rows<input>{.plan = plan,
+                                           .own = space.table(),
+                                           .own_features = space.features(),
+                                           .target = target_->space.table(),
+                                           .target_features = target_->space.features(),
+                                           .embedding = embedding.data,
+                                           .embedding_width = embedding.width,
+                                           .size = shape.hidden,
+                                           .out = joined_.data(),
+                                           .width = joint_width()});
+    apply(weights.joint(), joined_, rows, space.residual, into::overwrite);
+  }
+
+  /// `rows` rows through the layers [first, last).
+  void run_layers(std::int32_t first, std::int32_t last, std::int32_t rows) {
+    for (std::int32_t l = first; l < last; ++l) { run_layer(l, rows, 0); }
+  }
+
+  /// `rows` rows through all layers, with `asked` streams beside each that is wanted.
+  void run_all(std::int32_t rows, std::int32_t asked) {
+    if (asked == 0 || rows == 0) { return run_layers(0, shape.layers, rows); }
+    const std::int32_t first = shape.layers - streams->shape.layers;
+    run_layers(0, first, rows);
+    open_streams(rows, asked);
+    for (std::int32_t l = first; l < shape.layers; ++l) { run_layer(l, rows, rows * asked); }
+    const std::int64_t behind = rows;
+    executor.launch(rows * asked,
+                    normalise_rows<input>{.asked = space.plan().computed + behind,
+                                          .from = space.residual.data() + behind * shape.hidden,
+                                          .size = shape.hidden,
+                                          .weight = weights.final_norm(),
+                                          .epsilon = shape.norm_epsilon,
+                                          .out = space.normed.data() + behind * stride(),
+                                          .width = stride(),
+                                          .states = streams->states.data()});
+  }
+  /// \throws std::invalid_argument if there are not so many.
+  void check_streams(std::int32_t asked) const {
+    const std::int32_t has = streams == nullptr ? 0 : streams->shape.streams;
+    if (asked > has) {
+      throw std::invalid_argument("engine::device_model: " + std::to_string(asked) +
+                                  " streams are asked for, and the model has " +
+                                  std::to_string(has));
+    }
+  }
+
+  /// The states of the rows of a pass through all layers, in `space.hidden`, and in `space.normed`
+  /// as inputs of a product.
+  void finish(std::int32_t rows) {
+    const pass_plan plan = space.plan();
+    const feature_cells features = space.features();
+    const std::uint8_t* const asked = features.width > 0 ? plan.computed : plan.wanted;
+    normalise(rows, asked, weights.final_norm(), space.hidden.data());
+    if (features.width == 0) { return; }
+    executor.launch(rows, stage_features{plan.rows, space.hidden.data(), features});
+  }
+
+  /// The logits of the wanted ones among the first `outputs` rows.
+  void write_logits(std::int32_t outputs) {
+    if (outputs == 0) { return; }
+    multiply(weights.head(), space.normed.data(), outputs, space.logits.data(), into::overwrite,
+             space.plan().wanted);
+  }
+
+  row_states states() const {
+    return {space.plan().statuses, space.hidden.data(), shape.hidden, stride()};
+  }
+
+  void commit(const hunch::kept_rows& kept) noexcept {
+    try {
+      const slot_table table = space.table();
+      executor.launch(kept.size, move_kept{kept, table, space.cache()});
+      if (options.keep_features) {
+        executor.launch(kept.size, move_features{kept, table, space.features()});
+      }
+      executor.launch(kept.size, lengthen_slots{kept, table});
+      executor.launch(kept.release_count, release_slots{kept.released, table});
+    } catch (...) { failure_ = std::current_exception(); }
+  }
+
+  /// out[i] = the residual of row i over its norm, times `weight`, for the rows that `asked` says;
+  /// in `space.normed`, and as floats in `states` unless that is nullptr.
+  void normalise(std::int32_t rows, const std::uint8_t* asked, const float* weight,
+                 float* states = nullptr) {
+    executor.launch(rows, normalise_rows<input>{.asked = asked,
+                                                .from = space.residual.data(),
+                                                .size = shape.hidden,
+                                                .weight = weight,
+                                                .epsilon = shape.norm_epsilon,
+                                                .out = space.normed.data(),
+                                                .width = stride(),
+                                                .states = states});
+  }
+
+  /// y = w x, or y + w x, for the rows that take part.
+  template <class Matrix>
+  void apply(const Matrix& w, const resident<input>& x, std::int32_t rows, resident<float>& y,
+             into mode) {
+    if (rows > 0) { multiply(w, x.data(), rows, y.data(), mode, space.plan().computed); }
+  }
+
+  const config shape;
+  const device_options options;
+  Executor executor;
+  model_weights<Executor, stored> weights;
+  workspace<Executor, input> space;
+  Multiply multiply;
+  listed_head<Executor> head;
+  stream_weights<Executor, input>* streams = nullptr;  ///< while there are any
+
+ private:
+  using adapter = stream_adapter<Executor>;
+
+  static const config& checked(const config& shape) {
+    shape.check();
+    if (shape.qkv_bias) {
+      throw std::invalid_argument("engine::device_model: biases are not supported");
+    }
+    return shape;
+  }
+
+  std::int32_t joint_width() const { return padded(2 * shape.hidden); }
+
+  /// A layer for `tokens` rows of tokens, and for `beside` rows of streams behind them.
+  void run_layer(std::int32_t l, std::int32_t tokens, std::int32_t beside) {
+    const auto& layer = weights.layers()[static_cast<std::size_t>(l)];
+    const auto* const more =
+        beside == 0
+            ? nullptr
+            : &streams->layers[static_cast<std::size_t>(l - shape.layers + streams->shape.layers)];
+    const pass_plan plan = space.plan();
+    const std::int32_t rows = tokens + beside;
+    normalise(rows, plan.computed, layer.attention_norm.data());
+    apply(layer.queries_etc.view(), space.normed, rows, space.projections, into::overwrite);
+    if (more != nullptr) {
+      adapt(more->queries_etc, space.normed, tokens, beside, space.projections);
+    }
+    executor.launch(rows, rotate_rows{.rows = plan.rows,
+                                      .cache = space.cache(),
+                                      .layer = l,
+                                      .heads = shape.heads,
+                                      .cosine = weights.cosine(),
+                                      .sine = weights.sine(),
+                                      .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim)),
+                                      .projections = space.projections.data()});
+    attend(l, rows);
+    apply(layer.output.view(), space.mixed, rows, space.residual, into::add);
+    if (more != nullptr) { adapt(more->output, space.mixed, tokens, beside, space.residual); }
+
+    normalise(rows, plan.computed, layer.mlp_norm.data());
+    apply(layer.gates_and_ups.view(), space.normed, rows, space.gates, into::overwrite);
+    if (more != nullptr) { adapt(more->gates_and_ups, space.normed, tokens, beside, space.gates); }
+    executor.launch(rows, gate_rows<input>{.asked = plan.computed,
+                                           .gates = space.gates.data(),
+                                           .size = shape.intermediate,
+                                           .out = space.products.data(),
+                                           .width = padded(shape.intermediate)});
+    apply(layer.down.view(), space.products, rows, space.residual, into::add);
+    if (more != nullptr) { adapt(more->down, space.products, tokens, beside, space.residual); }
+  }
+
+  /// Adds what an adapter makes of the `beside` rows behind `tokens` others.
+  void adapt(const adapter& of, const resident<input>& x, std::int32_t tokens, std::int32_t beside,
+             resident<float>& y) {
+    const matrix a = of.a.view();
+    const matrix b = of.b.view();
+    const std::int64_t first = tokens;
+    const std::uint8_t* const asked = space.plan().computed + first;
+    multiply(a, x.data() + first * a.width, beside, streams->inner.data(), into::overwrite, asked);
+    executor.launch(beside, round_rows<input>{.asked = asked,
+                                              .from = streams->inner.data(),
+                                              .size = a.outputs,
+                                              .out = streams->reduced.data(),
+                                              .width = b.width});
+    multiply(b, streams->reduced.data(), beside, y.data() + first * b.outputs, into::add, asked);
+  }
+
+  /// Stages streams beside `rows` rows, and makes what they begin with of the residuals there.
+  void open_streams(std::int32_t rows, std::int32_t asked) {
+    stream_weights<Executor, input>& w = *streams;
+    const pass_plan plan = space.plan();
+    executor.launch(rows * asked, stage_streams{.plan = plan,
+                                                .tokens = rows,
+                                                .streams = asked,
+                                                .max_streams = options.max_streams,
+                                                .first_id = options.max_staged,
+                                                .max_length = options.max_length});
+    normalise(rows, plan.wanted, w.ones.data());
+    const matrix down = w.down.view();
+    const matrix up = w.up.view();
+    multiply(down, space.normed.data(), rows, w.inner.data(), into::overwrite, plan.wanted);
+    executor.launch(rows, silu_rows<input>{.asked = plan.wanted,
+                                           .from = w.inner.data(),
+                                           .size = down.outputs,
+                                           .out = w.reduced.data(),
+                                           .width = up.width});
+    multiply(up, w.reduced.data(), rows, w.begun.data(), into::overwrite, plan.wanted);
+    executor.launch(rows * asked, begin_streams{.wanted = plan.wanted,
+                                                .tokens = rows,
+                                                .streams = asked,
+                                                .residual = space.residual.data(),
+                                                .size = shape.hidden,
+                                                .begun = w.begun.data(),
+                                                .all_streams = w.shape.streams,
+                                                .embeddings = w.embeddings.data(),
+                                                .width = w.stride()});
+  }
+
+  /// In pieces that bound its scratch memory.
+  void attend(std::int32_t l, std::int32_t rows) {
+    for (std::int32_t first = 0; first < rows; first += attended_rows) {
+      const std::int32_t count = std::min(attended_rows, rows - first);
+      executor.launch(count * shape.heads,
+                      attend_rows<input>{.plan = space.plan(),
+                                         .cache = space.cache(),
+                                         .layer = l,
+                                         .heads = shape.heads,
+                                         .first_row = first,
+                                         .projections = space.projections.data(),
+                                         .scratch = space.scratch.data(),
+                                         .out = space.mixed.data(),
+                                         .width = padded(shape.heads * shape.head_dim)});
+    }
+  }
+
+  const transformer* const target_;
+  resident<input> joined_;  ///< [rows, joint_width] of an EAGLE head
+  std::exception_ptr failure_;
+};
+
+}  // namespace engine::device

@@ -42,7 +42,7 @@ struct int4_view {
       low = std::fma(static_cast<float>((bytes[k] & 15) - 8), inputs[k], low);
       high = std::fma(static_cast<float>((bytes[k] >> 4) - 8), inputs[half + k], high);
     }
-    return hunch::to_float(scales[at]) * (low + high);
+    return hunch::kernel::product(hunch::to_float(scales[at]), low + high);
   }
 };
 

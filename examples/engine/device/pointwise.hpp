@@ -95,9 +95,10 @@ struct normalise_rows {
   }
 };
 
+/// The product is rounded by itself, whatever is added to it.
 HUNCH_HOST_DEVICE inline float silu(float x) {
   const float e = hunch::kernel::exp2_product(x < 0.0f ? x : -x, log2_e);
-  return (x < 0.0f ? e : 1.0f) / (1.0f + e) * x;
+  return hunch::kernel::product((x < 0.0f ? e : 1.0f) / (1.0f + e), x);
 }
 
 /// out[i] = silu(gate) * up for the gates and ups of row i.

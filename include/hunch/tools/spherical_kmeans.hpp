@@ -111,7 +111,7 @@ class kmeans {
 
  private:
   template <class T>
-  using resident = workspace<E, T>;
+  using resident = hunch::workspace<E, T>;
 
   static std::size_t size(std::int32_t n) { return static_cast<std::size_t>(n); }
   std::int32_t teams() const {

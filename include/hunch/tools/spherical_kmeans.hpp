@@ -8,6 +8,7 @@
 #include <numeric>
 #include <stdexcept>
 #include <utility>
+#include <type_traits>
 #include <vector>
 
 // Without a CUDA compiler Thrust runs on the host; who has chosen another way before has it.
@@ -124,9 +125,9 @@ class kmeans {
             .count = options_.clusters,
             .width = head_.width};
   }
-  template <class T>
-  std::vector<T> downloaded(const resident<T>& from) {
-    std::vector<T> out(from.size());
+  template <class Buffer>
+  auto downloaded(const Buffer& from) {
+    std::vector<std::remove_pointer_t<decltype(from.data())>> out(from.size());
     executor_.download(out.data(), from.data(), from.size());
     executor_.synchronize();
     return out;

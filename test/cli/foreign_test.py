@@ -150,8 +150,10 @@ class Foreign(unittest.TestCase):
         for drafter, folder in (("eagle", "eagle"), ("medusa", "medusa"), ("early-exit", "exit"),
                                 ("streaming", "streams")):
             with self.subTest(drafter=drafter):
-                self.refused(["--model", self.target, "--drafter", drafter, "--draft", MODELS / folder],
-                             MODELS / folder / "config.json", "target_head_fingerprint", self.target)
+                for program in (None, RESIDENT):
+                    self.refused(["--model", self.target, "--drafter", drafter, "--draft", MODELS / folder],
+                                 MODELS / folder / "config.json", "target_head_fingerprint", self.target,
+                                 program=program)
                 silent = copy_of(folder, "silent", target_head_fingerprint=None)
                 self.refused(["--drafter", drafter, "--draft", silent], silent, "is missing", MODELS / "target")
         masked = copy_of("masked", "masked", weights=other_weights)

@@ -14,6 +14,7 @@
 #include <engine/weights.hpp>
 
 #include "common.hpp"
+#include "launches.hpp"
 #include "read_once.hpp"
 #include "speculation.hpp"
 
@@ -167,6 +168,7 @@ void measure_int4(bench::report& out, const std::filesystem::path& source, int t
 int main(int argc, char** argv) {
   return bench::run("engine", argc, argv, [](bench::report& out) {
     const std::filesystem::path shipped = std::filesystem::path(HUNCH_BENCH_MODELS) / "target";
+    if (bench::part_of_speculation() == nullptr) { bench::measure_launches(out); }
     for (const int threads : {1, 2}) {
       if (bench::part_of_speculation() != nullptr) { break; }
       const engine::model_options options{.threads = threads};

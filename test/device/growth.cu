@@ -23,7 +23,6 @@ namespace names {
 struct asks_of_a_level;
 struct lists_of_a_level;
 struct common_row_copies;
-struct contexts_of_a_level;
 struct states_of_kept_nodes;
 struct chain_level;
 struct sampled_level;
@@ -70,7 +69,6 @@ using stepped = drafter::model_step<grown<eagle, length::cost>>;
 kernel_pointer growth[] = {
     by_block<names::asks_of_a_level, drafter::ask_level<grown<eagle>>>(),
     by_block<names::lists_of_a_level, drafter::list_level<grown<eagle>>>(),
-    by_block<names::contexts_of_a_level, drafter::place_contexts>(),
     by_block<names::states_of_kept_nodes, drafter::keep_states>(),
     by_block<names::common_row_copies, drafter::copy_level<grown_ahead<sampled>>>(),
     by_block<names::chain_level, drafter::draw_level<grown<chain>, plain, draw>>(),

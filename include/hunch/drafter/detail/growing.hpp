@@ -73,10 +73,13 @@ HUNCH_HOST_DEVICE std::int32_t sum_before(T& team, std::int32_t n, F&& f) {
 
 }  // namespace detail
 
-/// Asks for the rows of logits of the frontier of slot `slot`.
+/// Asks for the rows of logits of the frontier of slot `slot`, and finds what the model knows of
+/// the rows of its pass where it tells of all.
 template <class Growing>
 struct ask_level {
   Growing g;
+  context_rows contexts;           ///< without data: nobody asks, or the host finds them
+  const float** states = nullptr;  ///< [asks] out
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
@@ -97,6 +100,9 @@ struct ask_level {
       g.asks.tokens[at] = g.trees.tree(slot).tokens[node];
       g.asks.ranges[at] = g.trees.ranges(slot, node);
       g.asks.logits[at].data = g.trees.logits(slot, of.law_row(slot, f));
+      if (contexts.data != nullptr) {
+        states[at] = contexts.data + std::int64_t{g.asks.row[at]} * contexts.stride;
+      }
     });
     if (slot + 1 < g.slots) { return; }
     const std::int32_t size = first + laws;
@@ -104,22 +110,9 @@ struct ask_level {
     team.for_each(capacity - size, [=, *this](std::int64_t i) {
       g.asks.row[size + i] = -1;
       g.asks.ranges[size + i] = nullptr;
+      if (contexts.data != nullptr) { states[size + i] = nullptr; }
     });
     if (team.rank() == 0) { *g.asks.count = size; }
-  }
-};
-
-/// Finds what a model knows of row `ask`.
-struct place_contexts {
-  context_rows contexts;    ///< of all rows of a pass
-  const std::int32_t* row;  ///< [asks] of the pass; -1: padding
-  const float** states;     ///< [asks] out
-
-  template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t ask) const {
-    if (team.rank() != 0) { return; }
-    const std::int64_t at = row[ask];
-    states[ask] = at < 0 ? nullptr : contexts.data + at * contexts.stride;
   }
 };
 

@@ -107,12 +107,13 @@ class growth {
   template <class Contexts, class Selecting>
   std::int32_t choose_lists(const view_type& g, [[maybe_unused]] Contexts& contexts,
                             Selecting& selector, Executor& executor) {
-    executor.launch(g.slots, ask_level<view_type>{g});
+    constexpr bool routes = RoutedSelector<typename Selecting::selector_type>;
+    context_rows of_all;
+    if constexpr (routes) { of_all = contexts_of_all(contexts); }
+    executor.launch(g.slots, ask_level<view_type>{g, of_all, states_.data()});
     const std::int32_t asked = known_count(executor, count_.data(), g.slots * asks_per_slot);
     if (asked == 0) { return 0; }
-    if constexpr (RoutedSelector<typename Selecting::selector_type>) {
-      place_states(asked, contexts, executor);
-    }
+    if constexpr (routes) { place_states(asked, contexts); }
     selector.select(executor,
                     selector_contexts{.size = asked,
                                       .depth = g.depth,
@@ -173,16 +174,28 @@ class growth {
     return (tiles + 1) * Tree::max_children;
   }
 
-  /// Finds what the model knows of each row that is asked for.
   template <class Contexts>
-  void place_states(std::int32_t asked, Contexts& contexts, Executor& executor) {
+  static constexpr bool knows_all_rows =
+      std::is_same_v<std::remove_const_t<Contexts>, context_rows> || requires(Contexts& c) {
+    { c.contexts() } -> std::same_as<context_rows>;
+  };
+
+  /// What the model knows of the rows of its pass, if it tells of all.
+  template <class Contexts>
+  static context_rows contexts_of_all(Contexts& contexts) {
     if constexpr (std::is_same_v<std::remove_const_t<Contexts>, context_rows>) {
-      executor.launch(asked, place_contexts{contexts, row_.data(), states_.data()});
-    } else if constexpr (requires {
-                           { contexts.contexts() } -> std::same_as<context_rows>;
-                         }) {
-      executor.launch(asked, place_contexts{contexts.contexts(), row_.data(), states_.data()});
+      return contexts;
+    } else if constexpr (knows_all_rows<Contexts>) {
+      return contexts.contexts();
     } else {
+      return {};
+    }
+  }
+
+  /// Finds what the model knows of each row that is asked for, where it tells of one at a time.
+  template <class Contexts>
+  void place_states([[maybe_unused]] std::int32_t asked, [[maybe_unused]] Contexts& contexts) {
+    if constexpr (!knows_all_rows<Contexts>) {
       static_assert(
           requires {
             { contexts.context(0) } -> std::convertible_to<const float*>;
@@ -191,9 +204,9 @@ class growth {
           "model for contexts: context_width(), and contexts(rows) before a pass, or contexts() or "
           "context(row) of what forward returns");
       static_assert(host_reads<Executor>,
-                    "hunch: in a resident loop, a selector with a router asks the draft model for "
-                    "contexts of all rows: contexts(rows) before a pass, or contexts() of what "
-                    "forward returns");
+                    "hunch: where the host does not read the memory of a step, a selector with a "
+                    "router asks the draft model for contexts of all rows: contexts(rows) before a "
+                    "pass, or contexts() of what forward returns");
       for (std::int32_t i = 0; i < asked; ++i) {
         states_.data()[i] = contexts.context(row_.data()[i]);
       }

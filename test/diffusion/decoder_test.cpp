@@ -27,6 +27,7 @@
 #include <hunch/sampler/top_k.hpp>
 #include <hunch/sampler/top_p.hpp>
 #include "../support/chi_squared.hpp"
+#include "../support/padded_canvas.hpp"
 #include "../support/poisoned_host.hpp"
 #include "fill.hpp"
 
@@ -358,7 +359,8 @@ TEST_CASE("samplers with cuts and biases, and the greedy one") {
 }
 
 TEST_CASE("memory that begins as garbage, and an executor of one's own") {
-  toy_masked<double> model{world};
+  toy_masked<double> toy{world};
+  padded_masked<toy_masked<double>> model(toy, 4 * 4 * 12);
   diffusion::decoder d(model, diffusion::order::confidence{}, fill_sampler{},
                        diffusion::verifier::stepwise_exact{}, diffusion::self_speculation<3>{},
                        diffusion::decoder_options{.max_batch = 4}, random_source<philox>{},

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <map>
 #include <set>
-#include <span>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -44,12 +43,15 @@ choice choose(const std::vector<std::vector<planned_draft>>& lists, std::int32_t
   for (std::size_t i = 0; i < static_cast<std::size_t>(chain); ++i) {
     c.drafts[i] = lists.size() == 1 ? lists[0][i].what : lists[i][0].what;
   }
-  draft_sets sets(chain);
-  const std::int32_t proposed =
-      sets.choose(c.drafts.data(), chain, c.sets.data(), spread,
-                  static_cast<std::int32_t>(lists.size()), [&](std::int32_t d) {
-                    return std::span<const planned_draft>(lists[static_cast<std::size_t>(d)]);
-                  });
+  std::vector<draft_sets::reached> reached(static_cast<std::size_t>(draft_sets::room(chain)));
+  std::vector<draft_sets::next_draft> next(draft_sets::looked_at);
+  draft_sets sets(reached.data(), next.data());
+  const std::int32_t proposed = sets.choose(
+      c.drafts.data(), chain, c.sets.data(), spread, static_cast<std::int32_t>(lists.size()),
+      [&](std::int32_t d) {
+        const auto& list = lists[static_cast<std::size_t>(d)];
+        return diffusion::draft_list{list.data(), static_cast<std::int32_t>(list.size())};
+      });
   c.drafts.resize(static_cast<std::size_t>(proposed));
   c.sets.resize(static_cast<std::size_t>(sets.size()) + 1);
   return c;

@@ -289,14 +289,24 @@ void unmaskings(const char* name, std::int32_t n) {
     constexpr std::int32_t positions = 6;
     constexpr kind kinds[] = {kind::flat, kind::peaked, kind::tied, kind::masked, kind::poisoned};
     std::vector<std::vector<float>> rows;
-    std::vector<diffusion::wanted_position<float>> wanted;
+    std::vector<row_view<float>> logits;
+    std::vector<diffusion::wanted_position> wanted;
     for (std::int32_t i = 0; i < positions; ++i) {
       rows.push_back(row_of(n, kinds[i % 5], static_cast<std::uint64_t>(90 + i)));
-      wanted.push_back({{rows.back().data(), n}, i, i / 4});
+      logits.push_back({rows.back().data(), n});
+      wanted.push_back({.position = i, .block = i / 4, .slot = 0});
     }
     using digests_type = diffusion::position_digests<float, everything_sampler, O, random_source<>>;
     std::vector<diffusion::position_digest<float>> made(positions, digests_type::unmade);
-    const digests_type all{wanted.data(), made.data(), {temperature}, 7, n / 2, {}, {}, {}};
+    const digests_type all{.wanted = wanted.data(),
+                           .logits = logits.data(),
+                           .made = made.data(),
+                           .parameters = {temperature},
+                           .seed = 7,
+                           .mask_token = n / 2,
+                           .sampler = {},
+                           .order = {},
+                           .random = {}};
     const diffusion::canvas_positions canvas{0, positions, 4};
     const diffusion::drafts_view<digests_type> view{{}, &canvas, all};
     diffusion::planned_draft drafts[positions];

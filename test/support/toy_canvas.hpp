@@ -78,6 +78,8 @@ class toy_masked {
     if (failures != nullptr) { failures->call(); }
     passes.emplace_back();
     evaluation e;
+    require(asked.token_count == asked.first[asked.size], "the number of tokens");
+    require(asked.wanted_count == asked.first_wanted[asked.size], "the number of wanted positions");
     for (std::int32_t i = 0; i < asked.size; ++i) {
       check(asked, i);
       const row_view<const token> row = asked.canvas(i);

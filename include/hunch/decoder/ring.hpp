@@ -28,6 +28,7 @@ struct ring_entry {
   hunch::origin origin = hunch::origin::sampled;
   finish_reason finish = finish_reason::none;  ///< of its last token
   hunch::status status = hunch::status::ok;
+  std::int32_t position = -1;  ///< on a canvas; where tokens follow each other, -1
 };
 
 namespace kernel {

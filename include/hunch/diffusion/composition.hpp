@@ -70,6 +70,9 @@ struct composition {
                 "hunch: logits of a draft model must be float, hunch::bfloat16, hunch::float16 or "
                 "double: give its evaluation rows of one of these");
 
+  /// Whether the draft model says that it reads canvases on the host.
+  static constexpr bool drafts_read_on_host = drafting::reads_on_host;
+
   /// Whether which position is next depends on nothing that the model says.
   static constexpr bool order_of_positions = requires { requires order_type::of_positions; };
 

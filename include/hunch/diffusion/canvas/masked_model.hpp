@@ -30,6 +30,12 @@ namespace hunch::diffusion {
 /// [first_wanted[i], first_wanted[i + 1]), in ascending order. All are masked, and never position
 /// 0. Only positions that may be unmasked next or drafted are wanted, so that a head over a large
 /// vocabulary is not paid for a whole canvas.
+///
+/// Where the host does not read the executor's memory (see `host_reads`), the last canvases may be
+/// padding: their slot is `no_slot`, they have no tokens, and nothing is wanted of them. All arrays
+/// are then filled when what was launched before has run; a model looks at them on the executor, in
+/// order with its launches, and at nothing on the host but `size`, `token_count` and
+/// `wanted_count`.
 struct canvases {
   std::int32_t size = 0;                ///< canvases in the pass
   const std::int32_t* slot = nullptr;   ///< [size] of the request, in [0, max batch)
@@ -50,6 +56,13 @@ struct canvases {
   const std::int32_t* first_wanted = nullptr;  ///< [size + 1]
   const std::int32_t* wanted = nullptr;        ///< [first_wanted[size]] positions
 
+  /// [size] 1 in the first pass of a request: what was kept of its slot was another's. A pass that
+  /// is repeated, and the draft model's passes before the target's first one, have it again.
+  const std::uint8_t* begins = nullptr;
+
+  std::int32_t token_count = 0;   ///< first[size]; with padding, the most that it may be
+  std::int32_t wanted_count = 0;  ///< first_wanted[size], likewise
+
   /// The tokens of canvas i.
   HUNCH_HOST_DEVICE row_view<const token> canvas(std::int32_t i) const {
     return {tokens + first[i], first[i + 1] - first[i]};
@@ -67,6 +80,8 @@ struct canvases {
 ///    valid until the next `evaluate`. The library edits these rows in place, at most once, by
 ///    bodies of the decoder's executor: they are complete by the time that it runs what it is given
 ///    next.
+/// 2. In passes with padding there are `wanted_count` rows; those behind the last wanted position
+///    are not read. In a loop that is repeated, row i lies at the same address in every pass.
 ///
 /// Not required: ownership, contiguity between rows, or logits of positions that were not wanted.
 template <class E>
@@ -84,7 +99,11 @@ concept MaskedEvaluation = requires(E& e, std::int32_t i) {
 /// 4. `m.evaluate(canvases)` runs one forward pass over the canvases and returns a
 ///    `MaskedEvaluation`. It may throw; the same call may then be made again.
 /// 5. `m.release(slot)` says that the slot's request has ended; does not throw. A model that keeps
-///    nothing between passes has nothing to do.
+///    nothing between passes has nothing to do. A loop that repeats itself says it by
+///    `canvases::begins` alone, when another request has the slot.
+/// 6. If evaluate looks at the arrays on the host, as models without an executor do, it may say so
+///    by `static constexpr bool reads_on_host = true`: then it is refused where the host does not
+///    reach them.
 ///
 /// The logits are a function of the canvas and the wanted position, and of nothing else: not of
 /// the slot, the rows beside it or the passes before, nor of `known`, which is another for a text
@@ -122,6 +141,12 @@ concept MaskedModel = requires(M& m, const canvases& c, std::int32_t slot) {
 template <class M>
 concept BlockCachedModel = MaskedModel<M> && requires {
   requires std::remove_reference_t<M>::caches_blocks;
+};
+
+/// Whether a masked model reads canvases on the host, and says so.
+template <class M>
+inline constexpr bool reads_on_host = requires {
+  requires std::remove_reference_t<M>::reads_on_host;
 };
 
 /// What a masked model's pass returns, and the type of its logits.

@@ -28,12 +28,10 @@ struct position_digest {
 };
 
 /// A wanted position of a pass.
-template <class Real>
 struct wanted_position {
-  row_view<Real> logits;
   std::int32_t position = 0;
-  std::int32_t block = 0;    ///< counted from the left
-  std::int32_t request = 0;  ///< index of its request in the pass
+  std::int32_t block = 0;  ///< counted from the left
+  std::int32_t slot = 0;   ///< of its request
 };
 
 /// The digests of the positions of a pass, each made when it is first read, and kept: logits
@@ -43,8 +41,9 @@ struct wanted_position {
 /// `random.noisy_argmax`; so it is a function of the logits, the seed and the position.
 template <class Real, class S, class O, class Random>
 struct position_digests {
-  const wanted_position<Real>* wanted = nullptr;  ///< [positions of the pass]
-  position_digest<Real>* made = nullptr;          ///< likewise; begins with `unmade` elements
+  const wanted_position* wanted = nullptr;  ///< [positions of the pass]
+  const row_view<Real>* logits = nullptr;   ///< likewise
+  position_digest<Real>* made = nullptr;    ///< likewise; begins with `unmade` elements
   sampling_parameters parameters;
   std::uint64_t seed = 0;
   token mask_token = no_token;
@@ -62,7 +61,7 @@ struct position_digests {
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE position_digest<Real> operator()(T& team,
                                                                             std::int32_t i) const {
     if (made[i].sure.logits.data == nullptr) {
-      const position_digest<Real> d = digest(team, wanted[i]);
+      const position_digest<Real> d = digest(team, logits[i], wanted[i].position);
       team.sync();  // every rank has seen that it was not made
       if (team.rank() == 0) { made[i] = d; }
       team.sync();
@@ -80,13 +79,13 @@ struct position_digests {
  private:
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE position_digest<Real> digest(
-      T& team, const wanted_position<Real>& at) const {
-    const bool masked = ban_mask(team, at.logits);
-    const law<Real> l = sampler(team, at.logits, parameters, row_history{});
+      T& team, row_view<Real> row, std::int32_t position) const {
+    const bool masked = ban_mask(team, row);
+    const law<Real> l = sampler(team, row, parameters, row_history{});
     position_digest<Real> d;
     if (l.status != status::ok) {
       d.sure = l;
-      d.sure.logits = {at.logits.data, at.logits.size};
+      d.sure.logits = {row.data, row.size};
       if (masked && l.status == status::invalid_logits) {
         d.sure.status = kernel::whole_row(team, d.sure.logits, status::empty_support).status;
       }
@@ -94,7 +93,7 @@ struct position_digests {
     }
     d.drawn = !is_point_mass(l);
     d.chosen = d.drawn ? random.noisy_argmax(
-                             team, noise_address(seed, static_cast<std::uint32_t>(at.position)), l)
+                             team, noise_address(seed, static_cast<std::uint32_t>(position)), l)
                        : l.last_kept;
     d.sure = kernel::law_at_temperature_one(team, l);
     d.probability = static_cast<double>(d.sure.prob(d.chosen));

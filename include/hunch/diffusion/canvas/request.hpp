@@ -41,24 +41,58 @@ struct emission {
 
 /// What a decoder can do for a canvas.
 struct canvas_limits {
+  const char* owner = "hunch::diffusion::decoder";  ///< the class that refuses, for messages
   std::int32_t vocab_size = 0;
   token mask_token = no_token;
   std::int32_t max_canvas = 0;  ///< positions
 };
+
+/// Positions of a decoder's longest canvas: as many as are asked for, 0 being all that the model
+/// reads. \throws std::invalid_argument if it does not read so many.
+inline std::int32_t checked_length(std::int32_t asked, const canvas_limits& model) {
+  const refusal refuse{model.owner};
+  const std::int32_t length = asked == 0 ? model.max_canvas : asked;
+  if (length < 2) { refuse({"max_canvas must be at least 2"}); }
+  if (length > model.max_canvas) {
+    refuse({"max_canvas is ", length, ", the model's max_positions() ", model.max_canvas});
+  }
+  return length;
+}
+
+/// A request's canvas before the first round.
+inline std::vector<token> canvas_of(std::span<const token> prompt,
+                                    const generation_options& options, const canvas_options& canvas,
+                                    token mask_token) {
+  std::vector<token> tokens;
+  const std::size_t length = prompt.size() + static_cast<std::size_t>(options.max_new_tokens);
+  tokens.reserve(length);
+  tokens.assign(prompt.begin(), prompt.end());
+  tokens.insert(tokens.end(), canvas.answer.begin(), canvas.answer.end());
+  tokens.resize(length, mask_token);
+  return tokens;
+}
+
+/// What follows the prompt of a canvas; if the text ends with a stop token, up to the first.
+inline std::span<const token> answer_in(std::span<const token> canvas, std::size_t answer,
+                                        std::span<const token> stop_tokens, finish_reason finish) {
+  const std::span<const token> all = canvas.subspan(answer);
+  if (finish != finish_reason::stop_token) { return all; }
+  const auto stop = std::ranges::find_first_of(all, stop_tokens);
+  return all.first(static_cast<std::size_t>(stop - all.begin()) + 1);
+}
 
 /// Refuses what cannot be done as asked: nothing is ever ignored.
 /// \throws std::invalid_argument naming what is wrong.
 template <Sampler S>
 void check_canvas(std::span<const token> prompt, const generation_options& options,
                   const canvas_options& canvas, const S& sampler, const canvas_limits& limits) {
-  const refusal refuse{"hunch::diffusion::decoder"};
+  const refusal refuse{limits.owner};
   if (!options.stop_strings.empty()) {
     refuse({"a canvas has no stop strings, for it is not unmasked from left to right"});
   }
   if (options.log_probabilities) { refuse({"log-probabilities are not reported of a canvas"}); }
-  check_request(
-      prompt, options, sampler,
-      {.owner = "hunch::diffusion::decoder", .options = "", .vocab_size = limits.vocab_size});
+  check_request(prompt, options, sampler,
+                {.owner = limits.owner, .options = "", .vocab_size = limits.vocab_size});
   if (std::ranges::find(prompt, limits.mask_token) != prompt.end()) {
     refuse({"invalid_token: the prompt holds the mask token; canvas_options::answer may"});
   }
@@ -82,80 +116,5 @@ void check_canvas(std::span<const token> prompt, const generation_options& optio
     refuse({"the answer has no mask: nothing is to be unmasked"});
   }
 }
-
-/// How far a canvas is.
-struct canvas_state {
-  std::int32_t filled = 0;      ///< positions before it are unmasked
-  std::int32_t masks = 0;       ///< positions that are not
-  std::int32_t stopped_at = 0;  ///< the first stop token of the answer; canvas length: none
-};
-
-/// A request while it runs. All that its rounds need is allocated when it is made.
-struct running_canvas {
-  request_id id = 0;          ///< 0: none
-  std::vector<token> tokens;  ///< the canvas as it is committed
-  std::int32_t answer = 0;    ///< its first position after the prompt
-  std::int32_t block_length = 1;
-  std::uint64_t seed = 0;
-  std::vector<logit_bias> bias;
-  sampling_parameters parameters;
-  std::vector<token> stop_tokens;
-  canvas_state state;
-  std::vector<planned_draft> plan;  ///< [max drafts] for the next round
-  std::int32_t planned = 0;
-  std::int32_t opened = -1;  ///< where the block begins that a `BlockCachedModel` has a cache for
-
-  running_canvas() = default;
-
-  running_canvas(std::span<const token> prompt, const generation_options& options,
-                 const canvas_options& canvas, token mask_token, std::int32_t max_drafts)
-      : answer(static_cast<std::int32_t>(prompt.size())),
-        block_length(canvas.block_length),
-        seed(options.seed),
-        bias(options.bias),
-        parameters(options.sampling()),
-        stop_tokens(options.stop_tokens),
-        plan(static_cast<std::size_t>(max_drafts)) {
-    tokens.assign(prompt.begin(), prompt.end());
-    tokens.insert(tokens.end(), canvas.answer.begin(), canvas.answer.end());
-    tokens.resize(prompt.size() + static_cast<std::size_t>(options.max_new_tokens), mask_token);
-    parameters.bias = bias.data();
-    state = {.filled = answer,
-             .masks = static_cast<std::int32_t>(std::ranges::count(tokens, mask_token)),
-             .stopped_at = length()};
-    for (std::int32_t i = length() - 1; i >= answer; --i) {
-      if (stops(tokens[static_cast<std::size_t>(i)])) { state.stopped_at = i; }
-    }
-    skip_unmasked(state, tokens.data(), mask_token);
-  }
-
-  std::int32_t length() const { return static_cast<std::int32_t>(tokens.size()); }
-  /// The block of a position, and where it ends.
-  std::int32_t block_of(std::int32_t position) const { return (position - answer) / block_length; }
-  std::int32_t end_of_block(std::int32_t position) const {
-    const std::int64_t end =
-        answer + (static_cast<std::int64_t>(block_of(position)) + 1) * block_length;
-    return static_cast<std::int32_t>(std::min<std::int64_t>(end, length()));
-  }
-  /// Where the first block with masks begins.
-  std::int32_t known() const { return answer + block_of(state.filled) * block_length; }
-
-  /// Why the text ends with an unmasking into `canvas`, this request's text as it is by then, whose
-  /// state is brought up to date: its last mask is unmasked, or a stop token and all before it.
-  finish_reason ends_with(const unmasking& w, const token* canvas, canvas_state& s,
-                          token mask_token) const {
-    --s.masks;
-    if (w.position < s.stopped_at && stops(w.t)) { s.stopped_at = w.position; }
-    skip_unmasked(s, canvas, mask_token);
-    if (s.stopped_at < s.filled) { return finish_reason::stop_token; }
-    return s.masks == 0 ? finish_reason::length : finish_reason::none;
-  }
-
- private:
-  bool stops(token t) const { return std::ranges::find(stop_tokens, t) != stop_tokens.end(); }
-  void skip_unmasked(canvas_state& s, const token* canvas, token mask_token) const {
-    while (s.filled < length() && canvas[s.filled] != mask_token) { ++s.filled; }
-  }
-};
 
 }  // namespace hunch::diffusion

@@ -24,6 +24,7 @@ class right_shifted {
 
  public:
   static constexpr bool caches_blocks = BlockCachedModel<Model>;
+  static constexpr bool reads_on_host = true;
 
   explicit right_shifted(Model&& model) : model_(std::forward<Model>(model)) {}
 

@@ -11,13 +11,13 @@
 
 namespace hunch::kernel {
 
-/// What request `index` may have unmasked next by the model of its view's one canvas, in the
-/// order's order: drafts. One team per request.
+/// What slot `index` may have unmasked next by the model of its view's one canvas, in the order's
+/// order: drafts. One team per slot.
 template <class View>
 struct choose_unmaskings {
-  const View* views;                 ///< [requests] `drafts_view`s
-  diffusion::planned_draft* drafts;  ///< [requests, capacity] out: position -1 after the last
-  std::int32_t capacity;             ///< of a request
+  const View* views;                 ///< [slots] `drafts_view`s
+  diffusion::planned_draft* drafts;  ///< [slots, capacity] out: position -1 after the last
+  std::int32_t capacity;             ///< of a slot
   bool entropies;                    ///< that of the first draft is wanted
   static constexpr bool reads_rows = true;
 

@@ -4,15 +4,15 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <type_traits>
 #include <utility>
 
+#include <hunch/core/config.hpp>
 #include <hunch/diffusion/canvas/masked_model.hpp>
 #include <hunch/diffusion/canvas/unmasking.hpp>
-#include <hunch/diffusion/drafter/choose_unmaskings.hpp>
 #include <hunch/diffusion/drafter/detail/canvas_pass.hpp>
 #include <hunch/diffusion/drafter/self_speculation.hpp>
+#include <hunch/executor/executor.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
 
@@ -23,8 +23,8 @@ namespace hunch::diffusion {
 struct decided_canvases {
   canvases pass;
   std::int32_t size = 0;               ///< requests of the pass
-  const std::int32_t* kept = nullptr;  ///< [size] index of that canvas in the pass; in memory of
-                                       ///< the host
+  const std::int32_t* kept = nullptr;  ///< [size] index of that canvas in the pass; where the pass
+                                       ///< may have padding, behind the last one -1
 };
 
 /// A masked model that drafts from what the target's passes computed, such as a head on its hidden
@@ -36,7 +36,8 @@ struct decided_canvases {
 ///    that have a few masks less than what was observed; wanted are positions that were wanted, and
 ///    masked, there.
 ///
-/// A slot of which nothing was observed is not drafted for.
+/// A slot of which nothing was observed is not drafted for. Where there is padding, passes are made
+/// that nobody may want anything of, and what is said of `canvases` there goes for `observe`.
 template <class M, class TargetEvaluation>
 concept ObservingModel = MaskedModel<M> && M::reads_target &&
     requires(M& m, const decided_canvases& decided, const TargetEvaluation& evaluation) {
@@ -87,6 +88,7 @@ template <class D, class Real>
 struct drafting_traits {
   using real = Real;
   static constexpr bool reads_target = false;
+  static constexpr bool reads_on_host = false;
   template <class TargetEvaluation>
   static constexpr bool observes = false;
 };
@@ -96,69 +98,88 @@ struct drafting_traits<D, Real> {
   using model_type = typename D::model_type;
   using real = masked_logit<model_type>;
   static constexpr bool reads_target = requires { requires model_type::reads_target; };
+  static constexpr bool reads_on_host = diffusion::reads_on_host<model_type>;
   template <class TargetEvaluation>
   static constexpr bool observes = ObservingModel<model_type, TargetEvaluation>;
 };
 
+/// What is drafted by a model. A trivially copyable view.
+/// \tparam Digests of its logits.
+template <class Digests>
+struct drafting_arrays {
+  pass_arrays<Digests> pass;
+  std::uint64_t* begun = nullptr;  ///< [max_batch] the chain so far, as a set
+  planned_draft* lists = nullptr;  ///< [depths, max_batch, capacity] position -1 after the last
+  std::int32_t max_batch = 0;
+  std::int32_t capacity = 0;
+
+  /// Of a slot, after the first `depth` drafts of its chain, in the order's order.
+  HUNCH_HOST_DEVICE planned_draft* list(std::int32_t depth, std::int32_t slot) const {
+    return lists + (static_cast<std::int64_t>(depth) * max_batch + slot) * capacity;
+  }
+  /// Whether the next pass has the text of a slot, with `chain` drafts. By one rank.
+  HUNCH_HOST_DEVICE void ask(std::int32_t slot, bool more, std::int32_t chain) const {
+    pass.of[slot].count = more ? 1 : 0;
+    begun[slot] = (std::uint64_t{1} << chain) - 1;
+  }
+};
+
 /// In the place of the following, where there is no draft model.
 struct no_drafting_passes {
+  struct arrays_type {};
   template <class... Arguments>
   explicit no_drafting_passes(const Arguments&...) {}
+  template <class... Arguments>
+  arrays_type arrays(const Arguments&...) const {
+    return {};
+  }
 };
 
 /// The passes of a draft model, one for each draft of the chain.
-/// \tparam Digests of its logits.
-template <class Digests, class E>
+/// \tparam Digests of its logits. \tparam M the memory of a step, see `step_memory`.
+template <class Digests, class M>
 class drafting_passes {
  public:
+  using arrays_type = drafting_arrays<Digests>;
+
   /// \param batch requests at most. \param drafts of each at most.
   /// \param length positions of a canvas at most.
-  drafting_passes(E& executor, std::int32_t batch, std::int32_t drafts, std::int32_t length)
-      : pass_(executor, batch, 1, length),
+  drafting_passes(M& memory, std::int32_t batch, std::int32_t drafts, std::int32_t length)
+      : pass_(memory, batch, 1, length, host_reads<M> ? 1 : drafts),
         batch_(batch),
-        max_drafts_(drafts),
-        drafts_(executor,
-                static_cast<std::size_t>(batch * drafts) * static_cast<std::size_t>(drafts)) {}
+        drafts_(drafts),
+        begun_(memory, static_cast<std::size_t>(batch)),
+        lists_(memory, static_cast<std::size_t>(batch) * static_cast<std::size_t>(drafts) *
+                           static_cast<std::size_t>(drafts)) {}
 
-  void clear() { pass_.clear(); }
-
-  /// A request, with the drafts that it has so far.
-  void push(step_place place, const running_canvas& r, std::span<const unmasking> drafts,
-            const Digests& digests) {
-    pass_.show(place.index, pass_.push(place, r, drafts, false, 1, digests.mask_token), {},
-               digests);
-  }
-  /// A request without more drafts.
-  void skip(std::int32_t k, const Digests& digests) { pass_.show(k, -1, {}, digests); }
-
-  /// What comes after the first `depth` drafts of each request that was pushed. Waits for the
-  /// executor.
-  template <class Model>
-  void run(E& executor, Model& model, std::int32_t size, std::int32_t depth, bool entropies) {
-    auto evaluation = model.evaluate(pass_.view());
-    pass_.take(executor, evaluation);
-    executor.launch(size, kernel::choose_unmaskings<typename canvas_pass<Digests, E>::view_type>{
-                              .views = pass_.views(),
-                              .drafts = drafts_.data() + first(depth, 0),
-                              .capacity = max_drafts_,
-                              .entropies = entropies});
-    executor.synchronize();
+  /// Of the pass after `depth` drafts. \param padded canvases, 0: not.
+  /// \param drafts [max_batch, draft_sets::most] of the target.
+  arrays_type arrays(std::int32_t padded, const unmasking* drafts, std::int32_t depth) const {
+    return {.pass = pass_.arrays(padded, begun_.data(), 1, drafts, number(depth)),
+            .begun = begun_.data(),
+            .lists = lists_.data(),
+            .max_batch = batch_,
+            .capacity = drafts_};
   }
 
-  /// Of request k, in the order's order; position -1 after the last.
-  std::span<const planned_draft> list(std::int32_t k, std::int32_t depth) const {
-    return {drafts_.data() + first(depth, k), static_cast<std::size_t>(max_drafts_)};
+  canvases view(M& memory, const pass_bounds& most) const { return pass_.view(memory, most); }
+
+  /// See `canvas_pass::take`.
+  template <class Evaluation>
+  void take(M& memory, const canvases& asked, Evaluation& evaluation, bool fixed,
+            std::int32_t depth) {
+    pass_.take(memory, asked, evaluation, fixed, number(depth));
   }
 
  private:
-  std::size_t first(std::int32_t depth, std::int32_t k) const {
-    return static_cast<std::size_t>(depth * batch_ + k) * static_cast<std::size_t>(max_drafts_);
-  }
+  /// The host that waits for the canvases of a pass has seen the end of the one before.
+  static std::int32_t number(std::int32_t depth) { return host_reads<M> ? 0 : depth; }
 
-  canvas_pass<Digests, E> pass_;
+  canvas_pass<Digests, M> pass_;
   std::int32_t batch_;
-  std::int32_t max_drafts_;
-  typename E::template buffer<planned_draft> drafts_;
+  std::int32_t drafts_;
+  typename M::template buffer<std::uint64_t> begun_;
+  typename M::template buffer<planned_draft> lists_;
 };
 
 }  // namespace hunch::diffusion

@@ -17,25 +17,27 @@ namespace hunch::kernel {
 /// digests, in which each was `unmade` when the logits were new: a row is edited once.
 template <class View>
 struct digest_positions {
-  const View* views;  ///< [requests] `drafts_view`s of one pass, at least one
+  const View* views;          ///< [slots] `drafts_view`s of one pass, at least one
+  const std::int32_t* count;  ///< positions there are; behind them is padding
   static constexpr bool reads_rows = true;
 
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {
+    if (index >= *count) { return; }
     const auto& digests = views[0].digests;
-    views[digests.wanted[index].request].digests(team, index);
+    views[digests.wanted[index].slot].digests(team, index);
   }
 };
 
-/// Verifies the drafts of request `index` and plans its next ones, from the logits of the canvas
+/// Verifies the drafts of slot `index` and plans its next ones, from the logits of the canvas
 /// that all accepted drafts are on: what is left of its wanted positions, in the order's order.
-/// One team per request.
+/// One team per slot; a slot without a request has no positions.
 template <class View, class V>
 struct verify_unmaskings {
-  const View* views;                    ///< [requests] `drafts_view`s
-  diffusion::unmask_verdict* verdicts;  ///< [requests] out
-  diffusion::planned_draft* plans;      ///< [requests, capacity] out: position -1 after the last
-  std::int32_t capacity;                ///< drafts of a request
+  const View* views;                    ///< [slots] `drafts_view`s
+  diffusion::unmask_verdict* verdicts;  ///< [slots] out
+  diffusion::planned_draft* plans;      ///< [slots, capacity] out: position -1 after the last
+  std::int32_t capacity;                ///< drafts of a slot
   bool entropies;                       ///< of the planned drafts are wanted
   V verifier;
   static constexpr bool reads_rows = true;

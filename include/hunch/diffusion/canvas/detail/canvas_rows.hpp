@@ -1,88 +1,107 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
+#include <hunch/core/config.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/diffusion/canvas/masked_model.hpp>
 
 namespace hunch::diffusion {
 
-/// One canvas of a pass; the fields are those of `canvases`.
+/// One canvas of a pass, but for its tokens and wanted positions; the fields are those of
+/// `canvases`.
 struct canvas_row {
   std::int32_t slot = no_slot;
-  std::span<const token> tokens;
+  std::int32_t first = 0;
   std::int32_t known = 0;
   std::int32_t block_end = 0;
   bool opens = false;
+  bool begins = false;
 };
 
-/// The arrays after `canvases`, with a capacity fixed at construction.
-template <class Executor>
+/// The arrays of `canvases`, to be written. A trivially copyable view.
+struct canvas_arrays {
+  std::int32_t* slot = nullptr;
+  std::int32_t* first = nullptr;
+  token* tokens = nullptr;
+  std::int32_t* known = nullptr;
+  std::int32_t* block_end = nullptr;
+  std::uint8_t* opens = nullptr;
+  std::int32_t* first_wanted = nullptr;
+  std::int32_t* wanted = nullptr;
+  std::uint8_t* begins = nullptr;
+
+  HUNCH_HOST_DEVICE void set(std::int32_t at, const canvas_row& row) const {
+    slot[at] = row.slot;
+    first[at] = row.first;
+    known[at] = row.known;
+    block_end[at] = row.block_end;
+    opens[at] = row.opens ? 1 : 0;
+    begins[at] = row.begins ? 1 : 0;
+  }
+  /// A canvas of padding, behind `tokens_before` tokens.
+  HUNCH_HOST_DEVICE void pad(std::int32_t at, std::int32_t tokens_before) const {
+    set(at, {.slot = no_slot,
+             .first = tokens_before,
+             .known = 0,
+             .block_end = 0,
+             .opens = false,
+             .begins = false});
+  }
+
+  /// The first `size` of them, to be read.
+  canvases view(std::int32_t size, std::int32_t token_count, std::int32_t wanted_count) const {
+    return {.size = size,
+            .slot = slot,
+            .first = first,
+            .tokens = tokens,
+            .known = known,
+            .block_end = block_end,
+            .opens = opens,
+            .first_wanted = first_wanted,
+            .wanted = wanted,
+            .begins = begins,
+            .token_count = token_count,
+            .wanted_count = wanted_count};
+  }
+};
+
+/// Owns these arrays, buffers of M with a capacity fixed at construction.
+template <class M>
 class canvas_rows {
  public:
   /// \param count canvases at most. \param length positions of one at most.
-  canvas_rows(Executor& executor, std::int32_t count, std::int32_t length)
-      : slot_(executor, sized(count)),
-        first_(executor, sized(count) + 1),
-        tokens_(executor, sized(count) * sized(length)),
-        known_(executor, sized(count)),
-        block_end_(executor, sized(count)),
-        opens_(executor, sized(count)),
-        first_wanted_(executor, sized(count) + 1),
-        wanted_(executor, sized(count) * sized(length)) {
-    clear();
-  }
+  canvas_rows(M& memory, std::int32_t count, std::int32_t length)
+      : slot_(memory, sized(count)),
+        first_(memory, sized(count) + 1),
+        tokens_(memory, sized(count) * sized(length)),
+        known_(memory, sized(count)),
+        block_end_(memory, sized(count)),
+        opens_(memory, sized(count)),
+        first_wanted_(memory, sized(count) + 1),
+        wanted_(memory, sized(count) * sized(length)),
+        begins_(memory, sized(count)) {}
 
-  void clear() {
-    size_ = 0;
-    first_.data()[0] = first_wanted_.data()[0] = 0;
-  }
-  std::int32_t size() const { return size_; }
-  std::int32_t wanted_size() const { return first_wanted_.data()[size_]; }
-
-  /// Appends a canvas, of which no position is wanted, and returns its index.
-  std::int32_t push(const canvas_row& row) {
-    const std::int32_t at = size_++;
-    slot_.data()[at] = row.slot;
-    std::ranges::copy(row.tokens, tokens_.data() + first_.data()[at]);
-    first_.data()[at + 1] = first_.data()[at] + static_cast<std::int32_t>(row.tokens.size());
-    known_.data()[at] = row.known;
-    block_end_.data()[at] = row.block_end;
-    opens_.data()[at] = row.opens ? 1 : 0;
-    first_wanted_.data()[at + 1] = first_wanted_.data()[at];
-    return at;
-  }
-  /// Of the last canvas, one more position.
-  void want(std::int32_t position) { wanted_.data()[first_wanted_.data()[size_]++] = position; }
-
-  token* tokens_of(std::int32_t i) const { return tokens_.data() + first_.data()[i]; }
-  std::int32_t first_wanted(std::int32_t i) const { return first_wanted_.data()[i]; }
-  std::int32_t wanted(std::int32_t i) const { return wanted_.data()[i]; }
-  std::int32_t known(std::int32_t i) const { return known_.data()[i]; }
-
-  canvases view() const {
-    return {.size = size_,
-            .slot = slot_.data(),
+  canvas_arrays arrays() const {
+    return {.slot = slot_.data(),
             .first = first_.data(),
             .tokens = tokens_.data(),
             .known = known_.data(),
             .block_end = block_end_.data(),
             .opens = opens_.data(),
             .first_wanted = first_wanted_.data(),
-            .wanted = wanted_.data()};
+            .wanted = wanted_.data(),
+            .begins = begins_.data()};
   }
 
  private:
   template <class T>
-  using buffer = typename Executor::template buffer<T>;
+  using buffer = typename M::template buffer<T>;
 
   static std::size_t sized(std::int32_t n) { return static_cast<std::size_t>(n); }
 
-  std::int32_t size_ = 0;
   buffer<std::int32_t> slot_;
   buffer<std::int32_t> first_;
   buffer<token> tokens_;
@@ -91,6 +110,7 @@ class canvas_rows {
   buffer<std::uint8_t> opens_;
   buffer<std::int32_t> first_wanted_;
   buffer<std::int32_t> wanted_;
+  buffer<std::uint8_t> begins_;
 };
 
 }  // namespace hunch::diffusion

@@ -18,6 +18,7 @@
 #include <hunch/diffusion/order/confidence.hpp>
 #include <hunch/diffusion/order/entropy.hpp>
 #include <hunch/diffusion/order/left_to_right.hpp>
+#include <hunch/diffusion/resident_decoder.hpp>
 #include <hunch/diffusion/verifier/stepwise_exact.hpp>
 #include <hunch/diffusion/verifier/top_k.hpp>
 #include <hunch/distribution/given_uniforms.hpp>

@@ -55,11 +55,11 @@ canvas_world world_of(std::int32_t vocab) {
           5};
 }
 
-template <class O, class V, class E, class D>
+template <class Toy, class O, class V, class E, class D>
 trace run_by(E executor, std::int32_t vocab, O order, V verifier, D drafts) {
   using sampler_type = sampler::pipeline<sampler::temperature, sampler::top_p>;
   trace result;
-  toy_masked<float> model{world_of(vocab)};
+  Toy model{world_of(vocab)};
   drafts.length.told = &result.told;
   diffusion::decoder d(model, order, sampler_type{}, verifier, drafts,
                        diffusion::decoder_options{.max_batch = 2}, random_source<philox>{},
@@ -80,7 +80,7 @@ trace run_by(E executor, std::int32_t vocab, O order, V verifier, D drafts) {
   return result;
 }
 
-template <class O, class V, class MakeDrafts>
+template <class Toy = toy_masked<float>, class O, class V, class MakeDrafts>
 void check_teams(O order, V verifier, const MakeDrafts& drafts) {
 #if defined(__SANITIZE_THREAD__)
   const std::vector<std::int32_t> sizes{5, 133};
@@ -89,11 +89,11 @@ void check_teams(O order, V verifier, const MakeDrafts& drafts) {
 #endif
   for (const std::int32_t vocab : sizes) {
     CAPTURE(vocab);
-    const trace expected = run_by(executor::host{}, vocab, order, verifier, drafts(vocab));
+    const trace expected = run_by<Toy>(executor::host{}, vocab, order, verifier, drafts(vocab));
     CHECK(expected.unmaskings.size() >= 4);
     for (const threads& team_of :
          {threads{{}, 1, 3, 1}, threads{{}, 1, 8, 2}, threads{{}, 2, 2, 2}}) {
-      CHECK(run_by(team_of, vocab, order, verifier, drafts(vocab)) == expected);
+      CHECK(run_by<Toy>(team_of, vocab, order, verifier, drafts(vocab)) == expected);
     }
   }
 }
@@ -103,6 +103,8 @@ TEST_CASE("unmaskings and drafts are the same on every team") {
   check_teams(diffusion::order::confidence{}, diffusion::verifier::stepwise_exact{}, by_itself);
   check_teams(diffusion::order::entropy{}, diffusion::verifier::stepwise_exact{}, by_itself);
   check_teams(diffusion::order::confidence{}, diffusion::verifier::top_k{2}, by_itself);
+  check_teams<toy_masked<float, cache_kind::of_blocks>>(
+      diffusion::order::confidence{}, diffusion::verifier::stepwise_exact{}, by_itself);
 }
 
 TEST_CASE("drafts of a model are the same on every team") {

@@ -73,7 +73,8 @@ class decoder {
           decoder_options options = {}, Random random = {}, E executor = {})
       : model_(std::forward<Model>(model)),
         executor_(std::move(executor)),
-        limits_{.vocab_size = static_cast<std::int32_t>(model_.vocab_size()),
+        limits_{.owner = "hunch::diffusion::decoder",
+                .vocab_size = static_cast<std::int32_t>(model_.vocab_size()),
                 .mask_token = static_cast<token>(model_.mask_token()),
                 .max_canvas = static_cast<std::int32_t>(model_.max_positions())},
         options_(checked(options)),
@@ -87,6 +88,7 @@ class decoder {
         slots_(options_.max_batch, limits_.owner, "diffusion::decoder_options"),
         unmaskings_(index(options_.max_batch) * index(round_type::max_entries)),
         origins_(unmaskings_.size()) {
+    limits_.max_canvas = options_.max_canvas;
     emissions_.reserve(index(options_.max_batch));
     draft_length(options_.draft_length);
   }
@@ -109,10 +111,7 @@ class decoder {
   /// running.
   request_id add(std::span<const token> prompt, const generation_options& options,
                  const canvas_options& canvas = {}) {
-    check_canvas(prompt, options, canvas, round_.sampler(),
-                 {.vocab_size = limits_.vocab_size,
-                  .mask_token = limits_.mask_token,
-                  .max_canvas = options_.max_canvas});
+    check_canvas(prompt, options, canvas, round_.sampler(), limits_);
     slots_.require_room();
     request r(prompt, options, canvas, limits_.mask_token);
     executor_.synchronize();  // what a round that threw has launched may read what was here

@@ -114,7 +114,10 @@ class decoding_round {
         kept_(memory_, batch()),
         kept_count_(memory_, 1),
         counters_(memory_, batch()),
-        totals_(memory_, 1) {}
+        totals_(memory_, 1) {
+    memory_.launch(sizes.max_batch, clear_slots{canvases_.data()});
+    reset_stats();
+  }
 
   decoding_round(const decoding_round&) = delete;
   decoding_round& operator=(const decoding_round&) = delete;

@@ -41,7 +41,7 @@ struct emission {
 
 /// What a decoder can do for a canvas.
 struct canvas_limits {
-  const char* owner = "hunch::diffusion::decoder";  ///< the class that refuses, for messages
+  const char* owner = "";  ///< the class that refuses, for messages
   std::int32_t vocab_size = 0;
   token mask_token = no_token;
   std::int32_t max_canvas = 0;  ///< positions

@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // What decides about unmaskings and drafts, by teams of threads: the host's results, bit for bit.
+// And a loop on a thread of its own, to which requests come.
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <map>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include <hunch/diffusion/drafter/model_drafts.hpp>
 #include <hunch/diffusion/order/entropy.hpp>
+#include <hunch/diffusion/resident_decoder.hpp>
 #include <hunch/diffusion/verifier/top_k.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/sampler/top_p.hpp>
+#include "../support/padded_canvas.hpp"
 #include "../support/team_executors.hpp"
+#include "../support/threaded_host.hpp"
 #include "fill.hpp"
 
 namespace hunch::test {
@@ -115,6 +122,71 @@ TEST_CASE("drafts of a model are the same on every team") {
   };
   check_teams(diffusion::order::confidence{}, diffusion::verifier::stepwise_exact{}, by_model);
   check_teams(diffusion::order::entropy{}, diffusion::verifier::top_k{2}, by_model);
+}
+
+/// A request: a prompt of one token, and what is unmasked after it.
+struct short_task {
+  generation_options options;
+  std::vector<diffusion::unmasking> unmasked;
+};
+
+std::vector<short_task> short_tasks() {
+  std::vector<short_task> tasks(14);
+  for (std::size_t n = 0; n < tasks.size(); ++n) {
+    generation_options& options = tasks[n].options;
+    options.max_new_tokens = 1 + static_cast<std::int32_t>(5 * n % 9);
+    options.temperature = n % 3 == 0 ? 0.0f : 0.9f;
+    options.seed = n;
+  }
+  return tasks;
+}
+
+TEST_CASE("requests join a loop that runs on a thread of its own") {
+  using toy = toy_masked<double>;
+  constexpr canvas_world world{{9, 31, flavour::smooth}, 8, nullptr, 6};
+  const std::vector<token> prompt{1};
+  std::vector<short_task> expected = short_tasks();
+  toy alone{world};
+  auto one = canvas_decoder<3>(alone);
+  for (short_task& task : expected) {
+    one.add(prompt, task.options, {.block_length = 4});
+    while (one.running() > 0) {
+      const auto unmaskings = one.step()[0].unmaskings;
+      task.unmasked.insert(task.unmasked.end(), unmaskings.begin(), unmaskings.end());
+    }
+  }
+
+  toy target{world};
+  toy draft{world};
+  draft.drafts = true;
+  padded_masked<toy> padded(target, 3 * 4 * 8);
+  padded_masked<toy> padded_draft(draft, 3 * 4);
+  std::vector<short_task> found = short_tasks();
+  {
+    diffusion::resident_decoder d(
+        padded, diffusion::order::confidence{}, fill_sampler{},
+        diffusion::verifier::stepwise_exact{}, diffusion::drafted_by<3>(padded_draft),
+        diffusion::resident_options{.max_batch = 3, .max_canvas = 12, .max_block = 4},
+        random_source<philox>{}, threaded_host{});
+    std::map<request_id, std::size_t> of;
+    std::size_t added = 0;
+    while (added < found.size() || d.running() > 0) {
+      if (added < found.size() && d.running() < 3) {
+        of[d.add(prompt, found[added].options, {.block_length = 4})] = added;
+        ++added;
+      }
+      d.run();
+      d.poll([&](const ring_entry& e) {
+        found[of.at(e.id)].unmasked.push_back({.position = e.position, .t = e.t});
+      });
+      std::this_thread::yield();
+    }
+  }
+  for (std::size_t n = 0; n < found.size(); ++n) {
+    CAPTURE(n);
+    CHECK(found[n].unmasked == expected[n].unmasked);
+  }
+  CHECK(!target.keeps_anything());
 }
 
 }  // namespace

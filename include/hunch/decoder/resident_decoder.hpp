@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <stdexcept>
 #include <utility>
-#include <vector>
 
 #include <hunch/core/message.hpp>
 #include <hunch/decoder/decoding_step.hpp>
-#include <hunch/decoder/detail/repeat_bodies.hpp>
+#include <hunch/decoder/detail/resident_loop.hpp>
 #include <hunch/decoder/generation.hpp>
 #include <hunch/decoder/request.hpp>
-#include <hunch/decoder/request_slots.hpp>
 #include <hunch/decoder/ring.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/executor/host.hpp>
@@ -68,7 +64,6 @@ class resident_decoder {
                 "hunch: a resident loop needs an executor that models hunch::ResidentExecutor, "
                 "such as executor::host or executor::cuda");
   using step_type = decoding_step<Target, D, Selector, S, V, Random, E>;
-  using memory = typename step_type::memory;
   using drafter_type = typename step_type::drafter_type;
   static_assert(!drafts_by_clock<drafter_type>,
                 "hunch: this length policy is taught by the host's clock, which a resident loop "
@@ -98,11 +93,8 @@ class resident_decoder {
                .ring = options_.ring,
                .log_probabilities = -1,
                .eager_rows = options_.eager_rows}),
-        loop_(step_.where(), 1),
-        again_(step_.where(), 1),
-        signals_(executor_, 1),
-        slots_(options_.max_batch, "hunch::resident_decoder", "resident_options") {
-    *signals_.data() = {};
+        loop_(step_, executor_, options_.max_batch, max_nodes, "hunch::resident_decoder",
+              "resident_options") {
     step_.draft_length(options_.draft_length);
     for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
       step_.requests().reserve(step_.where(), slot,
@@ -118,15 +110,12 @@ class resident_decoder {
   /// Ends the loop and drops the caches of what still runs.
   ~resident_decoder() {
     attempt([this] {  // an executor that has failed has lost what it ran, and the caches
-      wait();
+      loop_.wait();
       for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
-        if (slots_[static_cast<std::size_t>(slot)].id != 0) { release(slot); }
+        if (loop_.uses(slot)) { release(slot); }
       }
       executor_.synchronize();
     });
-    if constexpr (requires { executor_.forget(again_.data()); }) {
-      executor_.forget(again_.data());
-    }
   }
 
   /// Adds a request, which takes part as soon as the loop looks; does not wait. If no loop runs, or
@@ -135,41 +124,22 @@ class resident_decoder {
   /// \throws std::length_error if `max_batch` requests are running, or their ends are not polled.
   request_id add(std::span<const token> prompt, const generation_options& options) {
     check(prompt, options);
-    slots_.require_room();
-    const request_id id = slots_.admit({});
-    const std::int32_t slot = slots_.find(id);
-    step_.requests().put(slot, id, prompt, options);
-    if (slot >= shape_) { stop(); }  // a step goes over the first `shape_` slots
-    return id;
+    return loop_.add(
+        [&](std::int32_t slot, request_id id) { step_.requests().put(slot, id, prompt, options); });
   }
 
   /// Ends a request, and drops what was not polled of it. Does not wait for a loop that runs: it
   /// ends the request in one of its next steps, and the slot is free then. False if it is not
   /// running, or its end has been polled.
   bool cancel(request_id id) {
-    const std::int32_t slot = slots_.find(id);
-    if (slot < 0 || slots_[static_cast<std::size_t>(slot)].cancelled) { return false; }
-    if (runs()) {
-      step_.requests().cancel(slot, id);
-      slots_[static_cast<std::size_t>(slot)].cancelled = true;
-      return true;
-    }
-    executor_.synchronize();
-    step_.take(slot);  // no loop takes it later
-    release(slot);
-    step_.ring().take(slot, [](const ring_entry&) {});
-    slots_.release(slot);
-    return true;
+    return loop_.cancel(id, [this](std::int32_t slot) { release(slot); });
   }
 
   /// Requests whose end has not been polled, without those that were cancelled.
-  std::int32_t running() const {
-    return static_cast<std::int32_t>(
-        std::ranges::count_if(slots_, [](const request& r) { return r.id != 0 && !r.cancelled; }));
-  }
+  std::int32_t running() const { return loop_.running(); }
 
   /// Whether a loop is under way, as far as the host knows.
-  bool runs() const { return kernel::load_acquire(&signals_.data()->ended) < started_; }
+  bool runs() const { return loop_.runs(); }
 
   /// Starts a loop of at most `max_steps` steps, unless one runs, and need not wait for it. It ends
   /// by itself when every request has ended, or one of them has no room in its ring for what a step
@@ -177,44 +147,21 @@ class resident_decoder {
   /// \throws std::logic_error if the target's logits of a row have moved, and what models throw in
   ///         a step or while it is recorded: the next run repeats the step.
   void run(std::int64_t max_steps = std::int64_t{1} << 40) {
-    if (runs() || max_steps < 1 || !can_step()) { return; }
-    shape_ = used_slots();
-    ++started_;
-    try {
-      step_.where().launch(shape_, kernel::begin_run{.in = step_.arrays(shape_).in,
-                                                     .loop = loop_.data(),
-                                                     .number = started_,
-                                                     .max_steps = max_steps});
-      executor_.repeat(
-          static_cast<std::uint64_t>(shape_), [this, slots = shape_] { one_step(slots); },
-          again_.data());
-    } catch (...) {
-      --started_;
-      throw;
-    }
+    loop_.run(max_steps, [this](std::int32_t slots) { one_step(slots); });
   }
 
   /// Asks the loop to end after its present step.
-  void stop() { kernel::store_release(&signals_.data()->stop, started_); }
+  void stop() { loop_.stop(); }
 
   /// Asks the loop to end and waits for it.
-  void wait() {
-    stop();
-    executor_.synchronize();
-  }
+  void wait() { loop_.wait(); }
 
   /// Calls use(entry) for every `ring_entry` that has come out: tokens, and the end of every
   /// request, those of one request in order. May be called while the loop runs; does not wait.
   /// `use` does not throw and does not call this object.
   template <class Use>
   void poll(Use&& use) {
-    for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
-      step_.ring().take(slot, [&](const ring_entry& entry) {
-        const bool dropped = slots_[static_cast<std::size_t>(slot)].cancelled;
-        if (entry.finish != finish_reason::none) { slots_.release(slot); }
-        if (!dropped) { use(entry); }
-      });
-    }
+    loop_.poll(std::forward<Use>(use));
   }
 
   /// What one request emits, run to its end. What other requests emit meanwhile is lost. \throws
@@ -223,7 +170,7 @@ class resident_decoder {
     const request_id id = add(prompt, options);
     finished_text out;
     try {
-      while (slots_.find(id) >= 0) {
+      while (loop_.has(id)) {
         run();
         executor_.synchronize();
         poll([&](const ring_entry& e) {
@@ -250,11 +197,6 @@ class resident_decoder {
   E& executor() { return executor_; }
 
  private:
-  struct request {
-    request_id id = 0;
-    bool cancelled = false;
-  };
-
   static resident_options checked(resident_options o) {
     const refusal refuse{"hunch::resident_decoder"};
     if (o.max_batch < 1) { refuse({"max_batch must be at least 1"}); }
@@ -298,30 +240,6 @@ class resident_decoder {
     executor_.synchronize();
   }
 
-  bool can_step() const {
-    const rings out = step_.ring_view();
-    bool any = false;
-    for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
-      if (slots_[static_cast<std::size_t>(slot)].id == 0) { continue; }
-      if (!out.has_room(slot, kernel::load_acquire(out.written + slot), max_nodes)) {
-        return false;
-      }
-      any = true;
-    }
-    return any;
-  }
-
-  /// The slots that a step goes over: those in use, rounded up so that few shapes occur.
-  std::int32_t used_slots() const {
-    std::int32_t used = 0;
-    for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
-      used = slots_[static_cast<std::size_t>(slot)].id != 0 ? slot + 1 : used;
-    }
-    std::int32_t size = 1;
-    while (size < used) { size *= 2; }
-    return std::min(size, options_.max_batch);
-  }
-
   /// Over the first `slots` slots: launches and calls of the models, always the same.
   void one_step(std::int32_t slots) {
     const step_bounds bounds{
@@ -332,13 +250,6 @@ class resident_decoder {
     step_.verify(bounds, pass, evaluation, true);
     step_.commit(bounds, pass, evaluation, false);
     target_.commit(step_.kept(bounds));
-    step_.where().launch(1, kernel::decide_repeat{.in = step_.arrays(slots).in,
-                                                  .slots = slots,
-                                                  .out = step_.ring_view(),
-                                                  .shared = signals_.data(),
-                                                  .loop = loop_.data(),
-                                                  .again = again_.data(),
-                                                  .max_new_entries = max_nodes});
   }
 
   Target target_;
@@ -346,12 +257,7 @@ class resident_decoder {
   resident_options options_;
   std::int32_t vocab_size_;
   step_type step_;
-  typename memory::template buffer<kernel::loop_state> loop_;
-  typename memory::template buffer<std::int32_t> again_;
-  typename E::template buffer<kernel::loop_signals> signals_;
-  request_slots<request> slots_;
-  std::int64_t started_ = 0;  ///< loops so far
-  std::int32_t shape_ = 0;    ///< slots of the last one
+  resident_loop<step_type, E> loop_;
 };
 
 template <class Target, class D, class Selector, class S, class V, class... Rest>

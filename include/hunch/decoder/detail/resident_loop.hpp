@@ -73,7 +73,8 @@ class resident_loop {
     return true;
   }
 
-  /// Whose end has not been polled.
+  /// Whether the end of a request, or of the one in a slot, has not been polled.
+  bool uses(std::int32_t slot) const { return slots_[index(slot)].id != 0; }
   bool has(request_id id) const { return slots_.find(id) >= 0; }
   std::int32_t running() const {
     return static_cast<std::int32_t>(

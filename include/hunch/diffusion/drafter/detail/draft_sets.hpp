@@ -42,7 +42,7 @@ class draft_sets {
     std::uint64_t set = 0;
     double probability = 0.0;
   };
-  /// One of those that may be next after a set, and the log-odds of one of them, the largest first.
+  /// One of those that may be next after a set, and the odds of one of them, the largest first.
   struct next_draft {
     const planned_draft* draft = nullptr;
     double chance = 0.0;
@@ -125,7 +125,7 @@ class draft_sets {
       if (is_unmasked(from.set, d.what.position)) { continue; }
       if (count > 0 && d.block != next_[0].draft->block) { break; }
       next_[count].draft = &d;
-      const double odds = log_odds(d.probability);
+      const double odds = odds_of(d.probability);
       std::int32_t rank = count++;
       for (; rank > 0 && next_[rank - 1].chance < odds; --rank) {
         next_[rank].chance = next_[rank - 1].chance;
@@ -137,7 +137,7 @@ class draft_sets {
     double sum = 0.0;
     for (std::int32_t r = 0; r < count; ++r) {
       double& c = next_[r].chance;
-      c = r == 0 ? 1.0 : kernel::exp_of((c - largest) / spread);
+      c = r == 0 ? 1.0 : weight_of(c / largest, spread);
       sum += c;
     }
     for (std::int32_t r = 0; r < count; ++r) {
@@ -150,9 +150,13 @@ class draft_sets {
   }
 
   /// Finite, for a probability that is rounded to 0 or 1 as well.
-  HUNCH_HOST_DEVICE static double log_odds(double probability) {
+  HUNCH_HOST_DEVICE static double odds_of(double probability) {
     const double p = kernel::clamped(probability, 1e-6, 1.0 - 1e-6);
-    return kernel::log_of(p / (1.0 - p));
+    return p / (1.0 - p);
+  }
+  /// Of something whose odds have this ratio to the largest.
+  HUNCH_HOST_DEVICE static double weight_of(double ratio, double spread) {
+    return spread == 1.0 ? ratio : kernel::exp_of(kernel::log_of(ratio) / spread);
   }
 
   HUNCH_HOST_DEVICE bool is_unmasked(std::uint64_t set, std::int32_t position) const {

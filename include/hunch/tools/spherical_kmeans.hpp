@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <numeric>
 #include <stdexcept>
-#include <utility>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 // Without a CUDA compiler Thrust runs on the host; who has chosen another way before has it.

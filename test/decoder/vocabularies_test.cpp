@@ -47,7 +47,7 @@ struct pairs_host : executor::host {
 selector::frequency<> shortlist_of(std::int32_t vocab) {
   std::vector<token> order(static_cast<std::size_t>(vocab));
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::rotate(order, order.begin() + vocab / 3);
+  std::rotate(order.begin(), order.begin() + vocab / 3, order.end());
   return {vocab_layout::permuted(std::move(order), vocab), vocab - vocab / 5};
 }
 

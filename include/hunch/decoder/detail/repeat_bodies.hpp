@@ -80,6 +80,8 @@ struct decide_repeat {
     // 1: somebody runs, or comes; 2: somebody runs and has no room for what a step may emit, or the
     // host asks for an end.
     const decide_repeat self = *this;
+    team.for_each(slots, [=](std::int64_t i) { self.in.look(static_cast<std::int32_t>(i)); });
+    team.sync();
     const std::int32_t seen = team.reduce(
         slots + 1, std::int32_t(0),
         [=](std::int64_t i) {
@@ -87,7 +89,6 @@ struct decide_repeat {
           if (slot == self.slots) {
             return load_acquire(&self.shared->stop) < self.loop->number ? 0 : 2;
           }
-          self.in.look(slot);
           if (!self.in.all[slot].runs()) { return self.in.waits(slot) ? 1 : 0; }
           return self.out.has_room(slot, self.out.counted[slot], self.max_new_entries) ? 1 : 2;
         },

@@ -20,6 +20,7 @@
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/executor/clear_slots.hpp>
 #include <hunch/executor/executor.hpp>
+#include <hunch/executor/owned_arrays.hpp>
 #include <hunch/model/staged_rows.hpp>
 #include <hunch/selector/selecting.hpp>
 #include <hunch/selector/selector.hpp>
@@ -100,28 +101,40 @@ class decoding_step {
                          .law_rows = law_rows_of<drafter_type>()}),
         draft_state_(memory_, setup()),
         selecting_(selector_, memory_, sizes.max_batch * law_rows_of<drafter_type>()),
-        plans_(memory_, batch()),
-        contexts_(memory_, batch()),
-        verdicts_(memory_, batch()),
-        decisions_(memory_, batch()),
-        outcomes_(memory_, batch()),
         rows_(memory_, max_rows()),
-        statuses_(memory_, host_reads<memory> ? index(max_rows()) : 0),
         kept_(memory_, max_rows(), sizes.max_batch),
-        moves_(memory_, sizes.moves ? index(max_rows()) : 0),
-        counts_(memory_, 3),
-        laws_(memory_, batch_nodes()),
-        scratch_(memory_, batch_nodes()),
-        paths_(memory_, batch_nodes()),
-        counters_(memory_, batch()),
-        totals_(memory_, 1),
-        logits_(memory_, index(max_rows())),
         released_(executor, 0, 1),
-        cuts_(memory_, sizes.reports ? batch() : 0),
-        reports_(memory_, sizes.reports ? batch() : 0),
-        log_probabilities_(memory_, batch_nodes() * index(report_stride())) {
+        owned_(memory_) {
     drafter_.check(setup());
-    std::fill_n(logits_.data(), logits_.size(), row_view<real>{});
+    const std::int32_t batch = sizes.max_batch;
+    made_.in = requests_.view();
+    made_.trees = trees_.view();
+    made_.out = ring_.view();
+    made_.rows = rows_.arrays();
+    made_.kept = kept_.arrays();
+    made_.chunk = sizes.chunk;
+    made_.chunks = sizes.chunks;
+    made_.report_stride = sizes.log_probabilities + 1;
+    owned_.give(made_.plans, batch);
+    owned_.give(made_.contexts, batch);
+    owned_.give(made_.verdicts, batch);
+    owned_.give(made_.decisions, batch);
+    owned_.give(made_.outcomes, batch);
+    owned_.give(made_.statuses, host_reads<memory> ? max_rows() : 0);
+    owned_.give_host_written(made_.logits, max_rows());
+    owned_.give(made_.laws, batch, max_nodes);
+    owned_.give(made_.scratch, batch, max_nodes);
+    owned_.give(made_.paths, batch, max_nodes);
+    if (sizes.moves) { owned_.give(made_.moves, max_rows()); }
+    owned_.give(made_.counts, 3);
+    owned_.give(made_.counters, batch);
+    owned_.give(made_.totals, 1);
+    if (sizes.reports) {
+      owned_.give_host_written(made_.reports, batch);
+      owned_.give_host_written(cuts_, batch);
+    }
+    owned_.give_host_written(made_.log_probabilities, batch, max_nodes, made_.report_stride);
+    std::fill_n(made_.logits, max_rows(), row_view<real>{});
     reset_stats();
   }
 
@@ -135,7 +148,7 @@ class decoding_step {
   ring_storage<memory>& ring() { return ring_; }
   rings ring_view() const { return ring_.view(); }
   draft_batch<real, memory>& trees() { return trees_; }
-  arrays_type arrays(std::int32_t slots) const { return arrays({.slots = slots}, nullptr); }
+  arrays_type arrays(std::int32_t slots) const { return arrays(step_bounds{.slots = slots}); }
 
   /// Drafts at most `length` levels from the next step on. Recorded steps keep what they have.
   void draft_length(std::int32_t length) {
@@ -158,7 +171,7 @@ class decoding_step {
   /// drafter does.
   void propose(const step_bounds& bounds) {
     const profiler_range<E> range("hunch: propose");
-    const arrays_type of = arrays(bounds, nullptr);
+    const arrays_type of = arrays(bounds);
     memory_.launch(of.slots, kernel::begin_step<real, max_nodes>{of});
     trees_.begin(memory_, bounds.prompt_rows);
     drafter_.propose(draft_state_, of.slots, of.contexts, trees_, selecting_, sampler_,
@@ -169,7 +182,7 @@ class decoding_step {
 
   /// The rows of the target's pass. Waits for the executor where the host reads their number.
   hunch::rows rows(const step_bounds& bounds) {
-    return rows_.arrays().view(known_count(memory_, counts_.data(), bounds.rows()), streams());
+    return rows_.arrays().view(known_count(memory_, made_.counts, bounds.rows()), streams());
   }
 
   /// Decides what is kept of every draft, and what is emitted.
@@ -179,7 +192,7 @@ class decoding_step {
   void verify(const step_bounds& bounds, const hunch::rows& rows, Evaluation& evaluation,
               bool fixed) {
     const profiler_range<E> range("hunch: verify");
-    const arrays_type of = arrays(bounds, nullptr);
+    const arrays_type of = arrays(bounds);
     if constexpr (host_reads<memory>) { drop_full_rows(of, rows.size, evaluation); }
     set_logits(rows, evaluation, fixed);
     if (of.slots * max_nodes <= sizes_.eager_rows) {
@@ -199,7 +212,7 @@ class decoding_step {
   /// Log-probabilities of what is emitted, for requests that ask; see `log_probabilities`.
   void report(const step_bounds& bounds) {
     memory_.launch(bounds.slots * max_nodes,
-                   kernel::report_emitted<real, max_nodes>{arrays(bounds, nullptr)});
+                   kernel::report_emitted<real, max_nodes>{arrays(bounds)});
   }
 
   /// Makes the step final. \param rows of the pass. \param cut whether `cuts` are heeded.
@@ -209,12 +222,12 @@ class decoding_step {
     const profiler_range<E> range("hunch: commit");
     attempt([&] {
       memory_.launch(bounds.slots,
-                     kernel::end_step<real, max_nodes>{arrays(bounds, cut ? cuts_.data() : nullptr),
+                     kernel::end_step<real, max_nodes>{arrays(bounds, cut ? cuts_ : nullptr),
                                                        drafter_type::uses_selector});
     });
     drafter_.observe(draft_state_,
                      draft_outcomes{.slots = bounds.slots,
-                                    .of = outcomes_.data(),
+                                    .of = made_.outcomes,
                                     .streams = rows.streams,
                                     .rows = rows.size},
                      evaluation, memory_);
@@ -222,15 +235,15 @@ class decoding_step {
 
   /// What enters the target's cache, and which slots are free. Waits as `rows` does.
   kept_rows kept(const step_bounds& bounds) {
-    const std::int32_t size = known_count(memory_, counts_.data() + 1, bounds.rows());
-    return kept_.arrays().view(size, known_count(memory_, counts_.data() + 2, bounds.slots));
+    const std::int32_t size = known_count(memory_, made_.counts + 1, bounds.rows());
+    return kept_.arrays().view(size, known_count(memory_, made_.counts + 2, bounds.slots));
   }
 
   /// [rows] the same rows, and where they go; of as many as `moved` says, and padding behind them
   /// where the host does not read the memory of the step. In that memory.
-  const cache_move* moves() const { return moves_.data(); }
+  const cache_move* moves() const { return made_.moves; }
   /// [1] how many of them; [1] after it, how many slots are free, which `kept` lists.
-  const std::int32_t* moved() const { return counts_.data() + 1; }
+  const std::int32_t* moved() const { return made_.counts + 1; }
 
   /// Ends the sequence of a slot between two steps: what the target is to commit. Waits for the
   /// executor, for whoever reads the list of the last call.
@@ -247,12 +260,12 @@ class decoding_step {
 
   /// [max_batch] what the host makes shorter between `verify` and `commit`, where it is at most as
   /// long as what was decided.
-  step_decision* cuts() { return cuts_.data(); }
+  step_decision* cuts() { return cuts_; }
   /// Of the last step; right when the executor has run `verify`, and all of it after `commit`.
-  const step_report& report_of(std::int32_t slot) const { return reports_.data()[slot]; }
+  const step_report& report_of(std::int32_t slot) const { return made_.reports[slot]; }
   /// [emitted, 1 + as many as the request asks for] of the last step.
   const token_log_probability* log_probabilities(std::int32_t slot) const {
-    return log_probabilities_.data() + index(slot) * index(max_nodes) * index(report_stride());
+    return made_.log_probabilities + std::int64_t{slot} * max_nodes * made_.report_stride;
   }
 
   /// Counters of all steps; waits for the executor.
@@ -260,34 +273,28 @@ class decoding_step {
     statistics<max_nodes> all;
     statistics<max_nodes> one;
     for (std::int32_t slot = 0; slot < sizes_.max_batch; ++slot) {
-      read_buffer(memory_, &one, counters_.data() + slot, 1);
+      read_buffer(memory_, &one, made_.counters + slot, 1);
       all += one;
     }
     step_totals totals;
-    read_buffer(memory_, &totals, totals_.data(), 1);
+    read_buffer(memory_, &totals, made_.totals, 1);
     all.target_passes = totals.passes;
     all.target_rows = totals.rows;
     return all;
   }
   void reset_stats() {
-    memory_.launch(sizes_.max_batch, clear_slots{counters_.data()});
-    memory_.launch(1, clear_slots{totals_.data()});
+    memory_.launch(sizes_.max_batch, clear_slots{made_.counters});
+    memory_.launch(1, clear_slots{made_.totals});
   }
 
  private:
-  template <class T>
-  using buffer = typename memory::template buffer<T>;
   using view_type =
       verify_view<kernel::slot_laws<real, sampler_type, max_nodes>,
                   stored_drafts<law<real>, selects_one_range<Selector>>,
                   std::conditional_t<drafter_type::is_chain, chain_tokens, drafted_tokens>>;
 
-  static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
-  std::size_t batch() const { return index(sizes_.max_batch); }
-  std::size_t batch_nodes() const { return batch() * index(max_nodes); }
   /// Of a pass.
   std::int32_t max_rows() const { return sizes_.max_batch * max_nodes + sizes_.chunks; }
-  std::int32_t report_stride() const { return sizes_.log_probabilities + 1; }
 
   drafter_setup setup() {
     return setup_of(drafter_, selector_,
@@ -298,43 +305,21 @@ class decoding_step {
                      .vocab_size = sizes_.vocab_size});
   }
 
-  arrays_type arrays(const step_bounds& bounds, const step_decision* cuts) const {
-    return {.in = requests_.view(),
-            .trees = trees_.view(),
-            .slots = bounds.slots,
-            .chunk = sizes_.chunk,
-            .chunks = sizes_.chunks,
-            .draft_length = draft_length_,
-            .padded = host_reads<memory> ? 0 : bounds.rows(),
-            .plans = plans_.data(),
-            .contexts = contexts_.data(),
-            .verdicts = verdicts_.data(),
-            .decisions = decisions_.data(),
-            .cuts = cuts,
-            .outcomes = outcomes_.data(),
-            .rows = rows_.arrays(),
-            .statuses = statuses_.data(),
-            .logits = logits_.data(),
-            .laws = laws_.data(),
-            .scratch = scratch_.data(),
-            .paths = paths_.data(),
-            .kept = kept_.arrays(),
-            .moves = sizes_.moves ? moves_.data() : nullptr,
-            .counts = counts_.data(),
-            .out = ring_.view(),
-            .reports = sizes_.reports ? reports_.data() : nullptr,
-            .log_probabilities = log_probabilities_.data(),
-            .report_stride = report_stride(),
-            .counters = counters_.data(),
-            .totals = totals_.data()};
+  arrays_type arrays(const step_bounds& bounds, const step_decision* cuts = nullptr) const {
+    arrays_type of = made_;
+    of.slots = bounds.slots;
+    of.draft_length = draft_length_;
+    of.padded = host_reads<memory> ? 0 : bounds.rows();
+    of.cuts = cuts;
+    return of;
   }
 
   template <class Evaluation>
   void drop_full_rows(const arrays_type& of, std::int32_t size, Evaluation& evaluation) {
     bool full = false;
     for (std::int32_t i = 0; i < size; ++i) {
-      statuses_.data()[i] = evaluation.status(i);
-      full = full || statuses_.data()[i] != status::ok;
+      of.statuses[i] = evaluation.status(i);
+      full = full || of.statuses[i] != status::ok;
     }
     if (full) { memory_.launch(of.slots, kernel::drop_full_rows<real, max_nodes>{of}); }
   }
@@ -344,9 +329,9 @@ class decoding_step {
   template <class Evaluation>
   void set_logits(const hunch::rows& rows, Evaluation& evaluation, [[maybe_unused]] bool fixed) {
     for (std::int32_t i = 0; i < rows.size; ++i) {
-      row_view<real>& known = logits_.data()[i];
+      row_view<real>& known = made_.logits[i];
       if constexpr (host_reads<memory>) {
-        if (rows.wanted[i] != 0 && statuses_.data()[i] == status::ok) {
+        if (rows.wanted[i] != 0 && made_.statuses[i] == status::ok) {
           known = evaluation.logits(i);
         }
         continue;
@@ -374,26 +359,12 @@ class decoding_step {
   draft_batch<real, memory> trees_;
   typename drafter_type::template state<real, memory> draft_state_;
   selecting<std::remove_reference_t<Selector>, memory> selecting_;
-  buffer<step_plan> plans_;
-  buffer<draft_context> contexts_;
-  buffer<verdict> verdicts_;
-  buffer<step_decision> decisions_;
-  buffer<draft_outcome> outcomes_;
   staged_rows<memory> rows_;
-  buffer<status> statuses_;
   kept_list<memory> kept_;
-  buffer<cache_move> moves_;
-  buffer<std::int32_t> counts_;
-  buffer<law<real>> laws_;
-  buffer<double> scratch_;
-  buffer<std::int32_t> paths_;
-  buffer<statistics<max_nodes>> counters_;
-  buffer<step_totals> totals_;
-  host_written<memory, row_view<real>> logits_;
   kept_list<E> released_;
-  host_written<memory, step_decision> cuts_;
-  host_written<memory, step_report> reports_;
-  host_written<memory, token_log_probability> log_probabilities_;
+  owned_arrays<memory> owned_;
+  arrays_type made_;               ///< but for what varies from step to step
+  step_decision* cuts_ = nullptr;  ///< [max_batch]
   std::int32_t draft_length_ = max_nodes - 1;
 };
 

@@ -14,6 +14,7 @@
 #include <hunch/decoder/sequence.hpp>
 #include <hunch/executor/clear_slots.hpp>
 #include <hunch/executor/executor.hpp>
+#include <hunch/executor/owned_arrays.hpp>
 #include <hunch/sampler/sampler.hpp>
 #include <hunch/team/team.hpp>
 
@@ -33,13 +34,13 @@ struct arrival {
 
 /// The messages of all slots, as bodies see them. A trivially copyable view.
 struct inbox_view {
-  sequence* all = nullptr;               ///< [max_batch] where requests go
-  const arrival* arrivals = nullptr;     ///< [max_batch]
-  const std::int64_t* sent = nullptr;    ///< [max_batch] requests so far; the host writes it last
-  const std::int64_t* cancel = nullptr;  ///< [max_batch] the request that is to end
-  std::int64_t* seen = nullptr;          ///< [max_batch] `sent` when the step last looked
-  std::int64_t* ended = nullptr;         ///< [max_batch] `cancel`, likewise
-  std::int64_t* taken = nullptr;         ///< [max_batch] requests that became sequences
+  sequence* all = nullptr;       ///< [max_batch] where requests go
+  arrival* arrivals = nullptr;   ///< [max_batch] by the host
+  std::int64_t* sent = nullptr;  ///< [max_batch] requests so far, by the host, which writes it last
+  std::int64_t* cancel = nullptr;  ///< [max_batch] the request that is to end, by the host
+  std::int64_t* seen = nullptr;    ///< [max_batch] `sent` when the step last looked
+  std::int64_t* ended = nullptr;   ///< [max_batch] `cancel`, likewise
+  std::int64_t* taken = nullptr;   ///< [max_batch] requests that became sequences
   std::int32_t vocab_size = 0;
 
   /// Looks what the host has written to a slot. By one rank.
@@ -113,20 +114,19 @@ class inbox {
  public:
   /// \param counts whether the sampler asks which tokens occur.
   inbox(M& memory, std::int32_t max_batch, std::int32_t vocab_size, bool counts)
-      : vocab_size_(vocab_size),
-        counts_(counts),
-        all_(memory, index(max_batch)),
-        arrivals_(memory, index(max_batch)),
-        sent_(memory, index(max_batch)),
-        cancel_(memory, index(max_batch)),
-        seen_(memory, index(max_batch)),
-        ended_(memory, index(max_batch)),
-        taken_(memory, index(max_batch)),
-        slots_(index(max_batch)) {
-    std::fill_n(sent_.data(), sent_.size(), 0);
-    std::fill_n(cancel_.data(), cancel_.size(), 0);
-    memory.launch(max_batch, clear_slots{all_.data()});
-    for (std::int64_t* of : {seen_.data(), ended_.data(), taken_.data()}) {
+      : counts_(counts), owned_(memory), slots_(index(max_batch)) {
+    view_.vocab_size = vocab_size;
+    owned_.give(view_.all, max_batch);
+    owned_.give_host_written(view_.arrivals, max_batch);
+    owned_.give_host_written(view_.sent, max_batch);
+    owned_.give_host_written(view_.cancel, max_batch);
+    owned_.give(view_.seen, max_batch);
+    owned_.give(view_.ended, max_batch);
+    owned_.give(view_.taken, max_batch);
+    std::fill_n(view_.sent, max_batch, 0);
+    std::fill_n(view_.cancel, max_batch, 0);
+    memory.launch(max_batch, clear_slots{view_.all});
+    for (std::int64_t* of : {view_.seen, view_.ended, view_.taken}) {
       memory.launch(max_batch, clear_slots{of});
     }
   }
@@ -138,10 +138,10 @@ class inbox {
     of.bias.reserve(memory, room.bias);
     of.stops.reserve(memory, room.stops);
     if (!counts_) { return; }
-    const std::size_t different = std::min(room.tokens, index(vocab_size_));
+    const std::size_t different = std::min(room.tokens, index(view_.vocab_size));
     of.occurring.reserve(memory, different);
     of.emitted.reserve(memory, different);
-    of.index.reserve(memory, index(vocab_size_));
+    of.index.reserve(memory, index(view_.vocab_size));
   }
 
   /// Writes a request that has room to a slot that no step uses. Allocates nothing, does not wait:
@@ -168,25 +168,16 @@ class inbox {
                 .tokens = of.occurring.body(),
                 .emitted = of.emitted.body(),
                 .index = of.index.body()};
-    arrivals_.data()[slot] = a;
-    kernel::store_release(sent_.data() + slot, sent_.data()[slot] + 1);
+    view_.arrivals[slot] = a;
+    kernel::store_release(view_.sent + slot, view_.sent[slot] + 1);
   }
 
   /// Asks the step that looks next to end a request.
   void cancel(std::int32_t slot, request_id id) {
-    kernel::store_release(cancel_.data() + slot, static_cast<std::int64_t>(id));
+    kernel::store_release(view_.cancel + slot, static_cast<std::int64_t>(id));
   }
 
-  inbox_view view() const {
-    return {.all = all_.data(),
-            .arrivals = arrivals_.data(),
-            .sent = sent_.data(),
-            .cancel = cancel_.data(),
-            .seen = seen_.data(),
-            .ended = ended_.data(),
-            .taken = taken_.data(),
-            .vocab_size = vocab_size_};
-  }
+  const inbox_view& view() const { return view_; }
 
  private:
   template <class T>
@@ -227,15 +218,9 @@ class inbox {
 
   static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
 
-  std::int32_t vocab_size_;
   bool counts_;
-  buffer<sequence> all_;
-  host_written<M, arrival> arrivals_;
-  host_written<M, std::int64_t> sent_;
-  host_written<M, std::int64_t> cancel_;
-  buffer<std::int64_t> seen_;
-  buffer<std::int64_t> ended_;
-  buffer<std::int64_t> taken_;
+  owned_arrays<M> owned_;
+  inbox_view view_;
   std::vector<places> slots_;
 };
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 
 #if !defined(__CUDA_ARCH__)
@@ -14,6 +13,7 @@
 #include <hunch/decoder/generation.hpp>
 #include <hunch/executor/clear_slots.hpp>
 #include <hunch/executor/executor.hpp>
+#include <hunch/executor/owned_arrays.hpp>
 
 /// \file
 /// How tokens leave a step: one ring per slot, written by the bodies of the step and read by the
@@ -81,29 +81,23 @@ struct rings {
 template <class M>
 class ring_storage {
  public:
-  ring_storage(M& memory, std::int32_t max_batch, std::int32_t capacity)
-      : capacity_(capacity),
-        entries_(memory, index(max_batch) * index(capacity)),
-        written_(memory, index(max_batch)),
-        read_(memory, index(max_batch)),
-        counted_(memory, index(max_batch)) {
-    std::fill_n(written_.data(), written_.size(), 0);
-    std::fill_n(read_.data(), read_.size(), 0);
-    memory.launch(max_batch, clear_slots{counted_.data()});
+  ring_storage(M& memory, std::int32_t max_batch, std::int32_t capacity) : owned_(memory) {
+    view_.capacity = capacity;
+    owned_.give_host_written(view_.entries, max_batch, capacity);
+    owned_.give_host_written(view_.written, max_batch);
+    owned_.give_host_written(view_.read, max_batch);
+    owned_.give(view_.counted, max_batch);
+    std::fill_n(view_.written, max_batch, 0);
+    std::fill_n(view_.read, max_batch, 0);
+    memory.launch(max_batch, clear_slots{view_.counted});
   }
 
-  rings view() const {
-    return {.capacity = capacity_,
-            .entries = entries_.data(),
-            .written = written_.data(),
-            .read = read_.data(),
-            .counted = counted_.data()};
-  }
+  const rings& view() const { return view_; }
 
   /// Calls use(entry) for what has come out of a slot and was not taken, in order. By the host.
   template <class Use>
   void take(std::int32_t slot, Use&& use) {
-    const rings of = view();
+    const rings& of = view_;
     const std::int64_t end = kernel::load_acquire(of.written + slot);
     std::int64_t n = of.read[slot];
     while (n < end) { use(of.at(slot, n++)); }
@@ -111,13 +105,8 @@ class ring_storage {
   }
 
  private:
-  static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
-
-  std::int32_t capacity_;
-  host_written<M, ring_entry> entries_;
-  host_written<M, std::int64_t> written_;
-  host_written<M, std::int64_t> read_;
-  typename M::template buffer<std::int64_t> counted_;
+  owned_arrays<M> owned_;
+  rings view_;
 };
 
 }  // namespace hunch

@@ -30,6 +30,7 @@
 #include <hunch/drafter/length_slots.hpp>
 #include <hunch/executor/clear_slots.hpp>
 #include <hunch/executor/executor.hpp>
+#include <hunch/executor/owned_arrays.hpp>
 
 namespace hunch::diffusion {
 
@@ -99,23 +100,28 @@ class decoding_round {
         pass_(memory_, sizes.max_batch, max_drafts + 1, sizes.max_canvas),
         draft_passes_(memory_, sizes.max_batch, max_drafts, sizes.max_canvas),
         lengths_(memory_, sizes.max_batch),
-        block_lengths_(memory_, batch()),
-        canvases_(memory_, batch()),
-        plans_(memory_, batch()),
-        planned_(memory_, batch() * sized(max_drafts)),
-        next_(memory_, batch() * sized(max_drafts)),
-        drafted_(memory_, batch() * sized(draft_sets::most)),
-        proposed_(memory_, batch()),
-        sets_(memory_, batch() * sized(max_drafts + 1)),
-        reached_(memory_, batch() * sized(draft_sets::room(max_drafts))),
-        considered_(memory_, batch() * sized(draft_sets::looked_at)),
-        accepted_(memory_, batch() * sized(max_drafts)),
-        verdicts_(memory_, batch()),
-        kept_(memory_, batch()),
-        kept_count_(memory_, 1),
-        counters_(memory_, batch()),
-        totals_(memory_, 1) {
-    memory_.launch(sizes.max_batch, clear_slots{canvases_.data()});
+        owned_(memory_) {
+    made_.mask_token = sizes.mask_token;
+    made_.spread = parts::order_of_positions ? 0.0 : drafts_.spread;
+    made_.in = requests_.view();
+    made_.out = ring_.view();
+    owned_.give_host_written(made_.block_lengths, sizes.max_batch);
+    owned_.give(made_.canvases, sizes.max_batch);
+    owned_.give(made_.plans, sizes.max_batch);
+    owned_.give(made_.planned, sizes.max_batch, max_drafts);
+    owned_.give(made_.next, sizes.max_batch, max_drafts);
+    owned_.give(made_.drafts, sizes.max_batch, draft_sets::most);
+    owned_.give(made_.proposed, sizes.max_batch);
+    owned_.give(made_.sets, sizes.max_batch, max_drafts + 1);
+    owned_.give(made_.reached, sizes.max_batch, draft_sets::room(max_drafts));
+    owned_.give(made_.considered, sizes.max_batch, draft_sets::looked_at);
+    owned_.give(made_.accepted, sizes.max_batch, max_drafts);
+    owned_.give(made_.verdicts, sizes.max_batch);
+    owned_.give(made_.kept, sizes.max_batch);
+    owned_.give(made_.kept_count, 1);
+    owned_.give(made_.counters, sizes.max_batch);
+    owned_.give(made_.totals, 1);
+    memory_.launch(sizes.max_batch, clear_slots{made_.canvases});
     reset_stats();
   }
 
@@ -157,7 +163,7 @@ class decoding_round {
   /// \param canvas prompt and answer, of which the last `options.max_new_tokens` are the answer.
   void put(std::int32_t slot, request_id id, std::span<const token> canvas,
            const generation_options& options, std::int32_t block_length) {
-    block_lengths_.data()[slot] = block_length;
+    made_.block_lengths[slot] = block_length;
     requests_.put(slot, id, canvas, options);
   }
   /// Takes a request that was put into a free slot, at once.
@@ -176,8 +182,8 @@ class decoding_round {
     memory_.launch(bounds.slots,
                    kernel::place_wanted<digests_type>{.placed = placed,
                                                       .view = shown<digests_type>(of.pass),
-                                                      .proposed = proposed_.data(),
-                                                      .accepted = accepted_.data(),
+                                                      .proposed = made_.proposed,
+                                                      .accepted = made_.accepted,
                                                       .stride = max_drafts});
   }
 
@@ -196,8 +202,8 @@ class decoding_round {
         bounds.slots,
         kernel::verify_unmaskings<drafts_view<digests_type>, typename parts::verifier_type>{
             .views = arrays(bounds).pass.views,
-            .verdicts = verdicts_.data(),
-            .plans = next_.data(),
+            .verdicts = made_.verdicts,
+            .plans = made_.next,
             .capacity = parts::drafts_by_model ? 0 : max_drafts,
             .entropies = length_policy::needs_entropy,
             .verifier = verifier_});
@@ -211,8 +217,8 @@ class decoding_round {
     attempt([&] { memory_.launch(bounds.slots, kernel::end_round<round_type>{arrays(bounds)}); });
     if constexpr (parts::drafts_observe) {
       attempt([&] {
-        const std::int32_t size = known_count(memory_, kept_count_.data(), bounds.slots);
-        drafts_.model.observe(decided_canvases{pass, size, kept_.data()}, evaluation);
+        const std::int32_t size = known_count(memory_, made_.kept_count, bounds.slots);
+        drafts_.model.observe(decided_canvases{pass, size, made_.kept}, evaluation);
       });
     }
   }
@@ -235,18 +241,18 @@ class decoding_round {
     statistics<max_drafts + 1> all;
     statistics<max_drafts + 1> one;
     for (std::int32_t slot = 0; slot < sizes_.max_batch; ++slot) {
-      read_buffer(memory_, &one, counters_.data() + slot, 1);
+      read_buffer(memory_, &one, made_.counters + slot, 1);
       all += one;
     }
     step_totals totals;
-    read_buffer(memory_, &totals, totals_.data(), 1);
+    read_buffer(memory_, &totals, made_.totals, 1);
     all.target_passes = totals.passes;
     all.target_rows = totals.rows;
     return all;
   }
   void reset_stats() {
-    memory_.launch(sizes_.max_batch, clear_slots{counters_.data()});
-    memory_.launch(1, clear_slots{totals_.data()});
+    memory_.launch(sizes_.max_batch, clear_slots{made_.counters});
+    memory_.launch(1, clear_slots{made_.totals});
   }
 
  private:
@@ -258,15 +264,10 @@ class decoding_round {
   using drafting_type =
       std::conditional_t<parts::drafts_by_model, drafting_passes<draft_digests, memory>,
                          no_drafting_passes>;
-  using round_type = round_arrays<
-      round_parts<max_drafts, parts::drafts_by_model, parts::drafts_observe, parts::caches_blocks>,
-      digests_type, length_policy, typename drafting_type::arrays_type>;
-  template <class T>
-  using buffer = typename memory::template buffer<T>;
-
-  static std::size_t sized(std::int32_t n) { return static_cast<std::size_t>(n); }
-  std::size_t batch() const { return sized(sizes_.max_batch); }
-
+  using of_round =
+      round_parts<max_drafts, parts::drafts_by_model, parts::drafts_observe, parts::caches_blocks>;
+  using drafting_arrays_type = typename drafting_type::arrays_type;
+  using round_type = round_arrays<of_round, digests_type, length_policy, drafting_arrays_type>;
   round_sizes checked(const round_sizes& sizes, const char* owner) {
     const refusal refuse{owner};
     if (sizes.mask_token < 0) { refuse({"the model's mask_token() is negative"}); }
@@ -295,33 +296,13 @@ class decoding_round {
   static std::int32_t padded(std::int32_t most) { return host_reads<memory> ? 0 : most; }
 
   round_type arrays(const round_bounds& bounds, std::int32_t depth = 0) const {
-    return {.in = requests_.view(),
-            .slots = bounds.slots,
-            .draft_length = draft_length_,
-            .padded = padded(bounds.slots),
-            .mask_token = sizes_.mask_token,
-            .spread = parts::order_of_positions ? 0.0 : drafts_.spread,
-            .lengths = lengths_.with(drafts_.length),
-            .block_lengths = block_lengths_.data(),
-            .canvases = canvases_.data(),
-            .plans = plans_.data(),
-            .planned = planned_.data(),
-            .next = next_.data(),
-            .drafts = drafted_.data(),
-            .proposed = proposed_.data(),
-            .sets = sets_.data(),
-            .reached = reached_.data(),
-            .considered = considered_.data(),
-            .accepted = accepted_.data(),
-            .verdicts = verdicts_.data(),
-            .pass = pass_.arrays(padded(bounds.target.canvases), sets_.data(), max_drafts + 1,
-                                 drafted_.data()),
-            .drafting = draft_passes_.arrays(padded(bounds.draft.canvases), drafted_.data(), depth),
-            .kept = kept_.data(),
-            .kept_count = kept_count_.data(),
-            .out = ring_.view(),
-            .counters = counters_.data(),
-            .totals = totals_.data()};
+    round_type of{made_, lengths_.with(drafts_.length)};
+    of.slots = bounds.slots;
+    of.draft_length = draft_length_;
+    of.padded = padded(bounds.slots);
+    of.pass = pass_.arrays(padded(bounds.target.canvases), of.sets, max_drafts + 1, of.drafts);
+    of.drafting = draft_passes_.arrays(padded(bounds.draft.canvases), of.drafts, depth);
+    return of;
   }
 
   template <class Digests>
@@ -388,22 +369,9 @@ class decoding_round {
   canvas_pass<digests_type, memory> pass_;
   drafting_type draft_passes_;
   drafter::length_slots<length_policy, memory> lengths_;
-  host_written<memory, std::int32_t> block_lengths_;
-  buffer<running_canvas> canvases_;
-  buffer<round_plan> plans_;
-  buffer<planned_draft> planned_;
-  buffer<planned_draft> next_;
-  buffer<unmasking> drafted_;
-  buffer<std::int32_t> proposed_;
-  buffer<std::uint64_t> sets_;
-  buffer<draft_sets::reached> reached_;
-  buffer<draft_sets::next_draft> considered_;
-  buffer<unmasking> accepted_;
-  buffer<unmask_verdict> verdicts_;
-  buffer<std::int32_t> kept_;
-  buffer<std::int32_t> kept_count_;
-  buffer<statistics<max_drafts + 1>> counters_;
-  buffer<step_totals> totals_;
+  owned_arrays<memory> owned_;
+  round_data<of_round, digests_type, drafting_arrays_type>
+      made_;  ///< but for what varies from round to round
   std::int32_t draft_length_ = max_drafts;
 };
 

@@ -10,6 +10,7 @@
 #include <hunch/core/types.hpp>
 #include <hunch/distribution/law.hpp>
 #include <hunch/executor/executor.hpp>
+#include <hunch/executor/owned_arrays.hpp>
 #include <hunch/model/rows.hpp>
 #include <hunch/sampler/grammar.hpp>
 #include <hunch/sampler/sampler.hpp>
@@ -184,51 +185,37 @@ class draft_batch {
   using real = Real;
 
   draft_batch(Executor& executor, const draft_capacity& capacity)
-      : capacity_(capacity),
-        words_(capacity.grammars ? allowed_words(capacity.vocab_size) : 0),
-        count_(executor, static_cast<std::size_t>(capacity.max_batch)),
-        tokens_(executor, nodes()),
-        parent_(executor, nodes()),
-        drawn_at_(executor, nodes()),
-        laws_(executor, nodes()),
-        lists_(executor, nodes()),
-        ranges_(executor, nodes() * static_cast<std::size_t>(capacity.max_ranges)),
-        shifts_(executor, nodes() * static_cast<std::size_t>(capacity.max_parts)),
-        logits_(executor, static_cast<std::size_t>(capacity.max_batch) *
-                              static_cast<std::size_t>(capacity.law_rows) *
-                              static_cast<std::size_t>(capacity.row_stride())),
-        allowed_(executor, nodes() * static_cast<std::size_t>(words_)),
+      : owned_(executor),
         walks_(static_cast<std::size_t>(capacity.max_batch)),
         followed_(walks_.size()) {
-    if (host_reads<Executor> || words_ == 0) { return; }
+    view_.capacity = capacity;
+    view_.words = capacity.grammars ? allowed_words(capacity.vocab_size) : 0;
+    owned_.give(view_.counts, capacity.max_batch);
+    owned_.give(view_.tokens, capacity.max_batch, capacity.max_nodes);
+    owned_.give(view_.parents, capacity.max_batch, capacity.max_nodes);
+    owned_.give(view_.drawn_at, capacity.max_batch, capacity.max_nodes);
+    owned_.give(view_.laws, capacity.max_batch, capacity.max_nodes);
+    owned_.give(view_.lists, capacity.max_batch, capacity.max_nodes);
+    owned_.give(view_.all_ranges, capacity.max_batch, capacity.max_nodes, capacity.max_ranges);
+    owned_.give(view_.all_shifts, capacity.max_batch, capacity.max_nodes, capacity.max_parts);
+    owned_.give(view_.all_logits, capacity.max_batch, capacity.law_rows, capacity.row_stride());
+    owned_.give(view_.all_allowed, capacity.max_batch, capacity.max_nodes, view_.words);
+    if (host_reads<Executor> || view_.words == 0) { return; }
     const auto of_one = static_cast<std::size_t>(capacity.max_nodes);
     seen_tokens_.resize(of_one);
     seen_parents_.resize(of_one);
-    seen_allowed_.resize(of_one * static_cast<std::size_t>(words_));
+    seen_allowed_.resize(of_one * static_cast<std::size_t>(view_.words));
   }
 
-  draft_trees<Real> view() const {
-    return {.capacity = capacity_,
-            .words = words_,
-            .counts = count_.data(),
-            .tokens = tokens_.data(),
-            .parents = parent_.data(),
-            .drawn_at = drawn_at_.data(),
-            .laws = laws_.data(),
-            .lists = lists_.data(),
-            .all_ranges = ranges_.data(),
-            .all_shifts = shifts_.data(),
-            .all_logits = logits_.data(),
-            .all_allowed = allowed_.data()};
-  }
+  const draft_trees<Real>& view() const { return view_; }
 
   /// The tree of slot k in this step.
-  draft_tree<Real> tree(std::int32_t k) const { return view().tree(k); }
-  std::int32_t& count(std::int32_t k) const { return count_.data()[k]; }
-  std::int32_t max_nodes() const { return capacity_.max_nodes; }
-  row_range* ranges(std::int32_t k, std::int32_t node) const { return view().ranges(k, node); }
-  std::int32_t* shifts(std::int32_t k, std::int32_t node) const { return view().shifts(k, node); }
-  Real* logits(std::int32_t k, std::int32_t row) const { return view().logits(k, row); }
+  draft_tree<Real> tree(std::int32_t k) const { return view_.tree(k); }
+  std::int32_t& count(std::int32_t k) const { return view_.count(k); }
+  std::int32_t max_nodes() const { return view_.capacity.max_nodes; }
+  row_range* ranges(std::int32_t k, std::int32_t node) const { return view_.ranges(k, node); }
+  std::int32_t* shifts(std::int32_t k, std::int32_t node) const { return view_.shifts(k, node); }
+  Real* logits(std::int32_t k, std::int32_t row) const { return view_.logits(k, row); }
 
   /// The grammar that the text of slot k follows; nullptr: none. It outlives the steps of the slot.
   void constrain(std::int32_t k, grammar_walk* grammar) {
@@ -249,9 +236,9 @@ class draft_batch {
   /// Adds node `node` = count(k), whose token is in place, to tree k as a child of `parent`. For
   /// drafters on the host, where it reads the memory of the step.
   void grow(std::int32_t k, std::int32_t node, std::int32_t parent) {
-    view().grow(k, node, parent);
+    view_.grow(k, node, parent);
     if (walks_[static_cast<std::size_t>(k)] != nullptr) {
-      follow_tree(k, tree(k), view().allowed(k, 0));
+      follow_tree(k, tree(k), view_.allowed(k, 0));
     }
   }
 
@@ -261,9 +248,9 @@ class draft_batch {
     if (constrained_ == 0) { return; }
     if constexpr (host_reads<Executor>) {
       executor.synchronize();
-      for (std::int32_t k = 0; k < capacity_.max_batch; ++k) {
+      for (std::int32_t k = 0; k < view_.capacity.max_batch; ++k) {
         if (walks_[static_cast<std::size_t>(k)] != nullptr) {
-          follow_tree(k, tree(k), view().allowed(k, 0));
+          follow_tree(k, tree(k), view_.allowed(k, 0));
         }
       }
     } else {
@@ -279,7 +266,7 @@ class draft_batch {
 
   row_history history(std::int32_t k, const draft_context& context, std::int32_t node,
                       const shortlist* list) const {
-    return view().history(k, context, node, list);
+    return view_.history(k, context, node, list);
   }
 
  private:
@@ -294,19 +281,19 @@ class draft_batch {
       }
       const token next = tree.tokens[followed];
       // A grammar knows no other tokens; the decoder refuses such a tree.
-      if (next < 0 || next >= capacity_.vocab_size) { continue; }
+      if (next < 0 || next >= view_.capacity.vocab_size) { continue; }
       walk.grow(followed, tree.parent[followed], next,
-                allowed + static_cast<std::ptrdiff_t>(followed) * words_);
+                allowed + static_cast<std::ptrdiff_t>(followed) * view_.words);
     }
   }
 
   /// By copies of trees that the host reads.
   void follow_hidden(Executor& executor) {
-    const draft_trees<Real> all = view();
-    for (std::int32_t k = 0; k < capacity_.max_batch; ++k) {
+    const draft_trees<Real>& all = view_;
+    for (std::int32_t k = 0; k < view_.capacity.max_batch; ++k) {
       if (walks_[static_cast<std::size_t>(k)] == nullptr) { continue; }
       const std::int32_t before = followed_[static_cast<std::size_t>(k)];
-      const auto first = static_cast<std::ptrdiff_t>(k) * capacity_.max_nodes;
+      const auto first = static_cast<std::ptrdiff_t>(k) * view_.capacity.max_nodes;
       std::int32_t count = 0;
       read_buffer(executor, &count, all.counts + k, 1);
       if (count <= before) { continue; }
@@ -317,32 +304,15 @@ class draft_batch {
       follow_tree(k,
                   {.count = count, .tokens = seen_tokens_.data(), .parent = seen_parents_.data()},
                   seen_allowed_.data());
-      write_buffer(executor, all.allowed(k, before),
-                   seen_allowed_.data() + static_cast<std::ptrdiff_t>(before) * words_,
-                   static_cast<std::size_t>(count - before) * static_cast<std::size_t>(words_));
+      write_buffer(
+          executor, all.allowed(k, before),
+          seen_allowed_.data() + static_cast<std::ptrdiff_t>(before) * view_.words,
+          static_cast<std::size_t>(count - before) * static_cast<std::size_t>(view_.words));
     }
   }
 
-  std::size_t nodes() const {
-    return static_cast<std::size_t>(capacity_.max_batch) *
-           static_cast<std::size_t>(capacity_.max_nodes);
-  }
-
-  template <class T>
-  using buffer = typename Executor::template buffer<T>;
-
-  draft_capacity capacity_;
-  std::int32_t words_;
-  buffer<std::int32_t> count_;
-  buffer<token> tokens_;
-  buffer<std::int32_t> parent_;
-  buffer<std::int32_t> drawn_at_;
-  buffer<law<Real>> laws_;
-  buffer<shortlist> lists_;
-  buffer<row_range> ranges_;
-  buffer<std::int32_t> shifts_;
-  buffer<Real> logits_;
-  buffer<std::uint32_t> allowed_;
+  owned_arrays<Executor> owned_;
+  draft_trees<Real> view_;
   std::vector<grammar_walk*> walks_;    ///< [max_batch]
   std::vector<std::int32_t> followed_;  ///< [max_batch] nodes that grammars know of
   std::int32_t constrained_ = 0;        ///< slots with a grammar

@@ -14,6 +14,7 @@
 #include <hunch/drafter/detail/model_step.hpp>
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/executor/executor.hpp>
+#include <hunch/executor/owned_arrays.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
 #include <hunch/model/concepts.hpp>
@@ -79,21 +80,23 @@ class autoregressive {
   template <class Real, class Executor>
   struct state {
     using real = Real;
-    using executor = Executor;
+
     state(Executor& executor, const drafter_setup& setup)
-        : chunk(setup.chunk),
-          rows(executor, most_rows(setup)),
+        : rows(executor, most_rows(setup)),
           kept(executor, most_rows(setup) + setup.max_batch * max_nodes, setup.max_batch),
           trees(executor, setup),
-          read(executor, static_cast<std::size_t>(setup.max_batch)),
-          staged(executor, static_cast<std::size_t>(setup.max_batch)),
-          counts(executor, 3),
-          statuses(executor, rows.capacity()) {
-      executor.launch(setup.max_batch, clear_slots<model_read>{read.data()});
+          arrays(executor) {
+      arrays.give(made.read, setup.max_batch);
+      arrays.give(made.staged, setup.max_batch);
+      arrays.give(made.counts, 3);
+      arrays.give(made.statuses, most_rows(setup));
+      made.rows = rows.arrays();
+      made.chunk = setup.chunk;
+      made.keeps_up = !host_reads<Executor>;
+      made.rereads = rereads_accepted<Model>;
+      made.shares_cache = shares_target_cache<Model>;
+      executor.launch(setup.max_batch, clear_slots<model_read>{made.read});
     }
-
-    template <class T>
-    using buffer = typename Executor::template buffer<T>;
 
     static std::int32_t most_rows(const drafter_setup& setup) {
       const std::int32_t first = host_reads<Executor> ? setup.max_batch * (setup.chunk + 1)
@@ -101,15 +104,12 @@ class autoregressive {
       return std::max(first, setup.max_batch * Tree::max_width);
     }
 
-    std::int32_t chunk;            ///< committed tokens of a sequence in one pass
     std::int32_t prompt_rows = 0;  ///< that the target reads in this step, at most
     staged_rows<Executor> rows;
     kept_list<Executor> kept;
     growth<Tree, Policy, Real, Executor> trees;
-    buffer<model_read> read;
-    buffer<model_staged> staged;
-    buffer<std::int32_t> counts;  ///< rows of a pass, kept rows, released slots
-    buffer<status> statuses;      ///< of the rows of a pass
+    owned_arrays<Executor> arrays;
+    model_arrays made;  ///< but for what varies from step to step
   };
 
   void check(const drafter_setup& setup) {
@@ -132,7 +132,7 @@ class autoregressive {
     }
     executor.launch(slots, stage_committed<step_type>{step});
     for (;;) {
-      const std::int32_t size = known_count(executor, step.row_count, step.capacity);
+      const std::int32_t size = known_count(executor, step.counts, step.capacity);
       if (size == 0 || !draft_level(s, step, size, drafts, selector, sampler, draw, executor)) {
         break;
       }
@@ -146,7 +146,7 @@ class autoregressive {
   template <class State, class E, class Executor>
   void observe(State& s, const draft_outcomes& outcomes, E&, Executor& executor) noexcept {
     attempt([&] {
-      const auto step = view(s, outcomes.slots, nullptr, {});
+      const auto step = view(s, outcomes.slots);
       using step_type = std::remove_const_t<decltype(step)>;
       const std::int32_t most = host_reads<Executor> ? 0
                                                      : first_rows(outcomes.slots, s.prompt_rows) +
@@ -159,7 +159,7 @@ class autoregressive {
   template <class State, class Executor>
   void release(State& s, std::int32_t slot, Executor& executor) noexcept {
     attempt([&] {
-      const auto step = view(s, slot + 1, nullptr, {});
+      const auto step = view(s, slot + 1);
       using step_type = std::remove_const_t<decltype(step)>;
       executor.launch(1, forget_read<step_type>{step, s.kept.arrays(), slot});
       commit(s, executor, 0, 1);
@@ -168,23 +168,10 @@ class autoregressive {
 
  private:
   template <class State>
-  auto view(State& s, std::int32_t slots, const draft_context* contexts,
-            const draft_trees<typename State::real>& trees) const {
-    return view_of(s, s.trees.view(policy_, slots, contexts, trees));
-  }
-  template <class State, class Growing>
-  static model_step<Growing> view_of(State& s, const Growing& trees) {
-    return {.trees = trees,
-            .read = s.read.data(),
-            .staged = s.staged.data(),
-            .rows = s.rows.arrays(),
-            .row_count = s.counts.data(),
-            .statuses = s.statuses.data(),
-            .chunk = s.chunk,
-            .capacity = 0,
-            .keeps_up = !host_reads<typename State::executor>,
-            .rereads = rereads_accepted<Model>,
-            .shares_cache = shares_target_cache<Model>};
+  auto view(const State& s, std::int32_t slots, const draft_context* contexts = nullptr,
+            const draft_trees<typename State::real>& trees = {}) const {
+    const auto grown = s.trees.view(policy_, slots, contexts, trees);
+    return model_step<std::remove_const_t<decltype(grown)>>{s.made, grown};
   }
 
   /// Rows of the first pass at most, of a model that has read all that the target had read before
@@ -215,7 +202,7 @@ class autoregressive {
       const context_rows contexts = model_.contexts(next);
       if constexpr (host_reads<Executor>) {
         auto hidden = model_.forward(next);
-        drop_full(s, step, size, hidden, executor);
+        drop_full(step, size, hidden, executor);
         return draft(s.trees.choose_lists(step.trees, contexts, selector, executor), hidden);
       } else {
         std::int32_t asked = 0;
@@ -229,7 +216,7 @@ class autoregressive {
       }
     } else {
       auto hidden = model_.forward(next);
-      drop_full(s, step, size, hidden, executor);
+      drop_full(step, size, hidden, executor);
       return draft(s.trees.choose_lists(step.trees, hidden, selector, executor), hidden);
     }
   }
@@ -240,7 +227,7 @@ class autoregressive {
   void commit(State& s, Executor& executor, std::int32_t most, std::int32_t most_released) {
     // A cache that is the target's is the target's to commit.
     if constexpr (!shares_target_cache<Model>) {
-      const std::int32_t* const counts = s.counts.data();
+      const std::int32_t* const counts = s.made.counts;
       const std::int32_t size = known_count(executor, counts + 1, most);
       model_.commit(s.kept.arrays().view(size, known_count(executor, counts + 2, most_released)));
     }
@@ -252,25 +239,24 @@ class autoregressive {
   void read_missed(State& s, const Step& step, Executor& executor) {
     for (;;) {
       executor.launch(step.trees.slots, stage_missed<Step>{step});
-      const std::int32_t size = known_count(executor, step.row_count, 0);
+      const std::int32_t size = known_count(executor, step.counts, 0);
       if (size == 0) { return; }
       auto hidden = model_.forward(step.rows.view(size));
-      drop_full(s, step, size, hidden, executor);
+      drop_full(step, size, hidden, executor);
       executor.launch(step.trees.slots, keep_missed<Step>{step, s.kept.arrays()});
       commit(s, executor, 0, 0);
     }
   }
 
   /// Takes back rows for which the model's cache had no room.
-  template <class State, class Step, class Hidden, class Executor>
-  static void drop_full([[maybe_unused]] State& s, [[maybe_unused]] const Step& step,
-                        [[maybe_unused]] std::int32_t size, [[maybe_unused]] Hidden& hidden,
-                        [[maybe_unused]] Executor& executor) {
+  template <class Step, class Hidden, class Executor>
+  static void drop_full([[maybe_unused]] const Step& step, [[maybe_unused]] std::int32_t size,
+                        [[maybe_unused]] Hidden& hidden, [[maybe_unused]] Executor& executor) {
     if constexpr (host_reads<Executor>) {
       bool full = false;
       for (std::int32_t i = 0; i < size; ++i) {
         const status of_row = hidden.status(i);
-        s.statuses.data()[i] = of_row;
+        step.statuses[i] = of_row;
         full = full || of_row != status::ok;
       }
       if (full) { executor.launch(step.trees.slots, drop_full_rows<Step>{step}); }

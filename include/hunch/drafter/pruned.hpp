@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <type_traits>
@@ -13,6 +12,7 @@
 #include <hunch/drafter/detail/check_model.hpp>
 #include <hunch/drafter/detail/pruning.hpp>
 #include <hunch/drafter/drafter.hpp>
+#include <hunch/executor/owned_arrays.hpp>
 #include <hunch/model/concepts.hpp>
 #include <hunch/model/staged_rows.hpp>
 #include <hunch/selector/selector.hpp>
@@ -81,45 +81,31 @@ class pruned {
   template <class Real, class Executor>
   struct state {
     state(Executor& executor, const drafter_setup& setup)
-        : inner(executor, setup),
-          stride((setup.max_rows + 3) / 4 * 4),
-          rows(executor, setup.max_batch * max_nodes),
-          counts(executor, 2),
-          first_row(executor, static_cast<std::size_t>(setup.max_batch)),
-          inner_node(executor, nodes(setup)),
-          statuses(executor, nodes(setup)),
-          logits(executor, nodes(setup) * static_cast<std::size_t>(stride)),
-          slot(executor, nodes(setup)),
-          node(executor, nodes(setup)),
-          row(executor, nodes(setup)),
-          lists(executor, nodes(setup)),
-          views(executor, nodes(setup)),
-          value(executor, nodes(setup)),
-          was(executor, nodes(setup)),
-          workspace(executor, nodes(setup)) {}
-
-    template <class T>
-    using buffer = typename Executor::template buffer<T>;
-    static std::size_t nodes(const drafter_setup& setup) {
-      return static_cast<std::size_t>(setup.max_batch) * static_cast<std::size_t>(max_nodes);
+        : inner(executor, setup), rows(executor, setup.max_batch * max_nodes), arrays(executor) {
+      const std::int32_t batch = setup.max_batch;
+      made.max_nodes = max_nodes;
+      made.stride = (setup.max_rows + 3) / 4 * 4;
+      made.pads = !host_reads<Executor>;
+      made.rows = rows.arrays();
+      arrays.give(made.counts, 2);
+      arrays.give(made.first_row, batch);
+      arrays.give(made.inner, batch, max_nodes);
+      arrays.give(made.statuses, batch, max_nodes);
+      arrays.give(made.all_logits, batch, max_nodes, made.stride);
+      arrays.give(made.slot, batch, max_nodes);
+      arrays.give(made.node, batch, max_nodes);
+      arrays.give(made.row, batch, max_nodes);
+      arrays.give(made.lists, batch, max_nodes);
+      arrays.give(made.logits, batch, max_nodes);
+      arrays.give(made.value, batch, max_nodes);
+      arrays.give(made.was, batch, max_nodes);
+      arrays.give(made.workspace, batch, max_nodes);
     }
 
     typename inner_type::template state<Real, Executor> inner;
-    std::int32_t stride;  ///< of a row of logits
     staged_rows<Executor> rows;
-    buffer<std::int32_t> counts;
-    buffer<std::int32_t> first_row;
-    buffer<std::uint8_t> inner_node;
-    buffer<status> statuses;
-    buffer<Real> logits;
-    buffer<std::int32_t> slot;
-    buffer<std::int32_t> node;
-    buffer<std::int32_t> row;
-    buffer<shortlist> lists;
-    buffer<row_view<Real>> views;
-    buffer<float> value;
-    buffer<std::int32_t> was;
-    buffer<std::int64_t> workspace;
+    owned_arrays<Executor> arrays;
+    pruning<Real> made;  ///< but for what varies from step to step
   };
 
   void check(const drafter_setup& setup) {
@@ -134,35 +120,18 @@ class pruned {
                Selecting& selector, const S& sampler, const Draw& draw, Executor& executor) {
     drafter_.propose(s.inner, slots, contexts, drafts, selector, sampler, draw, executor);
     using real = typename Drafts::real;
-    constexpr bool reads = host_reads<Executor>;
     const std::int32_t most = slots * max_nodes;
-    const pruning<real> step{.keep = keep_,
-                             .max_nodes = max_nodes,
-                             .slots = slots,
-                             .stride = s.stride,
-                             .contexts = contexts,
-                             .trees = drafts.view(),
-                             .rows = s.rows.arrays(),
-                             .counts = s.counts.data(),
-                             .first_row = s.first_row.data(),
-                             .inner = s.inner_node.data(),
-                             .statuses = reads ? s.statuses.data() : nullptr,
-                             .pads = !reads,
-                             .all_logits = s.logits.data(),
-                             .slot = s.slot.data(),
-                             .node = s.node.data(),
-                             .row = s.row.data(),
-                             .lists = s.lists.data(),
-                             .logits = s.views.data(),
-                             .value = s.value.data(),
-                             .was = s.was.data(),
-                             .workspace = s.workspace.data()};
+    pruning<real> step = s.made;
+    step.keep = keep_;
+    step.slots = slots;
+    step.contexts = contexts;
+    step.trees = drafts.view();
     executor.launch(slots, place_prunable<real>{step});
     const std::int32_t size = known_count(executor, step.counts, most);
     if (size == 0) { return; }
     auto hidden = view_.forward(step.rows.view(size));
-    if constexpr (reads) {
-      for (std::int32_t i = 0; i < size; ++i) { s.statuses.data()[i] = hidden.status(i); }
+    if constexpr (host_reads<Executor>) {
+      for (std::int32_t i = 0; i < size; ++i) { step.statuses[i] = hidden.status(i); }
     }
     executor.launch(slots, ask_transitions<real>{step});
     const std::int32_t asked = known_count(executor, step.counts + 1, most);

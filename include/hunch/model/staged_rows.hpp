@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
+#include <hunch/executor/owned_arrays.hpp>
 #include <hunch/model/rows.hpp>
+#include <hunch/team/list_by_slot.hpp>
 
 namespace hunch {
 
@@ -56,46 +57,32 @@ struct row_arrays {
 template <class Executor>
 class staged_rows {
  public:
-  staged_rows(Executor& executor, std::int32_t capacity)
-      : slot_(executor, static_cast<std::size_t>(capacity)),
-        id_(executor, static_cast<std::size_t>(capacity)),
-        parent_(executor, static_cast<std::size_t>(capacity)),
-        position_(executor, static_cast<std::size_t>(capacity)),
-        tokens_(executor, static_cast<std::size_t>(capacity)),
-        wanted_(executor, static_cast<std::size_t>(capacity)) {}
+  staged_rows(Executor& executor, std::int32_t capacity) : owned_(executor) {
+    owned_.give(arrays_.slot, capacity);
+    owned_.give(arrays_.id, capacity);
+    owned_.give(arrays_.parent, capacity);
+    owned_.give(arrays_.position, capacity);
+    owned_.give(arrays_.tokens, capacity);
+    owned_.give(arrays_.wanted, capacity);
+  }
 
   void clear() { size_ = 0; }
   std::int32_t size() const { return size_; }
-  std::size_t capacity() const { return slot_.size(); }
 
   /// Appends a row and returns its index.
   std::int32_t push(const staged_row& row) {
-    arrays().set(size_, row);
+    arrays_.set(size_, row);
     return size_++;
   }
 
-  row_arrays arrays() const {
-    return {.slot = slot_.data(),
-            .id = id_.data(),
-            .parent = parent_.data(),
-            .position = position_.data(),
-            .tokens = tokens_.data(),
-            .wanted = wanted_.data()};
-  }
+  const row_arrays& arrays() const { return arrays_; }
   /// The rows so far. \param streams requested beside each wanted row.
-  rows view(std::int32_t streams = 0) const { return arrays().view(size_, streams); }
+  rows view(std::int32_t streams = 0) const { return arrays_.view(size_, streams); }
 
  private:
-  template <class T>
-  using buffer = typename Executor::template buffer<T>;
-
+  owned_arrays<Executor> owned_;
+  row_arrays arrays_;
   std::int32_t size_ = 0;
-  buffer<std::int32_t> slot_;
-  buffer<std::int32_t> id_;
-  buffer<std::int32_t> parent_;
-  buffer<std::int32_t> position_;
-  buffer<token> tokens_;
-  buffer<std::uint8_t> wanted_;
 };
 
 /// A staged row that stays in the cache; the fields are those of `kept_rows`.
@@ -124,35 +111,40 @@ struct kept_arrays {
   }
 };
 
+/// Lists which slots are free, in those that `released` holds. Collective.
+template <Team T, class Ends>
+HUNCH_HOST_DEVICE void list_released(T& team, const team::slot_part& part, const kept_arrays& kept,
+                                     const Ends& ends) {
+  team::list_by_slot(
+      team, part, [&](std::int32_t slot) { return ends(slot) ? 1 : 0; },
+      [&](std::int32_t at, std::int32_t) { kept.released[at] = part.slot; },
+      [&](std::int32_t at) { kept.released[at] = no_slot; });
+}
+
 /// Owns the arrays of `kept_rows`, as `staged_rows` owns those of `rows`. The rows of one sequence
 /// are kept one after the other, the root first.
 template <class Executor>
 class kept_list {
  public:
-  kept_list(Executor& executor, std::int32_t capacity, std::int32_t max_batch)
-      : slot_(executor, static_cast<std::size_t>(capacity)),
-        id_(executor, static_cast<std::size_t>(capacity)),
-        released_(executor, static_cast<std::size_t>(max_batch)) {}
+  kept_list(Executor& executor, std::int32_t capacity, std::int32_t max_batch) : owned_(executor) {
+    owned_.give(arrays_.slot, capacity);
+    owned_.give(arrays_.id, capacity);
+    owned_.give(arrays_.released, max_batch);
+  }
 
   void clear() { size_ = released_count_ = 0; }
 
-  void keep(kept_row row) { arrays().set(size_++, row); }
-  void release(std::int32_t slot) { released_.data()[released_count_++] = slot; }
+  void keep(kept_row row) { arrays_.set(size_++, row); }
+  void release(std::int32_t slot) { arrays_.released[released_count_++] = slot; }
 
-  kept_arrays arrays() const {
-    return {.slot = slot_.data(), .id = id_.data(), .released = released_.data()};
-  }
-  kept_rows view() const { return arrays().view(size_, released_count_); }
+  const kept_arrays& arrays() const { return arrays_; }
+  kept_rows view() const { return arrays_.view(size_, released_count_); }
 
  private:
-  template <class T>
-  using buffer = typename Executor::template buffer<T>;
-
+  owned_arrays<Executor> owned_;
+  kept_arrays arrays_;
   std::int32_t size_ = 0;
   std::int32_t released_count_ = 0;
-  buffer<std::int32_t> slot_;
-  buffer<std::int32_t> id_;
-  buffer<std::int32_t> released_;
 };
 
 }  // namespace hunch

@@ -12,6 +12,7 @@
 #include <hunch/draft/draft_tree.hpp>
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/model/staged_rows.hpp>
+#include <hunch/team/list_by_slot.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/verifier/verifier.hpp>
 #include <hunch/verifier/verify_rows.hpp>
@@ -76,20 +77,20 @@ struct step_arrays {
   std::int32_t draft_length = 0;  ///< draft at most so deep
   std::int32_t padded = 0;        ///< rows, and what is kept of them, are padded up to it; 0: not
   step_plan* plans = nullptr;     ///< [max_batch]
-  draft_context* contexts = nullptr;       ///< [max_batch]
-  verdict* verdicts = nullptr;             ///< [max_batch]
-  step_decision* decisions = nullptr;      ///< [max_batch]
-  const step_decision* cuts = nullptr;     ///< [max_batch] by the host, no longer; nullptr: none
-  draft_outcome* outcomes = nullptr;       ///< [max_batch]
-  row_arrays rows;                         ///< the target's
-  const status* statuses = nullptr;        ///< of these, if some are not ok
-  const row_view<Real>* logits = nullptr;  ///< after these
-  law<Real>* laws = nullptr;               ///< [max_batch, N]
-  double* scratch = nullptr;               ///< [max_batch, N]
-  std::int32_t* paths = nullptr;           ///< [max_batch, N]
-  kept_arrays kept;                        ///< the target's
-  cache_move* moves = nullptr;             ///< of the same rows; nullptr: nobody reads them
-  std::int32_t* counts = nullptr;          ///< [3] rows, kept rows, released slots
+  draft_context* contexts = nullptr;    ///< [max_batch]
+  verdict* verdicts = nullptr;          ///< [max_batch]
+  step_decision* decisions = nullptr;   ///< [max_batch]
+  const step_decision* cuts = nullptr;  ///< [max_batch] by the host, no longer; nullptr: none
+  draft_outcome* outcomes = nullptr;    ///< [max_batch]
+  row_arrays rows;                      ///< the target's
+  status* statuses = nullptr;           ///< of these, if some are not ok
+  row_view<Real>* logits = nullptr;     ///< after these, by the host
+  law<Real>* laws = nullptr;            ///< [max_batch, N]
+  double* scratch = nullptr;            ///< [max_batch, N]
+  std::int32_t* paths = nullptr;        ///< [max_batch, N]
+  kept_arrays kept;                     ///< the target's
+  cache_move* moves = nullptr;          ///< of the same rows; nullptr: nobody reads them
+  std::int32_t* counts = nullptr;       ///< [3] rows, kept rows, released slots
   rings out;
   step_report* reports = nullptr;  ///< [max_batch] for the host; nullptr: no one
   token_log_probability* log_probabilities = nullptr;  ///< [max_batch, N, report_stride]
@@ -130,14 +131,6 @@ struct step_arrays {
 
 namespace kernel {
 
-/// The sum of f(slot) over the slots before `slot`, on all ranks.
-template <Team T, class F>
-HUNCH_HOST_DEVICE std::int32_t sum_of_slots(T& team, std::int32_t slot, F&& f) {
-  return team.reduce(
-      slot, std::int32_t(0), [=](std::int64_t i) { return f(static_cast<std::int32_t>(i)); },
-      [](std::int32_t a, std::int32_t b) { return a + b; });
-}
-
 /// Begins the step of slot `slot`: a piece of its prompt, or all that is left of it and a root to
 /// draft from. Prompts are read in the order of the slots.
 template <class Real, std::int32_t N>
@@ -146,12 +139,11 @@ struct begin_step {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
-    const step_arrays<Real, N> all = step;
-    const auto reads = [=](std::int32_t i) {
-      const std::int32_t left = all.of(i).unread();
-      return left < all.chunk ? left : all.chunk;
+    const auto reads = [&](std::int32_t i) {
+      const std::int32_t left = step.of(i).unread();
+      return left < step.chunk ? left : step.chunk;
     };
-    const std::int32_t before = sum_of_slots(team, slot, reads);
+    const std::int32_t before = team::sum_before(team, slot, reads);
     if (team.rank() != 0) { return; }
     const sequence& s = step.of(slot);
     step_plan plan;
@@ -191,44 +183,28 @@ struct place_rows {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
-    const place_rows self = *this;
-    const std::int32_t first = sum_of_slots(
-        team, slot, [=](std::int32_t i) { return self.step.plans[i].prefix + self.nodes(i); });
     const std::int32_t prefix = step.plans[slot].prefix;
-    const std::int32_t count = nodes(slot);
-    const std::int32_t end = first + prefix + count;
     const std::int32_t cached = step.of(slot).cached;
     const token* const text = step.of(slot).text;
     const drafted_tokens tree = step.trees.tree(slot);
-    team.for_each(prefix, [=](std::int64_t i) {
-      const auto id = static_cast<std::int32_t>(i);
-      self.step.rows.set(first + id, {.slot = slot,
-                                      .id = id,
-                                      .parent = id == 0 ? end_of_cache : id - 1,
-                                      .position = cached + id,
-                                      .t = text[cached + id],
-                                      .wanted = false});
-    });
-    team.for_each(count, [=](std::int64_t i) {
-      const auto node = static_cast<std::int32_t>(i);
-      const std::int32_t above = node == 0 ? prefix - 1 : prefix + tree.parent[node];
-      self.step.rows.set(first + prefix + node, {.slot = slot,
-                                                 .id = prefix + node,
-                                                 .parent = above < 0 ? end_of_cache : above,
-                                                 .position = cached + prefix + tree.depth(node),
-                                                 .t = tree.tokens[node],
-                                                 .wanted = true});
-      self.step.laws[slot * N + node] = sampled_laws<Real, S>::unmade;
-    });
-    if (slot + 1 == step.slots && end < step.padded) {
-      team.for_each(step.padded - end, [=](std::int64_t i) {
-        self.step.rows.pad(end + static_cast<std::int32_t>(i));
-      });
-    }
+    const std::int32_t first = team::list_by_slot(
+        team, {.slot = slot, .slots = step.slots, .capacity = step.padded, .count = step.counts},
+        [&](std::int32_t i) { return step.plans[i].prefix + nodes(i); },
+        [&](std::int32_t at, std::int32_t id) {
+          const std::int32_t node = id - prefix;
+          const std::int32_t above = node <= 0 ? id - 1 : prefix + tree.parent[node];
+          step.rows.set(at, {.slot = slot,
+                             .id = id,
+                             .parent = above < 0 ? end_of_cache : above,
+                             .position = cached + (node <= 0 ? id : prefix + tree.depth(node)),
+                             .t = node < 0 ? text[cached + id] : tree.tokens[node],
+                             .wanted = node >= 0});
+          if (node >= 0) { step.laws[slot * N + node] = sampled_laws<Real, S>::unmade; }
+        },
+        [&](std::int32_t at) { step.rows.pad(at); });
     if (team.rank() != 0) { return; }
     step.plans[slot].first_row = first;
-    step.plans[slot].nodes = count;
-    if (slot + 1 == step.slots) { step.counts[0] = end; }
+    step.plans[slot].nodes = nodes(slot);
   }
 
  private:
@@ -416,43 +392,35 @@ struct end_step {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
-    const step_arrays<Real, N> all = step;
-    const std::int32_t cached = step.of(slot).cached;  // which `end` changes
-    const std::int32_t first =
-        sum_of_slots(team, slot, [=](std::int32_t i) { return all.keeps(i); });
-    const std::int32_t released =
-        sum_of_slots(team, slot, [=](std::int32_t i) { return all.ends(i) ? 1 : 0; });
-    const std::int32_t size = step.keeps(slot);
     const std::int32_t prefix = step.plans[slot].prefix;
     const std::int32_t first_row = step.plans[slot].first_row;
+    const std::int32_t cached = step.of(slot).cached;  // which `end` changes
     const std::int32_t* const path = step.verdicts[slot].path;
-    team.for_each(size, [=](std::int64_t i) {
-      const auto k = static_cast<std::int32_t>(i);
-      const std::int32_t after = k - prefix;
-      const std::int32_t id = after <= 0 ? k : prefix + path[after - 1];
-      all.kept.set(first + k, {.slot = slot, .id = id});
-      if (all.moves != nullptr) {
-        all.moves[first + k] = {.slot = slot, .row = first_row + id, .position = cached + k};
-      }
-    });
-    if (slot + 1 == step.slots) {
-      const std::int32_t end = first + size;
-      const std::int32_t ended = released + (step.ends(slot) ? 1 : 0);
-      team.for_each(all.padded > end ? all.padded - end : 0, [=](std::int64_t i) {
-        all.kept.pad(end + static_cast<std::int32_t>(i));
-        if (all.moves != nullptr) { all.moves[end + i] = {}; }
-      });
-      team.for_each(all.padded > 0 ? all.slots - ended : 0,
-                    [=](std::int64_t i) { all.kept.released[ended + i] = no_slot; });
-      if (team.rank() == 0) {
-        step.counts[1] = end;
-        step.counts[2] = ended;
+    team::list_by_slot(
+        team,
+        {.slot = slot, .slots = step.slots, .capacity = step.padded, .count = step.counts + 1},
+        [&](std::int32_t i) { return step.keeps(i); },
+        [&](std::int32_t at, std::int32_t k) {
+          const std::int32_t id = k <= prefix ? k : prefix + path[k - prefix - 1];
+          step.kept.set(at, {.slot = slot, .id = id});
+          if (step.moves == nullptr) { return; }
+          step.moves[at] = {.slot = slot, .row = first_row + id, .position = cached + k};
+        },
+        [&](std::int32_t at) {
+          step.kept.pad(at);
+          if (step.moves != nullptr) { step.moves[at] = {}; }
+        });
+    list_released(team,
+                  {.slot = slot,
+                   .slots = step.slots,
+                   .capacity = step.padded > 0 ? step.slots : 0,
+                   .count = step.counts + 2},
+                  step.kept, [&](std::int32_t i) { return step.ends(i); });
+    if (team.rank() == 0) {
+      if (slot + 1 == step.slots) {
         step.totals->passes += 1;
         step.totals->rows += step.counts[0];
       }
-    }
-    if (team.rank() == 0) {
-      if (step.ends(slot)) { step.kept.released[released] = slot; }
       end(slot);
     }
     team.sync();

@@ -20,6 +20,7 @@
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/drafter/length_slots.hpp>
 #include <hunch/length/length.hpp>
+#include <hunch/team/list_by_slot.hpp>
 #include <hunch/team/team.hpp>
 
 /// \file
@@ -47,11 +48,10 @@ struct round_parts {
   static constexpr bool caches_blocks = CachesBlocks;
 };
 
-/// The arrays of a round. A trivially copyable view.
-/// \tparam Parts a `round_parts`. \tparam L the length policy. \tparam Drafting arrays of a draft
-/// model's passes.
-template <class Parts, class Digests, class L, class Drafting>
-struct round_arrays {
+/// What a round is on, but for its length policy. A trivially copyable view.
+/// \tparam Parts a `round_parts`. \tparam Drafting arrays of a draft model's passes.
+template <class Parts, class Digests, class Drafting>
+struct round_data {
   static constexpr std::int32_t max_drafts = Parts::max_drafts;
   static constexpr bool drafts_by_model = Parts::drafts_by_model;
   static constexpr bool drafts_observe = Parts::drafts_observe;
@@ -63,8 +63,7 @@ struct round_arrays {
   std::int32_t padded = 0;        ///< kept canvases are padded up to it; 0: not
   token mask_token = no_token;
   double spread = 0.0;
-  drafter::slot_lengths<L> lengths;
-  const std::int32_t* block_lengths = nullptr;   ///< [max_batch] by the host, with a request
+  std::int32_t* block_lengths = nullptr;         ///< [max_batch] by the host, with a request
   running_canvas* canvases = nullptr;            ///< [max_batch]
   round_plan* plans = nullptr;                   ///< [max_batch]
   planned_draft* planned = nullptr;              ///< [max_batch, max_drafts] of this round
@@ -107,13 +106,20 @@ struct round_arrays {
       return {planned + at(slot, max_drafts), canvases[slot].planned};
     }
   }
+};
+
+/// The arrays of a round. A trivially copyable view.
+/// \tparam L the length policy.
+template <class Parts, class Digests, class L, class Drafting>
+struct round_arrays : round_data<Parts, Digests, Drafting> {
+  drafter::slot_lengths<L> lengths;
 
   /// Takes a draft into the chain of a slot, and asks whether one more is wanted. By one rank.
   HUNCH_HOST_DEVICE void take_draft(std::int32_t slot, const planned_draft& draft) const {
-    round_plan& plan = plans[slot];
+    round_plan& plan = this->plans[slot];
     plan.drafts = false;
     if (draft.what.position < 0) { return; }
-    drafts_of(slot)[plan.chain] = draft.what;
+    this->drafts_of(slot)[plan.chain] = draft.what;
     ++plan.chain;
     plan.evidence.probability = draft.probability;
     plan.evidence.reach *= draft.probability;
@@ -276,22 +282,17 @@ struct end_round {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
-    const Round all = round;
-    const std::int32_t before =
-        sum_of_slots(team, slot, [=](std::int32_t i) { return all.runs(i) ? 1 : 0; });
-    const bool runs = round.runs(slot);
-    if (slot + 1 == round.slots) {
-      const std::int32_t kept = before + (runs ? 1 : 0);
-      team.for_each(round.padded > kept ? round.padded - kept : 0,
-                    [=](std::int64_t i) { all.kept[kept + i] = -1; });
-      if (team.rank() == 0) {
-        *round.kept_count = kept;
+    team::list_by_slot(
+        team,
+        {.slot = slot, .slots = round.slots, .capacity = round.padded, .count = round.kept_count},
+        [&](std::int32_t i) { return round.runs(i) ? 1 : 0; },
+        [&](std::int32_t at, std::int32_t) { round.kept[at] = round.kept_canvas(slot); },
+        [&](std::int32_t at) { round.kept[at] = -1; });
+    if (team.rank() == 0) {
+      if (slot + 1 == round.slots) {
         round.totals->passes += 1;
         round.totals->rows += round.pass.counts[0];
       }
-    }
-    if (team.rank() == 0) {
-      if (runs) { round.kept[before] = round.kept_canvas(slot); }
       end(slot);
     }
     team.sync();

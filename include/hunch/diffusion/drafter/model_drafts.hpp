@@ -145,21 +145,19 @@ class drafting_passes {
   /// \param batch requests at most. \param drafts of each at most.
   /// \param length positions of a canvas at most.
   drafting_passes(M& memory, std::int32_t batch, std::int32_t drafts, std::int32_t length)
-      : pass_(memory, batch, 1, length, host_reads<M> ? 1 : drafts),
-        batch_(batch),
-        drafts_(drafts),
-        begun_(memory, static_cast<std::size_t>(batch)),
-        lists_(memory, static_cast<std::size_t>(batch) * static_cast<std::size_t>(drafts) *
-                           static_cast<std::size_t>(drafts)) {}
+      : pass_(memory, batch, 1, length, host_reads<M> ? 1 : drafts), owned_(memory) {
+    made_.max_batch = batch;
+    made_.capacity = drafts;
+    owned_.give(made_.begun, batch);
+    owned_.give(made_.lists, batch, drafts, drafts);
+  }
 
   /// Of the pass after `depth` drafts. \param padded canvases, 0: not.
   /// \param drafts [max_batch, draft_sets::most] of the target.
   arrays_type arrays(std::int32_t padded, const unmasking* drafts, std::int32_t depth) const {
-    return {.pass = pass_.arrays(padded, begun_.data(), 1, drafts, number(depth)),
-            .begun = begun_.data(),
-            .lists = lists_.data(),
-            .max_batch = batch_,
-            .capacity = drafts_};
+    arrays_type of = made_;
+    of.pass = pass_.arrays(padded, made_.begun, 1, drafts, number(depth));
+    return of;
   }
 
   canvases view(M& memory, const pass_bounds& most) const { return pass_.view(memory, most); }
@@ -176,10 +174,8 @@ class drafting_passes {
   static std::int32_t number(std::int32_t depth) { return host_reads<M> ? 0 : depth; }
 
   canvas_pass<Digests, M> pass_;
-  std::int32_t batch_;
-  std::int32_t drafts_;
-  typename M::template buffer<std::uint64_t> begun_;
-  typename M::template buffer<planned_draft> lists_;
+  owned_arrays<M> owned_;
+  arrays_type made_;  ///< but for what varies from pass to pass
 };
 
 }  // namespace hunch::diffusion

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <type_traits>
@@ -12,26 +11,30 @@
 #include <hunch/drafter/detail/growth.hpp>
 #include <hunch/drafter/detail/kept_states.hpp>
 #include <hunch/drafter/drafter.hpp>
+#include <hunch/executor/owned_arrays.hpp>
 #include <hunch/length/length.hpp>
 #include <hunch/model/concepts.hpp>
 #include <hunch/selector/selector.hpp>
+#include <hunch/team/list_by_slot.hpp>
 #include <hunch/tree/shape.hpp>
 
 namespace hunch::drafter {
 
 /// Where heads find what they read in a step: one input for each sequence that drafts, one after
 /// the other by slot. A trivially copyable view.
-template <class Growing>
-struct head_places {
-  Growing g;
+struct head_arrays {
   const std::uint8_t* known = nullptr;  ///< [max_batch] whether there are states
   const float* states = nullptr;        ///< [max_batch, stride]
   std::int32_t stride = 0;
   std::int32_t heads = 0;
-  std::uint8_t* drafts = nullptr;  ///< [max_batch] out
+  std::uint8_t* drafts = nullptr;  ///< [max_batch] out: 1 if so, else 0
   const float** inputs = nullptr;  ///< [max_batch] out
   token* roots = nullptr;          ///< [max_batch] out
   std::int32_t* count = nullptr;   ///< [1] out
+};
+template <class Growing>
+struct head_places : head_arrays {
+  Growing g;
 };
 
 /// Whether slot `slot` drafts in this step.
@@ -55,23 +58,19 @@ struct place_inputs {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
-    const std::uint8_t* const drafts = to.drafts;
-    const std::int32_t at =
-        detail::sum_before(team, slot, [=](std::int64_t i) { return drafts[i] != 0 ? 1 : 0; });
-    if (team.rank() != 0) { return; }
-    const bool here = drafts[slot] != 0;
-    if (slot + 1 == to.g.slots) {
-      *to.count = at + (here ? 1 : 0);
-      for (std::int32_t i = *to.count; i < to.g.slots; ++i) {
-        to.inputs[i] = nullptr;
-        to.roots[i] = no_token;
-      }
-    }
-    if (!here) { return; }
-    const draft_context& c = to.g.contexts[slot];
-    to.inputs[at] = to.states + static_cast<std::int64_t>(slot) * to.stride;
-    to.roots[at] = c.committed[c.length - 1];
-    to.g.of.add_root(slot, at * to.heads);
+    team::list_by_slot(
+        team, {.slot = slot, .slots = to.g.slots, .capacity = to.g.slots, .count = to.count},
+        [&](std::int32_t i) { return std::int32_t{to.drafts[i]}; },
+        [&](std::int32_t at, std::int32_t) {
+          const draft_context& c = to.g.contexts[slot];
+          to.inputs[at] = to.states + static_cast<std::int64_t>(slot) * to.stride;
+          to.roots[at] = c.committed[c.length - 1];
+          to.g.of.add_root(slot, at * to.heads);
+        },
+        [&](std::int32_t at) {
+          to.inputs[at] = nullptr;
+          to.roots[at] = no_token;
+        });
   }
 };
 
@@ -111,19 +110,20 @@ class ahead {
   template <class Real, class Executor>
   struct state {
     state(Executor& executor, const drafter_setup& setup)
-        : trees(executor, setup),
-          kept(executor, setup, max_nodes, States::each),
-          inputs(executor, static_cast<std::size_t>(setup.max_batch)),
-          roots(executor, static_cast<std::size_t>(setup.max_batch)),
-          drafts(executor, static_cast<std::size_t>(setup.max_batch)),
-          count(executor, 1) {}
+        : trees(executor, setup), kept(executor, setup, max_nodes, States::each), arrays(executor) {
+      arrays.give(places.inputs, setup.max_batch);
+      arrays.give(places.roots, setup.max_batch);
+      arrays.give(places.drafts, setup.max_batch);
+      arrays.give(places.count, 1);
+      places.known = kept.known();
+      places.states = kept.values();
+      places.stride = kept.each() * kept.width();
+    }
 
     growth_type<Real, Executor> trees;
     kept_states<Executor> kept;
-    typename Executor::template buffer<const float*> inputs;
-    typename Executor::template buffer<token> roots;
-    typename Executor::template buffer<std::uint8_t> drafts;  ///< [max_batch] not 0 if so
-    typename Executor::template buffer<std::int32_t> count;   ///< of inputs
+    owned_arrays<Executor> arrays;
+    head_arrays places;
   };
 
   void check(const drafter_setup& setup) {
@@ -144,23 +144,14 @@ class ahead {
     s.kept.wait(executor, States::name);
     auto g = s.trees.view(policy_, slots, contexts, drafts.view());
     using growing_type = decltype(g);
-    const head_places<growing_type> places{.g = g,
-                                           .known = s.kept.known(),
-                                           .states = s.kept.values(),
-                                           .stride = s.kept.each() * s.kept.width(),
-                                           .heads = static_cast<std::int32_t>(model_.heads()),
-                                           .drafts = s.drafts.data(),
-                                           .inputs = s.inputs.data(),
-                                           .roots = s.roots.data(),
-                                           .count = s.count.data()};
+    head_places<growing_type> places{s.places, g};
+    places.heads = static_cast<std::int32_t>(model_.heads());
     executor.launch(slots, plan_inputs<growing_type>{places});
     executor.launch(slots, place_inputs<growing_type>{places});
-    const std::int32_t inputs = known_count(executor, s.count.data(), slots);
+    const std::int32_t inputs = known_count(executor, places.count, slots);
     if (inputs == 0) { return; }
-    auto hidden = model_.forward(head_inputs{.size = inputs,
-                                             .hidden = s.inputs.data(),
-                                             .tokens = s.roots.data(),
-                                             .states = States::each});
+    auto hidden = model_.forward(head_inputs{
+        .size = inputs, .hidden = places.inputs, .tokens = places.roots, .states = States::each});
     for (; g.depth < Tree::max_depth; ++g.depth) {
       const std::int32_t asked = s.trees.choose_lists(g, hidden, selector, executor);
       if (asked == 0) { break; }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include <hunch/core/config.hpp>
 #include <hunch/core/types.hpp>
@@ -11,6 +9,7 @@
 #include <hunch/draft/grow_dynamic.hpp>
 #include <hunch/drafter/detail/shape_tables.hpp>
 #include <hunch/drafter/drafter.hpp>
+#include <hunch/executor/owned_arrays.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/tree/shape.hpp>
 
@@ -23,8 +22,7 @@ enum class level_logits {
 };
 
 /// The nodes that the trees of a step are drafted from next, the frontier; the children of these;
-/// and what is known of all nodes. Each slot has places of its own. A trivially copyable view of a
-/// `frontier_storage`.
+/// and what is known of all nodes. Each slot has places of its own. A trivially copyable view.
 template <TreeShape Tree, class Policy, level_logits Logits>
 struct frontier {
   static constexpr bool ranked = Tree::children == child_law::ranked;
@@ -59,6 +57,33 @@ struct frontier {
   std::int32_t* ids_before = nullptr;     ///< [max_batch, max_nodes] while nodes change places
   shortlist* lists_before = nullptr;      ///< [max_batch, max_nodes] likewise
   std::int64_t* ordered = nullptr;        ///< [max_batch, max(max_children, total - 1)]
+
+  /// For `batch` slots. \param arrays own what it points to.
+  template <class Executor>
+  static frontier make(owned_arrays<Executor>& arrays, std::int32_t batch) {
+    constexpr std::int32_t dynamic_nodes = dynamic ? Tree::max_nodes : 0;
+    frontier f;
+    f.shape = make_shape<Tree>(arrays);
+    arrays.give(f.sizes, batch);
+    arrays.give(f.nodes, batch, width);
+    arrays.give(f.rows, batch, width);
+    arrays.give(f.children, batch, child_slots);
+    arrays.give(f.children_at, batch, ranked ? 0 : child_slots);
+    arrays.give(f.child_values, batch, has_values ? child_slots : 0);
+    arrays.give(f.child_probabilities, batch, !ranked && looks ? child_slots : 0);
+    arrays.give(f.entropies, batch, Policy::needs_entropy ? width : 0);
+    arrays.give(f.values, batch, Tree::max_nodes);
+    arrays.give(f.places, batch, Tree::max_nodes);
+    arrays.give(f.ids, batch, Tree::max_nodes);
+    arrays.give(f.levels, dynamic ? batch : 0);
+    arrays.give(f.node_of, batch, dynamic ? child_slots : 0);
+    arrays.give(f.grown_as, batch, dynamic_nodes);
+    arrays.give(f.kept_as, batch, dynamic_nodes);
+    arrays.give(f.ids_before, batch, dynamic_nodes);
+    arrays.give(f.lists_before, batch, dynamic_nodes);
+    arrays.give(f.ordered, batch, order_size);
+    return f;
+  }
 
   HUNCH_HOST_DEVICE static std::int64_t in_level(std::int32_t slot, std::int32_t f) {
     return static_cast<std::int64_t>(slot) * width + f;
@@ -149,89 +174,6 @@ struct frontier {
       return 0;
     }
   }();
-};
-
-/// Owns the arrays of a `frontier`, with sizes fixed at construction.
-template <TreeShape Tree, class Policy, level_logits Logits, class Executor>
-class frontier_storage {
- public:
-  using view_type = frontier<Tree, Policy, Logits>;
-
-  frontier_storage(Executor& executor, const drafter_setup& setup)
-      : batch_(setup.max_batch),
-        shape_(executor),
-        sizes_(executor, of_slots(1)),
-        nodes_(executor, of_slots(view_type::width)),
-        rows_(executor, of_slots(view_type::width)),
-        children_(executor, of_slots(view_type::child_slots)),
-        children_at_(executor, of_slots(ranked ? 0 : view_type::child_slots)),
-        child_values_(executor, of_slots(view_type::has_values ? view_type::child_slots : 0)),
-        child_probabilities_(executor,
-                             of_slots(!ranked && view_type::looks ? view_type::child_slots : 0)),
-        entropies_(executor, of_slots(Policy::needs_entropy ? view_type::width : 0)),
-        values_(executor, of_slots(Tree::max_nodes)),
-        places_(executor, of_slots(Tree::max_nodes)),
-        ids_(executor, of_slots(Tree::max_nodes)),
-        levels_(executor, of_slots(dynamic ? 1 : 0)),
-        node_of_(executor, of_slots(dynamic ? view_type::child_slots : 0)),
-        grown_as_(executor, of_slots(dynamic ? Tree::max_nodes : 0)),
-        kept_as_(executor, of_slots(dynamic ? Tree::max_nodes : 0)),
-        ids_before_(executor, of_slots(dynamic ? Tree::max_nodes : 0)),
-        lists_before_(executor, of_slots(dynamic ? Tree::max_nodes : 0)),
-        ordered_(executor, of_slots(view_type::order_size)) {}
-
-  view_type view() const {
-    return {.shape = shape_.view(),
-            .sizes = sizes_.data(),
-            .nodes = nodes_.data(),
-            .rows = rows_.data(),
-            .children = children_.data(),
-            .children_at = children_at_.data(),
-            .child_values = child_values_.data(),
-            .child_probabilities = child_probabilities_.data(),
-            .entropies = entropies_.data(),
-            .values = values_.data(),
-            .places = places_.data(),
-            .ids = ids_.data(),
-            .levels = levels_.data(),
-            .node_of = node_of_.data(),
-            .grown_as = grown_as_.data(),
-            .kept_as = kept_as_.data(),
-            .ids_before = ids_before_.data(),
-            .lists_before = lists_before_.data(),
-            .ordered = ordered_.data()};
-  }
-
- private:
-  template <class T>
-  using buffer = typename Executor::template buffer<T>;
-  static constexpr bool ranked = view_type::ranked;
-  static constexpr bool dynamic = view_type::dynamic;
-
-  std::size_t of_slots(std::int32_t each) const {
-    return static_cast<std::size_t>(batch_) * static_cast<std::size_t>(each);
-  }
-
-  std::int32_t batch_;
-  shape_tables<Tree, Executor> shape_;
-  buffer<std::int32_t> sizes_;
-  buffer<std::int32_t> nodes_;
-  buffer<std::int32_t> rows_;
-  buffer<token> children_;
-  buffer<std::int32_t> children_at_;
-  buffer<float> child_values_;
-  buffer<double> child_probabilities_;
-  buffer<double> entropies_;
-  buffer<float> values_;
-  buffer<std::int32_t> places_;
-  buffer<std::int32_t> ids_;
-  buffer<std::int32_t> levels_;
-  buffer<std::int32_t> node_of_;
-  buffer<std::int32_t> grown_as_;
-  buffer<std::int32_t> kept_as_;
-  buffer<std::int32_t> ids_before_;
-  buffer<shortlist> lists_before_;
-  buffer<std::int64_t> ordered_;
 };
 
 }  // namespace hunch::drafter

@@ -9,6 +9,7 @@
 #include <hunch/drafter/detail/frontier.hpp>
 #include <hunch/drafter/length_slots.hpp>
 #include <hunch/model/rows.hpp>
+#include <hunch/team/list_by_slot.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/vocab/layout_tables.hpp>
 
@@ -24,6 +25,7 @@ struct level_asks {
   std::int32_t* node = nullptr;    ///< of the slot's tree
   std::int32_t* row = nullptr;     ///< of the pass; -1: padding
   token* tokens = nullptr;         ///< of the node
+  const float** states = nullptr;  ///< what the model knows of the row, if a selector asks
   row_range** ranges = nullptr;    ///< room for those of the shortlist
   std::int32_t* range_count = nullptr;
   shortlist* lists = nullptr;
@@ -63,56 +65,43 @@ struct growing {
   }
 };
 
-namespace detail {
-
-/// The sum of f(i) for i below n, on all ranks.
-template <Team T, class F>
-HUNCH_HOST_DEVICE std::int32_t sum_before(T& team, std::int32_t n, F&& f) {
-  return team.reduce(n, std::int32_t(0), f, [](std::int32_t a, std::int32_t b) { return a + b; });
-}
-
-}  // namespace detail
-
 /// Asks for the rows of logits of the frontier of slot `slot`, and finds what the model knows of
 /// the rows of its pass where it tells of all.
 template <class Growing>
 struct ask_level {
   Growing g;
-  context_rows contexts;           ///< without data: nobody asks, or the host finds them
-  const float** states = nullptr;  ///< [asks] out
+  context_rows contexts;  ///< without data: nobody asks, or the host finds them
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
     using frontier_type = typename Growing::frontier_type;
-    const frontier_type of = g.of;
-    const std::int32_t first = detail::sum_before(
-        team, slot, [=](std::int64_t i) { return of.laws(static_cast<std::int32_t>(i)); });
-    const std::int32_t laws = of.laws(slot);
-    team.for_each(laws, [=, *this](std::int64_t i) {
-      const auto f = static_cast<std::int32_t>(i);
-      const std::int32_t at = first + f;
-      const std::int32_t node = of.node(slot, f);
-      g.asks.slot[at] = slot;
-      g.asks.leader[at] = f;
-      g.asks.node[at] = node;
-      // Rows of heads that look ahead lie one behind the other, by depth.
-      g.asks.row[at] = of.rows[of.in_level(slot, f)] + (frontier_type::common ? g.depth : 0);
-      g.asks.tokens[at] = g.trees.tree(slot).tokens[node];
-      g.asks.ranges[at] = g.trees.ranges(slot, node);
-      g.asks.logits[at].data = g.trees.logits(slot, of.law_row(slot, f));
-      if (contexts.data != nullptr) {
-        states[at] = contexts.data + std::int64_t{g.asks.row[at]} * contexts.stride;
-      }
-    });
-    if (slot + 1 < g.slots) { return; }
-    const std::int32_t size = first + laws;
-    const std::int32_t capacity = g.slots * (frontier_type::common ? 1 : frontier_type::width);
-    team.for_each(capacity - size, [=, *this](std::int64_t i) {
-      g.asks.row[size + i] = -1;
-      g.asks.ranges[size + i] = nullptr;
-      if (contexts.data != nullptr) { states[size + i] = nullptr; }
-    });
-    if (team.rank() == 0) { *g.asks.count = size; }
+    team::list_by_slot(
+        team,
+        {.slot = slot,
+         .slots = g.slots,
+         .capacity = g.slots * (frontier_type::common ? 1 : frontier_type::width),
+         .count = g.asks.count},
+        [&](std::int32_t i) { return g.of.laws(i); },
+        [&](std::int32_t at, std::int32_t f) {
+          const std::int32_t node = g.of.node(slot, f);
+          g.asks.slot[at] = slot;
+          g.asks.leader[at] = f;
+          g.asks.node[at] = node;
+          // Rows of heads that look ahead lie one behind the other, by depth.
+          g.asks.row[at] =
+              g.of.rows[g.of.in_level(slot, f)] + (frontier_type::common ? g.depth : 0);
+          g.asks.tokens[at] = g.trees.tree(slot).tokens[node];
+          g.asks.ranges[at] = g.trees.ranges(slot, node);
+          g.asks.logits[at].data = g.trees.logits(slot, g.of.law_row(slot, f));
+          if (contexts.data != nullptr) {
+            g.asks.states[at] = contexts.data + std::int64_t{g.asks.row[at]} * contexts.stride;
+          }
+        },
+        [&](std::int32_t at) {
+          g.asks.row[at] = -1;
+          g.asks.ranges[at] = nullptr;
+          if (contexts.data != nullptr) { g.asks.states[at] = nullptr; }
+        });
   }
 };
 

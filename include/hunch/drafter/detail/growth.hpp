@@ -19,6 +19,7 @@
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/drafter/length_slots.hpp>
 #include <hunch/executor/host.hpp>
+#include <hunch/executor/owned_arrays.hpp>
 #include <hunch/length/length.hpp>
 #include <hunch/model/concepts.hpp>
 #include <hunch/selector/selector.hpp>
@@ -56,47 +57,37 @@ class growth {
   /// \throws std::invalid_argument if so many children cannot be ranked in such a vocabulary.
   growth(Executor& executor, const drafter_setup& setup)
       : tables_(executor, *setup.layout),
-        best_stride_(ranked ? checked_stride(setup) : 0),
-        frontier_(executor, setup),
-        lengths_(executor, setup.max_batch),
-        count_(executor, 1),
-        slot_(executor, asks(setup)),
-        leader_(executor, asks(setup)),
-        node_(executor, asks(setup)),
-        row_(executor, asks(setup)),
-        tokens_(executor, asks(setup)),
-        ranges_(executor, asks(setup)),
-        range_count_(executor, asks(setup)),
-        states_(executor, asks(setup)),
-        lists_(executor, asks(setup)),
-        logits_(executor, asks(setup)),
-        laws_(executor, ranked ? asks(setup) : 0),
-        best_(executor, asks(setup) * static_cast<std::size_t>(best_stride_)) {}
+        arrays_(executor),
+        frontier_(frontier_type::make(arrays_, setup.max_batch)),
+        lengths_(executor, setup.max_batch) {
+    const std::int64_t size = std::int64_t{setup.max_batch} * asks_per_slot;
+    asks_.best_stride = ranked ? checked_stride(setup) : 0;
+    arrays_.give(asks_.count, 1);
+    arrays_.give(asks_.slot, size);
+    arrays_.give(asks_.leader, size);
+    arrays_.give(asks_.node, size);
+    arrays_.give(asks_.row, size);
+    arrays_.give(asks_.tokens, size);
+    arrays_.give(asks_.states, size);
+    arrays_.give(asks_.ranges, size);
+    arrays_.give(asks_.range_count, size);
+    arrays_.give(asks_.lists, size);
+    arrays_.give(asks_.logits, size);
+    arrays_.give(asks_.laws, ranked ? size : 0);
+    arrays_.give(asks_.best, size, asks_.best_stride);
+  }
 
   /// What bodies see of the first `slots` slots.
   view_type view(const Policy& policy, std::int32_t slots, const draft_context* contexts,
                  const draft_trees<Real>& trees) const {
-    return {.of = frontier_.view(),
-            .asks = {.count = count_.data(),
-                     .slot = slot_.data(),
-                     .leader = leader_.data(),
-                     .node = node_.data(),
-                     .row = row_.data(),
-                     .tokens = tokens_.data(),
-                     .ranges = ranges_.data(),
-                     .range_count = range_count_.data(),
-                     .lists = lists_.data(),
-                     .logits = logits_.data(),
-                     .laws = laws_.data(),
-                     .best = best_.data(),
-                     .best_stride = best_stride_},
+    return {.of = frontier_,
+            .asks = asks_,
             .lengths = lengths_.with(policy),
             .trees = trees,
             .contexts = contexts,
             .slots = slots,
             .depth = 0};
   }
-  frontier_type frontier() const { return frontier_.view(); }
   slot_lengths<Policy> lengths(const Policy& policy) const { return lengths_.with(policy); }
   /// Launches what forgets what was learnt of a slot.
   void release(std::int32_t slot, Executor& executor) const { lengths_.release(slot, executor); }
@@ -110,17 +101,17 @@ class growth {
     constexpr bool routes = RoutedSelector<typename Selecting::selector_type>;
     context_rows of_all;
     if constexpr (routes) { of_all = contexts_of_all(contexts); }
-    executor.launch(g.slots, ask_level<view_type>{g, of_all, states_.data()});
-    const std::int32_t asked = known_count(executor, count_.data(), g.slots * asks_per_slot);
+    executor.launch(g.slots, ask_level<view_type>{g, of_all});
+    const std::int32_t asked = known_count(executor, g.asks.count, g.slots * asks_per_slot);
     if (asked == 0) { return 0; }
-    if constexpr (routes) { place_states(asked, contexts); }
+    if constexpr (routes) { place_states(g.asks, asked, contexts); }
     selector.select(executor,
                     selector_contexts{.size = asked,
                                       .depth = g.depth,
-                                      .tokens = tokens_.data(),
-                                      .states = states_.data(),
-                                      .trees = slot_.data()},
-                    selector_lists{ranges_.data(), range_count_.data()});
+                                      .tokens = g.asks.tokens,
+                                      .states = g.asks.states,
+                                      .trees = g.asks.slot},
+                    selector_lists{g.asks.ranges, g.asks.range_count});
     executor.launch(asked, list_level<view_type>{g, tables_.view()});
     return asked;
   }
@@ -132,7 +123,7 @@ class growth {
   void draft_level(const view_type& g, std::int32_t asked, Model& model, Hidden& hidden,
                    Drafts& drafts, Selecting& selector, const S& sampler, const Draw& draw,
                    Executor& executor) {
-    const head_rows<Real> rows{asked, row_.data(), lists_.data(), logits_.data()};
+    const head_rows<Real> rows{asked, g.asks.row, g.asks.lists, g.asks.logits};
     model.head(hidden, rows);
     selector.advise(rows);
     if constexpr (ranked) {
@@ -156,13 +147,6 @@ class growth {
   }
 
  private:
-  template <class T>
-  using buffer = typename Executor::template buffer<T>;
-
-  static std::size_t asks(const drafter_setup& setup) {
-    return static_cast<std::size_t>(std::int64_t{setup.max_batch} * asks_per_slot);
-  }
-
   /// Best elements of the tiles of a row, and of the row.
   static std::int32_t checked_stride(const drafter_setup& setup) {
     const auto tiles = static_cast<std::int32_t>(team::tiles_of(setup.vocab_size));
@@ -194,7 +178,9 @@ class growth {
 
   /// Finds what the model knows of each row that is asked for, where it tells of one at a time.
   template <class Contexts>
-  void place_states([[maybe_unused]] std::int32_t asked, [[maybe_unused]] Contexts& contexts) {
+  static void place_states([[maybe_unused]] const level_asks<Real>& asks,
+                           [[maybe_unused]] std::int32_t asked,
+                           [[maybe_unused]] Contexts& contexts) {
     if constexpr (!knows_all_rows<Contexts>) {
       static_assert(
           requires {
@@ -207,29 +193,15 @@ class growth {
                     "hunch: where the host does not read the memory of a step, a selector with a "
                     "router asks the draft model for contexts of all rows: contexts(rows) before a "
                     "pass, or contexts() of what forward returns");
-      for (std::int32_t i = 0; i < asked; ++i) {
-        states_.data()[i] = contexts.context(row_.data()[i]);
-      }
+      for (std::int32_t i = 0; i < asked; ++i) { asks.states[i] = contexts.context(asks.row[i]); }
     }
   }
 
   layout_tables<Executor> tables_;
-  std::int32_t best_stride_;
-  frontier_storage<Tree, Policy, Logits, Executor> frontier_;
+  owned_arrays<Executor> arrays_;
+  frontier_type frontier_;
+  level_asks<Real> asks_;
   length_slots<Policy, Executor> lengths_;
-  buffer<std::int32_t> count_;
-  buffer<std::int32_t> slot_;
-  buffer<std::int32_t> leader_;
-  buffer<std::int32_t> node_;
-  buffer<std::int32_t> row_;
-  buffer<token> tokens_;
-  buffer<row_range*> ranges_;
-  buffer<std::int32_t> range_count_;
-  buffer<const float*> states_;
-  buffer<shortlist> lists_;
-  buffer<row_view<Real>> logits_;
-  buffer<law<Real>> laws_;
-  buffer<std::int64_t> best_;
 };
 
 }  // namespace hunch::drafter

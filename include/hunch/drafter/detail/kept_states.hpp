@@ -10,6 +10,7 @@
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/drafter/length_slots.hpp>
 #include <hunch/executor/executor.hpp>
+#include <hunch/executor/owned_arrays.hpp>
 #include <hunch/team/team.hpp>
 
 namespace hunch::drafter {
@@ -17,12 +18,12 @@ namespace hunch::drafter {
 /// Copies the states of the last kept node of slot `slot`, if its sequence goes on.
 struct keep_states {
   draft_outcomes outcomes;
-  const float* const* states;  ///< [slots or rows, each] of the pass; nullptr: it had none
-  bool by_row;                 ///< whether those of all rows are there
-  std::int32_t each;
-  std::int32_t width;
-  float* values;        ///< [slots, each, width] out
-  std::uint8_t* known;  ///< [slots] out
+  const float* const* states = nullptr;  ///< [slots or rows, each] of the pass; nullptr: none
+  bool by_row = false;                   ///< whether those of all rows are there
+  std::int32_t each = 0;
+  std::int32_t width = 0;
+  float* values = nullptr;        ///< [slots, each, width] out
+  std::uint8_t* known = nullptr;  ///< [slots] out
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
@@ -56,22 +57,23 @@ class kept_states {
   /// \param max_nodes of a tree. \param each states of a node; `setup.hidden_size` numbers each.
   kept_states(Executor& executor, const drafter_setup& setup, std::int32_t max_nodes,
               std::int32_t each)
-      : each_(each),
-        width_(setup.hidden_size),
-        values_(executor, index(setup.max_batch) * index(each) * index(setup.hidden_size)),
-        states_(executor, index(host_reads<Executor> ? setup.max_batch
-                                                     : setup.max_batch * max_nodes + setup.chunks) *
-                              index(each)),
-        known_(executor, index(setup.max_batch)) {
-    executor.launch(setup.max_batch, clear_slots{known_.data()});
+      : arrays_(executor) {
+    const std::int32_t rows = setup.max_batch * max_nodes + setup.chunks;
+    made_.by_row = !host_reads<Executor>;
+    made_.each = each;
+    made_.width = setup.hidden_size;
+    arrays_.give(made_.values, setup.max_batch, each, setup.hidden_size);
+    arrays_.give(made_.known, setup.max_batch);
+    arrays_.give_host_written(states_, made_.by_row ? rows : setup.max_batch, each);
+    executor.launch(setup.max_batch, clear_slots{made_.known});
   }
 
-  std::int32_t each() const { return each_; }
-  std::int32_t width() const { return width_; }
+  std::int32_t each() const { return made_.each; }
+  std::int32_t width() const { return made_.width; }
   /// [max_batch] whether a slot has states, not 0: not before its first step.
-  const std::uint8_t* known() const { return known_.data(); }
+  const std::uint8_t* known() const { return made_.known; }
   /// [max_batch, each, width]
-  const float* values() const { return values_.data(); }
+  const float* values() const { return made_.values; }
 
   /// Waits for the states of the step before. \param name of the drafter, for errors.
   /// \throws std::invalid_argument if the target's states have another size than is read.
@@ -79,7 +81,7 @@ class kept_states {
     executor.synchronize();
     if (other_width_ != 0) {
       throw std::invalid_argument(message({name, ": the target's states have ", other_width_,
-                                           " numbers, and ", width_, " are read"}));
+                                           " numbers, and ", made_.width, " are read"}));
     }
   }
 
@@ -100,52 +102,44 @@ class kept_states {
         fits = place(row, row, state);
       }
     }
-    executor.launch(outcomes.slots, body(outcomes, fits ? states_.data() : nullptr));
+    executor.launch(outcomes.slots, body(outcomes, fits ? states_ : nullptr));
   }
   /// The pass had none.
   void forget(const draft_outcomes& outcomes, Executor& executor) {
     executor.launch(outcomes.slots, body(outcomes, nullptr));
   }
   void release(std::int32_t slot, Executor& executor) {
-    executor.launch(1, clear_slots{known_.data() + slot});
+    executor.launch(1, clear_slots{made_.known + slot});
   }
 
  private:
-  template <class T>
-  using buffer = typename Executor::template buffer<T>;
-
   static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
 
   /// The states of a row of the pass become those at `at`. False if they have another size.
   template <class State>
   bool place(std::int32_t at, std::int32_t row, const State& state) {
-    for (std::int32_t j = 0; j < each_; ++j) {
+    for (std::int32_t j = 0; j < made_.each; ++j) {
       const auto from = state(row, j);
-      if (from.size != width_) {
+      if (from.size != made_.width) {
         other_width_ = from.size;
         return false;
       }
-      states_.data()[index(at) * index(each_) + index(j)] = from.data;
+      states_[index(at) * index(made_.each) + index(j)] = from.data;
     }
     return true;
   }
 
   keep_states body(const draft_outcomes& outcomes, const float* const* states) const {
-    return {.outcomes = outcomes,
-            .states = states,
-            .by_row = !host_reads<Executor>,
-            .each = each_,
-            .width = width_,
-            .values = values_.data(),
-            .known = known_.data()};
+    keep_states body = made_;
+    body.outcomes = outcomes;
+    body.states = states;
+    return body;
   }
 
-  std::int32_t each_;
-  std::int32_t width_;
-  buffer<float> values_;                         ///< [max_batch, each, width]
-  host_written<Executor, const float*> states_;  ///< [max_batch or rows, each] of the pass
-  buffer<std::uint8_t> known_;                   ///< [max_batch]
-  std::int32_t other_width_ = 0;                 ///< of a state of the target that does not fit
+  owned_arrays<Executor> arrays_;
+  keep_states made_;                ///< but for what varies from step to step
+  const float** states_ = nullptr;  ///< [max_batch or rows, each] of the pass
+  std::int32_t other_width_ = 0;    ///< of a state of the target that does not fit
 };
 
 }  // namespace hunch::drafter

@@ -11,6 +11,7 @@
 #include <hunch/drafter/length_slots.hpp>
 #include <hunch/model/rows.hpp>
 #include <hunch/model/staged_rows.hpp>
+#include <hunch/team/list_by_slot.hpp>
 #include <hunch/team/team.hpp>
 
 /// \file
@@ -35,32 +36,32 @@ struct model_staged {
   std::int32_t ids = 0;        ///< with the nodes
 };
 
-/// What the bodies of a draft model's step share. A trivially copyable view.
-template <class Growing>
-struct model_step {
-  Growing trees;
-  model_read* read = nullptr;         ///< [max_batch]
-  model_staged* staged = nullptr;     ///< [max_batch]
-  row_arrays rows;                    ///< of the next pass
-  std::int32_t* row_count = nullptr;  ///< [3] of these; then of kept rows, and of released slots
-  const status* statuses = nullptr;   ///< of the last pass
-  std::int32_t chunk = 0;             ///< committed tokens of a sequence in one pass
-  std::int32_t capacity = 0;          ///< of the next pass, padded up to it; 0: nobody pads
-  bool keeps_up = false;              ///< reads what the target reads, whether it drafts or not
-  bool rereads = false;               ///< see `rereads_accepted`
-  bool shares_cache = false;          ///< see `shares_target_cache`
+/// What a draft model's step is on, but for its trees. A trivially copyable view.
+struct model_arrays {
+  model_read* read = nullptr;      ///< [max_batch]
+  model_staged* staged = nullptr;  ///< [max_batch]
+  row_arrays rows;                 ///< of the next pass
+  std::int32_t* counts = nullptr;  ///< [3] of these; then of kept rows, and of released slots
+  status* statuses = nullptr;      ///< of the last pass
+  std::int32_t chunk = 0;          ///< committed tokens of a sequence in one pass
+  std::int32_t capacity = 0;       ///< of the next pass, padded up to it; 0: nobody pads
+  bool keeps_up = false;           ///< reads what the target reads, whether it drafts or not
+  bool rereads = false;            ///< see `rereads_accepted`
+  bool shares_cache = false;       ///< see `shares_target_cache`
 
   HUNCH_HOST_DEVICE std::int32_t unread(std::int32_t slot) const {
     return staged[slot].known - read[slot].cached;
   }
+};
 
-  /// Pads what is behind the first `size` rows. Collective.
-  template <Team T>
-  HUNCH_HOST_DEVICE void pad(T& team, std::int32_t size) const {
-    const row_arrays of = rows;
-    if (size >= capacity) { return; }
-    team.for_each(capacity - size,
-                  [=](std::int64_t i) { of.pad(size + static_cast<std::int32_t>(i)); });
+/// What the bodies of a draft model's step share. A trivially copyable view.
+template <class Growing>
+struct model_step : model_arrays {
+  Growing trees;
+
+  /// The rows of a slot in the next pass.
+  HUNCH_HOST_DEVICE team::slot_part pass_of(std::int32_t slot) const {
+    return {.slot = slot, .slots = trees.slots, .capacity = capacity, .count = counts};
   }
 };
 
@@ -92,31 +93,28 @@ struct plan_drafts {
 namespace detail {
 
 /// Stages the first committed tokens of slot `slot` that the model has not read, count(slot) of
-/// them; the rows of the slots follow each other. Returns the first row on all ranks. Collective.
+/// them. Returns the first row on all ranks. Collective.
 template <Team T, class Step, class Count>
 HUNCH_HOST_DEVICE std::int32_t stage_tokens(T& team, const Step& step, std::int32_t slot,
                                             const Count& count) {
-  const std::int32_t first =
-      sum_before(team, slot, [=](std::int64_t i) { return count(static_cast<std::int32_t>(i)); });
-  const std::int32_t size = count(slot);
   const std::int32_t cached = step.read[slot].cached;
-  const draft_context c = step.trees.contexts[slot];
+  const draft_context& c = step.trees.contexts[slot];
   const bool drafts = step.staged[slot].drafts;
-  team.for_each(size, [=](std::int64_t i) {
-    const auto id = static_cast<std::int32_t>(i);
-    step.rows.set(first + id, {.slot = slot,
-                               .id = id,
-                               .parent = id == 0 ? end_of_cache : id - 1,
-                               .position = cached + id,
-                               .t = c.committed[cached + id],
-                               .wanted = drafts && cached + id == c.length - 1});
-  });
-  if (slot + 1 == step.trees.slots) { step.pad(team, first + size); }
+  const std::int32_t first = team::list_by_slot(
+      team, step.pass_of(slot), count,
+      [&](std::int32_t at, std::int32_t id) {
+        step.rows.set(at, {.slot = slot,
+                           .id = id,
+                           .parent = id == 0 ? end_of_cache : id - 1,
+                           .position = cached + id,
+                           .t = c.committed[cached + id],
+                           .wanted = drafts && cached + id == c.length - 1});
+      },
+      [&](std::int32_t at) { step.rows.pad(at); });
   if (team.rank() == 0) {
-    step.staged[slot].first_row = first;
-    step.staged[slot].read = size;
-    step.staged[slot].ids = size;
-    if (slot + 1 == step.trees.slots) { *step.row_count = first + size; }
+    model_staged& staged = step.staged[slot];
+    staged.first_row = first;
+    staged.read = staged.ids = count(slot);
   }
   return first;
 }
@@ -130,11 +128,11 @@ struct stage_missed {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
-    const Step s = step;
-    detail::stage_tokens(team, s, slot, [=](std::int32_t i) {
+    detail::stage_tokens(team, step, slot, [&](std::int32_t i) {
+      const model_staged& staged = step.staged[i];
       const bool lags =
-          s.staged[i].drafts && !s.shares_cache && !s.staged[i].full && s.unread(i) > s.chunk;
-      return lags ? s.chunk : 0;
+          staged.drafts && !step.shares_cache && !staged.full && step.unread(i) > step.chunk;
+      return lags ? step.chunk : 0;
     });
   }
 };
@@ -147,20 +145,15 @@ struct keep_missed {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
-    const Step s = step;
-    const kept_arrays to = kept;
-    const std::int32_t first =
-        detail::sum_before(team, slot, [=](std::int64_t i) { return s.staged[i].read; });
-    const std::int32_t size = s.staged[slot].read;
-    team.for_each(size, [=](std::int64_t i) {
-      const auto id = static_cast<std::int32_t>(i);
-      to.set(first + id, {.slot = slot, .id = id});
-    });
+    const std::int32_t slots = step.trees.slots;
+    team::list_by_slot(
+        team, {.slot = slot, .slots = slots, .capacity = 0, .count = step.counts + 1},
+        [&](std::int32_t i) { return step.staged[i].read; },
+        [&](std::int32_t at, std::int32_t id) { kept.set(at, {.slot = slot, .id = id}); },
+        [](std::int32_t) {});
     if (team.rank() != 0) { return; }
-    s.read[slot].cached += size;
-    if (slot + 1 < s.trees.slots) { return; }
-    s.row_count[1] = first + size;
-    s.row_count[2] = 0;
+    step.read[slot].cached += step.staged[slot].read;
+    if (slot + 1 == slots) { step.counts[2] = 0; }
   }
 };
 
@@ -174,24 +167,26 @@ struct stage_committed {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
-    const Step s = step;
-    const auto count = [=](std::int32_t i) {
-      const draft_context& c = s.trees.contexts[i];
-      const std::int32_t left = s.unread(i);
-      const bool full = s.staged[i].full || s.read[i].full;
-      const bool in_pieces = !c.idle && c.cached + 1 < c.length &&
-                             (s.staged[i].known < c.length ? left : left - 1) >= s.chunk;
+    const auto count = [&](std::int32_t i) {
+      const model_staged& staged = step.staged[i];
+      const std::int32_t left = step.unread(i);
       // In the target's cache nobody else reads anything: all that the target reads in this step.
-      if (s.shares_cache) { return s.staged[i].drafts ? left : 0; }
-      if (s.keeps_up) { return left; }
-      const bool reads = !full && (s.staged[i].drafts || in_pieces);
-      return !reads ? 0 : left < s.chunk ? left : s.chunk;
+      if (step.shares_cache) { return staged.drafts ? left : 0; }
+      if (step.keeps_up) { return left; }
+      const draft_context& c = step.trees.contexts[i];
+      const bool in_pieces = !c.idle && c.cached + 1 < c.length &&
+                             (staged.known < c.length ? left : left - 1) >= step.chunk;
+      const bool full = staged.full || step.read[i].full;
+      const bool reads = !full && (staged.drafts || in_pieces);
+      return !reads ? 0 : left < step.chunk ? left : step.chunk;
     };
-    const std::int32_t first = detail::stage_tokens(team, s, slot, count);
-    const std::int32_t size = count(slot);
-    if (team.rank() != 0 || size == 0 || !s.staged[slot].drafts) { return; }
-    s.trees.of.add_root(slot, first + size - 1);
-    s.trees.of.ids[s.trees.of.in_tree(slot, 0)] = size - 1;
+    const std::int32_t first = detail::stage_tokens(team, step, slot, count);
+    if (team.rank() != 0) { return; }
+    const model_staged& staged = step.staged[slot];
+    if (staged.read == 0 || !staged.drafts) { return; }
+    const auto& of = step.trees.of;
+    of.add_root(slot, first + staged.read - 1);
+    of.ids[of.in_tree(slot, 0)] = staged.read - 1;
   }
 };
 
@@ -239,32 +234,28 @@ struct stage_frontier {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
-    const Step s = step;
-    const auto of = s.trees.of;
-    const auto size_of = [=](std::int32_t i) { return s.staged[i].full ? 0 : of.sizes[i]; };
-    const std::int32_t first = detail::sum_before(
-        team, slot, [=](std::int64_t i) { return size_of(static_cast<std::int32_t>(i)); });
-    const std::int32_t size = size_of(slot);
-    const std::int32_t ids = s.staged[slot].ids;
-    const std::int32_t position = s.trees.contexts[slot].length - 1 + s.trees.depth;
-    const drafted_tokens tree = s.trees.trees.tree(slot);
-    team.for_each(size, [=](std::int64_t i) {
-      const auto f = static_cast<std::int32_t>(i);
-      const std::int32_t node = of.node(slot, f);
-      of.rows[of.in_level(slot, f)] = first + f;
-      of.ids[of.in_tree(slot, node)] = ids + f;
-      s.rows.set(first + f, {.slot = slot,
-                             .id = ids + f,
+    const auto& of = step.trees.of;
+    const model_staged staged = step.staged[slot];
+    const std::int32_t position = step.trees.contexts[slot].length - 1 + step.trees.depth;
+    const drafted_tokens tree = step.trees.trees.tree(slot);
+    team::list_by_slot(
+        team, step.pass_of(slot),
+        [&](std::int32_t i) { return step.staged[i].full ? 0 : of.sizes[i]; },
+        [&](std::int32_t at, std::int32_t f) {
+          const std::int32_t node = of.node(slot, f);
+          of.rows[of.in_level(slot, f)] = at;
+          of.ids[of.in_tree(slot, node)] = staged.ids + f;
+          step.rows.set(at, {.slot = slot,
+                             .id = staged.ids + f,
                              .parent = of.ids[of.in_tree(slot, tree.parent[node])],
                              .position = position,
                              .t = tree.tokens[node],
                              .wanted = true});
-    });
-    if (slot + 1 == s.trees.slots) { s.pad(team, first + size); }
+        },
+        [&](std::int32_t at) { step.rows.pad(at); });
     if (team.rank() != 0) { return; }
-    s.staged[slot].ids = ids + size;
-    if (s.staged[slot].full) { of.sizes[slot] = 0; }  // nobody else reads it then
-    if (slot + 1 == s.trees.slots) { *s.row_count = first + size; }
+    if (staged.full) { of.sizes[slot] = 0; }  // nobody else reads it then
+    step.staged[slot].ids = staged.ids + of.sizes[slot];
   }
 };
 
@@ -279,41 +270,32 @@ struct keep_read {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
-    const keep_read self = *this;
-    const std::int32_t first = detail::sum_before(
-        team, slot, [=](std::int64_t i) { return self.keeps(static_cast<std::int32_t>(i)); });
-    const std::int32_t released = detail::sum_before(team, slot, [=](std::int64_t i) {
-      return self.ends(static_cast<std::int32_t>(i)) ? 1 : 0;
-    });
-    const draft_outcome outcome = outcomes.of[slot];
-    const std::int32_t size = keeps(slot);
+    const draft_outcome& outcome = outcomes.of[slot];
     const std::int32_t read = step.staged[slot].read;
-    const auto of = step.trees.of;
-    team.for_each(size, [=](std::int64_t i) {
-      const auto k = static_cast<std::int32_t>(i);
-      const std::int32_t id = k < read ? k : of.ids[of.in_tree(slot, outcome.path[k - read])];
-      self.kept.set(first + k, {.slot = slot, .id = id});
-    });
-    if (slot + 1 == outcomes.slots && capacity > 0) {
-      const std::int32_t end = first + size;
-      const std::int32_t ended = released + (ends(slot) ? 1 : 0);
-      team.for_each(capacity - end,
-                    [=](std::int64_t i) { self.kept.pad(end + static_cast<std::int32_t>(i)); });
-      team.for_each(outcomes.slots - ended,
-                    [=](std::int64_t i) { self.kept.released[ended + i] = no_slot; });
-    }
+    const auto& of = step.trees.of;
+    team::list_by_slot(
+        team,
+        {.slot = slot, .slots = outcomes.slots, .capacity = capacity, .count = step.counts + 1},
+        [&](std::int32_t i) { return keeps(i); },
+        [&](std::int32_t at, std::int32_t k) {
+          const std::int32_t id = k < read ? k : of.ids[of.in_tree(slot, outcome.path[k - read])];
+          kept.set(at, {.slot = slot, .id = id});
+        },
+        [&](std::int32_t at) { kept.pad(at); });
+    list_released(team,
+                  {.slot = slot,
+                   .slots = outcomes.slots,
+                   .capacity = capacity > 0 ? outcomes.slots : 0,
+                   .count = step.counts + 2},
+                  kept, [&](std::int32_t i) { return ends(i); });
     if (team.rank() != 0) { return; }
     step.trees.lengths.observe(slot, outcome);
     if (ends(slot)) {
-      kept.released[released] = slot;
       step.read[slot] = {};
     } else if (outcome.slot != no_slot) {
-      step.read[slot].cached += size;
+      step.read[slot].cached += keeps(slot);
       step.read[slot].full = step.read[slot].full || step.staged[slot].full;
     }
-    if (slot + 1 < outcomes.slots) { return; }
-    step.row_count[1] = first + size;
-    step.row_count[2] = released + (ends(slot) ? 1 : 0);
   }
 
  private:
@@ -347,8 +329,8 @@ struct forget_read {
     step.read[slot] = {};
     step.trees.lengths.release(slot);
     kept.released[0] = slot;
-    step.row_count[1] = 0;
-    step.row_count[2] = 1;
+    step.counts[1] = 0;
+    step.counts[2] = 1;
   }
 };
 

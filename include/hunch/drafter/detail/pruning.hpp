@@ -10,6 +10,7 @@
 #include <hunch/drafter/detail/growing.hpp>
 #include <hunch/model/rows.hpp>
 #include <hunch/model/staged_rows.hpp>
+#include <hunch/team/list_by_slot.hpp>
 #include <hunch/team/team.hpp>
 
 /// \file
@@ -32,8 +33,9 @@ struct pruning {
   std::int32_t* counts = nullptr;     ///< [2] rows; then what is asked for
   std::int32_t* first_row = nullptr;  ///< [slots]; -1: the tree is small enough
   std::uint8_t* inner = nullptr;      ///< [rows] not 0: the node has children
-  const status* statuses = nullptr;   ///< [rows]; nullptr: all are ok
-  bool pads = false;                  ///< up to all nodes of all trees, which may not be counted
+  status* statuses = nullptr;         ///< [rows]
+  bool pads = false;                  ///< up to all nodes of all trees, which nobody counts, and
+                                      ///< of which nobody looks at the statuses
   Real* all_logits = nullptr;         ///< [asked, stride]
   std::int32_t* slot = nullptr;       ///< [asked]
   std::int32_t* node = nullptr;       ///< [asked]
@@ -52,10 +54,22 @@ struct pruning {
     const std::int32_t count = trees.count(k);
     return count > keep && contexts[k].cached == contexts[k].length - 1 ? count : 0;
   }
-  /// Whether logits are asked for after a row. What does not fit into the cache has no state, and
-  /// its children are not possible.
-  HUNCH_HOST_DEVICE bool asks(std::int64_t at) const {
-    return inner[at] != 0 && (statuses == nullptr || statuses[at] == status::ok);
+  /// Whether logits are asked for after a node of a tree that is too large. What does not fit into
+  /// the cache has no state, and its children are not possible.
+  HUNCH_HOST_DEVICE bool asks(std::int32_t k, std::int32_t node) const {
+    const std::int32_t at = first_row[k] + node;
+    return inner[at] != 0 && (pads || statuses[at] == status::ok);
+  }
+  /// How many do.
+  HUNCH_HOST_DEVICE std::int32_t asked_of(std::int32_t k) const {
+    const std::int32_t size = first_row[k] < 0 ? 0 : rows_of(k);
+    std::int32_t asked = 0;
+    for (std::int32_t node = 0; node < size; ++node) { asked += asks(k, node) ? 1 : 0; }
+    return asked;
+  }
+  /// The part of a slot in a list of at most all nodes.
+  HUNCH_HOST_DEVICE team::slot_part part(std::int32_t k, std::int32_t* count) const {
+    return {.slot = k, .slots = slots, .capacity = pads ? slots * max_nodes : 0, .count = count};
   }
 };
 
@@ -66,32 +80,23 @@ struct place_prunable {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t k) const {
-    const pruning<Real> s = step;
-    const std::int32_t first = detail::sum_before(
-        team, k, [=](std::int64_t i) { return s.rows_of(static_cast<std::int32_t>(i)); });
-    const std::int32_t size = s.rows_of(k);
-    const draft_tree<Real> tree = s.trees.tree(k);
-    const std::int32_t cached = s.contexts[k].cached;
-    team.for_each(size, [=](std::int64_t i) {
-      const auto node = static_cast<std::int32_t>(i);
-      const bool has_children = tree.next_child(node, node) >= 0;
-      s.inner[first + i] = has_children ? 1 : 0;
-      s.value[s.in_tree(k) + i] = -kernel::infinity<float>;
-      s.rows.set(first + node, {.slot = k,
-                                .id = node,
-                                .parent = node == 0 ? end_of_cache : tree.parent[node],
-                                .position = cached + tree.depth(node),
-                                .t = tree.tokens[node],
-                                .wanted = has_children});
-    });
-    if (k + 1 == s.slots && s.pads) {
-      const std::int32_t end = first + size;
-      team.for_each(s.slots * s.max_nodes - end,
-                    [=](std::int64_t i) { s.rows.pad(end + static_cast<std::int32_t>(i)); });
-    }
-    if (team.rank() != 0) { return; }
-    s.first_row[k] = size == 0 ? -1 : first;
-    if (k + 1 == s.slots) { s.counts[0] = first + size; }
+    const draft_tree<Real> tree = step.trees.tree(k);
+    const std::int32_t cached = step.contexts[k].cached;
+    const std::int32_t first = team::list_by_slot(
+        team, step.part(k, step.counts), [&](std::int32_t i) { return step.rows_of(i); },
+        [&](std::int32_t at, std::int32_t node) {
+          const bool has_children = tree.next_child(node, node) >= 0;
+          step.inner[at] = has_children ? 1 : 0;
+          step.value[step.in_tree(k) + node] = -kernel::infinity<float>;
+          step.rows.set(at, {.slot = k,
+                             .id = node,
+                             .parent = node == 0 ? end_of_cache : tree.parent[node],
+                             .position = cached + tree.depth(node),
+                             .t = tree.tokens[node],
+                             .wanted = has_children});
+        },
+        [&](std::int32_t at) { step.rows.pad(at); });
+    if (team.rank() == 0) { step.first_row[k] = step.rows_of(k) == 0 ? -1 : first; }
   }
 };
 
@@ -102,34 +107,21 @@ struct ask_transitions {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t k) const {
-    const pruning<Real> s = step;
-    const std::int32_t begin = s.first_row[k];
-    const std::int32_t size = begin < 0 ? 0 : s.rows_of(k);
-    if (size > 0) {
-      const std::int32_t first =
-          detail::sum_before(team, begin, [=](std::int64_t i) { return s.asks(i) ? 1 : 0; });
-      const draft_tree<Real> tree = s.trees.tree(k);
-      team.for_each(size, [=](std::int64_t i) {
-        if (!s.asks(begin + i)) { return; }
-        const auto node = static_cast<std::int32_t>(i);
-        std::int32_t at = first;
-        for (std::int32_t before = 0; before < node; ++before) {
-          at += s.asks(begin + before) ? 1 : 0;
-        }
-        s.slot[at] = k;
-        s.node[at] = node;
-        s.row[at] = begin + node;
-        s.lists[at] = tree.lists[node];
-        s.logits[at] = {s.all_logits + static_cast<std::int64_t>(at) * s.stride,
-                        tree.lists[node].size};
-      });
-    }
-    if (k + 1 < s.slots) { return; }
-    const std::int32_t asked =
-        detail::sum_before(team, s.counts[0], [=](std::int64_t i) { return s.asks(i) ? 1 : 0; });
-    if (team.rank() == 0) { s.counts[1] = asked; }
-    if (!s.pads) { return; }
-    team.for_each(s.slots * s.max_nodes - asked, [=](std::int64_t i) { s.row[asked + i] = -1; });
+    const draft_tree<Real> tree = step.trees.tree(k);
+    team::list_by_slot(
+        team, step.part(k, step.counts + 1), [&](std::int32_t i) { return step.asked_of(i); },
+        [&](std::int32_t at, std::int32_t i) {
+          // The i-th node that asks.
+          std::int32_t node = 0;
+          for (std::int32_t left = i; !step.asks(k, node) || left-- > 0;) { ++node; }
+          step.slot[at] = k;
+          step.node[at] = node;
+          step.row[at] = step.first_row[k] + node;
+          step.lists[at] = tree.lists[node];
+          step.logits[at] = {step.all_logits + static_cast<std::int64_t>(at) * step.stride,
+                             tree.lists[node].size};
+        },
+        [&](std::int32_t at) { step.row[at] = -1; });
   }
 };
 

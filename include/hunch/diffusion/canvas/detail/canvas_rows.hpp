@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include <hunch/core/config.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/diffusion/canvas/masked_model.hpp>
+#include <hunch/executor/owned_arrays.hpp>
 
 namespace hunch::diffusion {
 
@@ -32,6 +32,22 @@ struct canvas_arrays {
   std::int32_t* first_wanted = nullptr;
   std::int32_t* wanted = nullptr;
   std::uint8_t* begins = nullptr;
+
+  /// For `count` canvases of `length` positions at most. \param arrays own what it points to.
+  template <class M>
+  static canvas_arrays make(owned_arrays<M>& arrays, std::int32_t count, std::int32_t length) {
+    canvas_arrays of;
+    arrays.give(of.slot, count);
+    arrays.give(of.first, count + 1);
+    arrays.give(of.tokens, count, length);
+    arrays.give(of.known, count);
+    arrays.give(of.block_end, count);
+    arrays.give(of.opens, count);
+    arrays.give(of.first_wanted, count + 1);
+    arrays.give(of.wanted, count, length);
+    arrays.give(of.begins, count);
+    return of;
+  }
 
   HUNCH_HOST_DEVICE void set(std::int32_t at, const canvas_row& row) const {
     slot[at] = row.slot;
@@ -66,51 +82,6 @@ struct canvas_arrays {
             .token_count = token_count,
             .wanted_count = wanted_count};
   }
-};
-
-/// Owns these arrays, buffers of M with a capacity fixed at construction.
-template <class M>
-class canvas_rows {
- public:
-  /// \param count canvases at most. \param length positions of one at most.
-  canvas_rows(M& memory, std::int32_t count, std::int32_t length)
-      : slot_(memory, sized(count)),
-        first_(memory, sized(count) + 1),
-        tokens_(memory, sized(count) * sized(length)),
-        known_(memory, sized(count)),
-        block_end_(memory, sized(count)),
-        opens_(memory, sized(count)),
-        first_wanted_(memory, sized(count) + 1),
-        wanted_(memory, sized(count) * sized(length)),
-        begins_(memory, sized(count)) {}
-
-  canvas_arrays arrays() const {
-    return {.slot = slot_.data(),
-            .first = first_.data(),
-            .tokens = tokens_.data(),
-            .known = known_.data(),
-            .block_end = block_end_.data(),
-            .opens = opens_.data(),
-            .first_wanted = first_wanted_.data(),
-            .wanted = wanted_.data(),
-            .begins = begins_.data()};
-  }
-
- private:
-  template <class T>
-  using buffer = typename M::template buffer<T>;
-
-  static std::size_t sized(std::int32_t n) { return static_cast<std::size_t>(n); }
-
-  buffer<std::int32_t> slot_;
-  buffer<std::int32_t> first_;
-  buffer<token> tokens_;
-  buffer<std::int32_t> known_;
-  buffer<std::int32_t> block_end_;
-  buffer<std::uint8_t> opens_;
-  buffer<std::int32_t> first_wanted_;
-  buffer<std::int32_t> wanted_;
-  buffer<std::uint8_t> begins_;
 };
 
 }  // namespace hunch::diffusion

@@ -9,7 +9,6 @@
 #include <hunch/core/config.hpp>
 #include <hunch/core/message.hpp>
 #include <hunch/core/types.hpp>
-#include <hunch/decoder/detail/step_bodies.hpp>
 #include <hunch/decoder/sequence.hpp>
 #include <hunch/diffusion/canvas/detail/canvas_rows.hpp>
 #include <hunch/diffusion/canvas/masked_model.hpp>
@@ -20,6 +19,8 @@
 #include <hunch/diffusion/verifier/verifier.hpp>
 #include <hunch/diffusion/verifier/verify_unmaskings.hpp>
 #include <hunch/executor/executor.hpp>
+#include <hunch/executor/owned_arrays.hpp>
+#include <hunch/team/list_by_slot.hpp>
 #include <hunch/team/team.hpp>
 
 namespace hunch::diffusion {
@@ -53,11 +54,11 @@ struct pass_arrays {
   canvas_positions* positions = nullptr;  ///< of each canvas
   canvas_positions* none = nullptr;       ///< [1] those of no canvas
   wanted_position* wanted = nullptr;
-  position_digest<real>* made = nullptr;   ///< of each wanted position
-  const row_view<real>* logits = nullptr;  ///< likewise
-  view_type* views = nullptr;              ///< [max_batch]
-  std::int32_t* counts = nullptr;          ///< [3] canvases, tokens, wanted positions
-  const std::uint64_t* sets = nullptr;     ///< [max_batch, set_stride] drafts on each canvas
+  position_digest<real>* made = nullptr;  ///< of each wanted position
+  row_view<real>* logits = nullptr;       ///< likewise
+  view_type* views = nullptr;             ///< [max_batch]
+  std::int32_t* counts = nullptr;         ///< [3] canvases, tokens, wanted positions
+  const std::uint64_t* sets = nullptr;    ///< [max_batch, set_stride] drafts on each canvas
   std::int32_t set_stride = 0;
   const unmasking* drafts = nullptr;  ///< [max_batch, draft_sets::most]
 
@@ -81,41 +82,38 @@ class canvas_pass {
   /// a canvas. \param passes that may be under way at the same time.
   canvas_pass(M& memory, std::int32_t batch, std::int32_t canvases, std::int32_t length,
               std::int32_t passes = 1)
-      : most_(sized(batch) * sized(canvases) * sized(length)),
-        rows_(memory, batch * canvases, length),
-        of_(memory, sized(batch)),
-        positions_(memory, sized(batch) * sized(canvases) + 1),
-        wanted_(memory, most_),
-        digests_(memory, most_),
-        logits_(memory, most_ * sized(passes)),
-        views_(memory, sized(batch)),
-        counts_(memory, 3) {
-    std::fill_n(logits_.data(), logits_.size(), row_view<real>{});
+      : owned_(memory),
+        most_(static_cast<std::size_t>(batch) * static_cast<std::size_t>(canvases) *
+              static_cast<std::size_t>(length)) {
+    made_.rows = canvas_arrays::make(owned_, batch * canvases, length);
+    owned_.give(made_.of, batch);
+    owned_.give(made_.positions, batch, canvases);
+    owned_.give(made_.none, 1);
+    owned_.give(made_.wanted, most_);
+    owned_.give(made_.made, most_);
+    owned_.give_host_written(made_.logits, most_, passes);
+    owned_.give(made_.views, batch);
+    owned_.give(made_.counts, 3);
+    std::fill_n(made_.logits, most_ * static_cast<std::size_t>(passes), row_view<real>{});
   }
 
   arrays_type arrays(std::int32_t padded, const std::uint64_t* sets, std::int32_t set_stride,
                      const unmasking* drafts, std::int32_t pass = 0) const {
-    return {.rows = rows_.arrays(),
-            .padded = padded,
-            .of = of_.data(),
-            .positions = positions_.data(),
-            .none = positions_.data() + (positions_.size() - 1),
-            .wanted = wanted_.data(),
-            .made = digests_.data(),
-            .logits = logits_.data() + sized(pass) * most_,
-            .views = views_.data(),
-            .counts = counts_.data(),
-            .sets = sets,
-            .set_stride = set_stride,
-            .drafts = drafts};
+    arrays_type of = made_;
+    of.padded = padded;
+    of.logits = logits(pass);
+    of.sets = sets;
+    of.set_stride = set_stride;
+    of.drafts = drafts;
+    return of;
   }
 
   /// What has been placed. Waits for the executor where the host reads how much it is.
   canvases view(M& memory, const pass_bounds& most) const {
-    const std::int32_t* const counts = counts_.data();
+    const std::int32_t* const counts = made_.counts;
     const std::int32_t size = known_count(memory, counts, most.canvases);
-    return rows_.arrays().view(size, known_count(memory, counts + 1, most.tokens),
-                               known_count(memory, counts + 2, most.wanted));
+    return made_.rows.view(size, known_count(memory, counts + 1, most.tokens),
+                           known_count(memory, counts + 2, most.wanted));
   }
 
   /// Takes the logits of a pass over `asked`, and makes the digests of all wanted positions where
@@ -125,39 +123,32 @@ class canvas_pass {
   template <class Evaluation>
   void take(M& memory, const canvases& asked, Evaluation& evaluation, [[maybe_unused]] bool fixed,
             std::int32_t pass = 0) {
-    row_view<real>* const logits = logits_.data() + sized(pass) * most_;
+    row_view<real>* const known = logits(pass);
     for (std::int32_t i = 0; i < asked.wanted_count; ++i) {
       const row_view<real> row = evaluation.logits(i);
       if constexpr (!host_reads<M>) {
-        if (fixed && logits[i].data != nullptr && logits[i].data != row.data) {
+        if (fixed && known[i].data != nullptr && known[i].data != row.data) {
           throw std::logic_error(
               message({"hunch: a masked model's logits of row ", i,
                        " have moved; in a loop that is repeated they lie at the same address in "
                        "every pass"}));
         }
       }
-      logits[i] = row;
+      known[i] = row;
     }
-    const kernel::digest_positions<drafts_view<Digests>> digest{.views = views_.data(),
-                                                                .count = counts_.data() + 2};
+    const kernel::digest_positions<drafts_view<Digests>> digest{.views = made_.views,
+                                                                .count = made_.counts + 2};
     if (teams_at_once(memory, digest) > 1) { memory.launch(asked.wanted_count, digest); }
   }
 
  private:
-  template <class T>
-  using buffer = typename M::template buffer<T>;
+  row_view<real>* logits(std::int32_t pass) const {
+    return made_.logits + static_cast<std::size_t>(pass) * most_;
+  }
 
-  static std::size_t sized(std::int32_t n) { return static_cast<std::size_t>(n); }
-
+  owned_arrays<M> owned_;
   std::size_t most_;  ///< wanted positions
-  canvas_rows<M> rows_;
-  buffer<slot_canvases> of_;
-  buffer<canvas_positions> positions_;  ///< of each canvas; the last ones are those of no canvas
-  buffer<wanted_position> wanted_;
-  buffer<position_digest<real>> digests_;
-  host_written<M, row_view<real>> logits_;
-  buffer<drafts_view<Digests>> views_;
-  buffer<std::int32_t> counts_;
+  arrays_type made_;  ///< but for what varies from pass to pass
 };
 
 }  // namespace hunch::diffusion
@@ -205,8 +196,8 @@ struct place_canvases {
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
     const place_canvases self = *this;
     const std::int32_t first =
-        sum_of_slots(team, slot, [=](std::int32_t i) { return self.pass.of[i].count; });
-    const std::int32_t before = sum_of_slots(
+        team::sum_before(team, slot, [=](std::int32_t i) { return self.pass.of[i].count; });
+    const std::int32_t before = team::sum_before(
         team, slot, [=](std::int32_t i) { return self.pass.of[i].count * self.length(i); });
     const std::int32_t count = pass.of[slot].count;
     const diffusion::running_canvas& c = canvases[slot];
@@ -233,12 +224,8 @@ struct place_canvases {
       self.pass.positions[first + i] =
           self.masks(tokens).visit(c, [](std::int32_t, std::int32_t, std::int32_t) {});
     });
-    const std::int32_t wanted = team.reduce(
-        count, std::int32_t(0),
-        [=](std::int64_t i) {
-          return self.pass.positions[first + static_cast<std::int32_t>(i)].count;
-        },
-        [](std::int32_t a, std::int32_t b) { return a + b; });
+    const std::int32_t wanted = team::sum_before(
+        team, count, [=](std::int32_t i) { return self.pass.positions[first + i].count; });
     if (slot + 1 == slots) {
       const std::int32_t end = first + count;
       const std::int32_t tokens = before + count * positions;
@@ -282,7 +269,7 @@ struct place_wanted {
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
     const diffusion::pass_arrays<Digests> pass = placed.pass;
     const std::int32_t first =
-        sum_of_slots(team, slot, [=](std::int32_t i) { return pass.of[i].wanted; });
+        team::sum_before(team, slot, [=](std::int32_t i) { return pass.of[i].wanted; });
     const diffusion::slot_canvases of = pass.of[slot];
     const place_wanted self = *this;
     team.for_each(of.count, [=](std::int64_t at) {

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <hunch/executor/executor.hpp>
+
+namespace hunch {
+
+/// Owns the arrays that views of one object point to, each an allocation of its own in an
+/// executor's memory, so that an array is named twice: in the view, and here where it is made.
+template <class E>
+class owned_arrays {
+ public:
+  /// \param executor outlives this.
+  explicit owned_arrays(E& executor) : executor_(&executor) {}
+
+  E& executor() const { return *executor_; }
+
+  /// Points `at` to an array of the product of `extents` new values, a buffer of the executor. It
+  /// lives as long as this object.
+  template <class T, class... Extents>
+  void give(T*& at, Extents... extents) {
+    at = keep<typename E::template buffer<T>>((static_cast<std::size_t>(extents) * ...));
+  }
+
+  /// The same for what the host writes, or reads, on executors whose buffers it does not reach too.
+  template <class T, class... Extents>
+  void give_host_written(T*& at, Extents... extents) {
+    at = keep<host_written<E, T>>((static_cast<std::size_t>(extents) * ...));
+  }
+
+ private:
+  template <class Buffer>
+  auto* keep(std::size_t n) {
+    auto made = std::make_shared<Buffer>(*executor_, n);
+    auto* const data = made->data();
+    arrays_.push_back(std::move(made));
+    return data;
+  }
+
+  E* executor_;
+  std::vector<std::shared_ptr<const void>> arrays_;
+};
+
+}  // namespace hunch

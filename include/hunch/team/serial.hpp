@@ -48,6 +48,9 @@ class serial {
           // Independent lanes: compilers vectorise this loop where they refuse a running maximum.
           constexpr std::int64_t lanes = 64;
           const std::int64_t whole = n / lanes * lanes;
+          T result = identity;
+          for (std::int64_t i = whole; i < n; ++i) { result = op(result, static_cast<T>(f(i))); }
+          if (whole == 0) { return result; }
           T lane[lanes];
           for (std::int64_t l = 0; l < lanes; ++l) { lane[l] = identity; }
           for (std::int64_t base = 0; base < whole; base += lanes) {
@@ -55,8 +58,6 @@ class serial {
               lane[l] = op(lane[l], static_cast<T>(f(base + l)));
             }
           }
-          for (std::int64_t i = whole; i < n; ++i) { lane[0] = op(lane[0], static_cast<T>(f(i))); }
-          T result = identity;
           for (std::int64_t l = 0; l < lanes; ++l) { result = op(result, lane[l]); }
           return result;
         },

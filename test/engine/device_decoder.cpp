@@ -146,7 +146,7 @@ hunch::selector::frequency<> by_frequency() { return {layout(), 50}; }
 struct routed {
   hunch::router::weights weights = test::random_router(test::tiny_config().hidden);
 
-  auto selector() const { return test::random_clusters(layout(), weights); }
+  auto selector() const { return test::random_clusters(layout(), weights.view()); }
 };
 
 std::vector<hunch::token> prompt(std::int32_t n) {

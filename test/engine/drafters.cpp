@@ -205,7 +205,7 @@ TEST_CASE(
   const auto vocabulary = hunch::vocab_layout::identity(deep_config().vocab_size);
   const auto routed = [&](std::int32_t width, auto tree, auto&& view) {
     const hunch::router::weights router = test::random_router(width);
-    const auto selector = test::random_clusters(vocabulary, router);
+    const auto selector = test::random_clusters(vocabulary, router.view());
     fixture with(2);
     engine::eagle_model eagle = with.eagle();
     eagle.set_head_layout(selector.layout());

@@ -89,11 +89,18 @@ inline hunch::router::weights random_router(std::int32_t inputs) {
   return w;
 }
 
-/// What it chooses among: clusters of the tiny vocabulary in any order, some at a time.
-inline auto random_clusters(const hunch::vocab_layout& order, const hunch::router::weights& of) {
-  return hunch::selector::clustered{order.clustered({5, 12, 20, 27, 35, 44, 50, 58, 66, 75}),
-                                    of.view(),
-                                    hunch::budget::per_row<hunch::budget::rows>{{9, 40}}};
+/// What such a router chooses among: clusters of the tokens in an order, some at a time.
+template <class Router>
+auto random_clusters(const hunch::vocab_layout& order, const Router& router) {
+  constexpr std::int32_t core = 5;
+  const std::int32_t rows = order.head_rows();
+  std::vector<std::int32_t> begin;
+  for (std::int32_t i = 0; i <= router.clusters; ++i) {
+    begin.push_back(core + i * (rows - core) / router.clusters);
+  }
+  return hunch::selector::clustered{
+      order.clustered(begin), router,
+      hunch::budget::per_row<hunch::budget::rows>{{router.clusters, rows / 2}}};
 }
 
 inline constexpr int tiny_streams = 3;

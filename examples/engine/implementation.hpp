@@ -66,6 +66,7 @@ struct workspace {
   aligned_buffer<float> gates;        ///< [rows, 2 * intermediate]
   aligned_buffer<float> products;     ///< [rows, intermediate]
   aligned_buffer<float> joined;       ///< [rows, 2 * hidden] what a head's layers begin with
+  aligned_buffer<float> before;       ///< likewise, of rows that are not staged yet
   aligned_buffer<float> kept;         ///< [rows, hidden] residuals before layer `kept_before`
   /// [rows] of a head over canvases: what a row begins with instead of what `joined` makes, or
   /// nullptr.
@@ -108,6 +109,9 @@ struct model::implementation : named_model {
 
   /// Room for a pass of `rows` rows.
   void reserve_rows(std::size_t rows);
+
+  /// Of an EAGLE head: what its layers will begin with, before a pass over these rows.
+  hunch::context_rows inputs_of(const hunch::rows& rows);
 
   /// Stages rows and runs all layers, to `result`.
   void run(const hunch::rows& rows, bool with_head);
@@ -183,7 +187,8 @@ struct model::implementation : named_model {
   void adapt(const adapter& of, const float* x, int stride, float* y, std::ptrdiff_t y_stride,
              int thread);
   const stream_weights::layer* adapters(int layer) const;
-  const float* feature_before(const planned_row& row);
+  const float* feature_before(int slot, int position, int parent);
+  void put_input(hunch::token token, const float* feature, float* out) const;
   void join(int thread);
   void put_given(int thread);
   void keep_residuals(int thread);

@@ -166,30 +166,51 @@ void model::implementation::leave(const pass_plan& plan, int thread) {
 }
 
 /// Of an EAGLE head: the last hidden state of the token before a row, or nullptr if there is none:
-/// the target's where it has read that token, else the head's own.
-const float* model::implementation::feature_before(const planned_row& row) {
-  const int position = row.position - 1;
-  if (position < 0) { return nullptr; }
-  if (position < target->slots.length(row.slot)) {
-    return target->own_features.cached(row.slot, position);
-  }
-  const int parent = slots.parent(row.slot, row.staged);
-  return parent < 0 ? nullptr : own_features.staged(row.slot, parent);
+/// the target's where it has read that token, else the head's own. \param parent the staged index
+/// of the row of that token, or -1.
+const float* model::implementation::feature_before(int slot, int position, int parent) {
+  const int before = position - 1;
+  if (before < 0) { return nullptr; }
+  if (before < target->slots.length(slot)) { return target->own_features.cached(slot, before); }
+  return parent < 0 ? nullptr : own_features.staged(slot, parent);
 }
 
-/// What the layers of an EAGLE head begin with: embeddings, and the features before them.
+/// What a row of an EAGLE head begins with: its embedding, and the feature before it.
+void model::implementation::put_input(hunch::token token, const float* feature, float* out) const {
+  weights.embed(token, out);
+  if (feature == nullptr) {
+    std::fill_n(out + shape.hidden, shape.hidden, 0.0f);
+  } else {
+    std::copy_n(feature, shape.hidden, out + shape.hidden);
+  }
+}
+
+hunch::context_rows model::implementation::inputs_of(const hunch::rows& rows) {
+  slots.check(rows, shape.layers);
+  const auto stride = static_cast<std::size_t>(joined_stride);
+  space.before.grow(static_cast<std::size_t>(rows.size) * stride);
+  int first = 0;
+  for (int i = 0; i < rows.size; ++i) {
+    const int slot = rows.slot[i];
+    if (slot != rows.slot[first]) { first = i; }
+    // Ids ascend: a parent from the first one on is of the same pass, and has no feature yet.
+    const bool was_staged = rows.parent[i] < rows.id[first];
+    const int parent = was_staged ? slots.staged_index(slot, rows.parent[i], shape.layers) : -1;
+    put_input(rows.tokens[i], feature_before(slot, rows.position[i], parent),
+              space.before.data() + static_cast<std::size_t>(i) * stride);
+  }
+  return {space.before.data(), joined_stride};
+}
+
 void model::implementation::put_joined(int thread) {
   const share mine = part(static_cast<int>(result.plan.rows.size()), thread);
   for (int i = mine.begin; i < mine.end; ++i) {
     const planned_row& row = result.plan.rows[static_cast<std::size_t>(i)];
-    float* const out = space.joined.data() + static_cast<std::ptrdiff_t>(i) * joined_stride;
-    weights.embed(row.token, out);
-    const float* const before = row.status == hunch::status::ok ? feature_before(row) : nullptr;
-    if (before == nullptr) {
-      std::fill_n(out + shape.hidden, shape.hidden, 0.0f);
-    } else {
-      std::copy_n(before, shape.hidden, out + shape.hidden);
-    }
+    const bool ok = row.status == hunch::status::ok;
+    put_input(
+        row.token,
+        ok ? feature_before(row.slot, row.position, slots.parent(row.slot, row.staged)) : nullptr,
+        space.joined.data() + static_cast<std::ptrdiff_t>(i) * joined_stride);
   }
 }
 

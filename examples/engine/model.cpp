@@ -263,4 +263,7 @@ eagle_model eagle_model::load(const std::filesystem::path& directory,
   return out;
 }
 
+hunch::context_rows eagle_model::inputs(const hunch::rows& rows) { return self_->inputs_of(rows); }
+std::int32_t eagle_model::input_width() const { return 2 * self_->shape.hidden; }
+
 }  // namespace engine

@@ -169,6 +169,13 @@ class eagle_model : public model {
   static eagle_model load(const std::filesystem::path& directory,
                           const std::filesystem::path& target_directory, model& target,
                           const model_options& options = {});
+
+  /// What its layers begin with, of each row of a pass that is to come: the embedding of its token,
+  /// and the feature of the token before it, which the target has read, or the head in an earlier
+  /// pass. Valid until the next call. Throws like `forward`.
+  hunch::context_rows inputs(const hunch::rows& rows);
+  /// How many numbers that is: two hidden sizes.
+  std::int32_t input_width() const;
 };
 
 static_assert(hunch::DraftModel<eagle_model, float>);

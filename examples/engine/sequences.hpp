@@ -89,6 +89,9 @@ class sequences {
   ///         rows that break the rules of `hunch::rows`; nothing is staged then.
   void stage(const hunch::rows& rows, int layers, pass_plan& plan);
 
+  /// \throws as `stage` does for such rows. What is staged stays.
+  void check(const hunch::rows& rows, int layers);
+
   /// Stages `rows.streams` streams beside every wanted row of a plan that has room, which go
   /// through the layers from `first` on: stream j reads what its row reads, its row, and the
   /// streams before it. They are never committed.
@@ -143,7 +146,6 @@ class sequences {
     }
   };
 
-  void check(const hunch::rows& rows, int layers);
   void check_group(const hunch::rows& rows, int begin, int end, int layers) const;
   void open(int slot, int layers);
   static int stage_row(slot_state& slot, staged_row& row);

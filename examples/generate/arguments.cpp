@@ -172,8 +172,7 @@ flags flags_of(destination to) {
   out.add_choice<device_kind>(
       "--device",
       "host: the processors (default)\n"
-      "cuda: a CUDA device, where the whole loop stays; chains, dynamic trees of models and\n"
-      "the fixed tree of Medusa's heads, without --pattern\n"
+      "cuda: a CUDA device, where the whole loop stays; without --pattern\n"
       "teams: the same loop on teams of host threads, slowly: to try it without a GPU",
       a.device, devices);
 
@@ -340,16 +339,6 @@ void check_device(const arguments& a, const Refuse& refuse) {
   if (!a.pattern.empty()) {
     throw usage_error("--pattern asks the host in every step, which " + device +
                       " does not wait for: use --device host");
-  }
-  if (a.decodes_plainly() || a.drafter == drafter_kind::lookup) { return; }
-  const bool known = a.tree == tree_kind::chain ||
-                     (a.tree == tree_kind::fixed && a.drafter == drafter_kind::medusa) ||
-                     (a.tree == tree_kind::dynamic && a.drafter != drafter_kind::medusa &&
-                      a.drafter != drafter_kind::streaming);
-  if (!known) {
-    throw usage_error("--tree: for " + device +
-                      " this program has chains, dynamic trees of models and the fixed tree of "
-                      "Medusa's heads: use one of these, or --device host");
   }
 }
 

@@ -81,8 +81,9 @@ hunch::decoder_options program::sizes() const {
 }
 
 hunch::selector::any<> program::chosen_selector(const hunch::made_for& head,
-                                                std::int32_t context_width) {
-  const auto clusters = load_clusters(args_, session_.drafted_by(head), context_width);
+                                                std::int32_t context_width,
+                                                std::int32_t early_width) {
+  const auto clusters = load_clusters(args_, session_.drafted_by(head), context_width, early_width);
   if (!clusters) {
     hunch::selector::any<> fixed(session_.fixed_shortlist(head));
     // The report names what drafts, not what was asked for.

@@ -33,6 +33,7 @@ class program {
   void without_drafter();
   void with_model();
   void with_eagle();
+  void with_early_eagle(engine::eagle_model& draft, const hunch::selector::any<>& selector);
   void with_early_exit();
   void with_medusa();
   void with_streaming();
@@ -42,23 +43,21 @@ class program {
   hunch::decoder_options sizes() const;
   /// Of a head that drafts; the most frequent tokens where clusters are asked for and none are its
   /// own. What it chooses by is the program's.
-  /// \param context_width of the contexts that its model tells a router.
-  hunch::selector::any<> chosen_selector(const hunch::made_for& head, std::int32_t context_width);
+  /// \param context_width, early_width as `load_clusters` takes them.
+  hunch::selector::any<> chosen_selector(const hunch::made_for& head, std::int32_t context_width,
+                                         std::int32_t early_width = 0);
 
   /// make(tree) is a drafter of such trees by a model whose head is over `selector`'s shortlists.
   /// \tparam Chain the longest chain.
   template <class Chain = chain_shape, class Make>
   void over_trees(const hunch::selector::any<>& selector, Make&& make) {
-    switch (args_.tree) {
-      case tree_kind::chain:
-        return drawn(selector, make(Chain{}));
-      case tree_kind::sampled:
-        return drawn(selector, make(sampled_shape{}));
-      case tree_kind::dynamic:
-        return ranked(selector, make(dynamic_shape{}));
-      case tree_kind::fixed:
-        return ranked(selector, make(fixed_shape{}));
-    }
+    with_tree<Chain>(args_.tree, [&](auto tree) {
+      if constexpr (decltype(tree)::children == hunch::child_law::ranked) {
+        ranked(selector, make(tree));
+      } else {
+        drawn(selector, make(tree));
+      }
+    });
   }
 
   /// Drafts with a law, by every rule that takes them.

@@ -56,15 +56,17 @@ std::optional<cluster_files> clusters_for(const arguments& a, const hunch::made_
 }
 
 std::optional<routed_clusters> load_clusters(const arguments& a, const hunch::made_for& head,
-                                             std::int32_t context_width) {
+                                             std::int32_t context_width, std::int32_t early_width) {
   const auto files = a.selector == selector_kind::clustered ? clusters_for(a, head) : std::nullopt;
   if (!files) { return std::nullopt; }
   hunch::vocab_layout layout = hunch::load_layout(files->layout, head);
   auto router = hunch::router::weights::load(files->router, layout, head, files->layout);
-  if (router.inputs != context_width) {
+  if (router.inputs != context_width && (early_width == 0 || router.inputs != early_width)) {
+    const std::string early =
+        early_width == 0 ? "" : ", or " + std::to_string(early_width) + " before its pass";
     throw std::runtime_error(files->router + ": reads contexts of " +
                              std::to_string(router.inputs) + " numbers, those of " + head.name +
-                             " have " + std::to_string(context_width));
+                             " have " + std::to_string(context_width) + early);
   }
   return routed_clusters{std::move(layout), std::move(router)};
 }

@@ -32,10 +32,12 @@ struct routed_clusters {
 };
 
 /// What is in the files of `clusters_for`, or nothing: also if the flags ask for another selector.
-/// \param context_width of the contexts that the model with this head tells a router.
+/// \param context_width of the contexts that the model with this head tells a router;
+/// early_width: of those before a pass, 0 for a model that tells none then.
 /// \throws std::runtime_error for files that do not fit the head, the contexts or each other.
 std::optional<routed_clusters> load_clusters(const arguments& a, const hunch::made_for& head,
-                                             std::int32_t context_width);
+                                             std::int32_t context_width,
+                                             std::int32_t early_width = 0);
 
 /// The order of the head's rows that the flags ask for: the file of `--layout`; without, the
 /// shipped ranking by frequency, if it is one of the text's vocabulary, or else one of the shipped

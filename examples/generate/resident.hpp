@@ -3,13 +3,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <engine/checkpoint.hpp>
@@ -20,12 +24,11 @@
 #include <engine/device/medusa.hpp>
 #include <engine/device/model.hpp>
 #include <engine/device/streams.hpp>
+#include <engine/early_contexts.hpp>
 #include <hunch/decoder/resident_decoder.hpp>
-#include <hunch/drafter/autoregressive.hpp>
-#include <hunch/drafter/heads.hpp>
+#include <hunch/decoder/statistics.hpp>
 #include <hunch/drafter/lookup.hpp>
 #include <hunch/drafter/none.hpp>
-#include <hunch/drafter/streaming.hpp>
 #include <hunch/length/planner.hpp>
 #include <hunch/selector/any.hpp>
 #include <hunch/selector/clustered.hpp>
@@ -76,6 +79,60 @@ run run_resident(Decoder& decoder, const std::vector<std::vector<hunch::token>>&
   return out;
 }
 
+/// What is called with each token: its request, and where it comes from.
+using token_sink = std::function<void(std::size_t, hunch::token, hunch::origin)>;
+
+/// A loop, whatever it is composed of.
+class any_loop {
+ public:
+  /// Of any tree that is drafted in one.
+  static constexpr std::int32_t max_nodes =
+      std::max({chain_shape::max_nodes, sampled_shape::max_nodes, dynamic_shape::max_nodes,
+                fixed_shape::max_nodes});
+
+  virtual ~any_loop() = default;
+  /// Runs as many requests as the program has, to their ends.
+  virtual generate::run run(const hunch::generation_options& options,
+                            const token_sink& on_token) = 0;
+  /// Waits for the loop.
+  virtual hunch::statistics<max_nodes> stats() = 0;
+};
+
+/// made(length) is a loop that drafts so many levels.
+using loop_maker = std::function<std::unique_ptr<any_loop>(std::int32_t length)>;
+
+/// What drafts token by token, and what drafts several tokens ahead, for a target on a platform.
+template <class Platform>
+using models_on = std::variant<
+    engine::device_model<typename Platform::executor, typename Platform::multiply>*,
+    engine::device_model<typename Platform::executor,
+                         engine::device::int4_multiply<typename Platform::executor>>*,
+    engine::device_eagle<typename Platform::executor, typename Platform::multiply>*,
+    engine::early_contexts<
+        engine::device_eagle<typename Platform::executor, typename Platform::multiply>>*,
+    engine::device_early_exit<typename Platform::executor, typename Platform::multiply>*>;
+template <class Platform>
+using heads_on =
+    std::variant<engine::device_medusa<typename Platform::executor, typename Platform::multiply>*,
+                 engine::device_streams<typename Platform::executor, typename Platform::multiply>*>;
+
+template <class Platform>
+class resident_program;
+
+/// The loops that draft such trees, by every rule that takes them. They are defined in
+/// resident_loops.hpp; a source file for each kind of tree instantiates them, so that these compile
+/// side by side and all drafters share the kernels of a tree.
+/// \tparam Drafts `models_on` or `heads_on` the platform.
+template <class Platform, class Drafts, class Tree>
+struct tree_loops {
+  using any_selector = hunch::selector::any<float, typename Platform::executor>;
+
+  /// By the rule that the program's flags ask for. What drafts outlives the loops; its head is over
+  /// `selector`'s shortlists.
+  static loop_maker made(resident_program<Platform>& program, const Drafts& drafts,
+                         const any_selector& selector);
+};
+
 /// \tparam Platform says where: `executor`, `multiply`, `ended(executor)` as in `run_resident`, and
 ///         `rules`, such as `all_rules`.
 template <class Platform>
@@ -86,7 +143,8 @@ class resident_program {
   using model = engine::device_model<executor, multiply>;
   using copy_in_int4 = engine::device_model<executor, engine::device::int4_multiply<executor>>;
   using any_selector = hunch::selector::any<float, executor>;
-  using all_rows = hunch::selector::frequency<>;
+  using models = models_on<Platform>;
+  using heads = heads_on<Platform>;
 
  public:
   resident_program(const arguments& a, executor where)
@@ -118,84 +176,124 @@ class resident_program {
     }
   }
 
+  const arguments& flags() const { return args_; }
+
+  /// A loop of one composition. \param make make() is the drafter.
+  template <class Make, class Selector, class S, class V>
+  std::unique_ptr<any_loop> loop_of(const Make& make, const Selector& selector, const S& sampler,
+                                    const V& verifier, std::int32_t length) {
+    using decoder = hunch::resident_decoder<model&, decltype(make()), Selector, S, V,
+                                            hunch::random_source<>, executor>;
+    const hunch::resident_options options{.max_batch = args_.batch,
+                                          .max_length = session_.length(),
+                                          .chunk = chunk,
+                                          .draft_length = length,
+                                          .ring = args_.max_new_tokens + max_nodes};
+    return std::make_unique<loop<decoder>>(*this, [&] {
+      return decoder(target_, make(), Selector(selector), S(sampler), V(verifier), options, {},
+                     executor_);
+    });
+  }
+
  private:
   /// Prompt tokens of a pass, whether there are any: few, for every pass has room for so many.
   static constexpr std::int32_t chunk = 64;
-  /// Of any tree that is drafted here.
-  static constexpr std::int32_t max_nodes =
-      std::max({chain_shape::max_nodes, dynamic_shape::max_nodes, fixed_shape::max_nodes});
+  static constexpr std::int32_t max_nodes = any_loop::max_nodes;
+
+  /// A loop of one composition.
+  template <class Decoder>
+  class loop final : public any_loop {
+   public:
+    static_assert(Decoder::lossless);
+
+    /// \param make make() is the decoder.
+    template <class Make>
+    loop(resident_program& of, const Make& make) : of_(of), decoder_(make()) {}
+
+    generate::run run(const hunch::generation_options& options,
+                      const token_sink& on_token) override {
+      return run_resident(
+          decoder_, of_.session_.prompts(), options, of_.args_.batch,
+          [this] { return Platform::ended(of_.executor_); }, on_token);
+    }
+    hunch::statistics<max_nodes> stats() override {
+      hunch::statistics<max_nodes> out;
+      out += decoder_.stats();
+      return out;
+    }
+
+   private:
+    resident_program& of_;
+    Decoder decoder_;
+  };
 
   void without_drafter() {
     announce(args_);
-    rules::drawn(args_, [&](auto sampler, auto, auto of_plain) {
-      auto plain = decoder_of(hunch::drafter::none{}, everything(), sampler, of_plain, 1);
-      warm_up(plain);
-      session_.begin_text();
-      session_.report_plain(run_on(plain, session_.request, session_.stream()));
+    const std::unique_ptr<any_loop> plain = plain_loop();
+    warm_up(*plain);
+    session_.begin_text();
+    session_.report_plain(plain->run(session_.request, session_.stream()));
+  }
+
+  /// Plain decoding by the rule that the flags ask for.
+  std::unique_ptr<any_loop> plain_loop() {
+    std::unique_ptr<any_loop> out;
+    rules::plain(args_, [&](auto sampler, auto verifier) {
+      out = loop_of([] { return hunch::drafter::none{}; }, everything(), sampler, verifier, 1);
     });
+    return out;
   }
 
   template <class Draft>
   void with_model(Draft draft) {
     session_.check_draft(draft.shape());
-    over_trees(draft, draft.made_for());
+    over_trees(models(&draft), chosen_selector(draft, draft.made_for()));
   }
   void with_eagle() {
     using eagle = engine::device_eagle<executor, multiply>;
     eagle draft = eagle::load(args_.draft, args_.model, target_, sizes(0));
-    over_trees(draft, draft.made_for());
+    const any_selector selector = chosen_selector(draft, draft.made_for(), draft.input_width());
+    engine::early_contexts<eagle> early(draft);
+    const bool reads_early = selector.context_width() == early.context_width();
+    over_trees(reads_early ? models(&early) : models(&draft), selector);
   }
   void with_early_exit() {
     auto draft = engine::device_early_exit<executor, multiply>::load(args_.draft, target_);
-    over_trees(draft, target_.made_for());
+    over_trees(models(&draft), chosen_selector(draft, target_.made_for()));
   }
   void with_medusa() {
-    using namespace hunch;
     auto draft = engine::device_medusa<executor, multiply>::load(args_.draft, target_);
-    const any_selector selector = chosen_selector(draft, target_.made_for());
-    if (args_.tree == tree_kind::chain) {
-      drawn(selector, heads_chain_shape::max_depth, [&] {
-        return drafter::heads{draft, heads_chain_shape{}};
-      });
-    } else {
-      ranked(selector, fixed_shape::max_depth, [&] {
-        return drafter::heads{draft, fixed_shape{}};
-      });
-    }
+    over_trees<heads_chain_shape>(heads(&draft), chosen_selector(draft, target_.made_for()));
   }
   void with_streaming() {
     auto draft = engine::device_streams<executor, multiply>::load(args_.draft, target_);
-    const any_selector selector = chosen_selector(draft, target_.made_for());
-    drawn(selector, heads_chain_shape::max_depth, [&] {
-      return hunch::drafter::streaming{draft, heads_chain_shape{}};
-    });
+    over_trees<heads_chain_shape>(heads(&draft), chosen_selector(draft, target_.made_for()));
   }
   void with_lookup() {
-    ranked(everything(), max_draft_length,
-           [] { return hunch::drafter::lookup<max_draft_length>{1}; });
+    using lookup = hunch::drafter::lookup<max_draft_length>;
+    rules::template drafts<lookup>(args_, [&](auto sampler, auto verifier) {
+      both(max_draft_length, [&](std::int32_t length) {
+        return loop_of([] { return lookup{1}; }, everything(), sampler, verifier, length);
+      });
+    });
   }
 
-  /// Chains and dynamic trees of a model.
-  template <class Draft>
-  void over_trees(Draft& draft, const hunch::made_for& head) {
-    using namespace hunch;
-    const any_selector selector = chosen_selector(draft, head);
-    if (args_.tree == tree_kind::chain) {
-      drawn(selector, chain_shape::max_depth, [&] {
-        return drafter::autoregressive{draft, chain_shape{}};
-      });
-    } else {
-      ranked(selector, dynamic_shape::max_depth, [&] {
-        return drafter::autoregressive{draft, dynamic_shape{}};
-      });
-    }
+  /// \tparam Chain the longest chain.
+  template <class Chain = chain_shape, class Drafts>
+  void over_trees(const Drafts& drafts, const any_selector& selector) {
+    with_tree<Chain>(args_.tree, [&]<class Tree>(Tree) {
+      both(Tree::max_depth, tree_loops<Platform, Drafts, Tree>::made(*this, drafts, selector));
+    });
   }
 
   /// Of a model that drafts with this head; its rows are in that order then. The most frequent
   /// tokens where clusters are asked for and none are its own.
+  /// \param early_width as `load_clusters` takes it.
   template <class Draft>
-  any_selector chosen_selector(Draft& draft, const hunch::made_for& head) {
-    const auto clusters = load_clusters(args_, session_.drafted_by(head), draft.context_width());
+  any_selector chosen_selector(Draft& draft, const hunch::made_for& head,
+                               std::int32_t early_width = 0) {
+    const auto clusters =
+        load_clusters(args_, session_.drafted_by(head), draft.context_width(), early_width);
     if (!clusters) {
       any_selector fixed(session_.fixed_shortlist(head));
       // The report names what drafts, not what was asked for.
@@ -209,62 +307,33 @@ class resident_program {
         clusters->layout, router_->view(), args_.budget.value_or(default_budget(head.vocab_size))});
   }
 
-  /// By every rule that takes drafts with a law, or those without one. make() is a drafter that
-  /// drafts `levels` levels at most.
-  template <class Selector, class Make>
-  void drawn(const Selector& selector, std::int32_t levels, Make&& make) {
-    rules::drawn(args_, [&](auto sampler, auto verifier, auto of_plain) {
-      both(selector, levels, make, sampler, verifier, of_plain);
-    });
-  }
-  template <class Selector, class Make>
-  void ranked(const Selector& selector, std::int32_t levels, Make&& make) {
-    rules::ranked(args_, [&](auto sampler, auto verifier, auto of_plain) {
-      both(selector, levels, make, sampler, verifier, of_plain);
-    });
-  }
-
-  template <class Selector, class Make, class S, class V, class P>
-  void both(const Selector& selector, std::int32_t levels, Make&& make, S sampler, V verifier,
-            P of_plain) {
+  /// Plain decoding, and loops that draft `levels` levels at most.
+  void both(std::int32_t levels, const loop_maker& speculative) {
     using namespace hunch;
     announce(args_);
-    const auto speculative = [&](std::int32_t length) {
-      return decoder_of(make(), selector, sampler, verifier, length);
-    };
-    auto plain = decoder_of(drafter::none{}, everything(), sampler, of_plain, 1);
-    const double one = step_seconds(plain);
+    const std::unique_ptr<any_loop> plain = plain_loop();
+    const double one = step_seconds(*plain);
     // What a drafted token costs, verification included, over a step of plain decoding.
     double drafted = 0.0;
     std::int32_t length = std::min(4, levels);
     {
-      auto trial = speculative(length);
+      const std::unique_ptr<any_loop> trial = speculative(length);
       // A clock may say that it costs less than nothing.
-      drafted = std::max((step_seconds(trial) / one - 1.0) / length, 0.0);
-      const double alpha = trial.stats().acceptance_probability();
+      drafted = std::max((step_seconds(*trial) / one - 1.0) / length, 0.0);
+      const double alpha = trial->stats().acceptance_probability();
       length = args_.draft_length.value_or(planner::best_draft_length(alpha, drafted, levels));
     }
     // What a loop does in a step is fixed when it is recorded: one that drafts always does.
-    if (length == 0) {
-      report_both(plain, decoder_of(drafter::none{}, everything(), sampler, of_plain, 1), length,
-                  drafted);
-    } else {
-      report_both(plain, speculative(length), length, drafted);
-    }
-  }
-
-  template <class Plain, class Decoder>
-  void report_both(Plain& plain, Decoder decoder, std::int32_t length, double drafted) {
-    static_assert(Decoder::lossless);
-    warm_up(decoder);
+    const std::unique_ptr<any_loop> other = length == 0 ? plain_loop() : speculative(length);
+    warm_up(*other);
     session_.begin_text();
-    const comparison compared = compare(
-        [&](const auto& options, auto&& on_token) { return run_on(plain, options, on_token); },
-        [&](const auto& options, auto&& on_token) { return run_on(decoder, options, on_token); },
-        session_.request, args_.batch, args_.rounds, session_.stream());
-    const auto stats = decoder.stats();
+    const comparison result =
+        compare([&](const auto& options, const token_sink& to) { return plain->run(options, to); },
+                [&](const auto& options, const token_sink& to) { return other->run(options, to); },
+                session_.request, args_.batch, args_.rounds, session_.stream());
+    const auto stats = other->stats();
     const double alpha = stats.acceptance_probability();
-    session_.report_both(compared, stats, hunch::planner::walltime_gain(alpha, length, drafted),
+    session_.report_both(result, stats, planner::walltime_gain(alpha, length, drafted),
                          std::to_string(length));
   }
 
@@ -287,51 +356,29 @@ class resident_program {
     return engine::read_stream_config(std::filesystem::path(args_.draft) / "config.json").streams;
   }
 
-  all_rows everything() const {
+  hunch::selector::frequency<> everything() const {
     return {hunch::vocab_layout::identity(shape_.vocab_size), shape_.vocab_size};
   }
 
-  template <class D, class Selector, class S, class V>
-  auto decoder_of(D drafter, Selector selector, S sampler, V verifier, std::int32_t length) {
-    const hunch::resident_options options{.max_batch = args_.batch,
-                                          .max_length = session_.length(),
-                                          .chunk = chunk,
-                                          .draft_length = length,
-                                          .ring = args_.max_new_tokens + max_nodes};
-    return hunch::resident_decoder<model&, D, Selector, S, V, hunch::random_source<>, executor>(
-        target_, std::move(drafter), std::move(selector), std::move(sampler), std::move(verifier),
-        options, {}, executor_);
-  }
-
-  template <class Decoder, class OnToken>
-  generate::run run_on(Decoder& decoder, const hunch::generation_options& options,
-                       OnToken&& on_token) {
-    return run_resident(
-        decoder, session_.prompts(), options, args_.batch,
-        [this] { return Platform::ended(executor_); }, on_token);
-  }
-
   /// Records what a step is, with as few tokens as possible.
-  template <class Decoder>
-  void warm_up(Decoder& decoder) {
+  void warm_up(any_loop& loop) {
     hunch::generation_options few = session_.request;
     few.max_new_tokens = 1;
-    run_on(decoder, few, [](auto&&...) {});
+    loop.run(few, [](auto&&...) {});
   }
 
   /// Seconds of a step in a short run.
-  template <class Decoder>
-  double step_seconds(Decoder& decoder) {
-    warm_up(decoder);
+  double step_seconds(any_loop& loop) {
+    warm_up(loop);
     hunch::generation_options some = session_.request;
     some.max_new_tokens = std::min(some.max_new_tokens, 64);
     some.stop_tokens.clear();
     // The fastest of three runs: whoever else is busy on the machine only ever adds to them.
     double fastest = std::numeric_limits<double>::infinity();
     for (int run = 0; run < 3; ++run) {
-      const std::int64_t before = decoder.stats().target_passes;
-      const double time = run_on(decoder, some, [](auto&&...) {}).time;
-      const auto steps = static_cast<double>(decoder.stats().target_passes - before);
+      const std::int64_t before = loop.stats().target_passes;
+      const double time = loop.run(some, [](auto&&...) {}).time;
+      const auto steps = static_cast<double>(loop.stats().target_passes - before);
       fastest = std::min(fastest, time / steps);
     }
     return fastest;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <hunch/draft/draft_tree.hpp>
 #include <hunch/sampler/greedy.hpp>
 #include <hunch/sampler/min_p.hpp>
 #include <hunch/sampler/penalties.hpp>
@@ -19,39 +20,38 @@
 namespace generate {
 
 /// Samplers and verifiers of loops that no host looks at, as the flags name them: without patterns,
-/// which need one. use(sampler, verifier, the verifier of plain decoding) is called with what is
-/// asked for. Without a draft there is nothing to judge, so that block verification needs no plain
-/// decoding of its own.
+/// which need one. use(sampler, verifier) is called with what is asked for.
 struct all_rules {
   using sampler =
       hunch::sampler::pipeline<hunch::sampler::penalties, hunch::sampler::temperature,
                                hunch::sampler::top_k, hunch::sampler::top_p, hunch::sampler::min_p>;
 
-  /// Of drafts with a law, which are chains.
-  template <class Use>
-  static void drawn(const arguments& a, Use&& use) {
+  /// Of what such a drafter drafts. \tparam Drafter models `hunch::Drafter`.
+  template <class Drafter, class Use>
+  static void drafts(const arguments& a, Use&& use) {
     using namespace hunch::verifier;
-    switch (a.verifier) {
-      case verifier_kind::rejection:
-        return use(sampler{}, rejection{}, rejection{});
-      case verifier_kind::block:
-        return use(sampler{}, block{}, rejection{});
-      case verifier_kind::coupled:
-      case verifier_kind::point_mass:
-      case verifier_kind::greedy:
-        return ranked(a, use);
+    if constexpr (Drafter::children != hunch::child_law::ranked) {
+      if (a.verifier == verifier_kind::rejection) { return use(sampler{}, rejection{}); }
+      if constexpr (Drafter::is_chain) {
+        if (a.verifier == verifier_kind::block) { return use(sampler{}, block{}); }
+      }
     }
+    coupled_or_greedy(a, use, point_mass{});
   }
 
-  /// Of drafts without one.
+  /// Of plain decoding. Without a draft there is nothing to judge: all rules but these two are one.
   template <class Use>
-  static void ranked(const arguments& a, Use&& use) {
+  static void plain(const arguments& a, Use&& use) {
+    coupled_or_greedy(a, use, hunch::verifier::rejection{});
+  }
+
+ private:
+  template <class Use, class Verifier>
+  static void coupled_or_greedy(const arguments& a, Use&& use, Verifier otherwise) {
     using namespace hunch::verifier;
-    if (a.verifier == verifier_kind::coupled) { return use(sampler{}, coupled{}, coupled{}); }
-    if (a.verifier == verifier_kind::greedy) {
-      return use(hunch::sampler::greedy{}, greedy{}, greedy{});
-    }
-    return use(sampler{}, point_mass{}, rejection{});
+    if (a.verifier == verifier_kind::coupled) { return use(sampler{}, coupled{}); }
+    if (a.verifier == verifier_kind::greedy) { return use(hunch::sampler::greedy{}, greedy{}); }
+    use(sampler{}, otherwise);
   }
 };
 

@@ -21,4 +21,19 @@ struct fixed_shape : hunch::tree::fixed<shipped_choices> {};
 /// Of heads that look as many tokens ahead as those that ship: a tree is not deeper than there are.
 using heads_chain_shape = hunch::tree::chain<4>;
 
+/// Calls use(tree) with the shape that is asked for. \tparam Chain the longest chain.
+template <class Chain, class Use>
+void with_tree(tree_kind asked, Use&& use) {
+  switch (asked) {
+    case tree_kind::chain:
+      return use(Chain{});
+    case tree_kind::sampled:
+      return use(sampled_shape{});
+    case tree_kind::dynamic:
+      return use(dynamic_shape{});
+    case tree_kind::fixed:
+      return use(fixed_shape{});
+  }
+}
+
 }  // namespace generate

@@ -33,7 +33,6 @@ BAD_FLAGS = [
     (["--preset", ""], "--preset: '' is unknown"),
     (["--prompt-file", ""], "--prompt-file: cannot read ''"),
     (["--preset", "diffusion", "--tree", "chain"], "--tree has no meaning with --method diffusion"),
-    (["--preset", "medusa", "--tree", "dynamic", "--device", "cuda"], "--tree: for --device cuda this program has chains"),
     (["--max-new-tokens", "0"], "--max-new-tokens: 0 is less than 1"),
     (["--max-new-tokens", "99999999999"], "not a number that fits"),
     (["--max-new-tokens", "12x"], "not a number that fits"),
@@ -98,8 +97,7 @@ BAD_FLAGS = [
     (["--drafter", "lookup", "--tree", "dynamic"], "--tree has no meaning with --drafter lookup"),
     (["--drafter", "lookup", "--selector", "full"], "--selector has no meaning with --drafter lookup"),
     (["--plain", "--tree", "chain"], "--tree has no meaning with --plain"),
-    (["--device", "cuda", "--drafter", "streaming", "--tree", "fixed"], "--tree: for --device cuda this program has chains"),
-    (["--device", "teams", "--tree", "sampled"], "--tree: for --device teams this program has chains"),
+    (["--device", "teams", "--tree", "sampled", "--verifier", "block"], "--verifier block judges chains"),
     (["--prompt", "a", "--prompt-file", "b"], "--prompt-file"),
     (["--prompt-file", "/no/such/file"], "--prompt-file: cannot read '/no/such/file'"),
     (["--prompt-file", "/"], "--prompt-file: '/' is a folder"),
@@ -787,6 +785,16 @@ class Drafters(unittest.TestCase):
             with self.subTest(flags=flags):
                 drawn, _ = report_of(*flags, "--verifier", "coupled", "--batch", "2", "--draft-length", "3")
                 self.assertIs(drawn["identical_to_plain"], True)
+
+    def test_text_is_that_of_plain_decoding_in_a_loop_without_the_host(self):
+        for drafter in self.SHIPPED:
+            for tree in ("chain", "sampled", "dynamic", "fixed"):
+                with self.subTest(drafter=drafter, tree=tree):
+                    report, _ = report_of("--device", "cuda", "--drafter", drafter, "--tree", tree, "--verifier",
+                                          "coupled", "--draft-length", "3", "--max-new-tokens", "8", program=RESIDENT,
+                                          short=["--rounds", "1", "--prompt", "The name of the file"])
+                    self.assertIs(report["identical_to_plain"], True)
+                    self.assertEqual(report["tokens"], 8)
 
     def test_drafts_are_accepted(self):
         for drafter in self.SHIPPED:

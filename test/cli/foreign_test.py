@@ -126,16 +126,40 @@ class Foreign(unittest.TestCase):
                      ROUTER, left_out, "another layout")
 
     def test_routers_that_read_something_else(self):
-        inputs, wide = 256, WORK / "wide.safetensors"
+        wide, wider = self.wider_router(2), self.wider_router(3)
+        clustered = ["--selector", "clustered", "--layout", LAYOUT, "--router"]
+        for program in (None, RESIDENT):
+            self.refused(["--drafter", "eagle", *clustered, wider], wider, "contexts of 768 numbers",
+                         f"{MODELS / 'eagle'} have 256, or 512 before its pass", program=program)
+            for drafter in ("early-exit", "int4", "medusa"):
+                self.refused(["--drafter", drafter, *clustered, wide], wide, "contexts of 512 numbers",
+                             f"{MODELS / 'target'} have 256\n", program=program)
+
+    def test_routers_that_read_what_is_known_before_the_pass(self):
+        flags = ["--drafter", "eagle", "--selector", "clustered", "--layout", str(LAYOUT), "--verifier", "coupled",
+                 "--draft-length", "3", "--router"]
+        for program in (cli_test.PROGRAM, RESIDENT):
+            for tree in ("chain", "dynamic"):
+                rows = {}
+                for router in (ROUTER, self.wider_router(2)):
+                    report, _ = report_of(*flags, str(router), "--tree", tree, short=SHORT, program=program)
+                    self.assertIs(report["identical_to_plain"], True)
+                    self.assertIn("from clusters that a router chooses", report["composition"])
+                    rows[router] = report["average_shortlist_rows"]
+                self.assertEqual(len(set(rows.values())), 2, rows)
+
+    @staticmethod
+    def wider_router(times):
+        """The file of the shipped router, but that it reads so many states one after the other."""
+        inputs, out = 256, WORK / f"router{times}.safetensors"
         data = ROUTER.read_bytes()
         begin = 8 + struct.unpack("<Q", data[:8])[0]
         tensors = read_tensors(ROUTER)
         first = tensors["first"][2]
-        rows = [first[i:i + 4 * inputs] * 2 for i in range(0, len(first), 4 * inputs)]  # of an embedding, too
-        write_tensors(wide, {**tensors, "first": ("F32", [len(rows), 2 * inputs], b"".join(rows))},
+        rows = [first[i:i + 4 * inputs] * times for i in range(0, len(first), 4 * inputs)]
+        write_tensors(out, {**tensors, "first": ("F32", [len(rows), times * inputs], b"".join(rows))},
                       json.loads(data[8:begin])["__metadata__"])
-        self.refused(["--drafter", "eagle", "--selector", "clustered", "--layout", LAYOUT, "--router", wide],
-                     wide, "contexts of 512 numbers", MODELS / "eagle", "256")
+        return out
 
     def test_files_that_do_not_say(self):
         for source in (FREQUENCY, LAYOUT, ROUTER):

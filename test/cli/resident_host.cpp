@@ -10,7 +10,7 @@
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/verifier/coupled.hpp>
 
-#include "generate/resident.hpp"
+#include "generate/resident_loops.hpp"
 
 namespace {
 
@@ -22,13 +22,12 @@ struct host_platform {
 
   struct rules {
     template <class Use>
-    static void drawn(const generate::arguments&, Use&& use) {
-      use(hunch::sampler::pipeline{hunch::sampler::temperature{}}, hunch::verifier::coupled{},
-          hunch::verifier::coupled{});
+    static void plain(const generate::arguments&, Use&& use) {
+      use(hunch::sampler::pipeline{hunch::sampler::temperature{}}, hunch::verifier::coupled{});
     }
-    template <class Use>
-    static void ranked(const generate::arguments& a, Use&& use) {
-      drawn(a, use);
+    template <class, class Use>
+    static void drafts(const generate::arguments& a, Use&& use) {
+      plain(a, use);
     }
   };
 };

@@ -19,6 +19,8 @@
 #include <engine/device/medusa.hpp>
 #include <engine/device/model.hpp>
 #include <engine/device/streams.hpp>
+#include <engine/early_contexts.hpp>
+#include <generate/resident_router.hpp>
 #include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/heads.hpp>
@@ -32,6 +34,7 @@
 #include <hunch/selector/full.hpp>
 #include <hunch/tree/chain.hpp>
 #include <hunch/verifier/coupled.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 #include "../engine/tiny_heads.hpp"
 #include "../engine/tiny_model.hpp"
 
@@ -189,11 +192,11 @@ void same_texts() {
   engine::device_streams streams({heads, 1, c.hidden, c.vocab_size},
                                  test::in_memory(test::stream_tensors(c, 1, engine::dtype::bf16)),
                                  target);
-  const auto texts = [&](const char* name, auto drafter) {
+  const auto texts = [&](const char* name, auto drafter, auto selector) {
     hunch::resident_decoder d{
         target,
         std::move(drafter),
-        hunch::selector::full{c.vocab_size},
+        std::move(selector),
         hunch::sampler::pipeline{hunch::sampler::temperature{}},
         hunch::verifier::coupled{},
         hunch::resident_options{.max_batch = 3, .max_length = 200, .chunk = 16},
@@ -213,13 +216,23 @@ void same_texts() {
   using hunch::drafter::autoregressive;
   using chain = hunch::tree::chain<5>;
   using short_chain = hunch::tree::chain<heads>;
-  const auto plain = texts("plain decoding", hunch::drafter::none{});
-  const auto same = [&](const char* name, auto drafter) {
-    check(texts(name, std::move(drafter)) == plain, std::string(name) + ": the text");
+  const hunch::selector::full all{c.vocab_size};
+  const auto plain = texts("plain decoding", hunch::drafter::none{}, all);
+  const auto same_by = [&](const char* name, auto drafter, auto selector) {
+    check(texts(name, std::move(drafter), std::move(selector)) == plain,
+          std::string(name) + ": the text");
   };
+  const auto same = [&](const char* name, auto drafter) { same_by(name, std::move(drafter), all); };
   same("a model", autoregressive{draft, chain{}});
   same("a copy in four bits", autoregressive{copy, chain{}});
   same("an EAGLE head", autoregressive{eagle, chain{}});
+  // A router beside the pass that it chooses for.
+  engine::early_contexts early(eagle);
+  const generate::resident_router<gpu> router(executor, test::random_router(early.context_width()));
+  const auto clusters =
+      test::random_clusters(hunch::vocab_layout::identity(c.vocab_size), router.view());
+  eagle.set_head_layout(clusters.layout());
+  same_by("an EAGLE head and a router beside it", autoregressive{early, chain{}}, clusters);
   same("an early exit", autoregressive{exit, chain{}});
   same("Medusa's heads", hunch::drafter::heads{medusa, short_chain{}});
   same("streams", hunch::drafter::streaming{streams, short_chain{}});

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <random>
 #include <vector>
 
 #include <engine/device/eagle.hpp>
@@ -12,14 +11,15 @@
 #include <engine/device/medusa.hpp>
 #include <engine/device/model.hpp>
 #include <engine/device/streams.hpp>
+#include <engine/early_contexts.hpp>
 #include <hunch/decoder/decoder.hpp>
 #include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/heads.hpp>
+#include <hunch/drafter/none.hpp>
 #include <hunch/drafter/streaming.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
-#include <hunch/selector/clustered.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/tools/router_weights.hpp>
 #include <hunch/tree/chain.hpp>
@@ -78,6 +78,7 @@ struct models {
   engine::device_eagle<E> eagle{
       shape_of(1), test::in_memory(test::eagle_tensors(shape_of(1), engine::dtype::f32)), target,
       sizes};
+  engine::early_contexts<engine::device_eagle<E>> early{eagle};
   engine::device_medusa<E> medusa{
       {heads, shape.hidden, shape.vocab_size},
       test::in_memory(test::medusa_tensors(shape, engine::dtype::f32, heads)),
@@ -114,6 +115,10 @@ auto by_eagle(Tree tree) {
   return [=](auto& m) { return hunch::drafter::autoregressive{m.eagle, tree}; };
 }
 template <class Tree>
+auto by_early_eagle(Tree tree) {
+  return [=](auto& m) { return hunch::drafter::autoregressive{m.early, tree}; };
+}
+template <class Tree>
 auto by_exit(Tree tree) {
   return [=](auto& m) { return hunch::drafter::autoregressive{m.exit, tree}; };
 }
@@ -136,23 +141,12 @@ hunch::vocab_layout layout() {
 
 hunch::selector::frequency<> by_frequency() { return {layout(), 50}; }
 
-/// Clusters that a router of random weights chooses by the states in front of the head.
+/// Clusters that a router of random weights chooses by the states in front of the head, or by other
+/// contexts.
 struct routed {
-  hunch::router::weights weights = [] {
-    auto w = hunch::router::weights::sized(test::tiny_config().hidden, 8, 9);
-    std::mt19937 source(3);
-    std::normal_distribution<float> normal;
-    for (auto* of : {&w.first, &w.second, &w.second_bias}) {
-      for (float& x : *of) { x = 0.5f * normal(source); }
-    }
-    return w;
-  }();
+  hunch::router::weights weights = test::random_router(test::tiny_config().hidden);
 
-  auto selector() const {
-    return hunch::selector::clustered{layout().clustered({5, 12, 20, 27, 35, 44, 50, 58, 66, 75}),
-                                      weights.view(),
-                                      hunch::budget::per_row<hunch::budget::rows>{{9, 40}}};
-  }
+  auto selector() const { return test::random_clusters(layout(), weights.view()); }
 };
 
 std::vector<hunch::token> prompt(std::int32_t n) {
@@ -284,6 +278,18 @@ TEST_CASE("device heads: texts with an early exit") {
   everywhere(by_exit(hunch::tree::sampled<2, 1>{}), by_frequency(), 1.0f,
              hunch::verifier::rejection{});
   everywhere(by_exit(deep_tree{}), by_frequency(), 0.0f, hunch::verifier::point_mass{});
+}
+
+TEST_CASE("device heads: texts with an EAGLE head, routed by what is known before its pass") {
+  const routed router{test::random_router(2 * test::tiny_config().hidden)};
+  const texts plain = stepped([](auto&) { return hunch::drafter::none{}; }, by_frequency(), 0.0f,
+                              hunch::verifier::rejection{})
+                          .text;
+  CHECK(everywhere(by_early_eagle(chain{}), router.selector(), 0.0f,
+                   hunch::verifier::rejection{}) == plain);
+  CHECK(everywhere(by_early_eagle(deep_tree{}), router.selector(), 0.0f,
+                   hunch::verifier::point_mass{}) == plain);
+  everywhere(by_early_eagle(chain{}), router.selector(), 1.0f, hunch::verifier::rejection{});
 }
 
 TEST_CASE("device heads: texts with an EAGLE head") {

@@ -14,10 +14,12 @@
 #include <engine/device/medusa.hpp>
 #include <engine/device/model.hpp>
 #include <engine/device/streams.hpp>
+#include <engine/early_contexts.hpp>
 #include <engine/early_exit.hpp>
 #include <engine/medusa.hpp>
 #include <engine/model.hpp>
 #include <engine/streams.hpp>
+#include <hunch/core/bfloat16.hpp>
 
 #include "closeness.hpp"
 #include "team_host.hpp"
@@ -355,6 +357,110 @@ TEST_CASE("device heads: an EAGLE head is the engine's") {
   CHECK(got.length(0) == 0);
 }
 
+namespace {
+
+/// Checks what routers read before a pass of `head`: the embedding of a row's token and the state
+/// at the token before it, as router/train.py puts them together. \param fresh a target like
+/// `target`, which has read nothing; rounded(x) is a state as it is kept.
+template <class Target, class Head, class Rounded>
+void check_inputs(const eagle_fixture& with, Target& target, Target& fresh, Head& head,
+                  const Rounded& rounded) {
+  const int hidden = with.shape.hidden;
+  engine::early_contexts view(head);
+  CHECK(view.context_width() == 2 * hidden);
+  const auto embeddings =
+      with.own.matrix("model.embed_tokens.weight", with.shape.vocab_size, hidden);
+  const auto expected = [&](hunch::token t, const numbers& before) {
+    numbers out(static_cast<std::size_t>(hidden));
+    embeddings.read_row(t, out.data());
+    for (const float x : before) { out.push_back(rounded(x)); }
+    return out;
+  };
+  const auto read = [&](const test::row_batch& rows) {
+    const hunch::context_rows contexts = view.contexts(rows.view());
+    std::vector<numbers> out;
+    for (int i = 0; i < rows.view().size; ++i) {
+      out.push_back(context_of(contexts, i, view.context_width()));
+    }
+    return out;
+  };
+
+  // States of the target, where it has read the token before: also of rows that the head reads
+  // late.
+  test::row_batch whole;
+  whole.add_chain(0, 0, with.t.part(0, 9));
+  const auto of_target = fresh.evaluate(whole.view());
+  std::vector<numbers> states{numbers(static_cast<std::size_t>(hidden))};
+  for (int i = 0; i < 9; ++i) { states.push_back(test::copy(of_target.hidden(i))); }
+  with.read(target, head, 0, 9, 4);
+  with.read(target, head, 2, 4, 4);
+  test::row_batch again;
+  again.add_chain(2, 4, with.t.part(4, 9), false);
+  target.evaluate(again.view());
+  test::keep(target, 2, {0, 1, 2, 3, 4});
+  test::row_batch first;
+  first.add(1, 0, end, 0, with.t[0]).add(0, 0, end, 9, 3).add_chain(2, 4, with.t.part(4, 9));
+  const std::vector<numbers> at_first = read(first);
+  CHECK(at_first[0] == expected(with.t[0], states[0]));
+  CHECK(at_first[1] == expected(3, states[9]));
+  for (int i = 4; i < 9; ++i) {
+    CHECK(at_first[static_cast<std::size_t>(i - 2)] ==
+          expected(with.t[i], states[static_cast<std::size_t>(i)]));
+  }
+
+  // Then the head's own, of the pass that has read the parent.
+  const std::vector<test::row_batch> passes = levels(0);
+  std::vector<numbers> own;
+  for (const test::row_batch& rows : passes) {
+    const std::vector<numbers> before = read(rows);
+    const hunch::rows r = rows.view();
+    for (int i = 0; i < r.size; ++i) {
+      const numbers& above =
+          r.parent[i] == end ? states[9] : own[static_cast<std::size_t>(r.parent[i])];
+      CHECK(before[static_cast<std::size_t>(i)] == expected(r.tokens[i], above));
+    }
+    const auto of_head = view.forward(r);
+    for (int i = 0; i < r.size; ++i) { own.push_back(test::copy(of_head.hidden(i))); }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("EAGLE heads: what routers read before a pass") {
+  const eagle_fixture with;
+  const engine::model_options options{
+      .kind = engine::arithmetic::f32, .max_batch = 3, .keep_features = true};
+  engine::model target(with.shape, with.weights, options);
+  engine::model fresh(with.shape, with.weights, options);
+  engine::eagle_model head(with.head_shape, with.own, target, options);
+  check_inputs(with, target, fresh, head, [](float x) { return x; });
+  test::row_batch foreign;
+  foreign.add(0, 0, end, 9, with.shape.vocab_size);
+  CHECK_THROWS_AS(head.inputs(foreign.view()), std::out_of_range);
+}
+
+TEST_CASE("device heads: what routers read before an EAGLE head's pass") {
+  const eagle_fixture with;
+  model target(with.shape, with.weights, with_features);
+  model fresh(with.shape, with.weights, with_features);
+  engine::device_eagle head(with.head_shape, with.own, target, sizes);
+  check_inputs(with, target, fresh, head,
+               [](float x) { return hunch::to_float(hunch::to_bfloat16(x)); });
+
+  // Padding is passed over, and so are slots and parents that are not there.
+  test::row_batch rows;
+  rows.add(pad, 3, 3, 3, 3).add(7, 0, 0, 9, 3).add(0, 0, end, 9, 3).add(1, 4, 500, 9, 3);
+  test::row_batch alone;
+  alone.add(0, 0, end, 9, 3);
+  const numbers expected = context_of(head.inputs(alone.view()), 0, head.input_width());
+  const hunch::context_rows got = head.inputs(rows.view());
+  CHECK(context_of(got, 2, head.input_width()) == expected);
+  CHECK(context_of(got, 3, head.input_width()).back() == 0.0f);
+  test::row_batch many;
+  many.add_chain(0, 9, test::some_tokens(sizes.max_rows + 1, with.shape.vocab_size));
+  CHECK_THROWS_AS(head.inputs(many.view()), std::invalid_argument);
+}
+
 TEST_CASE("device heads: what makes no EAGLE head") {
   const eagle_fixture with;
   model no_features(with.shape, with.weights, sizes);
@@ -552,6 +658,10 @@ TEST_CASE("device heads: teams of threads compute the same bits") {
     engine::device_eagle eagle(with.head_shape, with.own, target, sizes);
     with.read(target, eagle, 1, 9, 4);
     for (const test::row_batch& rows : levels(1)) {
+      const hunch::context_rows before = eagle.inputs(rows.view());
+      for (int i = 0; i < rows.view().size; ++i) {
+        out.push_back(context_of(before, i, eagle.input_width()));
+      }
       const auto of_eagle = eagle.forward(rows.view());
       for (int i = 0; i < rows.view().size; ++i) { out.push_back(test::copy(of_eagle.hidden(i))); }
     }

@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <engine/early_contexts.hpp>
 #include <engine/early_exit.hpp>
 #include <engine/medusa.hpp>
 #include <engine/model.hpp>
@@ -17,10 +19,13 @@
 #include <hunch/drafter/none.hpp>
 #include <hunch/sampler/greedy.hpp>
 #include <hunch/selector/full.hpp>
+#include <hunch/tools/router_weights.hpp>
 #include <hunch/tree/chain.hpp>
 #include <hunch/tree/dynamic.hpp>
 #include <hunch/verifier/greedy.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
+#include "tiny_heads.hpp"
 #include "tiny_model.hpp"
 
 /// Decoders over the engine's draft models: the greedy text of each is that of plain decoding, and
@@ -71,11 +76,11 @@ struct written {
 };
 
 /// Texts of several requests, of which a few run at a time.
-template <class Target, class Drafter>
-written write(Target& target, Drafter drafter) {
+template <class Target, class Drafter, class Selector>
+written write(Target& target, Drafter drafter, Selector selector) {
   hunch::decoder d{target,
                    std::move(drafter),
-                   hunch::selector::full{static_cast<std::int32_t>(target.vocab_size())},
+                   std::move(selector),
                    hunch::sampler::greedy{},
                    hunch::verifier::greedy{},
                    hunch::decoder_options{.max_batch = batch, .chunk = 4, .token_text = {}}};
@@ -97,13 +102,20 @@ written write(Target& target, Drafter drafter) {
   return out;
 }
 
+template <class Target, class Drafter>
+written write(Target& target, Drafter drafter) {
+  return write(target, std::move(drafter),
+               hunch::selector::full{static_cast<std::int32_t>(target.vocab_size())});
+}
+
 struct fixture {
   engine::config shape = deep_config();
   engine::checkpoint weights = test::random_checkpoint(shape, engine::dtype::i8);
   engine::model target;
 
   explicit fixture(int threads, engine::arithmetic kind = engine::preferred_bf16())
-      : target(shape, weights, {.kind = kind, .threads = threads, .max_batch = batch}) {}
+      : target(shape, weights,
+               {.kind = kind, .threads = threads, .max_batch = batch, .keep_features = true}) {}
 
   static void add(engine::checkpoint& to, const std::string& name, const std::vector<float>& values,
                   std::vector<std::int64_t> tensor_shape) {
@@ -119,6 +131,13 @@ struct fixture {
     add(exit, "exit.down.weight", std::vector<float>(4 * d, 0.1f), {4, shape.hidden});
     add(exit, "exit.up.weight", std::vector<float>(4 * d, 0.1f), {shape.hidden, 4});
     return {{exit_layer}, exit, target};
+  }
+
+  engine::eagle_model eagle() {
+    engine::config one = shape;
+    one.layers = 1;
+    return {one, test::in_memory(test::eagle_tensors(one, engine::dtype::i8)), target,
+            engine::model_options{.max_batch = batch}};
   }
 
   engine::medusa_heads heads() {
@@ -179,6 +198,29 @@ TEST_CASE("greedy texts with draft heads") {
     CHECK(write(other.target, hunch::drafter::heads{again, hunch::tree::dynamic<3, 3, 8>{}}).text ==
           plain(threads));
   }
+}
+
+TEST_CASE(
+    "greedy texts with an EAGLE head and a router, which reads states or what is before them") {
+  const auto vocabulary = hunch::vocab_layout::identity(deep_config().vocab_size);
+  const auto routed = [&](std::int32_t width, auto tree, auto&& view) {
+    const hunch::router::weights router = test::random_router(width);
+    const auto selector = test::random_clusters(vocabulary, router.view());
+    fixture with(2);
+    engine::eagle_model eagle = with.eagle();
+    eagle.set_head_layout(selector.layout());
+    auto&& drafts = view(eagle);
+    return write(with.target, hunch::drafter::autoregressive{drafts, tree}, selector).text;
+  };
+  const auto late = [](auto& eagle) -> auto& { return eagle; };
+  const auto early = [](auto& eagle) { return engine::early_contexts(eagle); };
+  const int hidden = deep_config().hidden;
+  const texts expected = plain(1);
+  CHECK(routed(hidden, hunch::tree::chain<3>{}, late) == expected);
+  CHECK(routed(2 * hidden, hunch::tree::chain<3>{}, early) == expected);
+  CHECK(routed(2 * hidden, hunch::tree::dynamic<3, 4, 8>{}, early) == expected);
+  CHECK_THROWS_AS(routed(hidden, hunch::tree::chain<3>{}, early), std::invalid_argument);
+  CHECK_THROWS_AS(routed(2 * hidden, hunch::tree::chain<3>{}, late), std::invalid_argument);
 }
 
 TEST_CASE("greedy texts with an int4 copy, in fewer steps") {

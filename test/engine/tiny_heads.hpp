@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <random>
 #include <string>
 #include <tuple>
@@ -11,6 +12,10 @@
 
 #include <engine/config.hpp>
 #include <engine/tensor.hpp>
+#include <hunch/selector/clustered.hpp>
+#include <hunch/tools/router_weights.hpp>
+#include <hunch/vocab/budget.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 #include "tiny_model.hpp"
 
@@ -71,6 +76,31 @@ inline std::vector<stored_tensor> eagle_tensors(const engine::config& c, engine:
     out.push_back(std::move(t));
   }
   return out;
+}
+
+/// A router of random weights over 9 clusters, for contexts of so many numbers.
+inline hunch::router::weights random_router(std::int32_t inputs) {
+  auto w = hunch::router::weights::sized(inputs, 8, 9);
+  std::mt19937 source(3);
+  std::normal_distribution<float> normal;
+  for (auto* of : {&w.first, &w.second, &w.second_bias}) {
+    for (float& x : *of) { x = 0.5f * normal(source); }
+  }
+  return w;
+}
+
+/// What such a router chooses among: clusters of the tokens in an order, some at a time.
+template <class Router>
+auto random_clusters(const hunch::vocab_layout& order, const Router& router) {
+  constexpr std::int32_t core = 5;
+  const std::int32_t rows = order.head_rows();
+  std::vector<std::int32_t> begin;
+  for (std::int32_t i = 0; i <= router.clusters; ++i) {
+    begin.push_back(core + i * (rows - core) / router.clusters);
+  }
+  return hunch::selector::clustered{
+      order.clustered(begin), router,
+      hunch::budget::per_row<hunch::budget::rows>{{router.clusters, rows / 2}}};
 }
 
 inline constexpr int tiny_streams = 3;

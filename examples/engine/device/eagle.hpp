@@ -12,6 +12,7 @@
 #include <hunch/executor/executor.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/model/concepts.hpp>
+#include <hunch/model/rows.hpp>
 #include <hunch/tools/fingerprints.hpp>
 
 namespace engine {
@@ -53,6 +54,11 @@ class device_eagle : public device_model<Executor, Multiply> {
     }
     return out;
   }
+
+  /// As of `engine::eagle_model`. Launches what writes them; throws like `forward`.
+  hunch::context_rows inputs(const hunch::rows& rows) { return this->parts().inputs_of(rows); }
+  /// How many numbers a row has there: two hidden sizes.
+  std::int32_t input_width() const { return 2 * this->shape().hidden; }
 
  private:
   static std::unique_ptr<transformer_type> made(const config& shape, const checkpoint& weights,

@@ -81,7 +81,7 @@ class device_early_exit {
     transformer_type& of = *of_;
     const device::pass_plan plan = of.space.plan();
     of.stage(rows, layers_, of.options.max_rows);
-    of.begin(rows.size);
+    of.begin(rows);
     of.run_layers(0, layers_, rows.size);
     of.normalise(rows.size, plan.wanted, norm_.data(), states_.data());
     if (rows.size > 0) {

@@ -68,28 +68,30 @@ struct move_features {
 
 /// What the layers of an EAGLE head begin with: the embedding of the token of row `index`, and the
 /// feature of the token before it: the target's where it has read that token, else the head's own.
-template <class Input>
+/// It asks the rows as they are given, for a router reads this before they are staged.
+template <class Number>
 struct join_rows {
-  pass_plan plan;
-  slot_table own;
+  hunch::rows rows;
+  slot_table own;  ///< has no slot that the target has not
   feature_cells own_features;
   slot_table target;
   feature_cells target_features;
   const hunch::bfloat16* embedding;  ///< [vocab_size, embedding_width]
   std::int32_t embedding_width;
   std::int32_t size;  ///< of a state
-  Input* out;         ///< [rows, width]
+  Number* out;        ///< [rows, width]
   std::int32_t width;
 
   template <hunch::Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
-    const planned_row row = plan.rows[index];
-    if (row.slot == hunch::no_slot) { return; }
+    const std::int32_t slot = rows.slot[index];
+    if (!own.has_slot(slot)) { return; }
     const hunch::bfloat16* const token =
-        embedding + static_cast<std::int64_t>(row.token) * embedding_width;
-    const hunch::bfloat16* const before = feature_before(row);
+        embedding + static_cast<std::int64_t>(rows.tokens[index]) * embedding_width;
+    const hunch::bfloat16* const before =
+        feature_before(slot, rows.position[index] - 1, rows.parent[index]);
     const std::int32_t n = size;
-    Input* const to = out + static_cast<std::int64_t>(index) * width;
+    Number* const to = out + static_cast<std::int64_t>(index) * width;
     team.for_each(n, [=](std::int64_t i) {
       put(to[i], hunch::to_float(token[i]));
       put(to[n + i], before == nullptr ? 0.0f : hunch::to_float(before[i]));
@@ -97,14 +99,12 @@ struct join_rows {
   }
 
  private:
-  HUNCH_HOST_DEVICE const hunch::bfloat16* feature_before(const planned_row& row) const {
-    const std::int32_t position = row.position - 1;
+  HUNCH_HOST_DEVICE const hunch::bfloat16* feature_before(std::int32_t slot, std::int32_t position,
+                                                          std::int32_t parent) const {
     if (position < 0) { return nullptr; }
-    if (position < target.slots[row.slot].length) {
-      return target_features.cached(row.slot, position);
-    }
-    const std::int32_t parent = own.at(row.slot, row.id).parent;
-    return parent == hunch::end_of_cache ? nullptr : own_features.staged(row.slot, parent);
+    if (position < target.slots[slot].length) { return target_features.cached(slot, position); }
+    const bool staged = parent >= 0 && parent < own.max_staged;
+    return staged ? own_features.staged(slot, parent) : nullptr;
   }
 };
 

@@ -173,7 +173,7 @@ class device_model {
   void run(const hunch::rows& rows, std::int32_t max_outputs, std::int32_t streams) {
     self_->check_streams(streams);
     self_->stage(rows, self_->shape.layers, max_outputs);
-    self_->begin(rows.size);
+    self_->begin(rows);
     self_->run_all(rows.size, streams);
     self_->finish(rows.size);
   }

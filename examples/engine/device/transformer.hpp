@@ -52,9 +52,8 @@ class transformer : public named_model {
         multiply(executor, options.all_rows()),
         head(executor, weights.head()),
         target_(features_of),
-        joined_(executor, target_ == nullptr ? 0
-                                             : static_cast<std::size_t>(options.max_rows) *
-                                                   static_cast<std::size_t>(joint_width())) {
+        joined_(executor, joint_size()),
+        inputs_(executor, joint_size()) {
     for (const auto& layer : weights.layers()) {
       multiply.prepare(layer.queries_etc.view(), into::overwrite);
       multiply.prepare(layer.output.view(), into::add);
@@ -76,39 +75,33 @@ class transformer : public named_model {
   /// \throws std::invalid_argument for more rows than `max_rows`, and what an earlier commit left.
   void stage(const hunch::rows& rows, std::int32_t last, std::int32_t max_outputs) {
     if (failure_) { std::rethrow_exception(std::exchange(failure_, nullptr)); }
-    if (rows.size > options.max_rows) {
-      throw std::invalid_argument("engine::device_model: a pass of " + std::to_string(rows.size) +
-                                  " rows: raise device_options::max_rows");
-    }
+    check_size(rows);
     slot_table table = space.table();
     table.layers = last;
     executor.launch(rows.size, stage_rows{rows, table, space.plan(), max_outputs});
     executor.launch(rows.size, trace_paths{table, space.plan()});
   }
 
-  /// What the staged rows bring to the first layer.
-  void begin(std::int32_t rows) {
-    const pass_plan plan = space.plan();
-    const matrix embedding = weights.embedding();
-    if (target_ == nullptr) {
-      executor.launch(rows, embed_rows{.rows = plan.rows,
-                                       .embedding = embedding.data,
-                                       .width = embedding.width,
-                                       .size = shape.hidden,
-                                       .residual = space.residual.data()});
-      return;
+  /// What these rows, which are staged, bring to the first layer.
+  void begin(const hunch::rows& rows) {
+    if (target_ != nullptr) {
+      join(rows, joined_.data());
+      return apply(weights.joint(), joined_, rows.size, space.residual, into::overwrite);
     }
-    executor.launch(rows, join_rows<input>{.plan = plan,
-                                           .own = space.table(),
-                                           .own_features = space.features(),
-                                           .target = target_->space.table(),
-                                           .target_features = target_->space.features(),
-                                           .embedding = embedding.data,
-                                           .embedding_width = embedding.width,
-                                           .size = shape.hidden,
-                                           .out = joined_.data(),
-                                           .width = joint_width()});
-    apply(weights.joint(), joined_, rows, space.residual, into::overwrite);
+    const matrix embedding = weights.embedding();
+    executor.launch(rows.size, embed_rows{.rows = space.plan().rows,
+                                          .embedding = embedding.data,
+                                          .width = embedding.width,
+                                          .size = shape.hidden,
+                                          .residual = space.residual.data()});
+  }
+
+  /// Of an EAGLE head: what its layers will begin with, before a pass over these rows.
+  /// \throws std::invalid_argument for more rows than `max_rows`.
+  hunch::context_rows inputs_of(const hunch::rows& rows) {
+    check_size(rows);
+    join(rows, inputs_.data());
+    return {inputs_.data(), joint_width()};
   }
 
   /// `rows` rows through the layers [first, last).
@@ -219,7 +212,33 @@ class transformer : public named_model {
     return shape;
   }
 
+  void check_size(const hunch::rows& rows) const {
+    if (rows.size <= options.max_rows) { return; }
+    throw std::invalid_argument("engine::device_model: a pass of " + std::to_string(rows.size) +
+                                " rows: raise device_options::max_rows");
+  }
+
   std::int32_t joint_width() const { return padded(2 * shape.hidden); }
+  std::size_t joint_size() const {
+    return target_ == nullptr ? 0
+                              : static_cast<std::size_t>(options.max_rows) *
+                                    static_cast<std::size_t>(joint_width());
+  }
+
+  template <class Number>
+  void join(const hunch::rows& rows, Number* out) {
+    const matrix embedding = weights.embedding();
+    executor.launch(rows.size, join_rows<Number>{.rows = rows,
+                                                 .own = space.table(),
+                                                 .own_features = space.features(),
+                                                 .target = target_->space.table(),
+                                                 .target_features = target_->space.features(),
+                                                 .embedding = embedding.data,
+                                                 .embedding_width = embedding.width,
+                                                 .size = shape.hidden,
+                                                 .out = out,
+                                                 .width = joint_width()});
+  }
 
   /// A layer for `tokens` rows of tokens, and for `beside` rows of streams behind them.
   void run_layer(std::int32_t l, std::int32_t tokens, std::int32_t beside) {
@@ -325,6 +344,7 @@ class transformer : public named_model {
 
   const transformer* const target_;
   resident<input> joined_;  ///< [rows, joint_width] of an EAGLE head
+  resident<float> inputs_;  ///< likewise, for routers
   std::exception_ptr failure_;
 };
 

@@ -81,8 +81,9 @@ struct statistics {
     ++histogram[accepted_nodes];
   }
 
-  /// Adds the counters of another run of the same steps, or of other sequences.
-  statistics& operator+=(const statistics& o) {
+  /// Adds the counters of another run of the same steps, of other sequences, or of smaller drafts.
+  template <std::int32_t Nodes>
+  requires(Nodes <= MaxNodes) statistics& operator+=(const statistics<Nodes>& o) {
     steps += o.steps;
     drafted += o.drafted;
     accepted += o.accepted;
@@ -95,7 +96,7 @@ struct statistics {
     draft_seconds += o.draft_seconds;
     target_seconds += o.target_seconds;
     verify_seconds += o.verify_seconds;
-    for (std::int32_t i = 0; i < MaxNodes; ++i) {
+    for (std::int32_t i = 0; i < Nodes; ++i) {
       proposed_at[i] += o.proposed_at[i];
       accepted_at[i] += o.accepted_at[i];
       histogram[i] += o.histogram[i];

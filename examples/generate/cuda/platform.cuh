@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-
-#include "generate/cuda.hpp"
+#pragma once
 
 #include <engine/device/cublaslt_multiply.cuh>
 #include <hunch/executor/cuda.cuh>
 
 #include "generate/ended.cuh"
-#include "generate/resident.hpp"
 #include "generate/rules.hpp"
 
 namespace generate {
-namespace {
 
+/// A CUDA device.
 struct cuda_platform {
   using executor = hunch::executor::cuda;
   using multiply = engine::device::cublaslt_multiply;
@@ -19,11 +17,5 @@ struct cuda_platform {
 
   static bool ended(const executor& where) { return generate::ended(where); }
 };
-
-}  // namespace
-
-void run_on_cuda(const arguments& a) {
-  resident_program<cuda_platform>(a, hunch::executor::cuda{}).run();
-}
 
 }  // namespace generate

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "generate/teams.hpp"
+#pragma once
 
 #include <engine/device/team_multiply.hpp>
 
-#include "generate/resident.hpp"
 #include "generate/rules.hpp"
 #include "generate/thread_teams.hpp"
 
 namespace generate {
-namespace {
 
+/// Teams of threads of the host.
 struct teams_platform {
   using executor = thread_teams;
   using multiply = engine::device::team_multiply<executor>;
@@ -17,9 +16,5 @@ struct teams_platform {
 
   static bool ended(const executor&) { return true; }
 };
-
-}  // namespace
-
-void run_on_teams(const arguments& a) { resident_program<teams_platform>(a, {}).run(); }
 
 }  // namespace generate

@@ -172,8 +172,8 @@ flags flags_of(destination to) {
   out.add_choice<device_kind>(
       "--device",
       "host: the processors (default)\n"
-      "cuda: a CUDA device, where the whole loop stays; chains, dynamic trees of models and\n"
-      "the fixed tree of Medusa's heads, without --pattern\n"
+      "cuda: a CUDA device, where the whole loop stays; canvases, chains, dynamic trees of\n"
+      "models and the fixed tree of Medusa's heads, without --pattern\n"
       "teams: the same loop on teams of host threads, slowly: to try it without a GPU",
       a.device, devices);
 
@@ -314,8 +314,8 @@ void check_method(const arguments& a, const Refuse& refuse) {
   }
   const bool stepwise = a.method == method_kind::stepwise;
   const char* const method = stepwise ? "--method stepwise" : "--method diffusion";
-  for (const char* flag : {"--device", "--drafter", "--tree", "--selector", "--layout", "--router",
-                           "--budget", "--verifier", "--plain", "--batch", "--repetition-penalty",
+  for (const char* flag : {"--drafter", "--tree", "--selector", "--layout", "--router", "--budget",
+                           "--verifier", "--plain", "--batch", "--repetition-penalty",
                            "--presence-penalty", "--frequency-penalty", "--pattern"}) {
     refuse(flag, method);
   }

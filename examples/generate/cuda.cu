@@ -6,7 +6,7 @@
 #include <hunch/executor/cuda.cuh>
 
 #include "generate/ended.cuh"
-#include "generate/resident.hpp"
+#include "generate/on_executor.hpp"
 #include "generate/rules.hpp"
 
 namespace generate {
@@ -22,8 +22,6 @@ struct cuda_platform {
 
 }  // namespace
 
-void run_on_cuda(const arguments& a) {
-  resident_program<cuda_platform>(a, hunch::executor::cuda{}).run();
-}
+void run_on_cuda(const arguments& a) { run_on_executor<cuda_platform>(a, hunch::executor::cuda{}); }
 
 }  // namespace generate

@@ -3,7 +3,7 @@
 
 #include <engine/device/team_multiply.hpp>
 
-#include "generate/resident.hpp"
+#include "generate/on_executor.hpp"
 #include "generate/rules.hpp"
 #include "generate/thread_teams.hpp"
 
@@ -20,6 +20,6 @@ struct teams_platform {
 
 }  // namespace
 
-void run_on_teams(const arguments& a) { resident_program<teams_platform>(a, {}).run(); }
+void run_on_teams(const arguments& a) { run_on_executor<teams_platform>(a, {}); }
 
 }  // namespace generate

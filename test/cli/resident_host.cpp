@@ -10,7 +10,7 @@
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/verifier/coupled.hpp>
 
-#include "generate/resident.hpp"
+#include "generate/on_executor.hpp"
 
 namespace {
 
@@ -37,6 +37,6 @@ struct host_platform {
 
 int main(int argc, char** argv) {
   return command_line::run("resident_host", argc, argv, [](const auto& words) {
-    generate::resident_program<host_platform>(generate::parse(words), {}).run();
+    generate::run_on_executor<host_platform>(generate::parse(words), {});
   });
 }

@@ -19,6 +19,9 @@
 
 namespace engine::device {
 
+/// The states of what has no law.
+inline constexpr float no_number = std::numeric_limits<float>::quiet_NaN();
+
 HUNCH_HOST_DEVICE inline std::int32_t smaller_of(std::int32_t a, std::int32_t b) {
   return a < b ? a : b;
 }
@@ -363,7 +366,6 @@ struct state_outputs {
                 to, state);
       return;
     }
-    constexpr float no_number = std::numeric_limits<float>::quiet_NaN();
     const float* const kept = from.row == canvas_output::cached
                                   ? cached + static_cast<std::int64_t>(from.slot) * width
                                   : nullptr;

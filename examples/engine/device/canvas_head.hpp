@@ -6,7 +6,7 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
-#include <stdexcept>
+#include <string>
 #include <utility>
 
 #include <engine/canvas_head_config.hpp>

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include <engine/aligned_buffer.hpp>
+#include <engine/canvas_head_config.hpp>
 #include <engine/canvas_plan.hpp>
 #include <engine/checkpoint.hpp>
-#include <engine/config.hpp>
 #include <engine/masked_model.hpp>
 #include <engine/model.hpp>
 #include <hunch/diffusion/canvas/masked_model.hpp>
@@ -21,22 +21,6 @@
 /// `hunch::diffusion::ObservingModel`.
 
 namespace engine {
-
-/// A Llama's config, and what a head takes from the masked model that it drafts for.
-struct canvas_head_config {
-  config model;
-  /// The target's layer before which residuals are taken.
-  int target_layer = 0;
-  /// [model.layers] the target's layer whose keys and values of the known text a layer reads.
-  std::vector<int> cached_layers;
-
-  /// \throws std::invalid_argument naming the first field that makes no head.
-  void check() const;
-};
-
-/// Reads a `config.json` of a Llama with "target_layer" and "cached_layers".
-/// \throws std::runtime_error naming the file and the key.
-canvas_head_config read_canvas_head_config(const std::filesystem::path& file);
 
 /// The last layer or layers of the target again, over the rows of the canvas that it has decided,
 /// as more of its masks are unmasked. Rows begin with the residuals that they had in the target

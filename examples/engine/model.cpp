@@ -129,11 +129,7 @@ std::uint64_t model::implementation::head_fingerprint() {
 void model::implementation::check_head(const std::filesystem::path& config_file,
                                        implementation& head) {
   check_target(config_file, head_fingerprint(), origin);
-  if (head.head_fingerprint() == head_fingerprint()) { return; }
-  throw std::runtime_error(head.origin + ": the head that it drafts with is " +
-                           hunch::fingerprint_text(head.head_fingerprint()) +
-                           ", and that of its target " + origin + " " +
-                           hunch::fingerprint_text(head_fingerprint()));
+  must_share_head(head_fingerprint(), head, head.head_fingerprint());
 }
 
 draft_head& model::implementation::listed_head() {

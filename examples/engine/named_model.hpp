@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include <hunch/tools/fingerprints.hpp>
+
 namespace engine {
 
 /// A model by name, and what it says of heads that do not fit it: messages with both names.
@@ -27,6 +29,13 @@ struct named_model {
                                 const std::string& is) const {
     throw std::invalid_argument("engine: " + head + " " + does + ", and its target " + origin +
                                 " " + is);
+  }
+  /// \throws std::runtime_error naming both if `head` drafts with another head than this model's.
+  void must_share_head(std::uint64_t own, const named_model& head, std::uint64_t of_head) const {
+    if (own == of_head) { return; }
+    throw std::runtime_error(head.origin + ": the head that it drafts with is " +
+                             hunch::fingerprint_text(of_head) + ", and that of its target " +
+                             origin + " " + hunch::fingerprint_text(own));
   }
 };
 

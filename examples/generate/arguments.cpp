@@ -313,8 +313,8 @@ void check_method(const arguments& a, const Refuse& refuse) {
   }
   const bool stepwise = a.method == method_kind::stepwise;
   const char* const method = stepwise ? "--method stepwise" : "--method diffusion";
-  for (const char* flag : {"--device", "--drafter", "--tree", "--selector", "--layout", "--router",
-                           "--budget", "--verifier", "--plain", "--batch", "--repetition-penalty",
+  for (const char* flag : {"--drafter", "--tree", "--selector", "--layout", "--router", "--budget",
+                           "--verifier", "--plain", "--batch", "--repetition-penalty",
                            "--presence-penalty", "--frequency-penalty", "--pattern"}) {
     refuse(flag, method);
   }

@@ -29,12 +29,12 @@ namespace {
 
 void start(const std::vector<std::string>& words) {
   const arguments a = parse(words);
-  if (a.method != method_kind::speculative) {
-    run_diffusion(a);
-  } else if (a.device == device_kind::cuda) {
+  if (a.device == device_kind::cuda) {
     run_on_cuda(a);
   } else if (a.device == device_kind::teams) {
     run_on_teams(a);
+  } else if (a.method != method_kind::speculative) {
+    run_diffusion(a);
   } else {
     program(a).run();
   }

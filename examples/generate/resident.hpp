@@ -37,6 +37,7 @@
 
 #include "generate/ranking.hpp"
 #include "generate/resident_router.hpp"
+#include "generate/run_to_end.hpp"
 #include "generate/session.hpp"
 #include "generate/tree_shapes.hpp"
 
@@ -45,8 +46,7 @@
 
 namespace generate {
 
-/// Runs `batch` requests to their ends, like `run_requests`, in a loop that does not wait for the
-/// host. `ended()` says whether the executor has nothing under way; it throws its errors.
+/// Runs `batch` requests to their ends, like `run_requests`, as `run_to_end` does.
 /// \throws std::runtime_error if a request ends with an error.
 template <class Decoder, class Ended, class OnToken>
 run run_resident(Decoder& decoder, const std::vector<std::vector<hunch::token>>& prompts,
@@ -61,20 +61,18 @@ run run_resident(Decoder& decoder, const std::vector<std::vector<hunch::token>>&
     ++options.seed;
   }
   const auto start = std::chrono::steady_clock::now();
-  decoder.run();
-  while (decoder.running() > 0) {
-    const bool stands = ended();
-    decoder.poll([&](const hunch::ring_entry& e) {
-      if (e.finish == hunch::finish_reason::error) {
-        throw std::runtime_error(std::string("a request failed: ") + to_string(e.status));
-      }
-      const auto request = static_cast<std::size_t>(e.id - first);
-      out.tokens[request].push_back(e.t);
-      on_token(request, e.t, e.origin);
-      ++out.timed;
-    });
-    if (stands && decoder.running() > 0) { decoder.run(); }
-  }
+  run_to_end(
+      decoder, ended,
+      [&](const hunch::ring_entry& e) {
+        if (e.finish == hunch::finish_reason::error) {
+          throw std::runtime_error(std::string("a request failed: ") + to_string(e.status));
+        }
+        const auto request = static_cast<std::size_t>(e.id - first);
+        out.tokens[request].push_back(e.t);
+        on_token(request, e.t, e.origin);
+        ++out.timed;
+      },
+      [] {});
   out.time = seconds(std::chrono::steady_clock::now() - start).count();
   return out;
 }
@@ -133,7 +131,7 @@ struct tree_loops {
                          const any_selector& selector);
 };
 
-/// \tparam Platform says where: `executor`, `multiply`, `ended(executor)` as in `run_resident`, and
+/// \tparam Platform says where: `executor`, `multiply`, `ended(executor)` as in `run_to_end`, and
 ///         `rules`, such as `all_rules`.
 template <class Platform>
 class resident_program {

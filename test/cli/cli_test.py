@@ -65,6 +65,7 @@ BAD_FLAGS = [
     (["--device", "cuda", "--threads", "2"], "--threads has no meaning with --device cuda"),
     (["--device", "cuda", "--pattern", "a"], "--pattern asks the host in every step"),
     (["--device", "teams", "--threads", "2"], "--threads has no meaning with --device teams"),
+    (["--preset", "diffusion", "--device", "teams", "--threads", "2"], "--threads has no meaning with --device teams"),
     (["--device", "teams", "--pattern", "a"], "which --device teams does not wait for"),
     (["--drafter", "medium"], "it takes model, eagle, medusa, streaming, early-exit, int4, lookup, none"),
     (["--selector", "best"], "it takes full, frequency, trimmed, clustered"),
@@ -513,7 +514,8 @@ class Presets(unittest.TestCase):
         # Threads that wait for each other hundreds of thousands of times: few tokens, and patience.
         all_kinds = ("plain", "dynaspec", "eagle-2", "medusa", "streaming", "early-exit", "lookup")
         few = ["--max-new-tokens", "3", "--rounds", "1", "--prompt", "The name of the file"]
-        for name in all_kinds if "HUNCH_TEST_FULL" in os.environ else ("dynaspec",):
+        full = "HUNCH_TEST_FULL" in os.environ
+        for name in all_kinds if full else ("dynaspec",):
             with self.subTest(preset=name):
                 length = [] if name == "plain" else ["--draft-length", "2"]
                 report, _ = report_of("--preset", name, "--temperature", "0", *length, "--device", "teams", short=few,
@@ -522,6 +524,15 @@ class Presets(unittest.TestCase):
                 self.assertEqual(report["tokens"], 3)
                 if name != "plain":
                     self.assertIs(report["identical_to_plain"], True)
+        few[1] = "12"  # a canvas has fewer passes
+        for name in ("diffusion", "canvas-head") if full else ("diffusion",):
+            with self.subTest(preset=name):
+                flags = ["--preset", name, "--temperature", "0", "--draft-length", "2"]
+                on_host, _ = report_of(*flags, short=few)
+                report, _ = report_of(*flags, "--device", "teams", short=few, timeout=600)
+                self.assertEqual(report["preset"], name)
+                self.assertEqual(report["text"], on_host["text"])
+                self.assertIs(report["diffusion"]["identical_to_stepwise"], True)
 
     def test_the_first_is_that_of_no_flags(self):
         report, printed = report_of()
@@ -871,6 +882,26 @@ class Diffusion(unittest.TestCase):
         done = generate("--method", "diffusion", "--draft", str(MODELS / "medusa"), *SHORT)
         self.assertEqual(done.returncode, 1)
         self.assertIn("medusa", done.stderr)
+
+    def test_text_is_the_same_in_a_loop_without_the_host(self):
+        for flags in (["--preset", "diffusion"], ["--preset", "canvas-head"],
+                      ["--preset", "diffusion", "--block-length", "5"]):
+            with self.subTest(flags=flags):
+                flags += ["--temperature", "0", "--draft-length", "4", "--ignore-end"]
+                on_host, _ = report_of(*flags)
+                report, printed = report_of(*flags, "--device", "cuda", program=RESIDENT)
+                self.assertEqual(report["composition"], on_host["composition"])
+                self.assertEqual(report["text"], on_host["text"])
+                self.assertIn(report["text"].strip()[:20], printed)
+                self.assertIs(report["diffusion"]["identical_to_stepwise"], True)
+                self.assertEqual(set(report["diffusion"]), set(on_host["diffusion"]))
+                self.assertLess(report["diffusion"]["passes"], report["stepwise"]["passes"])
+        # Above that temperature texts are those of the model's own arithmetic.
+        report, _ = report_of("--method", "diffusion", "--temperature", "0.8", "--device", "cuda", program=RESIDENT)
+        self.assertIs(report["diffusion"]["identical_to_stepwise"], True)
+        self.assertIn(report["draft_length"], "01248")
+        plain, _ = report_of("--method", "stepwise", "--temperature", "0.8", "--device", "cuda", program=RESIDENT)
+        self.assertEqual(plain["text"], report["text"])
 
     def test_text_depends_on_the_seed(self):
         texts = {report_of("--method", "diffusion", "--seed", seed)[0]["text"] for seed in "1212"}

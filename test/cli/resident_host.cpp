@@ -10,6 +10,8 @@
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/verifier/coupled.hpp>
 
+#include "generate/on_executor.hpp"
+#include "generate/resident_canvas.hpp"
 #include "generate/resident_loops.hpp"
 
 namespace {
@@ -36,6 +38,6 @@ struct host_platform {
 
 int main(int argc, char** argv) {
   return command_line::run("resident_host", argc, argv, [](const auto& words) {
-    generate::resident_program<host_platform>(generate::parse(words), {}).run();
+    generate::run_on_executor<host_platform>(generate::parse(words), {});
   });
 }

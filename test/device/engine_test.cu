@@ -12,16 +12,23 @@
 #include <string>
 #include <vector>
 
+#include <engine/device/canvas_head.hpp>
 #include <engine/device/cublaslt_multiply.cuh>
 #include <engine/device/eagle.hpp>
 #include <engine/device/early_exit.hpp>
 #include <engine/device/int4_multiply.hpp>
+#include <engine/device/masked_model.hpp>
 #include <engine/device/medusa.hpp>
 #include <engine/device/model.hpp>
 #include <engine/device/streams.hpp>
 #include <engine/early_contexts.hpp>
 #include <generate/resident_router.hpp>
 #include <hunch/decoder/resident_decoder.hpp>
+#include <hunch/diffusion/drafter/model_drafts.hpp>
+#include <hunch/diffusion/drafter/self_speculation.hpp>
+#include <hunch/diffusion/order/confidence.hpp>
+#include <hunch/diffusion/resident_decoder.hpp>
+#include <hunch/diffusion/verifier/stepwise_exact.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/none.hpp>
@@ -35,6 +42,7 @@
 #include <hunch/tree/chain.hpp>
 #include <hunch/verifier/coupled.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
+#include "../engine/tiny_canvas_head.hpp"
 #include "../engine/tiny_heads.hpp"
 #include "../engine/tiny_model.hpp"
 
@@ -238,6 +246,51 @@ void same_texts() {
   same("streams", hunch::drafter::streaming{streams, short_chain{}});
 }
 
+/// Fills canvases with the drafts of a masked model and of its head, and one token a pass.
+void same_canvases() {
+  if (!has_device) {
+    ++checks;
+    return;
+  }
+  using namespace hunch::diffusion;
+  const test::canvas_head_parts with(true, engine::dtype::bf16);
+  gpu executor;
+  const engine::device_canvas_options sizes{
+      .max_batch = 1, .max_length = 64, .max_canvases = 8, .max_rows = 128, .max_wanted = 64};
+  engine::device_masked_model<gpu, engine::device::cublaslt_multiply> target(
+      with.shape, with.weights, sizes, executor);
+  engine::device_canvas_head head(with.head_config, with.head_weights, target, sizes);
+  const auto texts = [&](const char* name, auto drafts, std::int32_t length) {
+    resident_decoder d(target, order::confidence{},
+                       hunch::sampler::pipeline{hunch::sampler::temperature{}},
+                       verifier::stepwise_exact{}, std::move(drafts),
+                       resident_options{.max_batch = 1,
+                                        .max_canvas = 48,
+                                        .max_block = with.shape.block_length,
+                                        .draft_length = length,
+                                        .max_bias = 0,
+                                        .max_stop_tokens = 0,
+                                        .ring = 16},
+                       hunch::random_source<>{}, executor);
+    std::vector<std::vector<hunch::token>> out;
+    for (std::int32_t n = 0; n < 4; ++n) {
+      hunch::generation_options request;
+      request.max_new_tokens = 30;
+      request.temperature = n < 2 ? 0.0f : 1.0f;
+      request.seed = static_cast<std::uint64_t>(n);
+      out.push_back(d.generate(test::some_tokens(5 + 4 * n, with.shape.mask_token), request,
+                               {.block_length = with.shape.block_length, .answer = {}})
+                        .tokens);
+    }
+    std::printf("%s: %g of the drafts accepted\n", name, d.stats().draft_acceptance_rate());
+    return out;
+  };
+  const auto stepwise = texts("one token a pass", self_speculation<4>{}, 0);
+  check(texts("a masked model itself", self_speculation<4>{}, 4) == stepwise,
+        "a masked model itself: the text");
+  check(texts("a canvas head", drafted_by<4>(head), 4) == stepwise, "a canvas head: the text");
+}
+
 }  // namespace
 
 int main() {
@@ -248,6 +301,7 @@ int main() {
     same_logits<engine::device::cublaslt_multiply>("products by cuBLASLt", c);
   }
   same_texts();
+  same_canvases();
   if (!has_device) {
     std::printf("######## NO CUDA DEVICE: %d checks of the engine were NOT RUN ########\n", checks);
     return 0;

@@ -18,6 +18,7 @@
 #include "counted_new.hpp"
 #include "masked_texts.hpp"
 #include "temporary_directory.hpp"
+#include "tiny_canvas_head.hpp"
 #include "tiny_masked.hpp"
 
 /// The head that drafts for masked models: what it computes is the textbook's, whatever it is
@@ -29,54 +30,14 @@ using engine::arithmetic;
 using hunch::diffusion::decided_canvases;
 using test::canvas;
 using test::canvas_batch;
+using test::logits;
+using test::observe;
+using texts = test::head_texts;
 
 using rows = std::vector<std::vector<float>>;
 
-struct fixture {
-  engine::canvas_head_config head_config;
-  engine::masked_config shape;
-  engine::checkpoint weights;
-  engine::checkpoint head_weights;
-
-  explicit fixture(bool shifted = true, engine::dtype type = engine::dtype::f32)
-      : fixture{three_layers(), shifted, type} {}
-
-  fixture(const engine::config& c, bool shifted, engine::dtype type)
-      : head_config{with_layers(c, 2), 2, {1, 2}},
-        shape{test::masked(c, test::pattern::causal_prefix, shifted)},
-        weights{test::random_checkpoint(c, type)},
-        head_weights{test::in_memory(tensors(c, type))} {}
-
-  static engine::config three_layers() { return with_layers(test::tiny_config(), 3); }
-  static engine::config with_layers(engine::config c, int layers) {
-    c.layers = layers;
-    return c;
-  }
-
-  /// Embedding and head are those of the target.
-  static std::vector<test::stored_tensor> tensors(const engine::config& c, engine::dtype type) {
-    auto all = test::random_tensors(with_layers(c, 2), type, 5);
-    std::erase_if(all, [](const test::stored_tensor& t) {
-      return t.name.starts_with("model.embed_tokens") || t.name.starts_with("lm_head");
-    });
-    std::vector<float> fc;
-    for (int i = 0; i < 2 * c.hidden * c.hidden; ++i) {
-      fc.push_back(static_cast<float>((i * 7919) % 201 - 100) / 1000.0f);
-    }
-    for (auto& t : test::encode("model.fc.weight", fc, {c.hidden, 2 * c.hidden}, type)) {
-      all.push_back(std::move(t));
-    }
-    std::vector<float> norm;
-    for (int i = 0; i < c.hidden; ++i) { norm.push_back(0.5f + static_cast<float>(i % 5) / 8.0f); }
-    const std::string norm_name = "model.embedding_norm.weight";
-    all.push_back(test::encode(norm_name, norm, {c.hidden}, engine::dtype::f32).front());
-    for (auto& t : test::random_tensors(c, type)) {
-      if (t.name.starts_with("model.embed_tokens") || t.name.starts_with("lm_head")) {
-        all.push_back(std::move(t));
-      }
-    }
-    return all;
-  }
+struct fixture : test::canvas_head_parts {
+  using canvas_head_parts::canvas_head_parts;
 
   engine::masked_model target(arithmetic kind, int threads = 1) const {
     return {shape, weights, {.kind = kind, .threads = threads, .max_batch = 3}};
@@ -95,21 +56,6 @@ test::stored_tensor of_target(const fixture& with, const std::string& name, cons
     }
   }
   throw std::runtime_error("there is no " + name);
-}
-
-/// The head observes canvas `kept` of a pass over `batch`.
-void observe(engine::canvas_head& head, engine::masked_model& target, const canvas_batch& batch,
-             std::vector<std::int32_t> kept) {
-  const auto pass = batch.view();
-  head.observe(decided_canvases{pass, static_cast<std::int32_t>(kept.size()), kept.data()},
-               target.evaluate(pass));
-}
-
-rows logits(engine::canvas_head& head, const canvas_batch& batch) {
-  const auto result = head.evaluate(batch.view());
-  rows out;
-  for (std::int32_t i = 0; i < result.size(); ++i) { out.push_back(test::copy(result.logits(i))); }
-  return out;
 }
 
 /// The logits of the positions wanted of `now`, in double precision; `asked` is what was observed.
@@ -153,19 +99,6 @@ std::vector<test::vec> textbook(const fixture& with, const canvas& asked, const 
   }
   return result;
 }
-
-/// Two texts that were observed, and what is asked of them later; and the first one before two
-/// drafts were written into it.
-struct texts {
-  canvas first_before, first_then, first_now, second_then, second_now;
-
-  explicit texts(const fixture& with)
-      : first_before{test::some_canvas(with.shape, 9, 4)},
-        first_then{test::unmasked(test::unmasked(first_before, 7), 8)},
-        first_now{test::unmasked(test::unmasked(first_then, 3), 4)},
-        second_then{test::some_canvas(with.shape, 2, 3, 8)},
-        second_now{test::unmasked(second_then, 5)} {}
-};
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <engine/masked_model.hpp>
 #include <hunch/diffusion/drafter/self_speculation.hpp>
 
 #include "masked_texts.hpp"

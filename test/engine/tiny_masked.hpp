@@ -45,6 +45,7 @@ class canvas_batch {
     known_.push_back(c.known);
     block_end_.push_back(c.block_end);
     opens_.push_back(0);
+    begins_.push_back(0);
     wanted_.insert(wanted_.end(), c.wanted.begin(), c.wanted.end());
     first_wanted_.push_back(static_cast<std::int32_t>(wanted_.size()));
     return *this;
@@ -59,14 +60,17 @@ class canvas_batch {
             block_end_.data(),
             opens_.data(),
             first_wanted_.data(),
-            wanted_.data()};
+            wanted_.data(),
+            begins_.data(),
+            first_.back(),
+            first_wanted_.back()};
   }
 
  private:
   std::vector<std::int32_t> slot_, known_, block_end_, wanted_;
   std::vector<std::int32_t> first_{0}, first_wanted_{0};
   std::vector<hunch::token> tokens_;
-  std::vector<std::uint8_t> opens_;
+  std::vector<std::uint8_t> opens_, begins_;
 };
 
 inline engine::masked_config masked(const engine::config& c, pattern p, bool shifted) {
@@ -144,14 +148,17 @@ inline std::vector<vec> textbook(const engine::masked_config& shape,
 }
 
 /// The logits of the positions wanted of all canvases, one after the other.
-inline std::vector<std::vector<float>> logits(engine::masked_model& m, const canvas_batch& batch) {
-  const auto result = m.evaluate(batch.view());
+template <class Model>
+std::vector<std::vector<float>> logits(Model& m, const canvas_batch& batch) {
+  const auto asked = batch.view();
+  const auto result = m.evaluate(asked);
   std::vector<std::vector<float>> out;
-  for (std::int32_t i = 0; i < result.size(); ++i) { out.push_back(copy(result.logits(i))); }
+  for (std::int32_t i = 0; i < asked.wanted_count; ++i) { out.push_back(copy(result.logits(i))); }
   return out;
 }
 
-inline std::vector<std::vector<float>> logits(engine::masked_model& m, int slot, const canvas& c) {
+template <class Model>
+std::vector<std::vector<float>> logits(Model& m, int slot, const canvas& c) {
   return logits(m, canvas_batch().add(slot, c));
 }
 

@@ -51,7 +51,7 @@ struct attend_rows {
     const std::int64_t run = cache.run(row.slot, layer, head / (heads / cache.kv_heads));
     const hunch::bfloat16* const keys = cache.keys + run;
     const hunch::bfloat16* const values = cache.values + run;
-    const std::int32_t* const path = plan.path(at);
+    const std::int32_t* const path = plan.path(row.path);
     const auto cell = [&](std::int64_t place) {
       const auto j = static_cast<std::int32_t>(place);
       return j < row.cached ? cache.cached(j) : cache.staged(path[j - row.cached]);

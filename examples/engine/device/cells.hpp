@@ -5,6 +5,7 @@
 
 #include <hunch/core/bfloat16.hpp>
 #include <hunch/core/config.hpp>
+#include <hunch/team/team.hpp>
 
 namespace engine::device {
 
@@ -31,6 +32,20 @@ struct cells {
     return static_cast<std::int64_t>(position) * head_dim;
   }
   HUNCH_HOST_DEVICE std::int64_t staged(std::int32_t id) const { return cached(max_length + id); }
+
+  /// Copies the cell of a staged row to that of a position, in all layers. Collective.
+  template <hunch::Team T>
+  HUNCH_HOST_DEVICE void keep(T& team, std::int32_t slot, std::int32_t id,
+                              std::int32_t position) const {
+    const std::int64_t from = staged(id);
+    const std::int64_t to = cached(position);
+    team.for_each(static_cast<std::int64_t>(layers) * kv_heads * head_dim, [&](std::int64_t i) {
+      const auto head = static_cast<std::int32_t>(i / head_dim);
+      const std::int64_t at = run(slot, 0, head) + i % head_dim;
+      keys[at + to] = keys[at + from];
+      values[at + to] = values[at + from];
+    });
+  }
 };
 
 }  // namespace engine::device

@@ -24,16 +24,7 @@ struct move_kept {
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     const std::int32_t position = table.place_of(team, kept, index);
     if (position < 0) { return; }
-    const std::int32_t slot = kept.slot[index];
-    const std::int64_t from = cache.staged(kept.id[index]);
-    const std::int64_t to = cache.cached(position);
-    team.for_each(static_cast<std::int64_t>(cache.layers) * cache.kv_heads * cache.head_dim,
-                  [&](std::int64_t i) {
-                    const auto head = static_cast<std::int32_t>(i / cache.head_dim);
-                    const std::int64_t run = cache.run(slot, 0, head) + i % cache.head_dim;
-                    cache.keys[run + to] = cache.keys[run + from];
-                    cache.values[run + to] = cache.values[run + from];
-                  });
+    cache.keep(team, kept.slot[index], kept.id[index], position);
   }
 };
 

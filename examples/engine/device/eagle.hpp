@@ -13,7 +13,6 @@
 #include <hunch/executor/host.hpp>
 #include <hunch/model/concepts.hpp>
 #include <hunch/model/rows.hpp>
-#include <hunch/tools/fingerprints.hpp>
 
 namespace engine {
 
@@ -44,14 +43,7 @@ class device_eagle : public device_model<Executor, Multiply> {
     const config shape = read_config(config_file);
     device_eagle out(shape, head_of_target(directory, target_directory, shape.names), target,
                      options);
-    const std::uint64_t head = target.head_fingerprint();
-    check_target(config_file, head, target.origin());
-    if (out.head_fingerprint() != head) {
-      throw std::runtime_error(out.origin() + ": the head that it drafts with is " +
-                               hunch::fingerprint_text(out.head_fingerprint()) +
-                               ", and that of its target " + target.origin() + " " +
-                               hunch::fingerprint_text(head));
-    }
+    target.parts().check_head(config_file, out.parts());
     return out;
   }
 

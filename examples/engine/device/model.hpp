@@ -99,15 +99,7 @@ class device_model {
   const config& shape() const { return self_->shape; }
   const device_options& options() const { return self_->options; }
   /// As of `engine::model`: that of all copies of the checkpoint's head. Waits for the executor.
-  std::uint64_t head_fingerprint() {
-    const device::matrix all = self_->weights.head();
-    const auto size = static_cast<std::size_t>(vocab_size()) * static_cast<std::size_t>(all.width);
-    std::vector<hunch::bfloat16> rows(size);
-    self_->executor.download(rows.data(), all.data, size);
-    self_->executor.synchronize();
-    return hunch::head_fingerprint(
-        hunch::kernel::head_weights<hunch::bfloat16>{rows.data(), vocab_size(), all.width});
-  }
+  std::uint64_t head_fingerprint() { return self_->head_fingerprint(); }
   /// What files for this head say of it; the vocabulary as far as its config says.
   hunch::made_for made_for() {
     return {.vocab_size = vocab_size(),

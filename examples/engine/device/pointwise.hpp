@@ -63,8 +63,22 @@ struct embed_rows {
   }
 };
 
-/// out[i] = from[i] / rms(from[i]) * weight (Zhang and Sennrich, 2019), for the rows that `asked`
-/// says.
+/// to = x / rms(x) * weight (Zhang and Sennrich, 2019); in `state`, unless that is nullptr, the
+/// same as floats. Collective.
+template <hunch::Team T, class Input>
+HUNCH_HOST_DEVICE void normalise(T& team, const float* x, std::int32_t size, const float* weight,
+                                 float epsilon, Input* to, float* state) {
+  const double squares = team.sum(size, squares_of{x});
+  const float mean = static_cast<float>(squares / size);
+  const float scale = 1.0f / std::sqrt(mean + epsilon);
+  team.for_each(size, [=](std::int64_t i) {
+    const float y = x[i] * scale * weight[i];
+    put(to[i], y);
+    if (state != nullptr) { put(state[i], y); }
+  });
+}
+
+/// out[i] is from[i] after its norm, for the rows that `asked` says.
 template <class Input>
 struct normalise_rows {
   const std::uint8_t* asked;
@@ -79,19 +93,9 @@ struct normalise_rows {
   template <hunch::Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     if (asked[index] == 0) { return; }
-    const float* const x = from + static_cast<std::int64_t>(index) * size;
-    const float* const w = weight;
-    Input* const to = out + static_cast<std::int64_t>(index) * width;
-    float* const state =
-        states == nullptr ? nullptr : states + static_cast<std::int64_t>(index) * width;
-    const double squares = team.sum(size, squares_of{x});
-    const float mean = static_cast<float>(squares / size);
-    const float scale = 1.0f / std::sqrt(mean + epsilon);
-    team.for_each(size, [=](std::int64_t i) {
-      const float y = x[i] * scale * w[i];
-      put(to[i], y);
-      if (state != nullptr) { put(state[i], y); }
-    });
+    const std::int64_t at = static_cast<std::int64_t>(index) * width;
+    normalise(team, from + static_cast<std::int64_t>(index) * size, size, weight, epsilon, out + at,
+              states == nullptr ? nullptr : states + at);
   }
 };
 

@@ -18,6 +18,7 @@ namespace engine::device {
 struct planned_row {
   std::int32_t slot = hunch::no_slot;
   std::int32_t id = 0;
+  std::int32_t path = 0;  ///< of `pass_plan::paths`
   std::int32_t position = 0;
   std::int32_t cached = 0;  ///< positions of the cache that it attends to
   std::int32_t depth = 0;   ///< staged rows that it attends to, itself included
@@ -27,14 +28,15 @@ struct planned_row {
 /// The rows of a pass, as bodies see them. A trivially copyable view.
 struct pass_plan {
   planned_row* rows = nullptr;    ///< [max_rows]
-  std::int32_t* paths = nullptr;  ///< [max_rows, path_stride] ids from the end of the cache on
+  std::int32_t* paths = nullptr;  ///< [paths, path_stride] ids from the end of the cache on
   std::int32_t path_stride = 0;
   std::uint8_t* computed = nullptr;   ///< [max_rows] 1 where a row takes part
   std::uint8_t* wanted = nullptr;     ///< [max_rows] 1 where its output is asked for, too
   hunch::status* statuses = nullptr;  ///< [max_rows]
 
-  HUNCH_HOST_DEVICE std::int32_t* path(std::int32_t row) const {
-    return paths + static_cast<std::int64_t>(row) * path_stride;
+  /// Of which a row attends to the first `depth` ids.
+  HUNCH_HOST_DEVICE std::int32_t* path(std::int32_t index) const {
+    return paths + static_cast<std::int64_t>(index) * path_stride;
   }
 };
 
@@ -94,6 +96,7 @@ struct stage_rows {
     table.at(slot, id) = row;
     plan.rows[i] = {.slot = slot,
                     .id = id,
+                    .path = i,
                     .position = position,
                     .cached = cached,
                     .depth = row.depth,
@@ -114,7 +117,7 @@ struct trace_paths {
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     const planned_row row = plan.rows[index];
     if (row.slot == hunch::no_slot) { return; }
-    std::int32_t* const path = plan.path(index);
+    std::int32_t* const path = plan.path(row.path);
     std::int32_t id = row.id;
     for (std::int32_t left = row.depth; left > 0;) {
       const std::int32_t run = table.at(row.slot, id).run;

@@ -35,15 +35,16 @@ struct stage_streams {
     planned_row row = plan.rows[main_row];
     const std::int32_t first = first_id + row.id * max_streams;
     const std::int32_t depth = row.depth;
+    const std::int32_t* const from = plan.path(row.path);
     if (team.rank() == 0) {
       row.id = first + j;
+      row.path = at;
       row.depth = depth + 1 + j;
       row.position = row.position + 1 + j < max_length ? row.position + 1 + j : max_length - 1;
       plan.rows[at] = there ? row : planned_row{};
       plan.computed[at] = there ? 1 : 0;
     }
     if (!there) { return; }
-    const std::int32_t* const from = plan.path(main_row);
     std::int32_t* const path = plan.path(at);
     team.for_each(depth + 1 + j, [=](std::int64_t i) {
       const auto place = static_cast<std::int32_t>(i);

@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
@@ -25,10 +28,20 @@
 #include <engine/device/workspace.hpp>
 #include <engine/into.hpp>
 #include <engine/named_model.hpp>
+#include <hunch/core/bfloat16.hpp>
 #include <hunch/executor/executor.hpp>
+#include <hunch/head/head_weights.hpp>
 #include <hunch/model/rows.hpp>
+#include <hunch/tools/fingerprints.hpp>
 
 namespace engine::device {
+
+/// The cells of another model, whose cached positions a head's layers read before its own rows. The
+/// latter go to the cells of staged rows there.
+struct lent_cells {
+  cells of;
+  std::vector<std::int32_t> layers;  ///< of the other model: those that each layer reads
+};
 
 /// What is behind a `device_model`, for the model itself and for those that draft with parts of it.
 /// Passes are launches: nothing here waits, but the constructor.
@@ -41,26 +54,31 @@ class transformer : public named_model {
   using resident = hunch::workspace<Executor, T>;
 
   /// \param features_of the target of an EAGLE head, which keeps features; else nullptr.
+  /// \param from of a head over canvases; else empty.
   transformer(const config& c, const checkpoint& source, const device_options& o, Executor where,
-              const transformer* features_of = nullptr)
+              const transformer* features_of = nullptr, lent_cells from = {})
       : named_model{source.origin()},
         shape(checked(c)),
         options(o.checked(c)),
         executor(std::move(where)),
         weights(executor, shape, source, options.max_length),
-        space(executor, shape, options),
+        space(executor, shape, options, from.layers.empty()),
         multiply(executor, options.all_rows()),
         head(executor, weights.head()),
+        joined(executor, weights.joint().outputs == 0
+                             ? 0
+                             : static_cast<std::size_t>(options.max_rows) *
+                                   static_cast<std::size_t>(joint_width())),
         target_(features_of),
-        joined_(executor, joint_size()),
-        inputs_(executor, joint_size()) {
+        inputs_(executor, target_ == nullptr ? 0 : joined.size()),
+        lent_(std::move(from)) {
     for (const auto& layer : weights.layers()) {
       multiply.prepare(layer.queries_etc.view(), into::overwrite);
       multiply.prepare(layer.output.view(), into::add);
       multiply.prepare(layer.gates_and_ups.view(), into::overwrite);
       multiply.prepare(layer.down.view(), into::add);
     }
-    if (target_ != nullptr) { multiply.prepare(weights.joint(), into::overwrite); }
+    if (joined.size() > 0) { multiply.prepare(weights.joint(), into::overwrite); }
     if (options.max_outputs > 0) { multiply.prepare(weights.head(), into::overwrite); }
     executor.synchronize();
   }
@@ -69,6 +87,25 @@ class transformer : public named_model {
 
   bool is_head() const { return target_ != nullptr; }
   std::int32_t stride() const { return padded(shape.hidden); }
+  std::int32_t joint_width() const { return padded(2 * shape.hidden); }
+
+  /// That of all copies of the checkpoint's head. Waits for the executor.
+  std::uint64_t head_fingerprint() {
+    const matrix all = weights.head();
+    const auto size = static_cast<std::size_t>(all.outputs) * static_cast<std::size_t>(all.width);
+    std::vector<hunch::bfloat16> rows(size);
+    executor.download(rows.data(), all.data, size);
+    executor.synchronize();
+    return hunch::head_fingerprint(
+        hunch::kernel::head_weights<hunch::bfloat16>{rows.data(), all.outputs, all.width});
+  }
+  /// What `load` checks of a head that drafts with the embedding and the head of this model.
+  /// \throws std::runtime_error if its config is of another target, or its head another one.
+  void check_head(const std::filesystem::path& config_file, transformer& of) {
+    const std::uint64_t own = head_fingerprint();
+    check_target(config_file, own, origin);
+    must_share_head(own, of, of.head_fingerprint());
+  }
 
   /// Stages the rows for a pass through layers [0, last). \param max_outputs rows from this one on
   /// have no output.
@@ -85,8 +122,8 @@ class transformer : public named_model {
   /// What these rows, which are staged, bring to the first layer.
   void begin(const hunch::rows& rows) {
     if (target_ != nullptr) {
-      join(rows, joined_.data());
-      return apply(weights.joint(), joined_, rows.size, space.residual, into::overwrite);
+      join(rows, joined.data());
+      return apply(weights.joint(), joined, rows.size, space.residual, into::overwrite);
     }
     const matrix embedding = weights.embedding();
     executor.launch(rows.size, embed_rows{.rows = space.plan().rows,
@@ -199,6 +236,7 @@ class transformer : public named_model {
   workspace<Executor, input> space;
   Multiply multiply;
   listed_head<Executor> head;
+  resident<input> joined;  ///< [rows, joint_width] of a head of a target
   stream_weights<Executor, input>* streams = nullptr;  ///< while there are any
 
  private:
@@ -218,13 +256,6 @@ class transformer : public named_model {
                                 " rows: raise device_options::max_rows");
   }
 
-  std::int32_t joint_width() const { return padded(2 * shape.hidden); }
-  std::size_t joint_size() const {
-    return target_ == nullptr ? 0
-                              : static_cast<std::size_t>(options.max_rows) *
-                                    static_cast<std::size_t>(joint_width());
-  }
-
   template <class Number>
   void join(const hunch::rows& rows, Number* out) {
     const matrix embedding = weights.embedding();
@@ -238,6 +269,12 @@ class transformer : public named_model {
                                                  .size = shape.hidden,
                                                  .out = out,
                                                  .width = joint_width()});
+  }
+
+  cells cache() const { return lent_.layers.empty() ? space.cache() : lent_.of; }
+  /// The layer of the cache that a layer reads.
+  std::int32_t cached_layer(std::int32_t l) const {
+    return lent_.layers.empty() ? l : lent_.layers[static_cast<std::size_t>(l)];
   }
 
   /// A layer for `tokens` rows of tokens, and for `beside` rows of streams behind them.
@@ -255,8 +292,8 @@ class transformer : public named_model {
       adapt(more->queries_etc, space.normed, tokens, beside, space.projections);
     }
     executor.launch(rows, rotate_rows{.rows = plan.rows,
-                                      .cache = space.cache(),
-                                      .layer = l,
+                                      .cache = cache(),
+                                      .layer = cached_layer(l),
                                       .heads = shape.heads,
                                       .cosine = weights.cosine(),
                                       .sine = weights.sine(),
@@ -331,8 +368,8 @@ class transformer : public named_model {
       const std::int32_t count = std::min(attended_rows, rows - first);
       executor.launch(count * shape.heads,
                       attend_rows<input>{.plan = space.plan(),
-                                         .cache = space.cache(),
-                                         .layer = l,
+                                         .cache = cache(),
+                                         .layer = cached_layer(l),
                                          .heads = shape.heads,
                                          .first_row = first,
                                          .projections = space.projections.data(),
@@ -343,8 +380,8 @@ class transformer : public named_model {
   }
 
   const transformer* const target_;
-  resident<input> joined_;  ///< [rows, joint_width] of an EAGLE head
-  resident<float> inputs_;  ///< likewise, for routers
+  resident<float> inputs_;  ///< as `joined`, of an EAGLE head for routers
+  const lent_cells lent_;
   std::exception_ptr failure_;
 };
 

@@ -13,6 +13,7 @@
 #include <engine/config.hpp>
 #include <engine/device/matrix.hpp>
 #include <engine/rope.hpp>
+#include <engine/tensors.hpp>
 #include <hunch/core/bfloat16.hpp>
 #include <hunch/executor/executor.hpp>
 
@@ -110,14 +111,13 @@ class model_weights {
   /// \throws std::runtime_error naming the tensor that is missing or has a wrong shape or dtype.
   model_weights(Executor& executor, const config& c, const checkpoint& source, int context)
       : shape_(c),
-        embedding_(executor,
-                   host_matrix{view(source, "model.embed_tokens", c.vocab_size, c.hidden)}),
-        head_(executor, c.tied_head ? host_matrix{}
-                                    : host_matrix{view(source, "lm_head", c.vocab_size, c.hidden)}),
+        embedding_(executor, host_matrix{view(source, names_of(c.names).embedding,
+                                              c.rows_of_embedding(), c.hidden)}),
+        head_(executor, c.tied_head ? host_matrix{} : head_of(c, source)),
         joint_(executor, source.has(joint_name)
                              ? host_matrix{source.matrix(joint_name, c.hidden, 2 * c.hidden)}
                              : host_matrix{}),
-        final_norm_(uploaded(executor, source.vector("model.norm.weight", c.hidden))),
+        final_norm_(uploaded(executor, norm(source, names_of(c.names).final_norm, c.hidden))),
         cosine_(uploaded(executor, rope(c.rope, c.head_dim, context).cosine())),
         sine_(uploaded(executor, rope(c.rope, c.head_dim, context).sine())) {
     for (int l = 0; l < c.layers; ++l) { layers_.push_back(read_layer(executor, source, l)); }
@@ -129,8 +129,12 @@ class model_weights {
   const float* sine() const { return sine_.data(); }
 
   matrix embedding() const { return embedding_.view(); }
-  matrix head() const { return shape_.tied_head ? embedding() : head_.view(); }
-  /// [hidden, 2 hidden] what an EAGLE head makes its input with; no outputs in other models.
+  matrix head() const {
+    if (!shape_.tied_head) { return head_.view(); }
+    const matrix all = embedding();
+    return {all.data, shape_.vocab_size, all.width};
+  }
+  /// [hidden, 2 hidden] what a head of a target makes its input with; no outputs in other models.
   matrix joint() const { return joint_.view(); }
 
  private:
@@ -141,13 +145,25 @@ class model_weights {
     return source.matrix(name + ".weight", rows, columns);
   }
 
+  static std::vector<float> norm(const checkpoint& source, const std::string& name, int size) {
+    return source.vector(name + ".weight", size);
+  }
+  /// Without the rows that pad it.
+  static host_matrix head_of(const config& c, const checkpoint& source) {
+    host_matrix out;
+    out.append(view(source, names_of(c.names).head, c.rows_of_embedding(), c.hidden), 0,
+               c.vocab_size);
+    return out;
+  }
+
   layer read_layer(Executor& executor, const checkpoint& source, int l) const {
-    const std::string name = "model.layers." + std::to_string(l) + ".";
+    const tensor_names& names = names_of(shape_.names);
+    const std::string name = names.layer(l);
     const config& c = shape_;
     const int query = c.heads * c.head_dim;
     const int key_value = c.kv_heads * c.head_dim;
-    const auto norm = [&](const char* part) {
-      return uploaded(executor, source.vector(name + part + ".weight", c.hidden));
+    const auto normal = [&](const char* part) {
+      return uploaded(executor, norm(source, name + part, c.hidden));
     };
     const auto part = [&](const char* which, int rows, int columns) {
       return view(source, name + which, rows, columns);
@@ -155,15 +171,14 @@ class model_weights {
     const auto all = [&](std::initializer_list<matrix_view> parts) {
       return Stored(executor, host_matrix(parts));
     };
-    return {norm("input_layernorm"),
-            all({part("self_attn.q_proj", query, c.hidden),
-                 part("self_attn.k_proj", key_value, c.hidden),
-                 part("self_attn.v_proj", key_value, c.hidden)}),
-            all({part("self_attn.o_proj", c.hidden, query)}),
-            norm("post_attention_layernorm"),
-            all({part("mlp.gate_proj", c.intermediate, c.hidden),
-                 part("mlp.up_proj", c.intermediate, c.hidden)}),
-            all({part("mlp.down_proj", c.hidden, c.intermediate)})};
+    return {
+        normal(names.attention_norm),
+        all({part(names.query, query, c.hidden), part(names.key, key_value, c.hidden),
+             part(names.value, key_value, c.hidden)}),
+        all({part(names.output, c.hidden, query)}),
+        normal(names.mlp_norm),
+        all({part(names.gate, c.intermediate, c.hidden), part(names.up, c.intermediate, c.hidden)}),
+        all({part(names.down, c.hidden, c.intermediate)})};
   }
 
   config shape_;

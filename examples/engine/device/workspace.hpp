@@ -32,11 +32,15 @@ struct device_options {
   bool keep_features = false;
   /// Speculative streams beside a row at most: room for them in passes, and beside the cache.
   std::int32_t max_streams = 0;
+  /// Paths of staged rows in a pass, where rows share them. 0: every row has its own.
+  std::int32_t max_paths = 0;
 
   /// Rows of a pass, streams included.
   std::int32_t all_rows() const { return max_rows * (1 + max_streams); }
   /// Cells of staged rows of a slot, streams included.
   std::int32_t all_staged() const { return max_staged * (1 + max_streams); }
+
+  std::int32_t paths() const { return max_paths > 0 ? max_paths : all_rows(); }
 
   /// With the defaults filled in. \throws std::invalid_argument naming what is out of range.
   device_options checked(const config& shape) const {
@@ -71,20 +75,21 @@ class workspace {
   using resident = hunch::workspace<Executor, T>;
 
  public:
-  workspace(Executor& executor, const config& c, const device_options& o)
+  /// \param own_cache false where layers read and write the cells of another model.
+  workspace(Executor& executor, const config& c, const device_options& o, bool own_cache)
       : options_(o),
         layers_(c.layers),
         kv_heads_(c.kv_heads),
         head_dim_(c.head_dim),
         slots_(executor, size(o.max_batch)),
         staged_(executor, size(o.max_batch) * size(o.max_staged)),
-        keys_(executor, elements(o, c)),
-        values_(executor, elements(o, c)),
+        keys_(executor, own_cache ? elements(o, c) : 0),
+        values_(executor, own_cache ? elements(o, c) : 0),
         feature_width_(o.keep_features ? padded(c.hidden) : 0),
         features_(executor,
                   size(feature_width_) * size(o.max_batch) * size(o.max_length + o.max_staged)),
         rows_(executor, size(o.all_rows())),
-        paths_(executor, size(o.all_rows()) * size(o.max_staged + o.max_streams)),
+        paths_(executor, size(o.paths()) * size(o.max_staged + o.max_streams)),
         computed_(executor, size(o.all_rows())),
         wanted_(executor, size(o.max_rows)),
         statuses_(executor, size(o.max_rows)),

@@ -2,12 +2,10 @@
 #include "generate/cuda.hpp"
 
 #include "generate/cuda/platform.cuh"
-#include "generate/resident.hpp"
+#include "generate/on_executor.hpp"
 
 namespace generate {
 
-void run_on_cuda(const arguments& a) {
-  resident_program<cuda_platform>(a, hunch::executor::cuda{}).run();
-}
+void run_on_cuda(const arguments& a) { run_on_executor<cuda_platform>(a, hunch::executor::cuda{}); }
 
 }  // namespace generate

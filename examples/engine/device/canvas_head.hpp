@@ -331,7 +331,7 @@ class device_canvas_head {
                                                         .shift = shift,
                                                         .max_staged = target_->options.max_staged,
                                                         .pass = pass});
-    t.begin(pass.max_rows);
+    t.embed(pass.max_rows);
     t.executor.launch(pass.max_rows,
                       device::join_windows<input>{.plan = pass.plan,
                                                   .of = all,

@@ -173,7 +173,7 @@ class masked_transformer : public canvas_transformer<Executor, Multiply> {
     this->executor.launch(given.size, look_at_canvases{given, all});
     this->executor.launch(given.size, plan_slots{given, all});
     this->executor.launch(given.size, stage_canvases{given, all, pass});
-    this->begin(pass.max_rows);
+    this->embed(pass.max_rows);
     const std::int32_t kept = kept_before < 0 ? 0 : kept_before;
     this->run_layers(0, kept, pass.max_rows);
     if (kept_before >= 0) {

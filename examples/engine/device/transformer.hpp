@@ -121,16 +121,18 @@ class transformer : public named_model {
 
   /// What these rows, which are staged, bring to the first layer.
   void begin(const hunch::rows& rows) {
-    if (target_ != nullptr) {
-      join(rows, joined.data());
-      return apply(weights.joint(), joined, rows.size, space.residual, into::overwrite);
-    }
+    if (target_ == nullptr) { return embed(rows.size); }
+    join(rows, joined.data());
+    apply(weights.joint(), joined, rows.size, space.residual, into::overwrite);
+  }
+  /// The embeddings of `rows` staged rows.
+  void embed(std::int32_t rows) {
     const matrix embedding = weights.embedding();
-    executor.launch(rows.size, embed_rows{.rows = space.plan().rows,
-                                          .embedding = embedding.data,
-                                          .width = embedding.width,
-                                          .size = shape.hidden,
-                                          .residual = space.residual.data()});
+    executor.launch(rows, embed_rows{.rows = space.plan().rows,
+                                     .embedding = embedding.data,
+                                     .width = embedding.width,
+                                     .size = shape.hidden,
+                                     .residual = space.residual.data()});
   }
 
   /// Of an EAGLE head: what its layers will begin with, before a pass over these rows.

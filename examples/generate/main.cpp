@@ -24,6 +24,11 @@ void run_on_cuda(const arguments&) {
       "CUDACXX to the path of its nvcc, and configure and build again in an empty folder");
 }
 #endif
+#if !defined(HUNCH_GENERATE_TEAMS)
+void run_on_teams(const arguments&) {
+  throw usage_error("--device teams: left out of this program by HUNCH_QUICK_BUILD");
+}
+#endif
 
 namespace {
 

@@ -510,30 +510,6 @@ class Presets(unittest.TestCase):
                 if name != "lookup":
                     self.assertGreater(report["mean_acceptance_length"], 1.0)
 
-    def test_of_each_kind_one_is_drafted_by_teams_of_threads(self):
-        # Threads that wait for each other hundreds of thousands of times: few tokens, and patience.
-        all_kinds = ("plain", "dynaspec", "eagle-2", "medusa", "streaming", "early-exit", "lookup")
-        few = ["--max-new-tokens", "3", "--rounds", "1", "--prompt", "The name of the file"]
-        full = "HUNCH_TEST_FULL" in os.environ
-        for name in all_kinds if full else ("dynaspec",):
-            with self.subTest(preset=name):
-                length = [] if name == "plain" else ["--draft-length", "2"]
-                report, _ = report_of("--preset", name, "--temperature", "0", *length, "--device", "teams", short=few,
-                                      timeout=600)
-                self.assertEqual(report["preset"], name)
-                self.assertEqual(report["tokens"], 3)
-                if name != "plain":
-                    self.assertIs(report["identical_to_plain"], True)
-        few[1] = "12"  # a canvas has fewer passes
-        for name in ("diffusion", "canvas-head") if full else ("diffusion",):
-            with self.subTest(preset=name):
-                flags = ["--preset", name, "--temperature", "0", "--draft-length", "2"]
-                on_host, _ = report_of(*flags, short=few)
-                report, _ = report_of(*flags, "--device", "teams", short=few, timeout=600)
-                self.assertEqual(report["preset"], name)
-                self.assertEqual(report["text"], on_host["text"])
-                self.assertIs(report["diffusion"]["identical_to_stepwise"], True)
-
     def test_the_first_is_that_of_no_flags(self):
         report, printed = report_of()
         self.assertEqual(report["preset"], self.names[0])
@@ -557,6 +533,36 @@ class Presets(unittest.TestCase):
                 ("dynaspec", ["--method", "diffusion"], "which drafts for itself")):
             with self.subTest(preset=preset, flags=flags):
                 self.assertIn(said, report_of("--preset", preset, *flags)[0]["composition"])
+
+
+class Teams(unittest.TestCase):
+    """By the program whose loops run on teams of threads, which wait for each other hundreds of thousands of
+    times: few tokens, and patience."""
+
+    FEW = ["--rounds", "1", "--temperature", "0", "--prompt", "The name of the file"]
+
+    def test_of_each_kind_of_preset_one_writes_the_text_of_plain_decoding(self):
+        few = [*self.FEW, "--max-new-tokens", "3"]
+        for name in ("plain", "dynaspec", "eagle-2", "medusa", "streaming", "early-exit", "lookup"):
+            with self.subTest(preset=name):
+                length = [] if name == "plain" else ["--draft-length", "2"]
+                report, _ = report_of("--preset", name, *length, "--device", "teams", short=few, program=RESIDENT,
+                                      timeout=600)
+                self.assertEqual(report["preset"], name)
+                self.assertEqual(report["tokens"], 3)
+                if name != "plain":
+                    self.assertIs(report["identical_to_plain"], True)
+
+    def test_canvases_are_filled_as_on_the_host(self):
+        few = [*self.FEW, "--max-new-tokens", "12"]
+        for name in ("diffusion", "canvas-head"):
+            with self.subTest(preset=name):
+                flags = ["--preset", name, "--draft-length", "2"]
+                on_host, _ = report_of(*flags, short=few)
+                report, _ = report_of(*flags, "--device", "teams", short=few, program=RESIDENT, timeout=600)
+                self.assertEqual(report["preset"], name)
+                self.assertEqual(report["text"], on_host["text"])
+                self.assertIs(report["diffusion"]["identical_to_stepwise"], True)
 
 
 class OutputThatCannotBeWritten(unittest.TestCase):
@@ -928,4 +934,8 @@ class Diffusion(unittest.TestCase):
 
 if __name__ == "__main__":
     WORK.mkdir(parents=True, exist_ok=True)
-    unittest.main(argv=[sys.argv[0], *sys.argv[9:]])
+    chosen = sys.argv[9:]
+    if chosen[:1] == ["--all-but"]:
+        chosen = [name for name, of in list(globals().items())
+                  if isinstance(of, type) and issubclass(of, unittest.TestCase) and name not in chosen]
+    unittest.main(argv=[sys.argv[0], *chosen])

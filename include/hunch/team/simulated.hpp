@@ -202,16 +202,16 @@ class simulated : public cooperative<detail::host_threads> {
   static void launch(std::int32_t blocks, std::int32_t ranks, std::int32_t count,
                      const Body& body) {
     storage shared(blocks, ranks);
+    const auto run = [&shared, &body, count](std::int32_t rank) {
+      simulated team(shared, rank);
+      for (std::int32_t index = 0; index < count; ++index) {
+        body(team, index);
+        team.sync();
+      }
+    };
     std::vector<std::thread> threads;
-    for (std::int32_t rank = 0; rank < blocks * ranks; ++rank) {
-      threads.emplace_back([&shared, &body, rank, count] {
-        simulated team(shared, rank);
-        for (std::int32_t index = 0; index < count; ++index) {
-          body(team, index);
-          team.sync();
-        }
-      });
-    }
+    for (std::int32_t rank = 1; rank < blocks * ranks; ++rank) { threads.emplace_back(run, rank); }
+    run(0);  // the calling thread is one of them
     for (std::thread& t : threads) { t.join(); }
   }
 };

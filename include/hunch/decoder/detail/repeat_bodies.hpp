@@ -6,6 +6,7 @@
 #include <hunch/core/config.hpp>
 #include <hunch/decoder/inbox.hpp>
 #include <hunch/decoder/ring.hpp>
+#include <hunch/team/few.hpp>
 #include <hunch/team/team.hpp>
 
 /// \file
@@ -80,19 +81,15 @@ struct decide_repeat {
     // 1: somebody runs, or comes; 2: somebody runs and has no room for what a step may emit, or the
     // host asks for an end.
     const decide_repeat self = *this;
-    team.for_each(slots, [=](std::int64_t i) { self.in.look(static_cast<std::int32_t>(i)); });
+    team::for_few(team, slots, [=](std::int32_t slot) { self.in.look(slot); });
     team.sync();
-    const std::int32_t seen = team.reduce(
-        slots + 1, std::int32_t(0),
-        [=](std::int64_t i) {
-          const auto slot = static_cast<std::int32_t>(i);
-          if (slot == self.slots) {
-            return load_acquire(&self.shared->stop) < self.loop->number ? 0 : 2;
-          }
-          if (!self.in.all[slot].runs()) { return self.in.waits(slot) ? 1 : 0; }
-          return self.out.has_room(slot, self.out.counted[slot], self.max_new_entries) ? 1 : 2;
-        },
-        [](std::int32_t a, std::int32_t b) { return a > b ? a : b; });
+    const std::int32_t seen = team::largest_of_few(team, slots + 1, [=](std::int32_t slot) {
+      if (slot == self.slots) {
+        return load_acquire(&self.shared->stop) < self.loop->number ? 0 : 2;
+      }
+      if (!self.in.all[slot].runs()) { return self.in.waits(slot) ? 1 : 0; }
+      return self.out.has_room(slot, self.out.counted[slot], self.max_new_entries) ? 1 : 2;
+    });
     return seen == 1;
   }
 };

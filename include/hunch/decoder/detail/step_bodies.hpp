@@ -12,6 +12,7 @@
 #include <hunch/draft/draft_tree.hpp>
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/model/staged_rows.hpp>
+#include <hunch/team/few.hpp>
 #include <hunch/team/list_by_slot.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/verifier/verifier.hpp>
@@ -143,7 +144,7 @@ struct begin_step {
       const std::int32_t left = step.of(i).unread();
       return left < step.chunk ? left : step.chunk;
     };
-    const std::int32_t before = team::sum_before(team, slot, reads);
+    const std::int32_t before = team::sum_of_few(team, slot, reads);
     if (team.rank() != 0) { return; }
     const sequence& s = step.of(slot);
     step_plan plan;

@@ -8,6 +8,7 @@
 #include <hunch/draft/draft_evidence.hpp>
 #include <hunch/draft/rank_children.hpp>
 #include <hunch/drafter/detail/growing.hpp>
+#include <hunch/team/few.hpp>
 #include <hunch/team/team.hpp>
 
 namespace hunch::drafter {
@@ -33,14 +34,10 @@ struct rank_level {
     const draft_context& c = g.contexts[slot];
     const shortlist list = g.asks.lists[ask];
     const draft_tree<real> tree = g.trees.tree(slot);
-    team.for_each(same, [=](std::int64_t i) {
-      tree.lists[of.node(slot, f + static_cast<std::int32_t>(i))] = list;
-    });
+    team::for_few(team, same, [=](std::int32_t i) { tree.lists[of.node(slot, f + i)] = list; });
     const std::int64_t child = of.first_child(slot, f);
-    const std::int32_t asked = team.reduce(
-        same, std::int32_t(0),
-        [=](std::int64_t i) { return of.asked(slot, f + static_cast<std::int32_t>(i)); },
-        [](std::int32_t a, std::int32_t b) { return a > b ? a : b; });
+    const std::int32_t asked =
+        team::largest_of_few(team, same, [=](std::int32_t i) { return of.asked(slot, f + i); });
     kernel::rank_row(team, sampler,
                      kernel::ranked_row<real>{
                          .logits = {g.trees.logits(slot, of.law_row(slot, f)), list.size},
@@ -57,9 +54,8 @@ struct rank_level {
     if constexpr (Growing::needs_entropy) {
       const double nats =
           kernel::entropy(team, kernel::law_at_temperature_one(team, g.asks.laws[ask]));
-      team.for_each(same, [=](std::int64_t i) {
-        of.entropies[of.in_level(slot, f + static_cast<std::int32_t>(i))] = nats;
-      });
+      team::for_few(team, same,
+                    [=](std::int32_t i) { of.entropies[of.in_level(slot, f + i)] = nats; });
     }
   }
 
@@ -69,7 +65,7 @@ struct rank_level {
   template <Team T>
   HUNCH_HOST_DEVICE void copy_children(T& team, std::int32_t slot, std::int32_t size) const {
     const auto of = g.of;
-    team.for_each(Growing::max_children, [=](std::int64_t i) {
+    team::for_few(team, Growing::max_children, [=](std::int32_t i) {
       for (std::int32_t f = 1; f < size; ++f) {
         const std::int64_t from = of.first_child(slot, f - 1) + i;
         const std::int64_t to = of.first_child(slot, f) + i;

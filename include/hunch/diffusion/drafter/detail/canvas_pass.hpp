@@ -20,6 +20,7 @@
 #include <hunch/diffusion/verifier/verify_unmaskings.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/executor/owned_arrays.hpp>
+#include <hunch/team/few.hpp>
 #include <hunch/team/list_by_slot.hpp>
 #include <hunch/team/team.hpp>
 
@@ -196,8 +197,8 @@ struct place_canvases {
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
     const place_canvases self = *this;
     const std::int32_t first =
-        team::sum_before(team, slot, [=](std::int32_t i) { return self.pass.of[i].count; });
-    const std::int32_t before = team::sum_before(
+        team::sum_of_few(team, slot, [=](std::int32_t i) { return self.pass.of[i].count; });
+    const std::int32_t before = team::sum_of_few(
         team, slot, [=](std::int32_t i) { return self.pass.of[i].count * self.length(i); });
     const std::int32_t count = pass.of[slot].count;
     const diffusion::running_canvas& c = canvases[slot];
@@ -224,7 +225,7 @@ struct place_canvases {
       self.pass.positions[first + i] =
           self.masks(tokens).visit(c, [](std::int32_t, std::int32_t, std::int32_t) {});
     });
-    const std::int32_t wanted = team::sum_before(
+    const std::int32_t wanted = team::sum_of_few(
         team, count, [=](std::int32_t i) { return self.pass.positions[first + i].count; });
     if (slot + 1 == slots) {
       const std::int32_t end = first + count;
@@ -269,7 +270,7 @@ struct place_wanted {
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
     const diffusion::pass_arrays<Digests> pass = placed.pass;
     const std::int32_t first =
-        team::sum_before(team, slot, [=](std::int32_t i) { return pass.of[i].wanted; });
+        team::sum_of_few(team, slot, [=](std::int32_t i) { return pass.of[i].wanted; });
     const diffusion::slot_canvases of = pass.of[slot];
     const place_wanted self = *this;
     team.for_each(of.count, [=](std::int64_t at) {

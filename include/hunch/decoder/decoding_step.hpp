@@ -145,8 +145,7 @@ class decoding_step {
   const sampler_type& sampler() const { return sampler_; }
   memory& where() { return memory_; }
   inbox<memory>& requests() { return requests_; }
-  ring_storage<memory>& ring() { return ring_; }
-  rings ring_view() const { return ring_.view(); }
+  const rings& ring() const { return ring_.view(); }
   draft_batch<real, memory>& trees() { return trees_; }
   arrays_type arrays(std::int32_t slots) const { return arrays(step_bounds{.slots = slots}); }
 
@@ -261,8 +260,9 @@ class decoding_step {
   /// [max_batch] what the host makes shorter between `verify` and `commit`, where it is at most as
   /// long as what was decided.
   step_decision* cuts() { return cuts_; }
-  /// Of the last step; right when the executor has run `verify`, and all of it after `commit`.
-  const step_report& report_of(std::int32_t slot) const { return made_.reports[slot]; }
+  /// [max_batch] of the last step; right when the executor has run `verify`, and all of it after
+  /// `commit`.
+  const step_report* reports() const { return made_.reports; }
   /// [emitted, 1 + as many as the request asks for] of the last step.
   const token_log_probability* log_probabilities(std::int32_t slot) const {
     return made_.log_probabilities + std::int64_t{slot} * max_nodes * made_.report_stride;

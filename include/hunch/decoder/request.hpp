@@ -12,7 +12,6 @@
 #include <hunch/core/message.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/decoder/generation.hpp>
-#include <hunch/sampler/sampler.hpp>
 
 namespace hunch {
 
@@ -24,14 +23,16 @@ struct request_limits {
   std::int64_t max_length = std::numeric_limits<std::int64_t>::max();  ///< prompt and answer
   std::int32_t log_probabilities = -1;  ///< the most that may be reported; -1: none
   bool has_token_text = false;
+  std::size_t stop_tokens = std::numeric_limits<std::size_t>::max();
+  std::size_t bias = std::numeric_limits<std::size_t>::max();  ///< tokens
 };
 
 /// Refuses what cannot be done as asked, such as tokens outside the vocabulary or values out of
 /// range: nothing is ever ignored.
+/// \param of_sampler what the sampler's `check` says of the parameters.
 /// \throws std::invalid_argument naming what is wrong.
-template <Sampler S>
-void check_request(std::span<const token> prompt, const generation_options& options,
-                   const S& sampler, const request_limits& limits) {
+inline void check_request(std::span<const token> prompt, const generation_options& options,
+                          status of_sampler, const request_limits& limits) {
   const refusal refuse{limits.owner};
   const auto in_vocabulary = [&](token t) { return t >= 0 && t < limits.vocab_size; };
   if (prompt.empty()) { refuse({"the prompt is empty; begin with the model's start token"}); }
@@ -52,7 +53,7 @@ void check_request(std::span<const token> prompt, const generation_options& opti
     refuse({"a prompt of ", prompt.size(), " and max_new_tokens of ", options.max_new_tokens,
             " tokens: raise ", limits.options, "::max_length"});
   }
-  if (sampler.check(options.sampling()) != status::ok) {
+  if (of_sampler != status::ok) {
     refuse(
         {"invalid_parameter: a value of a sampling stage is out of range, or the sampler has no "
          "stage for it"});
@@ -81,6 +82,13 @@ void check_request(std::span<const token> prompt, const generation_options& opti
   }
   if (!options.stop_strings.empty() && !limits.has_token_text) {
     refuse({"stop strings need decoder_options::token_text"});
+  }
+  if (options.stop_tokens.size() > limits.stop_tokens) {
+    refuse(
+        {options.stop_tokens.size(), " stop tokens: raise ", limits.options, "::max_stop_tokens"});
+  }
+  if (options.bias.size() > limits.bias) {
+    refuse({options.bias.size(), " biased tokens: raise ", limits.options, "::max_bias"});
   }
 }
 

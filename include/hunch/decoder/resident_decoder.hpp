@@ -31,6 +31,42 @@ struct resident_options {
   /// While a step has at most so many target rows, their laws are made side by side before the
   /// verifier asks; else one after the other, and only those that it reads. 0: never.
   std::int32_t eager_rows = 256;
+
+  /// These, if there can be such a loop. \param max_nodes of the drafter's trees.
+  /// \throws std::invalid_argument naming an option out of range.
+  resident_options checked(std::int32_t max_nodes) const {
+    const refusal refuse{"hunch::resident_decoder"};
+    if (max_batch < 1) { refuse({"max_batch must be at least 1"}); }
+    if (max_length < 2) { refuse({"max_length must be at least 2"}); }
+    if (chunk < 1) { refuse({"chunk must be at least 1"}); }
+    if (draft_length < 1) { refuse({"draft_length must be at least 1; or use drafter::none"}); }
+    if (max_bias < 0) { refuse({"max_bias must not be negative"}); }
+    if (max_stop_tokens < 0) { refuse({"max_stop_tokens must not be negative"}); }
+    if (ring < max_nodes) {
+      refuse({"ring must have room for the ", max_nodes, " tokens that a step may emit"});
+    }
+    return *this;
+  }
+
+  /// Refuses what such a loop cannot do for a request. \throws std::invalid_argument.
+  void check(std::span<const token> prompt, const generation_options& options, status of_sampler,
+             std::int32_t vocab_size) const {
+    const refusal refuse{"hunch::resident_decoder"};
+    if (options.grammar) { refuse({"grammars need the host in every step: use hunch::decoder"}); }
+    if (!options.stop_strings.empty()) {
+      refuse({"stop strings need the host in every step: use hunch::decoder"});
+    }
+    if (options.log_probabilities) {
+      refuse({"log-probabilities are not reported here: use hunch::decoder"});
+    }
+    check_request(prompt, options, of_sampler,
+                  {.owner = "hunch::resident_decoder",
+                   .options = "resident_options",
+                   .vocab_size = vocab_size,
+                   .max_length = max_length,
+                   .stop_tokens = static_cast<std::size_t>(max_stop_tokens),
+                   .bias = static_cast<std::size_t>(max_bias)});
+  }
 };
 
 /// The step of `decoder` repeated by the executor, which does not wait for the host: the same
@@ -81,7 +117,7 @@ class resident_decoder {
                    resident_options options = {}, Random random = {}, E executor = {})
       : target_(std::forward<Target>(target)),
         executor_(std::move(executor)),
-        options_(checked(options)),
+        options_(options.checked(max_nodes)),
         vocab_size_(static_cast<std::int32_t>(target_.vocab_size())),
         step_(executor_, std::forward<D>(drafter), std::forward<Selector>(selector), sampler,
               verifier, random,
@@ -123,7 +159,7 @@ class resident_decoder {
   /// \throws std::invalid_argument naming what is wrong with the request: nothing is ever ignored.
   /// \throws std::length_error if `max_batch` requests are running, or their ends are not polled.
   request_id add(std::span<const token> prompt, const generation_options& options) {
-    check(prompt, options);
+    options_.check(prompt, options, step_.sampler().check(options.sampling()), vocab_size_);
     return loop_.add(
         [&](std::int32_t slot, request_id id) { step_.requests().put(slot, id, prompt, options); });
   }
@@ -197,43 +233,6 @@ class resident_decoder {
   E& executor() { return executor_; }
 
  private:
-  static resident_options checked(resident_options o) {
-    const refusal refuse{"hunch::resident_decoder"};
-    if (o.max_batch < 1) { refuse({"max_batch must be at least 1"}); }
-    if (o.max_length < 2) { refuse({"max_length must be at least 2"}); }
-    if (o.chunk < 1) { refuse({"chunk must be at least 1"}); }
-    if (o.draft_length < 1) { refuse({"draft_length must be at least 1; or use drafter::none"}); }
-    if (o.max_bias < 0) { refuse({"max_bias must not be negative"}); }
-    if (o.max_stop_tokens < 0) { refuse({"max_stop_tokens must not be negative"}); }
-    if (o.ring < max_nodes) {
-      refuse({"ring must have room for the ", max_nodes, " tokens that a step may emit"});
-    }
-    return o;
-  }
-
-  void check(std::span<const token> prompt, const generation_options& options) const {
-    const refusal refuse{"hunch::resident_decoder"};
-    if (options.grammar) { refuse({"grammars need the host in every step: use hunch::decoder"}); }
-    if (!options.stop_strings.empty()) {
-      refuse({"stop strings need the host in every step: use hunch::decoder"});
-    }
-    if (options.log_probabilities) {
-      refuse({"log-probabilities are not reported here: use hunch::decoder"});
-    }
-    check_request(prompt, options, step_.sampler(),
-                  {.owner = "hunch::resident_decoder",
-                   .options = "resident_options",
-                   .vocab_size = vocab_size_,
-                   .max_length = options_.max_length});
-    const auto most = [](std::int32_t n) { return static_cast<std::size_t>(n); };
-    if (options.stop_tokens.size() > most(options_.max_stop_tokens)) {
-      refuse({options.stop_tokens.size(), " stop tokens: raise resident_options::max_stop_tokens"});
-    }
-    if (options.bias.size() > most(options_.max_bias)) {
-      refuse({options.bias.size(), " biased tokens: raise resident_options::max_bias"});
-    }
-  }
-
   /// Drops the caches of a slot, between two loops.
   void release(std::int32_t slot) {
     target_.commit(step_.release(slot, executor_));

@@ -74,6 +74,15 @@ struct rings {
                                   std::int32_t count) const {
     return so_far - kernel::load_acquire(read + slot) + count <= capacity;
   }
+
+  /// Calls use(entry) for what has come out of a slot and was not taken, in order. By the host.
+  template <class Use>
+  void take(std::int32_t slot, Use&& use) const {
+    const std::int64_t end = kernel::load_acquire(written + slot);
+    std::int64_t n = read[slot];
+    while (n < end) { use(at(slot, n++)); }
+    kernel::store_release(read + slot, n);
+  }
 };
 
 /// Owns the rings: all of it lies where host and bodies reach it, but `counted`.
@@ -93,16 +102,6 @@ class ring_storage {
   }
 
   const rings& view() const { return view_; }
-
-  /// Calls use(entry) for what has come out of a slot and was not taken, in order. By the host.
-  template <class Use>
-  void take(std::int32_t slot, Use&& use) {
-    const rings& of = view_;
-    const std::int64_t end = kernel::load_acquire(of.written + slot);
-    std::int64_t n = of.read[slot];
-    while (n < end) { use(of.at(slot, n++)); }
-    kernel::store_release(of.read + slot, n);
-  }
 
  private:
   owned_arrays<M> owned_;

@@ -1,24 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include <hunch/core/message.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/decoder/generation.hpp>
-#include <hunch/decoder/request_slots.hpp>
-#include <hunch/decoder/ring.hpp>
 #include <hunch/decoder/statistics.hpp>
 #include <hunch/diffusion/canvas/masked_model.hpp>
 #include <hunch/diffusion/canvas/request.hpp>
-#include <hunch/diffusion/canvas/unmasking.hpp>
 #include <hunch/diffusion/decoding_round.hpp>
+#include <hunch/diffusion/detail/host_canvases.hpp>
 #include <hunch/diffusion/drafter/self_speculation.hpp>
 #include <hunch/distribution/random.hpp>
 #include <hunch/executor/executor.hpp>
@@ -85,11 +79,8 @@ class decoder {
                 .mask_token = limits_.mask_token,
                 .ring = round_type::max_entries},
                limits_.owner),
-        slots_(options_.max_batch, limits_.owner, "diffusion::decoder_options"),
-        unmaskings_(index(options_.max_batch) * index(round_type::max_entries)),
-        origins_(unmaskings_.size()) {
+        requests_(options_.max_batch, round_type::max_entries, limits_.owner) {
     limits_.max_canvas = options_.max_canvas;
-    emissions_.reserve(index(options_.max_batch));
     draft_length(options_.draft_length);
   }
 
@@ -99,7 +90,7 @@ class decoder {
 
   /// Releases the slots of what still runs, so that a model held by reference can serve again.
   ~decoder() {
-    for (const request& r : slots_) { cancel(r.id); }
+    for (std::int32_t slot = 0; slot < slots().size(); ++slot) { cancel(slots()[slot]); }
     attempt([this] { executor_.synchronize(); });  // before what it runs loses its memory
   }
 
@@ -111,34 +102,35 @@ class decoder {
   /// running.
   request_id add(std::span<const token> prompt, const generation_options& options,
                  const canvas_options& canvas = {}) {
-    check_canvas(prompt, options, canvas, round_.sampler(), limits_);
-    slots_.require_room();
-    request r(prompt, options, canvas, limits_.mask_token);
+    check_canvas(prompt, options, canvas, round_.sampler().check(options.sampling()), limits_);
+    slots().require_room();
+    host_canvases::request r{canvas_of(prompt, options, canvas, limits_.mask_token), prompt.size(),
+                             canvas.block_length, options.stop_tokens};
     executor_.synchronize();  // what a round that threw has launched may read what was here
-    const std::int32_t slot = slots_.first_free();
+    const std::int32_t slot = slots().first_free();
     round_.requests().reserve(round_.where(), slot,
                               {.tokens = r.tokens.size(),
                                .bias = options.bias.size(),
                                .stops = options.stop_tokens.size()});
-    const request_id id = slots_.admit(std::move(r));
-    round_.put(slot, id, slots_[index(slot)].tokens, options, canvas.block_length);
+    const request_id id = requests_.admit(slot, std::move(r));
+    round_.put(slot, id, requests_[slot].tokens, options, canvas.block_length);
     round_.take(slot);
     return id;
   }
 
   /// Ends a request between two rounds. False if it is not running. Waits for the executor.
   bool cancel(request_id id) noexcept {
-    const std::int32_t slot = slots_.find(id);
+    const std::int32_t slot = slots().find(id);
     if (slot < 0) { return false; }
     attempt([this] { executor_.synchronize(); });
     round_.release(slot);
     model_.release(slot);
-    slots_.release(slot);
+    requests_.release(slot);
     return true;
   }
 
-  std::int32_t running() const { return slots_.running(); }
-  bool is_running(request_id id) const { return slots_.find(id) >= 0; }
+  std::int32_t running() const { return slots().running(); }
+  bool is_running(request_id id) const { return slots().find(id) >= 0; }
 
   /// Runs one round for all running requests, in one pass of the model, and returns what was
   /// unmasked for each of them; the views are valid until the next call of `step`, `add` or
@@ -146,8 +138,8 @@ class decoder {
   /// host reads how many canvases there are. \throws what a model throws; the next call repeats the
   /// round.
   std::span<const emission> step() {
-    emissions_.clear();
     if (running() == 0) { return {}; }
+    requests_.begin_round();
     detail::stopwatch watch;
     const round_bounds now = bounds();
     round_.propose(now, false);
@@ -158,11 +150,16 @@ class decoder {
     round_.verify(now, pass, evaluation, false);
     round_.commit(now, pass, evaluation);
     attempt([this] { executor_.synchronize(); });
-    for (std::int32_t slot = 0; slot < now.slots; ++slot) { advance(slot); }
+    for (std::int32_t slot = 0; slot < now.slots; ++slot) {
+      if (!requests_.advance(slot, round_.ring())) { continue; }
+      model_.release(slot);
+      round_.forget(slot);
+      requests_.release(slot);
+    }
     times_.draft_seconds += draft_seconds;
     times_.target_seconds += target_seconds;
     times_.verify_seconds += watch.lap();
-    return emissions_;
+    return requests_.emissions();
   }
 
   /// The answer to one request, unmasked to its end: up to the stop token; masks are left after an
@@ -202,24 +199,7 @@ class decoder {
   }
 
  private:
-  /// What the host knows of a request while it runs.
-  struct request {
-    request_id id = 0;          ///< 0: none
-    std::vector<token> tokens;  ///< the canvas
-    std::size_t answer = 0;     ///< its first position after the prompt
-    std::int32_t block_length = 1;
-    std::vector<token> stop_tokens;
-
-    request() = default;
-    request(std::span<const token> prompt, const generation_options& options,
-            const canvas_options& canvas, token mask_token)
-        : tokens(canvas_of(prompt, options, canvas, mask_token)),
-          answer(prompt.size()),
-          block_length(canvas.block_length),
-          stop_tokens(options.stop_tokens) {}
-  };
-
-  static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
+  const request_slots& slots() const { return requests_.slots(); }
 
   decoder_options checked(decoder_options o) const {
     const refusal refuse{limits_.owner};
@@ -231,9 +211,9 @@ class decoder {
   /// What the next round has at most.
   round_bounds bounds() const {
     round_bounds b;
-    for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
-      const request& r = slots_[index(slot)];
-      if (r.id == 0) { continue; }
+    for (std::int32_t slot = 0; slot < slots().size(); ++slot) {
+      if (!slots().uses(slot)) { continue; }
+      const host_canvases::request& r = requests_[slot];
       b.slots = slot + 1;
       const auto length = static_cast<std::int32_t>(r.tokens.size());
       round_.add_bounds(b, length, length - static_cast<std::int32_t>(r.answer), r.block_length);
@@ -241,46 +221,12 @@ class decoder {
     return b;
   }
 
-  /// Takes what was unmasked in a slot, and reports it.
-  void advance(std::int32_t slot) {
-    request& r = slots_[index(slot)];
-    if (r.id == 0) { return; }
-    const std::size_t first = index(slot) * index(round_type::max_entries);
-    std::size_t count = 0;
-    emission e;
-    e.id = r.id;
-    round_.ring().take(slot, [&](const ring_entry& entry) {
-      e.finish = entry.finish;
-      e.status = entry.status;
-      if (entry.t == no_token) {
-        e.failed_position = entry.position;
-        return;
-      }
-      r.tokens[index(entry.position)] = entry.t;
-      unmaskings_[first + count] = {.position = entry.position, .t = entry.t};
-      origins_[first + count] = entry.origin;
-      ++count;
-    });
-    e.unmaskings = {unmaskings_.data() + first, count};
-    e.origins = {origins_.data() + first, count};
-    e.canvas = r.tokens;
-    e.answer = answer_in(r.tokens, r.answer, r.stop_tokens, e.finish);
-    emissions_.push_back(e);
-    if (e.finish == finish_reason::none) { return; }
-    model_.release(slot);
-    round_.forget(slot);
-    slots_.release(slot);
-  }
-
   Model model_;
   E executor_;
   canvas_limits limits_;
   decoder_options options_;
   mutable round_type round_;  // reading its counters waits for the executor
-  request_slots<request> slots_;
-  std::vector<unmasking> unmaskings_;  ///< [max_batch, max_entries]
-  std::vector<origin> origins_;        ///< [max_batch, max_entries]
-  std::vector<emission> emissions_;
+  host_canvases requests_;
   statistics<max_drafts + 1> times_;
 };
 

@@ -132,9 +132,7 @@ class decoding_round {
   const typename parts::sampler_type& sampler() const { return sampler_; }
   memory& where() { return memory_; }
   inbox<memory>& requests() { return requests_; }
-  ring_storage<memory>& ring() { return ring_; }
-  rings ring_view() const { return ring_.view(); }
-  inbox_view inbox_of() const { return requests_.view(); }
+  const rings& ring() const { return ring_.view(); }
 
   /// At most so many canvases with drafts of a request from the next round on. Recorded rounds keep
   /// what they have.

@@ -87,6 +87,9 @@ class resident_decoder {
         loop_(round_, executor_, options_.max_batch, round_type::max_entries, limits_.owner,
               "diffusion::resident_options") {
     limits_.max_canvas = options_.max_canvas;
+    limits_.options = "resident_options";
+    limits_.stop_tokens = sized(options_.max_stop_tokens);
+    limits_.bias = sized(options_.max_bias);
     round_.draft_length(options_.draft_length);
     for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
       round_.requests().reserve(round_.where(), slot,
@@ -216,16 +219,10 @@ class resident_decoder {
 
   void check(std::span<const token> prompt, const generation_options& options,
              const canvas_options& canvas) const {
-    check_canvas(prompt, options, canvas, round_.sampler(), limits_);
+    check_canvas(prompt, options, canvas, round_.sampler().check(options.sampling()), limits_);
     const refusal refuse{limits_.owner};
     if (std::min(canvas.block_length, options.max_new_tokens) > options_.max_block) {
       refuse({"a block of ", canvas.block_length, " positions: raise resident_options::max_block"});
-    }
-    if (options.stop_tokens.size() > sized(options_.max_stop_tokens)) {
-      refuse({options.stop_tokens.size(), " stop tokens: raise resident_options::max_stop_tokens"});
-    }
-    if (options.bias.size() > sized(options_.max_bias)) {
-      refuse({options.bias.size(), " biased tokens: raise resident_options::max_bias"});
     }
   }
 

@@ -36,14 +36,17 @@ class owned_arrays {
  private:
   template <class Buffer>
   auto* keep(std::size_t n) {
-    auto made = std::make_shared<Buffer>(*executor_, n);
+    auto made = std::make_unique<Buffer>(*executor_, n);
     auto* const data = made->data();
-    arrays_.push_back(std::move(made));
+    array kept(made.release(), [](void* of) { delete static_cast<Buffer*>(of); });
+    arrays_.push_back(std::move(kept));
     return data;
   }
 
+  using array = std::unique_ptr<void, void (*)(void*)>;  // a shared_ptr is four times the code
+
   E* executor_;
-  std::vector<std::shared_ptr<const void>> arrays_;
+  std::vector<array> arrays_;
 };
 
 }  // namespace hunch

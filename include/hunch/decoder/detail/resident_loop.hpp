@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include <hunch/core/types.hpp>
 #include <hunch/decoder/detail/repeat_bodies.hpp>
@@ -31,7 +32,8 @@ class resident_loop {
         loop_(step.where(), 1),
         again_(step.where(), 1),
         signals_(executor, 1),
-        slots_(max_batch, owner, options) {
+        slots_(max_batch, owner, options),
+        cancelled_(static_cast<std::size_t>(max_batch), false) {
     *signals_.data() = {};
   }
   resident_loop(const resident_loop&) = delete;
@@ -48,8 +50,9 @@ class resident_loop {
   template <class Put>
   request_id add(Put&& put) {
     slots_.require_room();
-    const request_id id = slots_.admit({});
-    const std::int32_t slot = slots_.find(id);
+    const std::int32_t slot = slots_.first_free();
+    const request_id id = slots_.admit(slot);
+    cancelled_[index(slot)] = false;
     put(slot, id);
     if (slot >= shape_) { stop(); }  // a step goes over the first `shape_` slots
     return id;
@@ -59,10 +62,10 @@ class resident_loop {
   template <class Release>
   bool cancel(request_id id, Release&& release) {
     const std::int32_t slot = slots_.find(id);
-    if (slot < 0 || slots_[index(slot)].cancelled) { return false; }
+    if (slot < 0 || cancelled_[index(slot)]) { return false; }
     if (runs()) {
       step_->requests().cancel(slot, id);
-      slots_[index(slot)].cancelled = true;
+      cancelled_[index(slot)] = true;
       return true;
     }
     executor_->synchronize();
@@ -74,11 +77,14 @@ class resident_loop {
   }
 
   /// Whether the end of a request, or of the one in a slot, has not been polled.
-  bool uses(std::int32_t slot) const { return slots_[index(slot)].id != 0; }
+  bool uses(std::int32_t slot) const { return slots_.uses(slot); }
   bool has(request_id id) const { return slots_.find(id) >= 0; }
   std::int32_t running() const {
-    return static_cast<std::int32_t>(
-        std::ranges::count_if(slots_, [](const request& r) { return r.id != 0 && !r.cancelled; }));
+    std::int32_t count = 0;
+    for (std::int32_t slot = 0; slot < max_batch_; ++slot) {
+      count += uses(slot) && !cancelled_[index(slot)] ? 1 : 0;
+    }
+    return count;
   }
   bool runs() const { return kernel::load_acquire(&signals_.data()->ended) < started_; }
 
@@ -120,7 +126,7 @@ class resident_loop {
   void poll(Use&& use) {
     for (std::int32_t slot = 0; slot < max_batch_; ++slot) {
       step_->ring().take(slot, [&](const ring_entry& entry) {
-        const bool dropped = slots_[index(slot)].cancelled;
+        const bool dropped = cancelled_[index(slot)];
         if (entry.finish != finish_reason::none) { slots_.release(slot); }
         if (!dropped) { use(entry); }
       });
@@ -128,17 +134,12 @@ class resident_loop {
   }
 
  private:
-  struct request {
-    request_id id = 0;
-    bool cancelled = false;
-  };
-
   static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
 
   void decide(std::int32_t slots) {
     step_->where().launch(1, kernel::decide_repeat{.in = step_->requests().view(),
                                                    .slots = slots,
-                                                   .out = step_->ring().view(),
+                                                   .out = step_->ring(),
                                                    .shared = signals_.data(),
                                                    .loop = loop_.data(),
                                                    .again = again_.data(),
@@ -146,10 +147,10 @@ class resident_loop {
   }
 
   bool can_step() const {
-    const rings out = step_->ring().view();
+    const rings& out = step_->ring();
     bool any = false;
     for (std::int32_t slot = 0; slot < max_batch_; ++slot) {
-      if (slots_[index(slot)].id == 0) { continue; }
+      if (!uses(slot)) { continue; }
       if (!out.has_room(slot, kernel::load_acquire(out.written + slot), entries_)) { return false; }
       any = true;
     }
@@ -159,9 +160,7 @@ class resident_loop {
   /// The slots that a step goes over: those in use, rounded up so that few shapes occur.
   std::int32_t used_slots() const {
     std::int32_t used = 0;
-    for (std::int32_t slot = 0; slot < max_batch_; ++slot) {
-      used = slots_[index(slot)].id != 0 ? slot + 1 : used;
-    }
+    for (std::int32_t slot = 0; slot < max_batch_; ++slot) { used = uses(slot) ? slot + 1 : used; }
     std::int32_t size = 1;
     while (size < used) { size *= 2; }
     return std::min(size, max_batch_);
@@ -174,9 +173,10 @@ class resident_loop {
   typename Step::memory::template buffer<kernel::loop_state> loop_;
   typename Step::memory::template buffer<std::int32_t> again_;
   typename E::template buffer<kernel::loop_signals> signals_;
-  request_slots<request> slots_;
-  std::int64_t started_ = 0;  ///< loops so far
-  std::int32_t shape_ = 0;    ///< slots of the last one
+  request_slots slots_;
+  std::vector<bool> cancelled_;  ///< [max_batch]
+  std::int64_t started_ = 0;     ///< loops so far
+  std::int32_t shape_ = 0;       ///< slots of the last one
 };
 
 }  // namespace hunch

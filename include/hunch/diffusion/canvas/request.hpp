@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -12,7 +13,6 @@
 #include <hunch/decoder/generation.hpp>
 #include <hunch/decoder/request.hpp>
 #include <hunch/diffusion/canvas/unmasking.hpp>
-#include <hunch/sampler/sampler.hpp>
 
 namespace hunch::diffusion {
 
@@ -41,10 +41,13 @@ struct emission {
 
 /// What a decoder can do for a canvas.
 struct canvas_limits {
-  const char* owner = "";  ///< the class that refuses, for messages
+  const char* owner = "";    ///< the class that refuses, for messages
+  const char* options = "";  ///< where the last two are set
   std::int32_t vocab_size = 0;
   token mask_token = no_token;
   std::int32_t max_canvas = 0;  ///< positions
+  std::size_t stop_tokens = std::numeric_limits<std::size_t>::max();
+  std::size_t bias = std::numeric_limits<std::size_t>::max();  ///< tokens
 };
 
 /// Positions of a decoder's longest canvas: as many as are asked for, 0 being all that the model
@@ -82,17 +85,22 @@ inline std::span<const token> answer_in(std::span<const token> canvas, std::size
 }
 
 /// Refuses what cannot be done as asked: nothing is ever ignored.
+/// \param of_sampler what the sampler's `check` says of the parameters.
 /// \throws std::invalid_argument naming what is wrong.
-template <Sampler S>
-void check_canvas(std::span<const token> prompt, const generation_options& options,
-                  const canvas_options& canvas, const S& sampler, const canvas_limits& limits) {
+inline void check_canvas(std::span<const token> prompt, const generation_options& options,
+                         const canvas_options& canvas, status of_sampler,
+                         const canvas_limits& limits) {
   const refusal refuse{limits.owner};
   if (!options.stop_strings.empty()) {
     refuse({"a canvas has no stop strings, for it is not unmasked from left to right"});
   }
   if (options.log_probabilities) { refuse({"log-probabilities are not reported of a canvas"}); }
-  check_request(prompt, options, sampler,
-                {.owner = limits.owner, .options = "", .vocab_size = limits.vocab_size});
+  check_request(prompt, options, of_sampler,
+                {.owner = limits.owner,
+                 .options = limits.options,
+                 .vocab_size = limits.vocab_size,
+                 .stop_tokens = limits.stop_tokens,
+                 .bias = limits.bias});
   if (std::ranges::find(prompt, limits.mask_token) != prompt.end()) {
     refuse({"invalid_token: the prompt holds the mask token; canvas_options::answer may"});
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -75,7 +76,8 @@ struct outcome {
 };
 
 /// Adds requests as there is room for them among `batch`, and calls advance(take) until all have
-/// ended: take(id, tokens, finish) is to be called with what comes out.
+/// ended: take(id, tokens, finish) is to be called with what comes out, and gives the end that the
+/// request had before.
 template <class Decoder, class Advance>
 outcome outcome_as(Decoder& d, const std::vector<request>& requests, std::int32_t batch,
                    const Advance& advance) {
@@ -90,9 +92,8 @@ outcome outcome_as(Decoder& d, const std::vector<request>& requests, std::int32_
     }
     advance([&](request_id id, std::span<const token> tokens, finish_reason finish) {
       const std::size_t r = of.at(id);
-      CHECK(out.ends[r] == finish_reason::none);
       out.texts[r].insert(out.texts[r].end(), tokens.begin(), tokens.end());
-      out.ends[r] = finish;
+      return std::exchange(out.ends[r], finish);
     });
   }
   return out;
@@ -115,7 +116,9 @@ inline outcome outcome_of(repeated_decoder& d, const std::vector<request>& reque
     entries.clear();
     d.poll(entries);
     for (const ring_entry& e : entries) {
-      take(e.id, {&e.t, e.t != no_token ? std::size_t{1} : 0}, e.finish);
+      const finish_reason before =
+          take(e.id, {&e.t, e.t != no_token ? std::size_t{1} : 0}, e.finish);
+      CHECK(before == finish_reason::none);
     }
   });
 }

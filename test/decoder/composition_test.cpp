@@ -21,6 +21,7 @@
 #include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/selector/trimmed.hpp>
 #include "../exact/grid.hpp"
+#include "../support/erased_decoders.hpp"
 #include "../support/hidden_host.hpp"
 #include "../support/padded_grid_models.hpp"
 
@@ -56,72 +57,94 @@ std::vector<request> requests_of(bool staged) {
   return requests;
 }
 
-struct outcome {
-  std::vector<text> texts;
-  std::vector<finish_reason> ends;
-  friend bool operator==(const outcome&, const outcome&) = default;
-};
-
 exact_case worlds() { return {{vocab, 91, flavour::smooth}, {vocab, 92, flavour::smooth}, {}}; }
 
-template <class Make, class Selector, class S, class V>
-outcome driven(const Make& make, const Selector& selector, S sampler, V verifier,
-               const std::vector<request>& requests) {
-  grid_and_eagle models(worlds(), selector.layout());
-  decoder d{models.target,
-            make(models),
-            selector::any<double>(selector),
-            sampler,
-            verifier,
-            decoder_options{.max_batch = max_batch, .chunk = 256, .token_text = {}}};
-  outcome out{std::vector<text>(requests.size()),
-              std::vector<finish_reason>(requests.size(), finish_reason::none)};
-  std::map<request_id, std::size_t> of;
-  std::size_t added = 0;
-  while (added < requests.size() || d.running() > 0) {
-    while (added < requests.size() && d.running() < max_batch) {
-      of[d.add(requests[added].prompt, requests[added].options)] = added;
-      ++added;
-    }
-    for (const emission& e : d.step()) {
-      text& t = out.texts[of.at(e.id)];
-      t.insert(t.end(), e.tokens.begin(), e.tokens.end());
-      out.ends[of.at(e.id)] = e.finish;
-    }
-  }
-  return out;
+/// A selector of any type, for the steps of either host.
+struct any_selector {
+  template <class S>
+  explicit any_selector(const S& of) : seen(of), hidden(of) {}
+
+  selector::any<double> seen;
+  selector::any<double, hidden_host> hidden;
+};
+
+/// A drafter, a sampler and a rule, of any types: all that is compiled for each of them is its
+/// decoders.
+class composition {
+ public:
+  std::int32_t max_nodes;
+
+  virtual outcome driven(grid_and_eagle& models, const any_selector& selector,
+                         const std::vector<request>& requests) const = 0;
+  virtual outcome repeated(grid_and_eagle& models, const any_selector& selector,
+                           const std::vector<request>& requests, std::int32_t batch) const = 0;
+  virtual outcome repeated(padded_grid_models& models, const any_selector& selector,
+                           const std::vector<request>& requests, std::int32_t batch) const = 0;
+
+ protected:
+  explicit composition(std::int32_t nodes) : max_nodes(nodes) {}
+  ~composition() = default;
+};
+
+outcome repeated_outcome(repeated_decoder& d, const std::vector<request>& requests,
+                         std::int32_t batch) {
+  return outcome_of(d, requests, batch, batch == 3 ? 1 : 1000);
 }
 
-/// \param models with members as `grid_models` has.
-template <class E, class Models, class Make, class Selector, class S, class V>
-outcome repeated(E executor, Models& models, const Make& make, const Selector& selector, S sampler,
-                 V verifier, const std::vector<request>& requests, std::int32_t batch) {
-  resident_decoder d{models.target,
-                     make(models),
-                     selector::any<double, E>(selector),
-                     sampler,
-                     verifier,
-                     resident_options{.max_batch = batch, .max_length = 64, .chunk = chunk},
-                     random_source<>{},
-                     executor};
-  outcome out{std::vector<text>(requests.size()),
-              std::vector<finish_reason>(requests.size(), finish_reason::none)};
-  std::map<request_id, std::size_t> of;
-  std::size_t added = 0;
-  while (added < requests.size() || d.running() > 0) {
-    while (added < requests.size() && d.running() < batch) {
-      of[d.add(requests[added].prompt, requests[added].options)] = added;
-      ++added;
-    }
-    d.run(batch == 3 ? 1 : 1000);
-    d.poll([&](const ring_entry& e) {
-      if (e.t != no_token) { out.texts[of.at(e.id)].push_back(e.t); }
-      out.ends[of.at(e.id)] = e.finish;
-    });
-  }
-  CHECK((d.stats().drafted > 0) == (decltype(d)::max_nodes > 1));
-  return out;
+void check_drafted(std::int64_t drafted, std::int32_t max_nodes) {
+  CHECK((drafted > 0) == (max_nodes > 1));
 }
+
+/// \param Make gives the drafter over `grid_and_eagle` or what has members as that has.
+template <class Make, class S, class V>
+class composed final : public composition {
+ public:
+  composed(const Make& make, S sampler, V verifier)
+      : composition(
+            std::remove_cvref_t<decltype(make(std::declval<grid_and_eagle&>()))>::max_nodes),
+        make_(make),
+        sampler_(sampler),
+        verifier_(verifier) {}
+
+  outcome driven(grid_and_eagle& models, const any_selector& selector,
+                 const std::vector<request>& requests) const override {
+    decoder d{models.target,
+              make_(models),
+              selector::any<double>(selector.seen),
+              S(sampler_),
+              V(verifier_),
+              decoder_options{.max_batch = max_batch, .chunk = 256, .token_text = {}}};
+    stepped_by by(d);
+    return outcome_of(by, requests, max_batch);
+  }
+  outcome repeated(grid_and_eagle& models, const any_selector& selector,
+                   const std::vector<request>& requests, std::int32_t batch) const override {
+    return repeated(executor::host{}, models, selector.seen, requests, batch);
+  }
+  outcome repeated(padded_grid_models& models, const any_selector& selector,
+                   const std::vector<request>& requests, std::int32_t batch) const override {
+    return repeated(hidden_host{}, models, selector.hidden, requests, batch);
+  }
+
+ private:
+  template <class E>
+  outcome repeated(E executor, auto& models, selector::any<double, E> selector,
+                   const std::vector<request>& requests, std::int32_t batch) const {
+    resident_decoder d{
+        models.target,       make_(models),
+        std::move(selector), S(sampler_),
+        V(verifier_),        resident_options{.max_batch = batch, .max_length = 64, .chunk = chunk},
+        random_source<>{},   executor};
+    repeated_by by(d);
+    outcome out = repeated_outcome(by, requests, batch);
+    check_drafted(d.stats().drafted, decltype(d)::max_nodes);
+    return out;
+  }
+
+  Make make_;
+  S sampler_;
+  V verifier_;
+};
 
 /// What was run: a drafter, its tree, and the selectors.
 std::map<std::pair<std::string, std::string>, std::vector<std::string>>& seen() {
@@ -129,47 +152,43 @@ std::map<std::pair<std::string, std::string>, std::vector<std::string>>& seen() 
   return all;
 }
 
-template <class Make, class Selector, class S, class V>
-void both_ways(const Make& make, const Selector& selector, S sampler, V verifier, bool staged,
+void both_ways(const composition& of, const any_selector& selector, bool staged,
                std::initializer_list<std::int32_t> batches) {
   const std::vector<request> requests = requests_of(staged);
-  const outcome expected = driven(make, selector, sampler, verifier, requests);
-  using drafter_type = std::remove_cvref_t<decltype(make(std::declval<grid_and_eagle&>()))>;
+  const vocab_layout& layout = selector.seen.layout();
+  grid_and_eagle reference(worlds(), layout);
+  const outcome expected = of.driven(reference, selector, requests);
   for (const std::int32_t batch : batches) {
     CAPTURE(batch);
-    grid_and_eagle models(worlds(), selector.layout());
-    CHECK(repeated(executor::host{}, models, make, selector, sampler, verifier, requests, batch) ==
-          expected);
+    grid_and_eagle models(worlds(), layout);
+    CHECK(of.repeated(models, selector, requests, batch) == expected);
     models.target.cache().check();
     models.draft.cache().check();
     models.eagle.cache().check();
-    grid_and_eagle hidden(worlds(), selector.layout());
-    padded_grid_models padded(hidden, batch, batch * drafter_type::max_nodes + chunk);
-    CHECK(repeated(hidden_host{}, padded, make, selector, sampler, verifier, requests, batch) ==
-          expected);
+    grid_and_eagle hidden(worlds(), layout);
+    padded_grid_models padded(hidden, batch, batch * of.max_nodes + chunk);
+    CHECK(of.repeated(padded, selector, requests, batch) == expected);
     hidden.target.cache().check();
     hidden.draft.cache().check();
     hidden.eagle.cache().check();
   }
 }
 
-template <class Make, class S, class V>
-void both_ways(const Make& make, S sampler, V verifier, bool staged = false) {
-  both_ways(make, selector::full{vocab}, sampler, verifier, staged, {1, 3, max_batch});
+void both_ways(const composition& of, bool staged = false) {
+  both_ways(of, any_selector(selector::full{vocab}), staged, {1, 3, max_batch});
 }
 
 /// With every selector, which all drafters of a kind share.
-template <class Make, class S, class V>
-void with_selectors(const char* drafter, const char* tree, const Make& make, S sampler, V verifier,
+void with_selectors(const char* drafter, const char* tree, const composition& of,
                     bool staged = false) {
   CAPTURE(drafter);
   CAPTURE(tree);
   std::vector<std::string>& names = seen()[{drafter, tree}];
-  both_ways(make, sampler, verifier, staged);
+  both_ways(of, staged);
   names.push_back("full");
   const auto with = [&](const char* name, const auto& selector) {
     CAPTURE(name);
-    both_ways(make, selector, sampler, verifier, staged, {3});
+    both_ways(of, any_selector(selector), staged, {3});
     if (names.back() != name) { names.push_back(name); }
   };
   const auto order = shuffled_layout(vocab, vocab);
@@ -216,8 +235,9 @@ TEST_CASE("the comparison can fail") {
   const auto texts_of = [](std::uint64_t more) {
     std::vector<request> requests = requests_of(false);
     for (request& r : requests) { r.options.seed += more; }
-    return driven(model(chain{}, length::fixed{}), selector::full{vocab}, plain_sampler{},
-                  verifier::rejection{}, requests);
+    grid_and_eagle models(worlds(), selector::full{vocab}.layout());
+    return composed(model(chain{}, length::fixed{}), plain_sampler{}, verifier::rejection{})
+        .driven(models, any_selector(selector::full{vocab}), requests);
   };
   CHECK(texts_of(0) == texts_of(0));
   CHECK(texts_of(0) != texts_of(1));
@@ -225,13 +245,14 @@ TEST_CASE("the comparison can fail") {
 
 void trees_of(const char* drafter, const auto& by) {
   const length::fixed policy;
-  with_selectors(drafter, "chain", by(chain{}, policy), plain_sampler{}, verifier::rejection{});
-  with_selectors(drafter, "sampled", by(sampled_tree{}, policy), every_stage{},
-                 verifier::rejection{}, true);
-  with_selectors(drafter, "fixed", by(fixed_tree{}, policy), plain_sampler{},
-                 verifier::point_mass{});
-  with_selectors(drafter, "dynamic", by(deep_tree{}, policy), every_stage{}, verifier::coupled{},
-                 true);
+  with_selectors(drafter, "chain",
+                 composed(by(chain{}, policy), plain_sampler{}, verifier::rejection{}));
+  with_selectors(drafter, "sampled",
+                 composed(by(sampled_tree{}, policy), every_stage{}, verifier::rejection{}), true);
+  with_selectors(drafter, "fixed",
+                 composed(by(fixed_tree{}, policy), plain_sampler{}, verifier::point_mass{}));
+  with_selectors(drafter, "dynamic",
+                 composed(by(deep_tree{}, policy), every_stage{}, verifier::coupled{}), true);
 }
 
 TEST_CASE("trees of a draft model") { trees_of("autoregressive: a model of its own", model); }
@@ -247,19 +268,21 @@ TEST_CASE("trees of streams") { trees_of("streaming", streams); }
 TEST_CASE("pruned trees") {
   const length::fixed policy;
   const auto with = [&](const char* drafter, const auto& by) {
-    with_selectors(drafter, "fixed", by(fixed_tree{}, policy), plain_sampler{},
-                   verifier::coupled{});
-    with_selectors(drafter, "dynamic", by(deep_tree{}, policy), plain_sampler{},
-                   verifier::point_mass{});
+    with_selectors(drafter, "fixed",
+                   composed(by(fixed_tree{}, policy), plain_sampler{}, verifier::coupled{}));
+    with_selectors(drafter, "dynamic",
+                   composed(by(deep_tree{}, policy), plain_sampler{}, verifier::point_mass{}));
   };
   with("pruned heads", pruned_heads);
   with("pruned streaming", pruned_streams);
 }
 
 TEST_CASE("drafters without a head") {
-  both_ways([](auto&) { return drafter::lookup<3>{1}; }, plain_sampler{}, verifier::point_mass{});
+  both_ways(composed([](auto&) { return drafter::lookup<3>{1}; }, plain_sampler{},
+                     verifier::point_mass{}));
   seen()[{"lookup", "–"}] = {"–"};
-  both_ways([](auto&) { return drafter::none{}; }, every_stage{}, verifier::rejection{}, true);
+  both_ways(composed([](auto&) { return drafter::none{}; }, every_stage{}, verifier::rejection{}),
+            true);
   seen()[{"none", "–"}] = {"–"};
 }
 
@@ -267,14 +290,14 @@ TEST_CASE("length policies") {
   static constexpr double curve[] = {1.0, 1.1, 1.3, 1.6};
   const length::cost learning{.draft = 0.3, .rows = curve, .trust = 1.0, .decay = 0.5, .retry = 1};
   const auto with = [](const auto& policy) {
-    both_ways(model(chain{}, policy), plain_sampler{}, verifier::block{});
-    both_ways(medusa(sampled_tree{}, policy), plain_sampler{}, verifier::rejection{});
-    both_ways(streams(deep_tree{}, policy), plain_sampler{}, verifier::point_mass{});
-    both_ways(
+    both_ways(composed(model(chain{}, policy), plain_sampler{}, verifier::block{}));
+    both_ways(composed(medusa(sampled_tree{}, policy), plain_sampler{}, verifier::rejection{}));
+    both_ways(composed(streams(deep_tree{}, policy), plain_sampler{}, verifier::point_mass{}));
+    both_ways(composed(
         [&](auto&) {
           return drafter::lookup<3, 4, std::remove_cvref_t<decltype(policy)>>{1, policy};
         },
-        plain_sampler{}, verifier::point_mass{});
+        plain_sampler{}, verifier::point_mass{}));
   };
   with(length::fixed{2});
   with(length::entropy{0.4, 0.3});

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -25,11 +26,13 @@
 #include <hunch/verifier/point_mass.hpp>
 #include "../exact/exact.hpp"
 #include "../exact/selectors.hpp"
+#include "../support/erased_decoders.hpp"
 #include "../support/hidden_host.hpp"
 #include "../support/resident_models.hpp"
 #include "../support/resident_runs.hpp"
 #include "../support/stages.hpp"
 #include "../support/stepping.hpp"
+#include "../support/thread_launch.hpp"
 #include "../support/threaded_host.hpp"
 
 namespace hunch::test {
@@ -51,18 +54,20 @@ constexpr std::int32_t rank_count = 5;
 #endif
 
 /// A host whose bodies are run by several threads each, in blocks.
-template <std::int32_t Blocks, std::int32_t Ranks>
 struct team_host : executor::host {
+  std::int32_t blocks = block_count;
+  std::int32_t ranks = rank_count;
+
   template <class T>
   struct resident : executor::host::buffer<T> {
     resident(team_host& h, std::size_t n) : executor::host::buffer<T>(h, n) {}
   };
   template <class Body>
   void launch(std::int32_t count, const Body& body) {
-    team::simulated::launch(Blocks, Ranks, count, body);
+    launch_threads(blocks, ranks, count, body);
   }
 };
-static_assert(ResidentExecutor<team_host<block_count, rank_count>>);
+static_assert(ResidentExecutor<team_host>);
 
 /// A host that notes which loops it has recorded, as a device keeps them.
 struct recording_host : executor::host {
@@ -101,38 +106,20 @@ std::vector<request> requests_of(kind what) {
   return requests;
 }
 
-/// The texts of requests in a decoder that is stepped, and how each of them ended.
-struct outcome {
-  std::vector<text> texts;
-  std::vector<finish_reason> ends;
-  friend bool operator==(const outcome&, const outcome&) = default;
-};
-
+/// What requests write in a decoder that is stepped.
 template <class Drafter, class Selector, class S, class V>
 outcome stepped(Drafter drafter, Selector selector, S sampler, V verifier,
                 const std::vector<request>& requests) {
   toy_target<float> target{target_world};
-  decoder d{
-      target,
-      std::move(drafter),
-      std::move(selector),
-      sampler,
-      verifier,
-      decoder_options{.max_batch = static_cast<std::int32_t>(requests.size()), .token_text = {}}};
-  outcome out{std::vector<text>(requests.size()),
-              std::vector<finish_reason>(requests.size(), finish_reason::none)};
-  std::map<request_id, std::size_t> of;
-  for (std::size_t r = 0; r < requests.size(); ++r) {
-    of[d.add(requests[r].prompt, requests[r].options)] = r;
-  }
-  while (d.running() > 0) {
-    for (const emission& e : d.step()) {
-      text& t = out.texts[of.at(e.id)];
-      t.insert(t.end(), e.tokens.begin(), e.tokens.end());
-      out.ends[of.at(e.id)] = e.finish;
-    }
-  }
-  return out;
+  const auto batch = static_cast<std::int32_t>(requests.size());
+  decoder d{target,
+            std::move(drafter),
+            std::move(selector),
+            std::move(sampler),
+            std::move(verifier),
+            decoder_options{.max_batch = batch, .token_text = {}}};
+  stepped_by by(d);
+  return outcome_of(by, requests, batch);
 }
 
 /// The same in a resident loop, `batch` requests at a time, in runs of up to `steps` steps.
@@ -146,8 +133,8 @@ outcome resident(E executor, Drafter drafter, Selector selector, S sampler, V ve
   resident_decoder d{target,
                      std::move(drafter),
                      std::move(selector),
-                     sampler,
-                     verifier,
+                     std::move(sampler),
+                     std::move(verifier),
                      resident_options{.max_batch = batch,
                                       .max_length = 64,
                                       .chunk = chunk,
@@ -155,22 +142,8 @@ outcome resident(E executor, Drafter drafter, Selector selector, S sampler, V ve
                                       .eager_rows = eager_rows},
                      random_source<>{},
                      executor};
-  outcome out{std::vector<text>(requests.size()),
-              std::vector<finish_reason>(requests.size(), finish_reason::none)};
-  std::map<request_id, std::size_t> of;
-  std::size_t added = 0;
-  while (added < requests.size() || d.running() > 0) {
-    while (added < requests.size() && d.running() < batch) {
-      of[d.add(requests[added].prompt, requests[added].options)] = added;
-      ++added;
-    }
-    d.run(steps);
-    d.poll([&](const ring_entry& e) {
-      CHECK(out.ends[of.at(e.id)] == finish_reason::none);
-      if (e.t != no_token) { out.texts[of.at(e.id)].push_back(e.t); }
-      out.ends[of.at(e.id)] = e.finish;
-    });
-  }
+  repeated_by by(d);
+  outcome out = outcome_of(by, requests, batch, steps);
   if constexpr (Drafter::max_nodes == length + 1) {
     if (counters != nullptr) { *counters = d.stats(); }
   }
@@ -203,7 +176,20 @@ struct plain_router {
 };
 static_assert(Router<plain_router>);
 
-template <class E, class S, class V>
+/// run(batch, steps, eager_rows) for all of these.
+void check_runs(const outcome& expected, const std::vector<std::int32_t>& batches,
+                const std::function<outcome(std::int32_t, std::int64_t, std::int32_t)>& run) {
+  for (const std::int32_t batch : batches) {
+    for (const std::int32_t eager_rows : {0, 1000}) {
+      CAPTURE(batch);
+      CAPTURE(eager_rows);
+      CHECK(run(batch, batch == 3 ? 2 : 1000, eager_rows) == expected);
+    }
+  }
+}
+
+/// \tparam Threads whether bodies are run by threads, which take their time: over fewer selectors.
+template <bool Threads = false, class E, class S, class V>
 void same_texts(E executor, S sampler, V verifier, kind what,
                 const std::vector<std::int32_t>& batches = {1, 3, request_count}) {
   const std::vector<request> requests = requests_of(what);
@@ -211,23 +197,20 @@ void same_texts(E executor, S sampler, V verifier, kind what,
     toy_draft<float> draft{draft_world, selector.layout()};
     const outcome expected =
         stepped(drafter::autoregressive{draft, chain{}}, selector, sampler, verifier, requests);
-    for (const std::int32_t batch : batches) {
-      for (const std::int32_t eager_rows : {0, 1000}) {
-        CAPTURE(batch);
-        CAPTURE(eager_rows);
-        toy_draft<float> toy{draft_world, selector.layout()};
-        resident_draft<float, toy_draft<float>, Early> model{toy};
-        CHECK(resident(executor, drafter::autoregressive{model, chain{}}, selector, sampler,
-                       verifier, requests, batch, batch == 3 ? 2 : 1000, eager_rows) == expected);
-        toy.cache().check();
-      }
-    }
+    check_runs(
+        expected, batches, [&](std::int32_t batch, std::int64_t steps, std::int32_t eager_rows) {
+          toy_draft<float> toy{draft_world, selector.layout()};
+          resident_draft<float, toy_draft<float>, Early> model{toy};
+          outcome found = resident(executor, drafter::autoregressive{model, chain{}}, selector,
+                                   sampler, verifier, requests, batch, steps, eager_rows);
+          toy.cache().check();
+          return found;
+        });
   };
   check(selector::full{vocab}, std::true_type{});
   check(selector::frequency{shuffled_layout(vocab, 30), 20}, std::true_type{});
   check(routed(budget::position_aware{3}), std::true_type{});
-  if constexpr (!std::is_same_v<E,
-                                team_host<block_count, rank_count>>) {  // threads take their time
+  if constexpr (!Threads) {
     check(routed(budget::per_row{budget::rows{5, 20}}), std::false_type{});
     const auto clusters = routed(budget::fixed{2});
     check(selector::clustered{clusters.layout(), plain_router{clusters.router()},
@@ -250,10 +233,9 @@ TEST_CASE("the texts of a loop that waits, by every rule") {
 }
 
 TEST_CASE("the same bodies on teams of threads") {
-  same_texts(team_host<block_count, rank_count>{}, every_stage{}, verifier::rejection{},
-             kind::staged, {3});
+  same_texts<true>(team_host{}, every_stage{}, verifier::rejection{}, kind::staged, {3});
 #if !defined(__SANITIZE_THREAD__)
-  same_texts(team_host<3, 2>{}, plain_sampler{}, verifier::coupled{}, kind::sampled, {3});
+  same_texts(team_host{{}, 3, 2}, plain_sampler{}, verifier::coupled{}, kind::sampled, {3});
 #endif
 }
 
@@ -278,8 +260,7 @@ TEST_CASE("texts over drafts that are looked up") {
   check(executor::host{}, any, plain_sampler{}, verifier::point_mass{}, kind::sampled);
   check(hidden_host{}, any, plain_sampler{}, verifier::point_mass{}, kind::sampled);
   check(executor::host{}, pairs, sampler::greedy{}, verifier::greedy{}, kind::greedy);
-  check(team_host<block_count, rank_count>{}, any, plain_sampler{}, verifier::point_mass{},
-        kind::sampled);
+  check(team_host{}, any, plain_sampler{}, verifier::point_mass{}, kind::sampled);
 }
 
 /// A host that can do two things at a time, and a draft model for it: they note in which order they
@@ -361,16 +342,20 @@ TEST_CASE("a draft model that reads accepted tokens again") {
 
 TEST_CASE("models that live on the executor") {
   // What device tests compare with; here with the loop that waits.
-  const auto check = []<class By>(By, auto sampler, auto verifier, run_kind what) {
+  const auto check = []<class By, class S, class V>(By, S sampler, V verifier, run_kind what) {
     const std::vector<run_request> requests = run_requests_of(what, 6);
     executor::host host;
     hash_model<executor::host> target(host, run_vocab, 1, 6, 300);
     hash_model<executor::host> draft(host, run_vocab, 2, 6, 300);
     auto selector = By::of();
     draft.head_layout(selector.layout());
-    decoder d{target,   drafter::autoregressive{draft, tree::chain<run_length>{}},
-              selector, sampler,
-              verifier, decoder_options{.token_text = {}}};
+    // What is held by value, as in a `run_loop`, makes it the same step.
+    decoder d{target,
+              drafter::autoregressive{draft, tree::chain<run_length>{}},
+              std::move(selector),
+              S(sampler),
+              V(verifier),
+              decoder_options{.token_text = {}}};
     std::vector<std::vector<token>> expected;
     for (const run_request& r : requests) {
       expected.emplace_back();
@@ -420,17 +405,16 @@ TEST_CASE("plain decoding") {
 
 TEST_CASE("drafts are used, and counted as the other loop counts them") {
   const std::vector<request> requests = requests_of(kind::sampled);
-  const selector::full all{vocab};
   toy_draft<float> same{target_world};
   resident_draft<float> model{same};
   statistics<length + 1> counters;
-  resident(executor::host{}, drafter::autoregressive{model, chain{}}, all, plain_sampler{},
-           verifier::rejection{}, requests, 4, 1000, 0, &counters);
+  resident(executor::host{}, drafter::autoregressive{model, chain{}}, selector::full{vocab},
+           plain_sampler{}, verifier::rejection{}, requests, 4, 1000, 0, &counters);
   toy_draft<float> again{target_world};
   toy_target<float> target{target_world};
   decoder d{target,
             drafter::autoregressive{again, chain{}},
-            all,
+            selector::full{vocab},
             plain_sampler{},
             verifier::rejection{},
             decoder_options{}};
@@ -528,9 +512,9 @@ TEST_CASE("requests join and leave, and caches are clean") {
 TEST_CASE("requests join and are cancelled while a loop runs, and nobody waits for its end") {
   constexpr std::int32_t slots = 4;
   const std::vector<request> requests = requests_of(kind::sampled);
-  const outcome expected =
-      stepped(drafter::autoregressive{toy_draft<float>{draft_world}, chain{}},
-              selector::full{vocab}, plain_sampler{}, verifier::rejection{}, requests);
+  toy_draft<float> alone{draft_world};
+  const outcome expected = stepped(drafter::autoregressive{alone, chain{}}, selector::full{vocab},
+                                   plain_sampler{}, verifier::rejection{}, requests);
   toy_target<float> toy{target_world};
   toy_draft<float> small{draft_world};
   resident_target<float> target{toy, slots * (length + 1) + 3};

@@ -15,7 +15,6 @@
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/team/canonical.hpp>
-#include <hunch/team/simulated.hpp>
 #include <hunch/tree/chain.hpp>
 #include <hunch/tree/dynamic.hpp>
 #include <hunch/verifier/point_mass.hpp>
@@ -23,6 +22,7 @@
 #include "../support/hash_model.hpp"
 #include "../support/hidden_host.hpp"
 #include "../support/stages.hpp"
+#include "../support/thread_launch.hpp"
 
 namespace hunch::test {
 namespace {
@@ -39,7 +39,7 @@ struct pairs_host : executor::host {
   };
   template <class Body>
   void launch(std::int32_t count, const Body& body) {
-    team::simulated::launch(2, count, body);
+    launch_threads(1, 2, count, body);
   }
 };
 

@@ -58,8 +58,8 @@ canvas_task some_task(std::uint64_t seed) {
 }
 
 /// Tasks that come in at different rounds, more than run at the same time.
-template <class Decoder>
-std::map<std::uint64_t, fill_result> in_a_batch(Decoder& d, std::int32_t tasks, bool cached) {
+std::map<std::uint64_t, fill_result> in_a_batch(any_canvas_decoder& d, std::int32_t tasks,
+                                                bool cached) {
   std::map<std::uint64_t, fill_result> results;
   std::map<request_id, std::uint64_t> seeds;
   dice random{77};
@@ -78,10 +78,7 @@ std::map<std::uint64_t, fill_result> in_a_batch(Decoder& d, std::int32_t tasks, 
   return results;
 }
 
-template <class Model>
-void check_batches(const canvas_world& of, bool cached) {
-  Model model{of};
-  auto d = canvas_decoder<4>(model, 4);
+void check_batches(any_canvas_decoder& d, const canvas_world& of, bool cached) {
   const auto results = in_a_batch(d, 300, cached);
   std::int32_t wrong = 0;
   std::int32_t stopped = 0;
@@ -95,6 +92,14 @@ void check_batches(const canvas_world& of, bool cached) {
   CHECK(wrong == 0);
   CHECK(stopped > 30);
   CHECK(d.stats().accepted > 50);
+}
+
+template <class Model>
+void check_batches(const canvas_world& of, bool cached) {
+  Model model{of};
+  auto d = canvas_decoder<4>(model, 4);
+  canvas_decoder_of any(d);
+  check_batches(any, of, cached);
   CHECK(!model.keeps_anything());
 }
 
@@ -111,34 +116,36 @@ void round_row(std::uint64_t, std::int32_t size, double* row) {
   }
 }
 
+std::vector<fill_result> some_filled(any_canvas_decoder& d) {
+  std::vector<fill_result> out;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) { out.push_back(fill(d, some_task(seed))); }
+  return out;
+}
+
 /// What a decoder over logits of type Logit writes, which are rounded to the 16-bit type.
-template <class Logit, class Half>
-std::vector<fill_result> filled(auto order, auto verifier, bool by_model) {
+template <class Logit, class Half, bool ByModel>
+std::vector<fill_result> filled(auto order, auto verifier) {
   canvas_world of = smooth_world;
   of.edit = round_row<Half>;
   toy_masked<Logit> model{of};
   const sampler::pipeline stages{sampler::temperature{}, sampler::top_k{}, sampler::top_p{}};
-  std::vector<fill_result> out;
-  const auto fill_all = [&](auto d) {
-    for (std::uint64_t seed = 0; seed < 40; ++seed) { out.push_back(fill(d, some_task(seed))); }
-  };
-  if (by_model) {
+  if constexpr (ByModel) {
     canvas_world of_draft = world;
     of_draft.edit = round_row<Half>;
     toy_masked<Logit> draft{of_draft};
     draft.drafts = true;
-    fill_all(diffusion::decoder(model, order, stages, verifier, diffusion::drafted_by<3>(draft),
-                                diffusion::decoder_options{}));
+    diffusion::decoder d(model, order, stages, verifier, diffusion::drafted_by<3>(draft),
+                         diffusion::decoder_options{});
+    canvas_decoder_of any(d);
+    return some_filled(any);
   } else {
-    fill_all(canvas_decoder<3>(model, 1, order, verifier, stages));
+    auto d = canvas_decoder<3>(model, 1, order, verifier, stages);
+    canvas_decoder_of any(d);
+    return some_filled(any);
   }
-  return out;
 }
 
-template <class Half>
-void check_halves(auto order, auto verifier, bool by_model = false) {
-  const auto halves = filled<Half, Half>(order, verifier, by_model);
-  const auto copies = filled<float, Half>(order, verifier, by_model);
+void check_same(const std::vector<fill_result>& halves, const std::vector<fill_result>& copies) {
   for (std::size_t i = 0; i < halves.size(); ++i) {
     CHECK(halves[i].unmaskings == copies[i].unmaskings);
     CHECK(halves[i].canvas == copies[i].canvas);
@@ -147,12 +154,18 @@ void check_halves(auto order, auto verifier, bool by_model = false) {
   }
 }
 
+template <class Half, bool ByModel = false>
+void check_halves(auto order, auto verifier) {
+  check_same(filled<Half, Half, ByModel>(order, verifier),
+             filled<float, Half, ByModel>(order, verifier));
+}
+
 TEST_CASE_TEMPLATE("logits of 16 bits give what their copies in float give", Half, bfloat16,
                    float16) {
   check_halves<Half>(diffusion::order::confidence{}, diffusion::verifier::stepwise_exact{});
   check_halves<Half>(diffusion::order::entropy{}, diffusion::verifier::stepwise_exact{});
   check_halves<Half>(diffusion::order::left_to_right{}, diffusion::verifier::top_k{2});
-  check_halves<Half>(diffusion::order::confidence{}, diffusion::verifier::stepwise_exact{}, true);
+  check_halves<Half, true>(diffusion::order::confidence{}, diffusion::verifier::stepwise_exact{});
 }
 
 TEST_CASE("drafts of a model that does not change its mind are all accepted") {
@@ -210,19 +223,27 @@ TEST_CASE("a draft length that changes between rounds changes no unmasking") {
   }
 }
 
+std::int32_t wrong_in_a_batch(any_canvas_decoder& d, std::int32_t tasks) {
+  std::int32_t wrong = 0;
+  for (const auto& [seed, found] : in_a_batch(d, tasks, false)) {
+    wrong += agrees(found, fill_stepwise(world, some_task(seed))) ? 0 : 1;
+  }
+  return wrong;
+}
+
+void check_drafting(any_canvas_decoder& d) {
+  CHECK(wrong_in_a_batch(d, 100) == 0);
+  CHECK(d.stats().drafted > 20);
+}
+
 template <class L>
 void check_length(L policy) {
   toy_masked<double> model{world};
-  diffusion::self_speculation<4, L> drafts{policy};
-  diffusion::decoder d(model, diffusion::order::confidence{}, fill_sampler{},
-                       diffusion::verifier::stepwise_exact{}, drafts,
-                       diffusion::decoder_options{.max_batch = 4});
-  std::int32_t wrong = 0;
-  for (const auto& [seed, found] : in_a_batch(d, 100, false)) {
-    wrong += agrees(found, fill_stepwise(world, some_task(seed))) ? 0 : 1;
-  }
-  CHECK(wrong == 0);
-  CHECK(d.stats().drafted > 20);
+  diffusion::decoder d(
+      model, diffusion::order::confidence{}, fill_sampler{}, diffusion::verifier::stepwise_exact{},
+      diffusion::self_speculation<4, L>{policy}, diffusion::decoder_options{.max_batch = 4});
+  canvas_decoder_of any(d);
+  check_drafting(any);
 }
 
 TEST_CASE("every length policy unmasks the same") {
@@ -341,7 +362,7 @@ TEST_CASE("samplers with cuts and biases, and the greedy one") {
   toy_masked<float> model{smooth_world};
   const auto same = [&](auto the_sampler, const generation_options& options) {
     const std::vector<token> prompt{1, 2, 3};
-    auto quick = canvas_decoder<4>(model, 1, diffusion::order::confidence{},
+    auto quick = canvas_decoder<3>(model, 1, diffusion::order::confidence{},
                                    diffusion::verifier::stepwise_exact{}, the_sampler);
     auto slow = canvas_decoder<0>(model, 1, diffusion::order::confidence{},
                                   diffusion::verifier::stepwise_exact{}, the_sampler);
@@ -365,17 +386,14 @@ TEST_CASE("memory that begins as garbage, and an executor of one's own") {
                        diffusion::verifier::stepwise_exact{}, diffusion::self_speculation<3>{},
                        diffusion::decoder_options{.max_batch = 4}, random_source<philox>{},
                        poisoned_host{});
-  std::int32_t wrong = 0;
-  for (const auto& [seed, found] : in_a_batch(d, 60, false)) {
-    wrong += agrees(found, fill_stepwise(world, some_task(seed))) ? 0 : 1;
-  }
-  CHECK(wrong == 0);
+  canvas_decoder_of any(d);
+  CHECK(wrong_in_a_batch(any, 60) == 0);
 }
 
 TEST_CASE("requests are cancelled between rounds, and slots are used again") {
   toy_masked<double, cache_kind::of_blocks> model{world};
   {
-    auto d = canvas_decoder<3>(model, 2);
+    auto d = canvas_decoder<4>(model, 2);
     canvas_task task{std::vector<token>(13, world.mask), 1, 4};
     task.canvas[0] = 2;
     task.cached = true;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -19,12 +20,14 @@ struct tally {
   std::int64_t refused = 0;
 };
 
+/// Whether a decoder's result is right.
+using canvas_judge = std::function<bool(const canvas_task&, const fill_result&)>;
+
 /// All canvases of up to `longest` positions and several block lengths by a decoder; for each of
 /// them is_right(task, result). All else is as in `like`.
-template <class Decoder, class Judge>
-void fill_every_canvas(Decoder& d, const canvas_world& world, std::int32_t longest,
-                       const canvas_task& like, tally& sum, const Judge& is_right) {
-  if (world.rows.bad != 0) { recorded_rows().insert(spelled_out<Decoder>()); }
+inline void fill_every_canvas(any_canvas_decoder& d, const canvas_world& world,
+                              std::int32_t longest, const canvas_task& like, tally& sum,
+                              const canvas_judge& is_right) {
   std::int64_t failed = 0;
   for (std::int32_t length = 1; length <= longest; ++length) {
     for (const std::vector<token>& canvas : all_canvases(length)) {
@@ -40,7 +43,7 @@ void fill_every_canvas(Decoder& d, const canvas_world& world, std::int32_t longe
       }
     }
   }
-  const auto& s = d.stats();
+  const any_canvas_decoder::counters s = d.stats();
   sum.accepted += s.accepted;
   sum.refused += s.drafted - s.accepted;
   CHECK(s.target_rows == s.steps + s.drafted);
@@ -48,14 +51,26 @@ void fill_every_canvas(Decoder& d, const canvas_world& world, std::int32_t longe
   CHECK((failed > 0) == (world.rows.bad != 0));
 }
 
+/// Compares with one token a pass.
+inline canvas_judge as_stepwise(const canvas_world& world) {
+  return [&world](const canvas_task& task, const fill_result& found) {
+    return agrees(found, fill_stepwise(world, task));
+  };
+}
+
+template <TypedCanvasDecoder Decoder>
+void fill_every_canvas(Decoder& d, const canvas_world& world, std::int32_t longest,
+                       const canvas_task& like, tally& sum, const canvas_judge& is_right) {
+  if (world.rows.bad != 0) { recorded_rows().insert(spelled_out<Decoder>()); }
+  canvas_decoder_of any(d);
+  fill_every_canvas(any, world, longest, like, sum, is_right);
+}
+
 /// Likewise, compared with one token a pass.
-template <class Decoder>
+template <TypedCanvasDecoder Decoder>
 void fill_every_canvas(Decoder& d, const canvas_world& world, std::int32_t longest,
                        const canvas_task& like, tally& sum) {
-  fill_every_canvas(d, world, longest, like, sum,
-                    [&](const canvas_task& task, const fill_result& found) {
-                      return agrees(found, fill_stepwise(world, task));
-                    });
+  fill_every_canvas(d, world, longest, like, sum, as_stepwise(world));
 }
 
 }  // namespace hunch::test

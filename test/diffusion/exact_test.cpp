@@ -24,19 +24,18 @@ namespace {
 constexpr canvas_world tied_world{{3, 11, flavour::tied}};
 constexpr canvas_world smooth_world{{3, 12, flavour::smooth}};
 
+void check_released(bool keeps_anything) { CHECK(!keeps_anything); }
+
 template <std::int32_t N, class Model, class O>
-void run_drafts(const canvas_world& world, rank_by order, bool cached, double spread, tally& sum) {
+void run_drafts(const canvas_world& world, canvas_task like, double spread, tally& sum) {
   for (const double temperature : {0.0, 1.0}) {
     Model model{world};
     auto d = canvas_decoder<N>(model, 1, O{}, diffusion::verifier::stepwise_exact{}, fill_sampler{},
                                spread);
     static_assert(decltype(d)::lossless);
-    canvas_task like;
     like.temperature = temperature;
-    like.order = order;
-    like.cached = cached;
     fill_every_canvas(d, world, 6, like, sum);
-    CHECK(!model.keeps_anything());
+    check_released(model.keeps_anything());
   }
 }
 
@@ -44,12 +43,15 @@ template <class Model, class O = diffusion::order::confidence>
 tally run_model(const canvas_world& world, rank_by order = rank_by::confidence,
                 bool cached = false) {
   tally sum;
-  run_drafts<0, Model, O>(world, order, cached, diffusion::default_spread, sum);
+  canvas_task like;
+  like.order = order;
+  like.cached = cached;
+  run_drafts<0, Model, O>(world, like, diffusion::default_spread, sum);
   for (const double spread : {0.0, diffusion::default_spread}) {
-    run_drafts<1, Model, O>(world, order, cached, spread, sum);
-    run_drafts<2, Model, O>(world, order, cached, spread, sum);
-    run_drafts<3, Model, O>(world, order, cached, spread, sum);
-    run_drafts<4, Model, O>(world, order, cached, spread, sum);
+    run_drafts<1, Model, O>(world, like, spread, sum);
+    run_drafts<2, Model, O>(world, like, spread, sum);
+    run_drafts<3, Model, O>(world, like, spread, sum);
+    run_drafts<4, Model, O>(world, like, spread, sum);
   }
   MESSAGE(sum.runs << " runs, " << sum.accepted << " drafts accepted, " << sum.refused
                    << " refused");

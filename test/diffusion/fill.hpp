@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -37,9 +38,46 @@ auto chain_decoder(Model& model, std::int32_t max_batch = 1, O order = {}, V ver
                            0.0);
 }
 
+/// Decoders of all compositions as one type, so that what drives them is compiled once.
+class any_canvas_decoder {
+ public:
+  struct counters {
+    std::int64_t steps, drafted, accepted, emitted, target_rows;
+  };
+
+  virtual request_id add(std::span<const token> prompt, const generation_options& options,
+                         const diffusion::canvas_options& canvas) = 0;
+  virtual std::int32_t running() const = 0;
+  virtual std::span<const diffusion::emission> step() = 0;
+  virtual counters stats() const = 0;
+
+ protected:
+  ~any_canvas_decoder() = default;
+};
+template <class D>
+class canvas_decoder_of final : public any_canvas_decoder {
+ public:
+  explicit canvas_decoder_of(D& d) : d_(&d) {}
+  request_id add(std::span<const token> prompt, const generation_options& options,
+                 const diffusion::canvas_options& canvas) override {
+    return d_->add(prompt, options, canvas);
+  }
+  std::int32_t running() const override { return d_->running(); }
+  std::span<const diffusion::emission> step() override { return d_->step(); }
+  counters stats() const override {
+    const auto s = d_->stats();
+    return {s.steps, s.drafted, s.accepted, s.emitted, s.target_rows};
+  }
+
+ private:
+  D* d_;
+};
+
+template <class D>
+concept TypedCanvasDecoder = !std::derived_from<D, any_canvas_decoder>;
+
 /// Adds a task to a decoder.
-template <class Decoder>
-request_id add(Decoder& d, const canvas_task& task) {
+inline request_id add(any_canvas_decoder& d, const canvas_task& task) {
   const auto answer = static_cast<std::size_t>(task.answer);
   const std::span<const token> canvas(task.canvas);
   generation_options options;
@@ -49,6 +87,11 @@ request_id add(Decoder& d, const canvas_task& task) {
   options.stop_tokens = task.stop_tokens;
   return d.add(canvas.first(answer), options,
                {.block_length = task.block_length, .answer = canvas.subspan(answer)});
+}
+template <TypedCanvasDecoder Decoder>
+request_id add(Decoder& d, const canvas_task& task) {
+  canvas_decoder_of any(d);
+  return add(any, task);
 }
 
 /// What a decoder wrote for one request.
@@ -73,20 +116,28 @@ inline void append(fill_result& result, const diffusion::emission& e) {
 }
 
 /// Runs a decoder until nothing runs.
-template <class Decoder>
-std::map<request_id, fill_result> finish(Decoder& d) {
+inline std::map<request_id, fill_result> finish(any_canvas_decoder& d) {
   std::map<request_id, fill_result> results;
   while (d.running() > 0) {
     for (const diffusion::emission& e : d.step()) { append(results[e.id], e); }
   }
   return results;
 }
+template <TypedCanvasDecoder Decoder>
+std::map<request_id, fill_result> finish(Decoder& d) {
+  canvas_decoder_of any(d);
+  return finish(any);
+}
 
 /// Fills one canvas.
-template <class Decoder>
-fill_result fill(Decoder& d, const canvas_task& task) {
+inline fill_result fill(any_canvas_decoder& d, const canvas_task& task) {
   const request_id id = add(d, task);
   return finish(d)[id];
+}
+template <TypedCanvasDecoder Decoder>
+fill_result fill(Decoder& d, const canvas_task& task) {
+  canvas_decoder_of any(d);
+  return fill(any, task);
 }
 
 /// Whether a decoder wrote what is unmasked one token a pass: positions and tokens in their order,

@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -64,21 +65,27 @@ struct canvas_request {
   }
 };
 
+enum class sampling { by_temperature, greedy, staged };
+
 template <class S>
-std::vector<canvas_request> requests_for() {
+constexpr sampling sampling_by = std::is_same_v<S, sampler::greedy> ? sampling::greedy
+                                 : std::is_same_v<S, staged>        ? sampling::staged
+                                                                    : sampling::by_temperature;
+
+std::vector<canvas_request> requests_for(sampling by) {
   std::vector<canvas_request> requests;
   dice random{12};
   for (std::int32_t n = 0; n < 24; ++n) {
     canvas_request r;
     for (std::int32_t t = 0; t <= n % 4; ++t) { r.prompt.push_back(random.below(vocab - 1)); }
     r.options.max_new_tokens = 1 + 7 * n % 19;
-    r.options.temperature = std::is_same_v<S, sampler::greedy> || n % 4 == 3 ? 0.0f : 0.8f;
+    r.options.temperature = by == sampling::greedy || n % 4 == 3 ? 0.0f : 0.8f;
     r.options.seed = random.next();
     r.block_length = 1 + n % max_block;
     if (n % 3 == 0) { r.options.stop_tokens = {3, 6}; }
     if (n % 5 == 4) { r.answer = {world.mask, 2}; }
     if (static_cast<std::size_t>(r.options.max_new_tokens) < r.answer.size()) { r.answer.clear(); }
-    if (std::is_same_v<S, staged>) {
+    if (by == sampling::staged) {
       r.options.top_k = n % 2 == 0 ? 5 : 0;
       r.options.top_p = 0.9f;
       if (n % 2 == 1) { r.options.bias = {{5, 1.5f}, {6, -2.0f}}; }
@@ -109,20 +116,73 @@ void note(outcome& of, const ring_entry& e) {
   }
 }
 
-/// Calls add(d, request) as there is room, and advance(d, outcomes by id), until all have ended.
-template <class Decoder, class Advance>
-std::vector<outcome> all_of(Decoder& d, const std::vector<canvas_request>& requests,
-                            std::int32_t batch, const Advance& advance) {
+/// A decoder of either kind and any composition, so that what drives it is compiled once.
+class any_driven {
+ public:
+  using outcomes = std::map<request_id, outcome*>;
+
+  virtual request_id add(const canvas_request& r) = 0;
+  virtual std::int32_t running() const = 0;
+  virtual void advance(const outcomes& of, std::int32_t batch) = 0;
+
+ protected:
+  ~any_driven() = default;
+};
+
+void take(std::span<const diffusion::emission> emissions, const any_driven::outcomes& of) {
+  for (const diffusion::emission& e : emissions) {
+    outcome& o = *of.at(e.id);
+    o.unmaskings.insert(o.unmaskings.end(), e.unmaskings.begin(), e.unmaskings.end());
+    o.origins.insert(o.origins.end(), e.origins.begin(), e.origins.end());
+    o.finish = e.finish;
+    o.failed = e.status;
+    o.failed_position = e.failed_position;
+  }
+}
+void take(const ring_entry& e, const any_driven::outcomes& of) { note(*of.at(e.id), e); }
+
+template <class D>
+class driven_by_host final : public any_driven {
+ public:
+  explicit driven_by_host(D& d) : d_(&d) {}
+  request_id add(const canvas_request& r) override {
+    return d_->add(r.prompt, r.options, r.canvas());
+  }
+  std::int32_t running() const override { return d_->running(); }
+  void advance(const outcomes& of, std::int32_t) override { take(d_->step(), of); }
+
+ private:
+  D* d_;
+};
+template <class D>
+class driven_by_executor final : public any_driven {
+ public:
+  explicit driven_by_executor(D& d) : d_(&d) {}
+  request_id add(const canvas_request& r) override {
+    return d_->add(r.prompt, r.options, r.canvas());
+  }
+  std::int32_t running() const override { return d_->running(); }
+  void advance(const outcomes& of, std::int32_t batch) override {
+    d_->run(batch == 3 ? 1 : 1000);
+    d_->poll([&](const ring_entry& e) { take(e, of); });
+  }
+
+ private:
+  D* d_;
+};
+
+/// Adds requests as there is room, and advances the decoder until all have ended.
+std::vector<outcome> all_of(any_driven& d, sampling by, std::int32_t batch) {
+  const std::vector<canvas_request> requests = requests_for(by);
   std::vector<outcome> out(requests.size());
-  std::map<request_id, outcome*> of;
+  any_driven::outcomes of;
   std::size_t added = 0;
   while (added < requests.size() || d.running() > 0) {
     while (added < requests.size() && d.running() < batch) {
-      const canvas_request& r = requests[added];
-      of[d.add(r.prompt, r.options, r.canvas())] = &out[added];
+      of[d.add(requests[added])] = &out[added];
       ++added;
     }
-    advance(of);
+    d.advance(of, batch);
   }
   return out;
 }
@@ -133,17 +193,11 @@ std::vector<outcome> driven(E executor, Model& model, O order, S sampler, V veri
   diffusion::decoder<Model&, O, S, V, D, random_source<philox>, E> d(
       model, std::move(order), std::move(sampler), std::move(verifier), std::move(drafts),
       diffusion::decoder_options{.max_batch = batch, .max_canvas = max_canvas}, {}, executor);
-  return all_of(d, requests_for<S>(), batch, [&](auto& of) {
-    for (const diffusion::emission& e : d.step()) {
-      outcome& o = *of.at(e.id);
-      o.unmaskings.insert(o.unmaskings.end(), e.unmaskings.begin(), e.unmaskings.end());
-      o.origins.insert(o.origins.end(), e.origins.begin(), e.origins.end());
-      o.finish = e.finish;
-      o.failed = e.status;
-      o.failed_position = e.failed_position;
-    }
-  });
+  driven_by_host any(d);
+  return all_of(any, sampling_by<S>, batch);
 }
+
+void check_steps(std::int64_t steps) { CHECK(steps > 0); }
 
 template <class E, class Model, class O, class S, class V, class D>
 std::vector<outcome> repeated(E executor, Model& model, O order, S sampler, V verifier, D drafts,
@@ -155,11 +209,9 @@ std::vector<outcome> repeated(E executor, Model& model, O order, S sampler, V ve
                                   .max_block = max_block,
                                   .ring = batch == 1 ? 6 : 64},
       {}, executor);
-  const auto out = all_of(d, requests_for<S>(), batch, [&](auto& of) {
-    d.run(batch == 3 ? 1 : 1000);
-    d.poll([&](const ring_entry& e) { note(*of.at(e.id), e); });
-  });
-  CHECK(d.stats().steps > 0);
+  driven_by_executor any(d);
+  auto out = all_of(any, sampling_by<S>, batch);
+  check_steps(d.stats().steps);
   return out;
 }
 
@@ -234,29 +286,80 @@ struct by_head {
   }
 };
 
-template <class Toy = toy_masked<double>, class O, class S, class V, class Drafts>
-void both_ways(O order, S sampler, V verifier, Drafts drafts) {
-  Toy reference{world};
-  const std::vector<outcome> expected =
-      driven(executor::host{}, reference, order, sampler, verifier, drafts.make(), max_batch);
+/// Decoders of any composition. Each call makes them anew.
+class composition {
+ public:
+  struct of_hidden {
+    std::vector<outcome> repeated;
+    std::vector<outcome> driven;
+    bool keeps_anything;
+  };
+
+  virtual std::vector<outcome> driven() = 0;
+  virtual std::vector<outcome> repeated(std::int32_t batch) = 0;
+  /// Both on a host that does not read what a round makes.
+  virtual of_hidden hidden(std::int32_t batch) = 0;
+
+ protected:
+  ~composition() = default;
+};
+
+template <class Toy, class O, class S, class V, class Drafts>
+class composed final : public composition {
+ public:
+  composed(O order, S sampler, V verifier, Drafts drafts)
+      : order_(order), sampler_(sampler), verifier_(verifier), drafts_(std::move(drafts)) {}
+
+  std::vector<outcome> driven() override {
+    Toy model{world};
+    return test::driven(executor::host{}, model, order_, sampler_, verifier_, drafts_.make(),
+                        max_batch);
+  }
+  std::vector<outcome> repeated(std::int32_t batch) override {
+    Toy model{world};
+    return test::repeated(executor::host{}, model, order_, sampler_, verifier_, drafts_.make(),
+                          batch);
+  }
+  of_hidden hidden(std::int32_t batch) override {
+    Toy model{world};
+    constexpr std::int32_t canvases = decltype(drafts_.make())::max_drafts + 1;
+    padded_masked<Toy> padded(model, batch * canvases * (max_block + canvases));
+    of_hidden found;
+    found.repeated = test::repeated(hidden_host{}, padded, order_, sampler_, verifier_,
+                                    drafts_.make_padded(batch), batch);
+    found.driven = test::driven(hidden_host{}, padded, order_, sampler_, verifier_,
+                                drafts_.make_padded(batch), batch);
+    found.keeps_anything = model.keeps_anything();
+    return found;
+  }
+
+ private:
+  O order_;
+  S sampler_;
+  V verifier_;
+  Drafts drafts_;
+};
+
+void both_ways(composition& of) {
+  const std::vector<outcome> expected = of.driven();
   std::size_t failed = 0;
   for (const outcome& o : expected) { failed += o.failed == status::ok ? 0 : 1; }
   CHECK(failed > 0);
   CHECK(failed < expected.size() / 2);
   for (const std::int32_t batch : {1, 3, max_batch}) {
     CAPTURE(batch);
-    Toy model{world};
-    CHECK(repeated(executor::host{}, model, order, sampler, verifier, drafts.make(), batch) ==
-          expected);
-    Toy hidden{world};
-    constexpr std::int32_t canvases = decltype(drafts.make())::max_drafts + 1;
-    padded_masked<Toy> padded(hidden, batch * canvases * (max_block + canvases));
-    CHECK(repeated(hidden_host{}, padded, order, sampler, verifier, drafts.make_padded(batch),
-                   batch) == expected);
-    CHECK(driven(hidden_host{}, padded, order, sampler, verifier, drafts.make_padded(batch),
-                 batch) == expected);
-    CHECK(!hidden.keeps_anything());
+    CHECK(of.repeated(batch) == expected);
+    const composition::of_hidden hidden = of.hidden(batch);
+    CHECK(hidden.repeated == expected);
+    CHECK(hidden.driven == expected);
+    CHECK(!hidden.keeps_anything);
   }
+}
+
+template <class Toy = toy_masked<double>, class O, class S, class V, class Drafts>
+void both_ways(O order, S sampler, V verifier, Drafts drafts) {
+  composed<Toy, O, S, V, Drafts> of(order, sampler, verifier, std::move(drafts));
+  both_ways(of);
 }
 
 using diffusion::order::confidence;
@@ -296,7 +399,7 @@ TEST_CASE("rounds that are repeated by teams of threads") {
   const auto unmasked = [](auto executor) {
     toy_masked<double> model{world};
     return repeated(executor, model, confidence{}, fill_sampler{}, stepwise_exact{},
-                    by_itself<2>{}.make(), 3);
+                    by_itself<3>{}.make(), 3);
   };
   CHECK(unmasked(threads{{}, 1, 3, 2}) == unmasked(executor::host{}));
 }
@@ -314,14 +417,13 @@ struct interrupted : toy_masked<double> {
 };
 
 TEST_CASE("requests come, are cancelled and are polled while a loop runs") {
-  const std::vector<canvas_request> requests = requests_for<fill_sampler>();
-  const auto make = [](auto& model) {
-    using model_type = std::remove_cvref_t<decltype(model)>;
-    return diffusion::resident_decoder<model_type&, confidence, fill_sampler, stepwise_exact>(
+  const std::vector<canvas_request> requests = requests_for(sampling::by_temperature);
+  const auto make = [](interrupted& model) {
+    return diffusion::resident_decoder<interrupted&, confidence, fill_sampler, stepwise_exact>(
         model, {}, {}, {}, {},
         diffusion::resident_options{.max_batch = 4, .max_canvas = max_canvas});
   };
-  toy_masked<double> alone{world};
+  interrupted alone{world};
   std::vector<outcome> expected;
   for (const canvas_request& r : requests) {
     auto d = make(alone);

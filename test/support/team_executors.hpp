@@ -5,9 +5,9 @@
 
 #include <hunch/executor/host.hpp>
 #include <hunch/team/serial.hpp>
-#include <hunch/team/simulated.hpp>
 #include <hunch/team/simulated_warp.hpp>
 #include <hunch/team/team.hpp>
+#include "thread_launch.hpp"
 
 namespace hunch::test {
 
@@ -19,7 +19,7 @@ struct threads : executor::host {
 
   template <class Body>
   void launch(std::int32_t count, const Body& body) const {
-    team::simulated::launch(blocks, ranks, count, body);
+    launch_threads(blocks, ranks, count, body);
   }
   template <class Body>
   std::int32_t teams_at_once(const Body&) const {

@@ -13,10 +13,15 @@
 
 namespace hunch::team {
 
-/// f(i) for i in [0, n), by any rank. Collective.
+/// f(i) for i in [0, n), each on some rank, with a `sync` after the last, as `team.for_each`.
+/// Collective.
 template <Team T, class F>
 HUNCH_HOST_DEVICE void for_few(T& team, std::int32_t n, const F& f) {
-  for (std::int32_t i = team.rank(); i < n; i += team.size()) { f(i); }
+  if constexpr (is_one_thread<T>) {
+    for (std::int32_t i = 0; i < n; ++i) { f(i); }
+  } else {
+    team.for_each(n, [&](std::int64_t i) { f(static_cast<std::int32_t>(i)); });
+  }
 }
 
 /// The reduction of f(i) for i in [0, n), on all ranks, as `team.reduce`. Collective.

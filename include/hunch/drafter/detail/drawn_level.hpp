@@ -8,7 +8,6 @@
 #include <hunch/draft/draft_evidence.hpp>
 #include <hunch/draft/draw_children.hpp>
 #include <hunch/drafter/detail/growing.hpp>
-#include <hunch/team/few.hpp>
 #include <hunch/team/team.hpp>
 
 namespace hunch::drafter {
@@ -81,7 +80,7 @@ struct draw_level {
       team.sync();  // the law and the children are there for all ranks
       const law<real> l = kernel::law_at_temperature_one(team, tree.laws[node]);
       const frontier_type of = g.of;
-      team::for_few(team, asked, [=](std::int32_t i) {
+      team.for_each(asked, [=](std::int64_t i) {
         const std::int32_t at = of.children_at[child + i];
         of.child_probabilities[child + i] =
             at >= 0 && l.status == status::ok ? static_cast<double>(l.prob(at)) : 0.0;

@@ -8,7 +8,6 @@
 #include <hunch/draft/grow_dynamic.hpp>
 #include <hunch/drafter/detail/growing.hpp>
 #include <hunch/length/length.hpp>
-#include <hunch/team/few.hpp>
 #include <hunch/team/team.hpp>
 
 namespace hunch::drafter {
@@ -170,11 +169,11 @@ struct finish_dynamic {
     team.sync();
     const auto tree = g.trees.tree(slot);
     const std::int64_t first = of.in_tree(slot, 0);
-    team::for_few(team, Growing::tree_type::max_nodes, [=](std::int32_t i) {
+    team.for_each(Growing::tree_type::max_nodes, [=](std::int64_t i) {
       of.ids_before[first + i] = of.ids[first + i];
       of.lists_before[first + i] = tree.lists[i];
     });
-    team::for_few(team, g.trees.count(slot), [=](std::int32_t i) {
+    team.for_each(g.trees.count(slot), [=](std::int64_t i) {
       const std::int32_t grown = of.grown_as[first + i];
       of.ids[first + i] = grown < 0 ? frontier_type::not_staged : of.ids_before[first + grown];
       tree.lists[i] = grown < 0 ? shortlist{} : of.lists_before[first + grown];

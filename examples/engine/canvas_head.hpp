@@ -43,6 +43,7 @@ namespace engine {
 class canvas_head {
  public:
   static constexpr bool reads_target = true;
+  static constexpr bool reads_on_host = true;
 
   /// \param weights of `shape`; also "model.fc.weight" [hidden, 2 hidden], which reads the
   ///        embedding, then the residual, and "model.embedding_norm.weight" [hidden].

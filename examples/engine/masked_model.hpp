@@ -68,6 +68,8 @@ class canvas_planner;
 /// what it caches, and the residuals of its last pass.
 class masked_model {
  public:
+  static constexpr bool reads_on_host = true;
+
   /// \throws std::runtime_error naming the tensor of `weights` that does not fit `shape`;
   ///         std::invalid_argument for options out of range, `keep_features` among them.
   masked_model(const masked_config& shape, const checkpoint& weights,

@@ -93,10 +93,14 @@ template <class E, class Tree, class V>
 texts driven(std::int32_t vocab, Tree shape, V verifier) {
   models<E> m(vocab);
   decoder d{
-      m.target,          drafter::autoregressive{m.draft, shape},
-      m.selector,        every_stage{},
-      verifier,          decoder_options{.max_batch = batch, .chunk = chunk, .token_text = {}},
-      random_source<>{}, m.executor};
+      m.target,
+      drafter::autoregressive{m.draft, shape},
+      m.selector,
+      every_stage{},
+      verifier,
+      decoder_options{.max_batch = batch, .chunk = chunk, .max_length = 256, .token_text = {}},
+      random_source<>{},
+      m.executor};
   texts out;
   for (const request_of& r : requests(vocab)) {
     out.emplace_back();

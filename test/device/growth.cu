@@ -43,6 +43,7 @@ struct committed_tokens;
 struct rows_without_room;
 struct frontier_rows;
 struct kept_tokens;
+struct forgotten_tokens;
 struct plan_of_heads;
 struct inputs_of_heads;
 struct copied_match;
@@ -93,6 +94,7 @@ kernel_pointer growth[] = {
     by_block<names::rows_without_room, drafter::drop_full_rows<stepped>>(),
     by_block<names::frontier_rows, drafter::stage_frontier<stepped>>(),
     by_block<names::kept_tokens, drafter::keep_read<stepped>>(),
+    by_block<names::forgotten_tokens, drafter::forget_read<stepped>>(),
     by_block<names::plan_of_heads, drafter::plan_inputs<grown_ahead<sampled>>>(),
     by_block<names::inputs_of_heads, drafter::place_inputs<grown_ahead<sampled>>>(),
     by_block<names::prunable_rows, drafter::place_prunable<float>>(),

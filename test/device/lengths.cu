@@ -11,6 +11,7 @@
 #include <hunch/length/ewma.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
+#include <hunch/length/metered.hpp>
 #include <hunch/length/one_of.hpp>
 #include "gate.cuh"
 
@@ -22,6 +23,8 @@ struct length_by_entropy;
 struct length_by_ewma;
 struct length_fixed;
 struct length_of_any;
+struct length_by_a_meter;
+struct observed_lengths;
 }  // namespace names
 
 /// Drafts of evidence that is known beforehand.
@@ -52,6 +55,8 @@ kernel_pointer lengths[] = {
     by_block<names::length_by_ewma, drafted_length<length::ewma>>(),
     by_block<names::length_by_cost, drafted_length<length::cost>>(),
     by_block<names::length_of_any, drafted_length<any_length>>(),
+    by_block<names::length_by_a_meter, drafted_length<length::metered>>(),
+    by_block<names::observed_lengths, drafter::observe_lengths<length::cost>>(),
 };
 
 }  // namespace hunch::gate

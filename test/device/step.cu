@@ -11,6 +11,8 @@ namespace hunch::gate {
 namespace names {
 struct gather_contexts;
 struct add_bias;
+struct bound_drafts;
+struct cleared_slots;
 struct take_arrivals;
 struct begin_step;
 struct place_rows;
@@ -35,6 +37,8 @@ kernel_pointer step[] = {
     by_block<names::gather_contexts, selector::gather_contexts>(),
     by_block<names::add_bias, selector::add_bias>(),
     by_block<names::take_arrivals, take_arrivals>(),
+    by_block<names::bound_drafts, bound_drafts>(),
+    by_block<names::cleared_slots, clear_slots<sequence>>(),
     by_block<names::begin_step, kernel::begin_step<float, nodes>>(),
     by_block<names::place_rows, kernel::place_rows<float, plain, nodes>>(),
     by_block<names::drop_full_rows, kernel::drop_full_rows<float, nodes>>(),

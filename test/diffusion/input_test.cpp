@@ -194,6 +194,7 @@ TEST_CASE("requests that cannot be done as asked are refused") {
                  "log-probabilities are not reported of a canvas"));
   CHECK(contains(why(one, {.max_new_tokens = 4, .stop_tokens = {vocab}}),
                  "a stop token " + std::to_string(vocab)));
+  CHECK(contains(why(one, {.max_new_tokens = 4, .stop_tokens = {mask}}), "is the mask token"));
   CHECK(contains(why(one, {.max_new_tokens = 4}, {.block_length = 0}), "block_length"));
   const std::vector<token> five(5, mask);
   CHECK(contains(why(one, {.max_new_tokens = 4}, {.answer = five}), "longer"));

@@ -291,9 +291,8 @@ TEST_CASE("heads read what the target knew before the root, and never anything o
   // Another size of hidden states is refused, with both numbers.
   target.hidden_width = toy_hidden_size - 1;
   d.add(text{1, 2}, ask(20));
-  d.step();
   CHECK_THROWS_WITH_AS(d.step(),
-                       "hunch::drafter::heads: the target's states have 1 numbers, and 2 are read",
+                       "hunch: the target's states have 1 numbers, and the drafter reads 2",
                        std::invalid_argument);
 }
 

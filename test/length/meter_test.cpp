@@ -78,6 +78,7 @@ class simulation {
   /// before.
   step_summary step(std::int32_t draft_length, double slowed = 1.0, std::int32_t prompt = 0) {
     step_summary s;
+    if constexpr (requires { policy_.refresh(); }) { policy_.refresh(); }
     if (prompt > 0) { missed_ = prompt; }
     s.prompt_rows = prompt * batch();
     s.draft_length = draft_length;

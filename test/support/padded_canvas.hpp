@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <vector>
 
 #include <hunch/core/types.hpp>
@@ -67,7 +68,7 @@ class padded_masked {
     std::ranges::fill(logits_, std::numeric_limits<Real>::quiet_NaN());
     for (std::int32_t i = 0; i < asked.size; ++i) {
       const bool first = i == 0 || asked.slot[i] != asked.slot[i - 1];
-      if (first && asked.begins[i] != 0 && !reads_target) { toy_->release(asked.slot[i]); }
+      if (first && !reads_target) { see(asked, i); }
     }
     if (asked.size == 0) { return {this}; }
     auto of_toy = toy_->evaluate(asked);
@@ -90,8 +91,27 @@ class padded_masked {
   void release(std::int32_t slot) noexcept { toy_->release(slot); }
 
  private:
+  /// What is known of a request that a model has been told of.
+  struct seen_canvas {
+    std::int32_t length = -1;
+    token first = no_token;
+    friend bool operator==(const seen_canvas&, const seen_canvas&) = default;
+  };
+
+  /// Begins anew where another request has the slot, of which `begins` alone tells.
+  void see(const diffusion::canvases& asked, std::int32_t i) {
+    const seen_canvas now{asked.first[i + 1] - asked.first[i], asked.tokens[asked.first[i]]};
+    seen_canvas& before = seen_[asked.slot[i]];
+    if (asked.begins[i] != 0) {
+      toy_->release(asked.slot[i]);
+      before = now;
+    }
+    require(before == now, "a request that the model was not told of");
+  }
+
   Toy* toy_;
   std::vector<Real> logits_;
+  std::map<std::int32_t, seen_canvas> seen_;
 };
 
 }  // namespace hunch::test

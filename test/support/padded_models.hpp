@@ -117,6 +117,7 @@ class padded_heads {
       const bool there = padded.hidden[i] != nullptr;
       out.to.push_back(there ? static_cast<std::int32_t>(hidden.size()) : -1);
       if (!there) { continue; }
+      require(hidden.size() == static_cast<std::size_t>(i), "an input behind padding");
       hidden.push_back(padded.hidden[i]);
       tokens.push_back(padded.tokens[i]);
     }
@@ -143,6 +144,7 @@ class padded_heads {
     std::vector<row_view<Real>> logits;
     for (std::int32_t i = 0; i < padded.size; ++i) {
       if (padded.row[i] < 0) { continue; }
+      require(row.size() == static_cast<std::size_t>(i), "a head row behind padding");
       const std::int32_t input = s.to[static_cast<std::size_t>(padded.row[i] / heads())];
       require(input >= 0, "the head of padding");
       row.push_back(input * heads() + padded.row[i] % heads());

@@ -26,6 +26,7 @@ class compact_rows {
     wanted_.clear();
     for (std::int32_t i = 0; i < padded.size; ++i) {
       if (padded.slot[i] == no_slot) { continue; }
+      require(size == i, "a row behind padding");
       to[static_cast<std::size_t>(i)] = size++;
       sequence_.push_back(padded.slot[i]);
       id_.push_back(padded.id[i]);
@@ -50,11 +51,14 @@ void without_padding(const kept_rows& padded, Commit&& commit) noexcept {
   std::vector<std::int32_t> sequence, id, released;
   for (std::int32_t i = 0; i < padded.size; ++i) {
     if (padded.slot[i] == no_slot) { continue; }
+    require(sequence.size() == static_cast<std::size_t>(i), "a kept row behind padding");
     sequence.push_back(padded.slot[i]);
     id.push_back(padded.id[i]);
   }
   for (std::int32_t i = 0; i < padded.release_count; ++i) {
-    if (padded.released[i] != no_slot) { released.push_back(padded.released[i]); }
+    if (padded.released[i] == no_slot) { continue; }
+    require(released.size() == static_cast<std::size_t>(i), "a free slot behind padding");
+    released.push_back(padded.released[i]);
   }
   commit(kept_rows{static_cast<std::int32_t>(sequence.size()), sequence.data(), id.data(),
                    static_cast<std::int32_t>(released.size()), released.data()});
@@ -149,6 +153,7 @@ class resident_draft {
     std::vector<row_view<Real>> logits;
     for (std::int32_t i = 0; i < h.size; ++i) {
       if (h.row[i] < 0) { continue; }
+      require(row.size() == static_cast<std::size_t>(i), "a head row behind padding");
       row.push_back(compact_.to[static_cast<std::size_t>(h.row[i])]);
       require(row.back() >= 0, "the head of a row of padding");
       lists.push_back(h.lists[i]);

@@ -8,6 +8,7 @@
 #include <engine/device/matrix.hpp>
 #include <engine/device/pointwise.hpp>
 #include <engine/device/staging.hpp>
+#include <hunch/core/arithmetic.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/diffusion/canvas/masked_model.hpp>
 #include <hunch/model/rows.hpp>
@@ -21,10 +22,6 @@ namespace engine::device {
 
 /// The states of what has no law.
 inline constexpr float no_number = std::numeric_limits<float>::quiet_NaN();
-
-HUNCH_HOST_DEVICE inline std::int32_t smaller_of(std::int32_t a, std::int32_t b) {
-  return a < b ? a : b;
-}
 
 /// How many of n elements two lists begin with alike. Collective.
 template <hunch::Team T>
@@ -54,7 +51,7 @@ struct read_canvas {
     if (position < block_end) { return block_end; }
     const std::int32_t length = block_end - known;
     const std::int32_t block = (position - block_end) / length + 1;
-    return smaller_of(block_end + block * length, size);
+    return hunch::kernel::smaller(block_end + block * length, size);
   }
 };
 
@@ -168,7 +165,8 @@ struct look_at_canvases {
     out.asked = true;
     if (begins_slot(given, index)) { return; }
     const auto before = given.canvas(index - 1);
-    out.common = common(team, before.data, tokens.data, smaller_of(before.size, out.size));
+    out.common =
+        common(team, before.data, tokens.data, hunch::kernel::smaller(before.size, out.size));
   }
 
   /// The first block with masks, which begins no earlier than that of the committed text: what a
@@ -187,7 +185,7 @@ struct look_at_canvases {
         [=](std::int64_t i) { return from[i] == mask ? static_cast<std::int32_t>(i) : last; },
         [](std::int32_t a, std::int32_t b) { return a < b ? a : b; });
     out.known = known + first / length * length;
-    out.block_end = smaller_of(out.known + length, out.size);
+    out.block_end = hunch::kernel::smaller(out.known + length, out.size);
     return true;
   }
 };
@@ -210,15 +208,15 @@ struct plan_slots {
     std::int32_t shared = 0;
     for (; end < given.size && given.slot[end] == slot; ++end) {
       const read_canvas& c = table.canvases[end];
-      if (first >= 0) { shared = smaller_of(shared, c.common); }
+      if (first >= 0) { shared = hunch::kernel::smaller(shared, c.common); }
       if (!c.asked) { continue; }
-      shared = first < 0 ? c.known : smaller_of(shared, c.known);
+      shared = first < 0 ? c.known : hunch::kernel::smaller(shared, c.known);
       first = first < 0 ? end : first;
     }
     s.from = s.length;
     s.to = s.length;
     if (first >= 0) {
-      const std::int32_t most = smaller_of(s.length, shared);
+      const std::int32_t most = hunch::kernel::smaller(s.length, shared);
       const std::int32_t size = common(team, table.tokens_of(slot), given.canvas(first).data, most);
       // The one hidden state that is kept is that of the last cached position.
       const std::int32_t rewound = size < table.shift ? 0 : size - table.shift;
@@ -236,11 +234,13 @@ struct plan_slots {
     s.rows = 0;
     for (std::int32_t i = index; i < end; ++i) {
       read_canvas& c = table.canvases[i];
-      if (before >= 0) { alike = smaller_of(alike, c.common); }
+      if (before >= 0) { alike = hunch::kernel::smaller(alike, c.common); }
       if (!c.asked) { continue; }
       c.before = before;
-      c.same = before < 0 ? s.from
-                          : smaller_of(alike, smaller_of(table.canvases[before].known, c.known));
+      c.same = before < 0
+                   ? s.from
+                   : hunch::kernel::smaller(
+                         alike, hunch::kernel::smaller(table.canvases[before].known, c.known));
       c.begin = s.rows;
       c.rows = c.end > c.same ? c.end - c.same : 0;
       s.rows += c.rows;

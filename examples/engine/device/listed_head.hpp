@@ -32,8 +32,6 @@ class listed_head {
         order_(hunch::vocab_layout::identity(all.outputs).order()) {}
 
   std::uint64_t order() const { return order_; }
-  /// Floats from one state to the next.
-  std::int32_t stride() const { return head_.width; }
 
   /// Stores a copy of the rows in the order of `layout`. Not while a step runs.
   /// \throws std::invalid_argument if the layout is of another vocabulary.
@@ -45,16 +43,18 @@ class listed_head {
     }
     if (layout.order() == order_) { return; }
     const std::int32_t rows = layout.head_rows();
-    head_ = {all_.data, rows, all_.width};
+    const hunch::bfloat16* data = all_.data;
     if (layout.row_token() != nullptr) {
       const std::vector<hunch::token> tokens(layout.row_token(), layout.row_token() + rows);
       const auto row_token = uploaded(executor, tokens);
-      own_ = resident<hunch::bfloat16>(
+      resident<hunch::bfloat16> own(
           executor, static_cast<std::size_t>(rows) * static_cast<std::size_t>(all_.width));
-      executor.launch(rows, permute_head{all_, row_token.data(), own_.data()});
+      executor.launch(rows, permute_head{all_, row_token.data(), own.data()});
       executor.synchronize();
-      head_.data = own_.data();
+      own_ = std::move(own);  // from here on nothing throws
+      data = own_.data();
     }
+    head_ = {data, rows, all_.width};
     order_ = layout.order();
   }
 

@@ -39,9 +39,14 @@ struct device_canvas_options {
 
   /// Outputs stand where the rows of layers stood before.
   device_options sizes() const {
-    if (max_canvases < 1) {
-      throw std::invalid_argument("engine::device_masked_model: max_canvases must be at least 1");
-    }
+    const auto check = [](std::int32_t n, const char* option) {
+      if (n >= 1) { return; }
+      throw std::invalid_argument(std::string("engine::device_canvas_options: ") + option +
+                                  " must be at least 1");
+    };
+    check(max_canvases, "max_canvases");
+    check(max_rows, "max_rows");
+    check(max_wanted, "max_wanted");
     return {.max_batch = max_batch,
             .max_length = max_length,
             .max_rows = std::max(max_rows, max_wanted),
@@ -212,9 +217,9 @@ class masked_transformer : public canvas_transformer<Executor, Multiply> {
 
   /// Keeps the residuals that rows have before a layer, from the next pass on.
   void keep_residuals(std::int32_t layer) {
-    kept_before = layer;
     kept_ = resident<float>(this->executor,
                             base::size(this->sizes.max_rows) * base::size(this->shape.hidden));
+    kept_before = layer;
   }
   /// [rows, hidden] of the last pass.
   const float* kept_residuals() const { return kept_.data(); }

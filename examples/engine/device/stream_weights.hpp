@@ -44,7 +44,7 @@ class stream_weights {
                  const config& c, std::int32_t rows)
       : shape(of),
         down(executor, matrix_of(source, "down", source.rows_of("streams.down.weight"), c.hidden)),
-        up(executor, ups(source, "up", source.rows_of("streams.down.weight"), c.hidden)),
+        up(executor, ups(source, of.streams, source.rows_of("streams.down.weight"), c.hidden)),
         embeddings(uploaded(executor, padded_embeddings(source, c.hidden))),
         ones(uploaded(executor, std::vector<float>(static_cast<std::size_t>(c.hidden), 1.0f))),
         layers(all_layers(executor, source, of, c)),
@@ -89,13 +89,13 @@ class stream_weights {
   static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
   /// [streams hidden, rank], the rows of a stream followed by zeros.
-  static host_matrix ups(const checkpoint& source, const std::string& name, std::int32_t rank,
+  static host_matrix ups(const checkpoint& source, std::int32_t streams, std::int32_t rank,
                          std::int32_t hidden) {
-    const std::int32_t all = source.rows_of("streams." + name + ".weight");
-    const matrix_view whole = source.matrix("streams." + name + ".weight", all, rank);
+    const std::int32_t all = streams * hidden;
+    const matrix_view whole = source.matrix("streams.up.weight", all, rank);
     host_matrix out;
     for (std::int32_t first = 0; first < all; first += hidden) {
-      out.append(whole, first, std::min(all, first + hidden));
+      out.append(whole, first, first + hidden);
       out.append_zeros(padded(hidden) - hidden);
     }
     return out;

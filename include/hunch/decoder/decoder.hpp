@@ -31,7 +31,8 @@ namespace hunch {
 /// Grammars, stop strings and log-probabilities need the host within a step: it waits for them in
 /// steps of requests that use them, and in no others. Where the host does not read the executor's
 /// memory, what is said of models of a `resident_decoder` holds here too, but that logits and
-/// states may move; rows are padded up to what the host knows of a step.
+/// states may move; rows are padded up to what the host knows of a step, and `max_length` is what
+/// the models' caches hold.
 ///
 /// Arguments that are lvalues are held by reference, rvalues by value.
 template <class Target, class D, class Selector, class S, class V,
@@ -53,7 +54,8 @@ class decoder {
           decoder_options options = {}, Random random = {}, E executor = {})
       : target_(std::forward<Target>(target)),
         executor_(std::move(executor)),
-        requests_(std::move(options), static_cast<std::int32_t>(target_.vocab_size()), max_nodes),
+        requests_(std::move(options), static_cast<std::int32_t>(target_.vocab_size()), max_nodes,
+                  host_reads<memory>),
         step_(executor_, std::forward<D>(drafter), std::forward<Selector>(selector), sampler,
               verifier, random,
               {.max_batch = requests_.options().max_batch,
@@ -94,8 +96,13 @@ class decoder {
          .bias = options.bias.size(),
          .stops = options.stop_tokens.size()});
     const request_id id = requests_.admit(slot, prompt, options);
-    step_.requests().put(slot, id, prompt, options);
-    step_.take(slot);
+    try {
+      step_.requests().put(slot, id, prompt, options);
+      step_.take(slot);
+    } catch (...) {
+      requests_.release(slot);
+      throw;
+    }
     step_.trees().constrain(slot, requests_.grammar(slot));
     return id;
   }
@@ -121,7 +128,7 @@ class decoder {
   std::span<const emission> step() {
     detail::stopwatch watch;
     if (running() == 0) { return {}; }
-    const step_bounds now = requests_.bounds(draft_length());
+    const step_bounds now = requests_.bounds(draft_length(), step_type::most_nodes);
     step_.propose(now);
     end_phase();
     const double draft_seconds = watch.lap();

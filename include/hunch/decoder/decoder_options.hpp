@@ -16,7 +16,8 @@ struct decoder_options {
   std::int32_t chunk = 256;             ///< prompt tokens read per sequence and step, >= 2
   std::int32_t draft_length = 1 << 30;  ///< draft at most so deep; see `decoder::draft_length`
   /// Tokens of a text at most, prompt and answer, >= 2: longer requests are refused. Drafters that
-  /// keep something for every token have room for so many.
+  /// keep something for every token have room for so many. To be set where the host does not read
+  /// the executor's memory: what the models' caches hold, whose statuses it does not see there.
   std::int32_t max_length = std::numeric_limits<std::int32_t>::max();
   /// Most probable tokens that a request may have reported for each of its own, at most all of
   /// them; -1: none, and not the log-probabilities of its own either. Fixes the memory for them.

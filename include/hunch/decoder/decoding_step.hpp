@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <hunch/core/message.hpp>
 #include <hunch/decoder/composition.hpp>
@@ -39,6 +40,23 @@ struct step_sizes {
   std::int32_t eager_rows = 0;  ///< up to so many rows, laws are made before the verifier asks
   bool moves = false;           ///< whether somebody reads `moves`
   bool reports = false;         ///< whether the host reads a `step_report` for each slot
+
+  /// These, if there can be such a step. \param max_nodes of the drafter's trees.
+  /// \throws std::invalid_argument naming a size out of range.
+  step_sizes checked(std::int32_t max_nodes) const {
+    const refusal refuse{"hunch::decoding_step"};
+    if (max_batch < 1) { refuse({"max_batch must be at least 1"}); }
+    if (chunk < 1 || chunks < 1) { refuse({"chunk and chunks must be at least 1"}); }
+    if (ring < max_nodes) {
+      refuse({"ring must have room for the ", max_nodes, " tokens that a step may emit"});
+    }
+    if (log_probabilities < -1) { refuse({"log_probabilities must be at least -1"}); }
+    constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+    if (std::int64_t{max_batch} * max_nodes + chunks > most) {
+      refuse({"max_batch * ", max_nodes, " + chunks are more rows than a step can have"});
+    }
+    return *this;
+  }
 };
 
 /// What the host knows of a step before it is launched: so many there are at most.
@@ -46,6 +64,8 @@ struct step_bounds {
   std::int32_t slots = 0;        ///< that the step goes over
   std::int32_t prompt_rows = 0;  ///< of the target's pass, before roots
   std::int32_t tree_rows = 0;    ///< roots and what is drafted after them
+  /// That any sequence drafts: a drafter makes passes for no more.
+  std::int32_t levels = std::numeric_limits<std::int32_t>::max();
 
   std::int32_t rows() const { return prompt_rows + tree_rows; }
 };
@@ -56,13 +76,14 @@ struct step_bounds {
 /// that records it, does for each step:
 ///
 /// 1. `propose(bounds)`, then the target's pass over `rows(bounds)`;
-/// 2. `verify(bounds, evaluation)`: what is decided is not final, and the step may be begun anew;
-/// 3. `commit(bounds, evaluation)`, and in the target's cache what `kept(bounds)` says. Neither
-///    throws nor allocates.
+/// 2. `verify(bounds, rows, evaluation, fixed)`: what is decided is not final, and the step may be
+///    begun anew;
+/// 3. `commit(bounds, rows, evaluation, cut)`, and in the target's cache what `kept(bounds)` says.
+///    Neither throws nor allocates.
 ///
-/// Requests come by the inbox and tokens leave by the rings. Nothing else crosses to the host,
-/// unless it reads the memory of the step: then it asks how many rows there are, and passes no
-/// padding.
+/// Requests come by the inbox and tokens leave by the rings; reports and log-probabilities of a
+/// step, where they are asked for, lie beside these. Nothing else crosses to the host, unless it
+/// reads the memory of the step: then it asks how many rows there are, and passes no padding.
 ///
 /// \tparam Target decides what the step is composed for; it is not called.
 /// \tparam E the executor: the step's arrays lie in its `step_memory`.
@@ -87,7 +108,7 @@ class decoding_step {
         sampler_(sampler),
         verifier_(verifier),
         random_(random),
-        sizes_(sizes),
+        sizes_(sizes.checked(max_nodes)),
         memory_(executor),
         requests_(memory_, sizes.max_batch, sizes.vocab_size, sampler_type::needs_counts),
         ring_(memory_, sizes.max_batch, sizes.ring),
@@ -99,13 +120,12 @@ class decoding_step {
                          .grammars = sampler_type::needs_allowed,
                          .max_parts = shifted_parts_of(selector_),
                          .law_rows = law_rows_of<drafter_type>()}),
-        draft_state_(memory_, setup()),
+        draft_state_(memory_, checked_setup()),
         selecting_(selector_, memory_, sizes.max_batch * law_rows_of<drafter_type>()),
         rows_(memory_, max_rows()),
         kept_(memory_, max_rows(), sizes.max_batch),
         released_(executor, 0, 1),
         owned_(memory_) {
-    drafter_.check(setup());
     const std::int32_t batch = sizes.max_batch;
     made_.in = requests_.view();
     made_.trees = trees_.view();
@@ -141,19 +161,21 @@ class decoding_step {
   decoding_step(const decoding_step&) = delete;
   decoding_step& operator=(const decoding_step&) = delete;
 
-  const step_sizes& sizes() const { return sizes_; }
   const sampler_type& sampler() const { return sampler_; }
   memory& where() { return memory_; }
   inbox<memory>& requests() { return requests_; }
   const rings& ring() const { return ring_.view(); }
   draft_batch<real, memory>& trees() { return trees_; }
-  arrays_type arrays(std::int32_t slots) const { return arrays(step_bounds{.slots = slots}); }
 
   /// Drafts at most `length` levels from the next step on. Recorded steps keep what they have.
   void draft_length(std::int32_t length) {
     draft_length_ = std::clamp(length, std::int32_t{0}, max_nodes - 1);
   }
   std::int32_t draft_length() const { return draft_length_; }
+  /// Rows of a tree of so many levels at most, with its root.
+  static constexpr std::int32_t most_nodes(std::int32_t levels) {
+    return levels > 0 && !drafter_type::is_chain ? max_nodes : std::min(levels + 1, max_nodes);
+  }
   /// The same for the sequence of a slot, of recorded steps too.
   void draft_length(std::int32_t slot, std::int32_t length) {
     memory_.launch(1, bound_drafts{requests_.view().all, slot, length});
@@ -172,7 +194,7 @@ class decoding_step {
     const profiler_range<E> range("hunch: propose");
     const arrays_type of = arrays(bounds);
     memory_.launch(of.slots, kernel::begin_step<real, max_nodes>{of});
-    trees_.begin(memory_, bounds.prompt_rows);
+    trees_.begin(memory_, bounds.prompt_rows, std::min(bounds.levels, draft_length_));
     drafter_.propose(draft_state_, of.slots, of.contexts, trees_, selecting_, sampler_,
                      child_draw<Random, verifier_type::shares_noise>{random_}, memory_);
     trees_.follow(memory_);
@@ -187,12 +209,14 @@ class decoding_step {
   /// Decides what is kept of every draft, and what is emitted.
   /// \param rows of the pass. \param fixed whether its logits must lie where they lay before.
   /// \throws std::logic_error if they do not.
+  /// \throws std::invalid_argument if the target's states have another size than the drafter reads.
   template <class Evaluation>
   void verify(const step_bounds& bounds, const hunch::rows& rows, Evaluation& evaluation,
               bool fixed) {
     const profiler_range<E> range("hunch: verify");
     const arrays_type of = arrays(bounds);
     if constexpr (host_reads<memory>) { drop_full_rows(of, rows.size, evaluation); }
+    check_states(rows, evaluation);
     set_logits(rows, evaluation, fixed);
     if (of.slots * max_nodes <= sizes_.eager_rows) {
       memory_.launch(of.slots * max_nodes,
@@ -233,9 +257,14 @@ class decoding_step {
   }
 
   /// What enters the target's cache, and which slots are free. Waits as `rows` does.
-  kept_rows kept(const step_bounds& bounds) {
-    const std::int32_t size = known_count(memory_, made_.counts + 1, bounds.rows());
-    return kept_.arrays().view(size, known_count(memory_, made_.counts + 2, bounds.slots));
+  kept_rows kept(const step_bounds& bounds) noexcept {
+    if constexpr (host_reads<memory>) {
+      attempt([&] { memory_.synchronize(); });
+    }
+    const auto count = [&](std::int32_t which, std::int32_t most) {
+      return host_reads<memory> ? made_.counts[which] : most;
+    };
+    return kept_.arrays().view(count(1, bounds.rows()), count(2, bounds.slots));
   }
 
   /// [rows] the same rows, and where they go; of as many as `moved` says, and padding behind them
@@ -271,11 +300,9 @@ class decoding_step {
   /// Counters of all steps; waits for the executor.
   statistics<max_nodes> stats() {
     statistics<max_nodes> all;
-    statistics<max_nodes> one;
-    for (std::int32_t slot = 0; slot < sizes_.max_batch; ++slot) {
-      read_buffer(memory_, &one, made_.counters + slot, 1);
-      all += one;
-    }
+    std::vector<statistics<max_nodes>> each(static_cast<std::size_t>(sizes_.max_batch));
+    read_buffer(memory_, each.data(), made_.counters, each.size());
+    for (const statistics<max_nodes>& one : each) { all += one; }
     step_totals totals;
     read_buffer(memory_, &totals, made_.totals, 1);
     all.target_passes = totals.passes;
@@ -296,6 +323,11 @@ class decoding_step {
   /// Of a pass.
   std::int32_t max_rows() const { return sizes_.max_batch * max_nodes + sizes_.chunks; }
 
+  drafter_setup checked_setup() {
+    const drafter_setup made = setup();
+    drafter_.check(made);
+    return made;
+  }
   drafter_setup setup() {
     return setup_of(drafter_, selector_,
                     {.max_batch = sizes_.max_batch,
@@ -322,6 +354,31 @@ class decoding_step {
       full = full || of.statuses[i] != status::ok;
     }
     if (full) { memory_.launch(of.slots, kernel::drop_full_rows<real, max_nodes>{of}); }
+  }
+
+  /// Looks at the states of one row that has some.
+  template <class Evaluation>
+  void check_states([[maybe_unused]] const hunch::rows& rows,
+                    [[maybe_unused]] Evaluation& evaluation) {
+    if constexpr (drafter_type::needs_hidden || streams_of<drafter_type>() > 0) {
+      const std::int32_t expected = drafter_.hidden_size();
+      for (std::int32_t i = 0; i < rows.size; ++i) {
+        if constexpr (host_reads<memory>) {
+          if (rows.wanted[i] == 0 || made_.statuses[i] != status::ok) { continue; }
+        }
+        std::int32_t size = expected;
+        if constexpr (drafter_type::needs_hidden) {
+          size = evaluation.hidden(i).size;
+        } else if (rows.streams > 0) {
+          size = evaluation.stream(i, 0).size;
+        }
+        if (size != expected) {
+          throw std::invalid_argument(message({"hunch: the target's states have ", size,
+                                               " numbers, and the drafter reads ", expected}));
+        }
+        return;
+      }
+    }
   }
 
   /// Where the logits of each row lie. The host that reads which rows there are asks for those that

@@ -241,8 +241,11 @@ class resident_decoder {
 
   /// Over the first `slots` slots: launches and calls of the models, always the same.
   void one_step(std::int32_t slots) {
-    const step_bounds bounds{
-        .slots = slots, .prompt_rows = options_.chunk, .tree_rows = slots * max_nodes};
+    const std::int32_t levels = step_.draft_length();
+    const step_bounds bounds{.slots = slots,
+                             .prompt_rows = options_.chunk,
+                             .tree_rows = slots * step_type::most_nodes(levels),
+                             .levels = levels};
     step_.propose(bounds);
     const rows pass = step_.rows(bounds);
     auto evaluation = target_.evaluate(pass);

@@ -113,8 +113,13 @@ class decoder {
                                .bias = options.bias.size(),
                                .stops = options.stop_tokens.size()});
     const request_id id = requests_.admit(slot, std::move(r));
-    round_.put(slot, id, requests_[slot].tokens, options, canvas.block_length);
-    round_.take(slot);
+    try {
+      round_.put(slot, id, requests_[slot].tokens, options, canvas.block_length);
+      round_.take(slot);
+    } catch (...) {
+      requests_.release(slot);
+      throw;
+    }
     return id;
   }
 

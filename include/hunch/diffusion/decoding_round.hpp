@@ -175,7 +175,7 @@ class decoding_round {
     if constexpr (parts::drafts_by_model) { draft(bounds, fixed); }
     const round_type of = arrays(bounds);
     memory_.launch(bounds.slots, kernel::choose_canvases<round_type>{of});
-    const auto placed = placing(of, of.pass, enough(), parts::caches_blocks);
+    const auto placed = placing(of, of.pass, enough(), parts::caches_blocks, false);
     memory_.launch(bounds.slots, placed);
     memory_.launch(bounds.slots,
                    kernel::place_wanted<digests_type>{.placed = placed,
@@ -306,14 +306,16 @@ class decoding_round {
   template <class Digests>
   static kernel::place_canvases<Digests> placing(const round_type& of,
                                                  const pass_arrays<Digests>& pass,
-                                                 std::int32_t enough, bool caches_blocks) {
+                                                 std::int32_t enough, bool caches_blocks,
+                                                 bool for_drafts) {
     return {.pass = pass,
             .sequences = of.in.all,
             .canvases = of.canvases,
             .slots = of.slots,
             .mask_token = of.mask_token,
             .enough = enough,
-            .caches_blocks = caches_blocks};
+            .caches_blocks = caches_blocks,
+            .for_drafts = for_drafts};
   }
 
   /// What is shown of any slot in a pass.
@@ -337,7 +339,7 @@ class decoding_round {
   void draft(const round_bounds& bounds, bool fixed) {
     for (std::int32_t depth = 0; depth < draft_length_; ++depth) {
       const round_type of = arrays(bounds, depth);
-      const auto placed = placing(of, of.drafting.pass, 1, false);
+      const auto placed = placing(of, of.drafting.pass, 1, false, true);
       memory_.launch(bounds.slots, placed);
       memory_.launch(bounds.slots, kernel::place_wanted<draft_digests>{
                                        .placed = placed,

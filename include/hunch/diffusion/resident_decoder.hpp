@@ -87,7 +87,7 @@ class resident_decoder {
         loop_(round_, executor_, options_.max_batch, round_type::max_entries, limits_.owner,
               "diffusion::resident_options") {
     limits_.max_canvas = options_.max_canvas;
-    limits_.options = "resident_options";
+    limits_.options = "diffusion::resident_options";
     limits_.stop_tokens = sized(options_.max_stop_tokens);
     limits_.bias = sized(options_.max_bias);
     round_.draft_length(options_.draft_length);
@@ -222,7 +222,8 @@ class resident_decoder {
     check_canvas(prompt, options, canvas, round_.sampler().check(options.sampling()), limits_);
     const refusal refuse{limits_.owner};
     if (std::min(canvas.block_length, options.max_new_tokens) > options_.max_block) {
-      refuse({"a block of ", canvas.block_length, " positions: raise resident_options::max_block"});
+      refuse({"a block of ", canvas.block_length,
+              " positions: raise diffusion::resident_options::max_block"});
     }
   }
 

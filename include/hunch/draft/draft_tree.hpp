@@ -212,7 +212,6 @@ class draft_batch {
   /// The tree of slot k in this step.
   draft_tree<Real> tree(std::int32_t k) const { return view_.tree(k); }
   std::int32_t& count(std::int32_t k) const { return view_.count(k); }
-  std::int32_t max_nodes() const { return view_.capacity.max_nodes; }
   row_range* ranges(std::int32_t k, std::int32_t node) const { return view_.ranges(k, node); }
   std::int32_t* shifts(std::int32_t k, std::int32_t node) const { return view_.shifts(k, node); }
   Real* logits(std::int32_t k, std::int32_t row) const { return view_.logits(k, row); }
@@ -226,12 +225,15 @@ class draft_batch {
 
   /// A step begins, whose trees have roots: says what grammars allow after these.
   /// \param prompt_rows that the target reads before roots, at most.
-  void begin(Executor& executor, std::int32_t prompt_rows) {
+  /// \param levels that any sequence drafts, at most.
+  void begin(Executor& executor, std::int32_t prompt_rows, std::int32_t levels) {
     prompt_rows_ = prompt_rows;
+    levels_ = levels;
     follow_anew(executor);
   }
   /// What `begin` was told.
   std::int32_t prompt_rows() const { return prompt_rows_; }
+  std::int32_t levels() const { return levels_; }
 
   /// Adds node `node` = count(k), whose token is in place, to tree k as a child of `parent`. For
   /// drafters on the host, where it reads the memory of the step.
@@ -321,6 +323,7 @@ class draft_batch {
   std::vector<std::int32_t> seen_parents_;
   std::vector<std::uint32_t> seen_allowed_;
   std::int32_t prompt_rows_ = 0;
+  std::int32_t levels_ = 0;
 };
 
 }  // namespace hunch

@@ -105,6 +105,7 @@ class autoregressive {
     }
 
     std::int32_t prompt_rows = 0;  ///< that the target reads in this step, at most
+    std::int32_t read_before = 0;  ///< and in the last one that was observed
     staged_rows<Executor> rows;
     kept_list<Executor> kept;
     growth<Tree, Policy, Real, Executor> trees;
@@ -128,15 +129,19 @@ class autoregressive {
       read_missed(s, step, executor);
     } else {
       s.prompt_rows = drafts.prompt_rows();
-      step.capacity = first_rows(slots, s.prompt_rows);
+      step.capacity = first_rows(s, slots);
     }
     executor.launch(slots, stage_committed<step_type>{step});
+    const std::int32_t levels = std::min(Tree::max_depth, drafts.levels());
     for (;;) {
       const std::int32_t size = known_count(executor, step.counts, step.capacity);
-      if (size == 0 || !draft_level(s, step, size, drafts, selector, sampler, draw, executor)) {
+      if (size == 0) { break; }
+      if (levels == 0) {  // no more than to keep up with the target
+        model_.forward(step.rows.view(size));
         break;
       }
-      if (++step.trees.depth == Tree::max_depth) { break; }
+      if (!draft_level(s, step, size, drafts, selector, sampler, draw, executor)) { break; }
+      if (++step.trees.depth == levels) { break; }
       if constexpr (!host_reads<Executor>) { step.capacity = slots * Tree::max_width; }
       executor.launch(slots, stage_frontier<step_type>{step});
     }
@@ -148,9 +153,9 @@ class autoregressive {
     attempt([&] {
       const auto step = view(s, outcomes.slots);
       using step_type = std::remove_const_t<decltype(step)>;
-      const std::int32_t most = host_reads<Executor> ? 0
-                                                     : first_rows(outcomes.slots, s.prompt_rows) +
-                                                           outcomes.slots * max_nodes;
+      const std::int32_t most =
+          host_reads<Executor> ? 0 : first_rows(s, outcomes.slots) + outcomes.slots * max_nodes;
+      s.read_before = s.prompt_rows;
       executor.launch(outcomes.slots, keep_read<step_type>{step, s.kept.arrays(), outcomes, most});
       commit(s, executor, most, outcomes.slots);
     });
@@ -174,8 +179,15 @@ class autoregressive {
     return model_step<std::remove_const_t<decltype(grown)>>{s.made, grown};
   }
 
-  /// Rows of the first pass at most, of a model that has read all that the target had read before
-  /// this step: what the last one added to it, and its root.
+  /// Rows of the first pass of a step at most, see below. A model that reads accepted tokens again
+  /// reads in a step what the target has read in the one before.
+  template <class State>
+  static std::int32_t first_rows(const State& s, std::int32_t slots) {
+    return first_rows(
+        slots, rereads_accepted<Model> ? std::max(s.read_before, s.prompt_rows) : s.prompt_rows);
+  }
+  /// The same, of a model that has read all that the target had read before this step: what the
+  /// last one added to it, and its root. \param chunks tokens of prompts.
   static std::int32_t first_rows(std::int32_t slots, std::int32_t chunks) {
     constexpr std::int32_t added = shares_target_cache<Model> ? 1
                                    : rereads_accepted<Model>  ? Tree::max_depth + 1

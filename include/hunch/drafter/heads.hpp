@@ -46,8 +46,8 @@ class heads : public ahead<last_hidden_state, Heads, Tree, Policy> {
   static constexpr bool needs_hidden = true;
 
   /// The decoder's constructor throws std::invalid_argument for fewer heads than the tree is deep,
-  /// and as for `autoregressive`; its first step that drafts, if the target's states have another
-  /// size than the heads read.
+  /// and as for `autoregressive`; its first step, if the target's states have another size than the
+  /// heads read.
   explicit heads(Heads&& model, Tree = {}, Policy policy = {})
       : heads::ahead(std::forward<Heads>(model), policy) {}
 };

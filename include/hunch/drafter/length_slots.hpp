@@ -103,8 +103,12 @@ class length_slots {
     executor.launch(1, clear_slots{states_.data() + slot});
   }
 
-  /// With a policy, which may be another one in each step.
-  slot_lengths<L> with(const L& policy) const { return {policy, states_.data()}; }
+  /// With a policy, which may be another one in each step, and what its clock says now.
+  slot_lengths<L> with(const L& policy) const {
+    slot_lengths<L> of{policy, states_.data()};
+    if constexpr (requires { of.policy.refresh(); }) { of.policy.refresh(); }
+    return of;
+  }
 
  private:
   typename Executor::template buffer<typename slot_lengths<L>::slot_state> states_;

@@ -119,6 +119,7 @@ class pruned {
   void propose(State& s, std::int32_t slots, const draft_context* contexts, Drafts& drafts,
                Selecting& selector, const S& sampler, const Draw& draw, Executor& executor) {
     drafter_.propose(s.inner, slots, contexts, drafts, selector, sampler, draw, executor);
+    if (drafts.levels() == 0) { return; }
     using real = typename Drafts::real;
     const std::int32_t most = slots * max_nodes;
     pruning<real> step = s.made;
@@ -135,8 +136,10 @@ class pruned {
     }
     executor.launch(slots, ask_transitions<real>{step});
     const std::int32_t asked = known_count(executor, step.counts + 1, most);
-    view_.head(hidden, head_rows<real>{asked, step.row, step.lists, step.logits});
-    executor.launch(asked, weigh_children<real, S>{step, sampler});
+    if (asked > 0) {
+      view_.head(hidden, head_rows<real>{asked, step.row, step.lists, step.logits});
+      executor.launch(asked, weigh_children<real, S>{step, sampler});
+    }
     executor.launch(slots, prune_drafts<real>{step});
     drafts.follow_anew(executor);
   }

@@ -31,8 +31,8 @@ inline constexpr bool reads_rows = requires {
 ///
 /// 1. `typename E::buffer<T>`, constructed from (executor, n), owns n values of T in the memory
 ///    that bodies and models of this executor read; `data()` and `size()` are what one expects.
-///    The decoder's loop reads and writes them between launches, so the host must reach them.
-///    Buffers are made with a decoder, or when a request is added, never in a step.
+///    The host reads and writes them between launches, unless E says `host_reads = false`. Buffers
+///    are made with a decoder, or when a request is added, never in a step.
 /// 2. `e.launch(count, body)` runs body(team, index) for every index in [0, count), each with a
 ///    `Team` of its own. Launches on one executor happen in order. It does not wait.
 /// 3. `e.synchronize()` waits until what was launched is done.
@@ -57,9 +57,9 @@ concept Executor = requires(E& e, std::int32_t count) {
 ///    memory, is not 0 after it. It need not wait for it, and may call step() once to record what
 ///    it launches; steps of the same `shape` launch the same.
 ///
-/// Not required: that anything is recorded. What is
-/// recorded is known by its shape and `again`; an executor that keeps it has `e.forget(again)`,
-/// called when no loop runs and before that memory is freed, since another loop may get it.
+/// Not required: that anything is recorded. What is recorded is known by its shape and `again`; an
+/// executor that keeps it has `e.forget(again)`, called when no loop runs and before that memory is
+/// freed, since another loop may get it.
 template <class E>
 concept ResidentExecutor = Executor<E> &&
     requires(E& e, float* to, const float* from, void (*step)(), const std::int32_t* again) {

@@ -62,9 +62,10 @@ struct cost {
     std::int32_t wait = 1;    ///< such steps before the next try
     double width = 1.0;       ///< rows that a level brings, in a tree
     double most = unlimited;  ///< rows, however many levels there are
+    bool foresees = false;    ///< probabilities are known ahead
     // Of this step, written by `begin` and `continues`:
     std::int32_t limit = 0;
-    bool foresees = false;   ///< probabilities are known ahead
+    bool step_foresees = false;
     std::int32_t known = 0;  ///< levels whose bins are kept
     double step_width = 1.0;
     double step_most = unlimited;
@@ -92,6 +93,7 @@ struct cost {
     m.survival = 1.0;
     m.step_width = m.width;
     m.step_most = m.most;
+    m.step_foresees = m.foresees;
     m.known = 0;
     if (best == 0 && !(m.foresees && calibrated)) {
       m.limit = kernel::smaller(kernel::larger(at_least, tries(m) ? 1 : 0), max_depth);
@@ -115,11 +117,11 @@ struct cost {
     if (level < recorded && m.known == level) { m.bin[m.known++] = static_cast<std::int8_t>(of); }
     double chance = e.ahead ? m.survival : kernel::product(m.survival, survival);
     m.survival *= survival;
-    m.foresees = e.ahead;
+    m.step_foresees = e.ahead;
     if (e.depth < at_least || (e.depth == 0 && tries(m))) { return true; }
     double tokens = 0.0;
     for (std::int32_t more = 1; e.depth + more <= m.limit; ++more) {
-      chance *= e.ahead ? survival : acceptance_at(m, e.depth + more - 1);
+      chance = kernel::product(chance, e.ahead ? survival : acceptance_at(m, e.depth + more - 1));
       tokens += chance;
       const auto levels = static_cast<double>(more);
       const double then = kernel::smaller(std::fma(levels, m.step_width, now), m.step_most);
@@ -132,6 +134,7 @@ struct cost {
   HUNCH_HOST_DEVICE void observe(memory& m, std::int32_t drafted,
                                  std::int32_t accepted) const noexcept {
     m.idle = drafted > 0 ? 0 : m.idle + 1;
+    m.foresees = m.step_foresees;
     if (drafted > 0) {
       m.width = m.step_width;
       m.most = m.step_most;

@@ -168,7 +168,7 @@ class meter {
   }
 
   /// What drafts as deep as pays in the step that `next` was called for. It refers to this object.
-  HUNCH_HOST_DEVICE const cost& policy() const { return policy_; }
+  const cost& policy() const { return policy_; }
 
   /// The same by the prices of so many requests.
   cost prices(std::int32_t running) {

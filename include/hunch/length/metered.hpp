@@ -17,21 +17,25 @@ struct metered {
   using memory = cost::memory;
 
   /// \param by outlives this.
-  explicit metered(const meter& by) : by_(&by) {}
+  explicit metered(const meter& by) : by_(&by), now_(by.policy()) {}
+
+  /// Takes the prices of the step that begins. By the host: bodies read what it took.
+  void refresh() { now_ = by_->policy(); }
 
   HUNCH_HOST_DEVICE std::int32_t begin(memory& m, std::int32_t max_depth) const {
-    return by_->policy().begin(m, max_depth);
+    return now_.begin(m, max_depth);
   }
   HUNCH_HOST_DEVICE bool continues(memory& m, const length_evidence& e) const {
-    return by_->policy().continues(m, e);
+    return now_.continues(m, e);
   }
   HUNCH_HOST_DEVICE void observe(memory& m, std::int32_t drafted,
                                  std::int32_t accepted) const noexcept {
-    by_->policy().observe(m, drafted, accepted);
+    now_.observe(m, drafted, accepted);
   }
 
  private:
   const meter* by_;
+  cost now_;
 };
 
 static_assert(LengthPolicy<metered>);

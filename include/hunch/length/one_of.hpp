@@ -35,6 +35,13 @@ class one_of {
     policies_.template put<P>(policy);
   }
 
+  /// Has the policy take what the host knows, see `metered`.
+  void refresh() requires(needs_clock) {
+    detail::use_both(index_, policies_, policies_, [](const auto&, auto& policy) {
+      if constexpr (requires { policy.refresh(); }) { policy.refresh(); }
+    });
+  }
+
   HUNCH_HOST_DEVICE std::int32_t begin(memory& m, std::int32_t max_depth) const {
     return ask(m, [=](const auto& policy, auto& own) { return policy.begin(own, max_depth); });
   }

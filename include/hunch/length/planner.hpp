@@ -55,7 +55,7 @@ HUNCH_HOST_DEVICE planned_length best_length(const Acceptance& acceptance, doubl
   double tokens = 1.0;
   double chance = 1.0;
   for (std::int32_t n = 1; n <= longest; ++n) {
-    chance *= acceptance(n - 1);
+    chance = kernel::product(chance, acceptance(n - 1));
     tokens += chance;
     const auto levels = static_cast<double>(n);
     const double rows = kernel::smaller(std::fma(levels, width, 1.0), most);

@@ -35,8 +35,8 @@ inline constexpr bool is_row_view<row_view<T>> = !std::is_const_v<T>;
 ///    i; then the later rows of that sequence in the pass have none either.
 ///
 /// Bodies of the decoder's executor read and edit the logits, which are complete by the time that
-/// it runs what it is given next. The host reads statuses as soon as `evaluate` has returned; a
-/// resident loop reads none.
+/// it runs what it is given next. The host reads statuses as soon as `evaluate` has returned,
+/// but where it does not read the executor's memory (see `host_reads`).
 ///
 /// Not required: ownership, contiguity between rows, or logits of rows that were not wanted.
 template <class E>
@@ -207,8 +207,8 @@ concept has_late_contexts = requires(M& m, const rows& r) {
 ///    router then runs beside the pass.
 /// 3. `h.contexts()`, of all rows, for the hidden states h that `forward` returns, if contexts
 ///    depend on the pass: they may be its states. Valid as long as h.
-/// 4. `h.context(i)`, [context_width] of a wanted row i, likewise; not in a `resident_decoder`,
-///    whose host does not know which row that is.
+/// 4. `h.context(i)`, [context_width] of a wanted row i, likewise; not where the host
+///    does not read the executor's memory and so does not know which row that is.
 template <class M>
 concept RoutedModel = requires(M& m) {
   { m.context_width() } -> std::convertible_to<std::int32_t>;

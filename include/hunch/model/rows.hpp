@@ -19,13 +19,6 @@ inline constexpr std::int32_t end_of_cache = -1;
 /// The slot of a row that is not there: padding, where the number of rows is fixed.
 inline constexpr std::int32_t no_slot = -1;
 
-/// Where a sequence is: its index in this step, which is another one in the next, and its slot,
-/// which stays its own until it ends.
-struct step_place {
-  std::int32_t index = 0;
-  std::int32_t slot = no_slot;
-};
-
 /// A view of `size` values of type T: one row of logits, contiguous.
 template <class T>
 struct row_view {
@@ -35,8 +28,8 @@ struct row_view {
   HUNCH_HOST_DEVICE constexpr T& operator[](std::int64_t i) const { return data[i]; }
 };
 
-/// Rows for one forward pass, in structure-of-arrays form; every array has `size` elements, in a
-/// buffer of the decoder's executor, and stays as it is until the pass has run.
+/// Rows for one forward pass, in structure-of-arrays form; every array has `size` elements, in
+/// memory of the decoder's executor, and stays as it is until the pass has run.
 ///
 /// A row is one token of one sequence at one absolute position. It attends to the cached tokens
 /// of its sequence and to its chain of staged ancestors, itself included, and to nothing else.
@@ -48,9 +41,10 @@ struct row_view {
 ///   was staged for it before; hence an abandoned step needs no rollback.
 /// - `commit` moves the kept rows into the cache, in the order given.
 ///
-/// Rows of a `resident_decoder` may be padding: their slot is `no_slot`, their other values
-/// mean nothing, and a model skips them. Kept rows and released slots may be padding there, too,
-/// and head rows are where their index is -1.
+/// Where the host does not read the executor's memory (see `host_reads`), rows may be padding, all
+/// of it behind the others: their slot is `no_slot`, their other values mean nothing, and a model
+/// skips them. Kept rows and released slots may be padding there, too, and head rows are where
+/// their index is -1.
 struct rows {
   std::int32_t size = 0;
   const std::int32_t* slot = nullptr;      ///< of the sequence, in [0, max batch)
@@ -89,7 +83,7 @@ struct head_inputs {
   const float* const* hidden = nullptr;  ///< [size] of [states, hidden_size] the target's hidden
                                          ///< state, of which it made the law of the root, or the
                                          ///< streams beside that row; valid until `observe`.
-                                         ///< nullptr: padding, in a `resident_decoder`
+                                         ///< nullptr: padding, see `rows`
   const token* tokens = nullptr;         ///< [size] the root: the last emitted token
   std::int32_t states = 1;               ///< of each input: 1, or as many as streams were requested
 };

@@ -64,7 +64,6 @@ class clustered {
   std::int32_t max_rows() const { return max_rows_; }
   std::int32_t context_width() const { return router_.inputs; }
   const R& router() const { return router_; }
-  const B& cluster_budget() const { return budget_; }
 
   /// The clusters, and scores of them for each context.
   template <class E>

@@ -28,13 +28,14 @@ namespace hunch {
 /// of, so that a program compiles it once.
 class host_requests {
  public:
-  /// \param max_nodes of the drafter's trees. \throws std::invalid_argument naming an option out of
-  /// range.
-  host_requests(decoder_options options, std::int32_t vocab_size, std::int32_t max_nodes)
+  /// \param max_nodes of the drafter's trees. \param sees_statuses whether the host learns that a
+  /// cache is full. \throws std::invalid_argument naming an option out of range.
+  host_requests(decoder_options options, std::int32_t vocab_size, std::int32_t max_nodes,
+                bool sees_statuses)
       : options_(std::move(options)),
         vocab_size_(vocab_size),
         max_nodes_(max_nodes),
-        slots_(checked().max_batch, "hunch::decoder", "decoder_options"),
+        slots_(checked(sees_statuses).max_batch, "hunch::decoder", "decoder_options"),
         all_(index(options_.max_batch)),
         tokens_(index(options_.max_batch) * index(max_nodes)),
         origins_(tokens_.size()) {
@@ -81,14 +82,18 @@ class host_requests {
   }
 
   /// What the next step has at most, of drafts of so many levels.
-  step_bounds bounds(std::int32_t draft_length) const {
-    step_bounds b{.slots = slots_.size()};
+  /// \param most_nodes(levels) of a tree.
+  step_bounds bounds(std::int32_t draft_length, std::int32_t (*most_nodes)(std::int32_t)) const {
+    step_bounds b{.levels = 0};
     for (std::int32_t slot = 0; slot < slots_.size(); ++slot) {
       if (!slots_.uses(slot)) { continue; }
+      b.slots = slot + 1;
       const request& r = all_[index(slot)];
       b.prompt_rows += std::min(r.unread, options_.chunk);
       if (r.unread > options_.chunk) { continue; }
-      b.tree_rows += std::min(draft_length, r.draft_length) > 0 ? max_nodes_ : 1;
+      const std::int32_t levels = std::min(draft_length, r.draft_length);
+      b.tree_rows += most_nodes(levels);
+      b.levels = std::max(b.levels, levels);
     }
     return b;
   }
@@ -182,12 +187,17 @@ class host_requests {
 
   static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
 
-  const decoder_options& checked() const {
+  const decoder_options& checked(bool sees_statuses) const {
     const decoder_options& o = options_;
     const refusal refuse{"hunch::decoder"};
     if (o.max_batch < 1) { refuse({"max_batch must be at least 1"}); }
     if (o.chunk < 2) { refuse({"chunk must be at least 2"}); }
     if (o.max_length < 2) { refuse({"max_length must be at least 2"}); }
+    if (!sees_statuses && o.max_length == decoder_options{}.max_length) {
+      refuse(
+          {"max_length must be what the models' caches hold: the host of this executor does not "
+           "see when one is full"});
+    }
     if (o.max_log_probabilities < -1 || o.max_log_probabilities > vocab_size_) {
       refuse({"max_log_probabilities is ", o.max_log_probabilities,
               "; it may be -1, for none, up to the ", vocab_size_, " tokens of the vocabulary"});

@@ -56,8 +56,9 @@ struct canvases {
   const std::int32_t* first_wanted = nullptr;  ///< [size + 1]
   const std::int32_t* wanted = nullptr;        ///< [first_wanted[size]] positions
 
-  /// [size] 1 in the first pass of a request: what was kept of its slot was another's. A pass that
-  /// is repeated, and the draft model's passes before the target's first one, have it again.
+  /// [size] 1 in the first pass that a model makes of a request: what it kept of the slot was
+  /// another's. All passes of a draft model in the first round in which it is asked have it, and so
+  /// has a pass that is repeated.
   const std::uint8_t* begins = nullptr;
 
   std::int32_t token_count = 0;   ///< first[size]; with padding, the most that it may be

@@ -101,6 +101,9 @@ inline void check_canvas(std::span<const token> prompt, const generation_options
                  .vocab_size = limits.vocab_size,
                  .stop_tokens = limits.stop_tokens,
                  .bias = limits.bias});
+  if (std::ranges::find(options.stop_tokens, limits.mask_token) != options.stop_tokens.end()) {
+    refuse({"invalid_token: a stop token is the mask token, which no text ends with"});
+  }
   if (std::ranges::find(prompt, limits.mask_token) != prompt.end()) {
     refuse({"invalid_token: the prompt holds the mask token; canvas_options::answer may"});
   }

@@ -25,7 +25,8 @@ struct running_canvas {
   std::int32_t length = 0;  ///< positions
   std::int32_t answer = 0;  ///< the first position after the prompt
   std::int32_t block_length = 1;
-  bool begins = false;  ///< no round of it has been completed
+  bool begins = false;        ///< no round of it has been completed
+  bool draft_begins = false;  ///< nor one with a pass of the draft model over it
   canvas_state state;
   std::int32_t planned = 0;  ///< drafts that the next round may have
   std::int32_t opened = -1;  ///< where the block begins that a `BlockCachedModel` has a cache for

@@ -34,6 +34,7 @@ struct round_plan {
   bool takes_part = false;
   bool cancelled = false;
   bool drafts = false;       ///< one more is wanted
+  bool asked = false;        ///< the first one was
   std::int32_t chain = 0;    ///< drafts, one after the other
   std::int32_t deepest = 0;  ///< drafts on one canvas at most
   length_evidence evidence;  ///< of those that there are
@@ -157,6 +158,7 @@ struct begin_round {
       // The pass on a text without masks would decide nothing, so at least one is left.
       const std::int32_t room = smaller(smaller(round.draft_length, c.planned), masks - 1);
       plan.drafts = round.lengths.begin(slot, room) > 0;
+      plan.asked = plan.drafts;
     }
     if constexpr (Round::drafts_by_model) {
       round.drafting.ask(slot, plan.drafts, 0);
@@ -201,6 +203,7 @@ struct begin_round {
                               .answer = answer,
                               .block_length = round.block_lengths[slot],
                               .begins = true,
+                              .draft_begins = true,
                               .state = {.filled = filled, .masks = masks, .stopped_at = stopped},
                               .planned = at_once ? Round::max_drafts : 0,
                               .opened = -1};
@@ -356,6 +359,7 @@ struct end_round {
     }
     if (failed && finish == finish_reason::none) { finish = finish_reason::error; }
     c.begins = false;
+    if (round.plans[slot].asked) { c.draft_begins = false; }
     c.opened = known;
     keep_plan(slot, c);
     return unmasked;

@@ -135,24 +135,24 @@ class ahead {
     }
   }
 
-  /// \throws std::invalid_argument if the target's states have another size than the heads read.
   template <class State, class Drafts, class Selecting, class S, class Draw, class Executor>
   void propose(State& s, std::int32_t slots, const draft_context* contexts, Drafts& drafts,
                Selecting& selector, const S& sampler, const Draw& draw, Executor& executor) {
     static_assert(DraftHeads<std::remove_reference_t<Heads>, typename Drafts::real>,
                   "hunch: the heads must write logits of the target's type");
-    s.kept.wait(executor, States::name);
+    executor.synchronize();  // states of the target's last pass have been copied
     auto g = s.trees.view(policy_, slots, contexts, drafts.view());
     using growing_type = decltype(g);
     head_places<growing_type> places{s.places, g};
     places.heads = static_cast<std::int32_t>(model_.heads());
     executor.launch(slots, plan_inputs<growing_type>{places});
     executor.launch(slots, place_inputs<growing_type>{places});
+    const std::int32_t levels = std::min(Tree::max_depth, drafts.levels());
     const std::int32_t inputs = known_count(executor, places.count, slots);
-    if (inputs == 0) { return; }
+    if (inputs == 0 || levels == 0) { return; }
     auto hidden = model_.forward(head_inputs{
         .size = inputs, .hidden = places.inputs, .tokens = places.roots, .states = States::each});
-    for (; g.depth < Tree::max_depth; ++g.depth) {
+    for (; g.depth < levels; ++g.depth) {
       const std::int32_t asked = s.trees.choose_lists(g, hidden, selector, executor);
       if (asked == 0) { break; }
       s.trees.draft_level(g, asked, model_, hidden, drafts, selector, sampler, draw, executor);

@@ -75,34 +75,23 @@ class kept_states {
   /// [max_batch, each, width]
   const float* values() const { return made_.values; }
 
-  /// Waits for the states of the step before. \param name of the drafter, for errors.
-  /// \throws std::invalid_argument if the target's states have another size than is read.
-  void wait(Executor& executor, const char* name) {
-    executor.synchronize();
-    if (other_width_ != 0) {
-      throw std::invalid_argument(message({name, ": the target's states have ", other_width_,
-                                           " numbers, and ", made_.width, " are read"}));
-    }
-  }
-
   /// Copies what state(row, j) is of the row of the last kept node of each sequence. Where the host
-  /// does not see which row that is, it asks for the states of all, padding included.
+  /// does not see which row that is, it asks for the states of all, padding included; else it waits
+  /// for the outcomes.
   template <class State>
   void observe(const draft_outcomes& outcomes, const State& state, Executor& executor) {
-    bool fits = true;
     if constexpr (host_reads<Executor>) {
-      for (std::int32_t slot = 0; slot < outcomes.slots && fits; ++slot) {
+      executor.synchronize();
+      for (std::int32_t slot = 0; slot < outcomes.slots; ++slot) {
         const draft_outcome& outcome = outcomes.of[slot];
         if (outcome.finished || outcome.path == nullptr) { continue; }
         const std::int32_t last = outcome.kept == 0 ? 0 : outcome.path[outcome.kept - 1];
-        fits = place(slot, outcome.first_row + outcome.prefix + last, state);
+        place(slot, outcome.first_row + outcome.prefix + last, state);
       }
     } else {
-      for (std::int32_t row = 0; row < outcomes.rows && fits; ++row) {
-        fits = place(row, row, state);
-      }
+      for (std::int32_t row = 0; row < outcomes.rows; ++row) { place(row, row, state); }
     }
-    executor.launch(outcomes.slots, body(outcomes, fits ? states_ : nullptr));
+    executor.launch(outcomes.slots, body(outcomes, states_));
   }
   /// The pass had none.
   void forget(const draft_outcomes& outcomes, Executor& executor) {
@@ -115,18 +104,12 @@ class kept_states {
  private:
   static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
 
-  /// The states of a row of the pass become those at `at`. False if they have another size.
+  /// The states of a row of the pass become those at `at`.
   template <class State>
-  bool place(std::int32_t at, std::int32_t row, const State& state) {
+  void place(std::int32_t at, std::int32_t row, const State& state) {
     for (std::int32_t j = 0; j < made_.each; ++j) {
-      const auto from = state(row, j);
-      if (from.size != made_.width) {
-        other_width_ = from.size;
-        return false;
-      }
-      states_[index(at) * index(made_.each) + index(j)] = from.data;
+      states_[index(at) * index(made_.each) + index(j)] = state(row, j).data;
     }
-    return true;
   }
 
   keep_states body(const draft_outcomes& outcomes, const float* const* states) const {
@@ -139,7 +122,6 @@ class kept_states {
   owned_arrays<Executor> arrays_;
   keep_states made_;                ///< but for what varies from step to step
   const float** states_ = nullptr;  ///< [max_batch or rows, each] of the pass
-  std::int32_t other_width_ = 0;    ///< of a state of the target that does not fit
 };
 
 }  // namespace hunch::drafter

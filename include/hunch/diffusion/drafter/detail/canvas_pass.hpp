@@ -192,6 +192,7 @@ struct place_canvases {
   token mask_token;
   std::int32_t enough;  ///< wanted positions of a canvas
   bool caches_blocks;
+  bool for_drafts;  ///< the pass is the draft model's
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
@@ -221,7 +222,7 @@ struct place_canvases {
                                      .known = known,
                                      .block_end = c.end_of_block(known),
                                      .opens = self.caches_blocks && c.opened != known,
-                                     .begins = c.begins});
+                                     .begins = self.for_drafts ? c.draft_begins : c.begins});
       self.pass.positions[first + i] =
           self.masks(tokens).visit(c, [](std::int32_t, std::int32_t, std::int32_t) {});
     });

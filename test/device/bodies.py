@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Says which kernel bodies of the headers the compile gate does not have.
+
+    bodies.py HEADERS GATE
+
+A body is a struct with a call operator of a team and an index. GATE is the folder of the gate's
+files; there its name must stand behind the executor's way to launch it.
+"""
+
+import pathlib
+import re
+import sys
+
+# What is no kernel by itself, and why.
+NO_KERNEL = {
+    "any_body": "asks what an executor can do",
+    "plan_head": "prepare_head runs it",
+}
+
+CALL = re.compile(
+    r"HUNCH_HOST_DEVICE(?: HUNCH_INLINE_ON_DEVICE)?\s+void operator\(\)\(\s*T& team,\s*std::int32_t\b"
+    r"|HUNCH_HOST_DEVICE(?: HUNCH_INLINE_ON_DEVICE)?\s+void operator\(\)\(\s*T&,\s*std::int32_t\b"
+)
+STRUCT = re.compile(r"^(?:struct|class) (\w+)(?: final)?(?: :[^{;]*)? \{", re.MULTILINE)
+
+
+def bodies_in(text: str) -> set[str]:
+    """The structs of a header, not indented, that a call operator stands in."""
+    found = set()
+    for call in CALL.finditer(text):
+        names = [s.group(1) for s in STRUCT.finditer(text, 0, call.start())]
+        if names:
+            found.add(names[-1])
+    return found
+
+
+def main() -> int:
+    headers, gate = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    bodies = {}
+    for header in sorted(headers.rglob("*.hpp")):
+        for name in bodies_in(header.read_text()):
+            bodies[name] = header
+    launched = "".join(f.read_text() for f in sorted(gate.glob("*.cu")))
+    missing = [
+        name
+        for name in sorted(bodies)
+        if name not in NO_KERNEL and not re.search(rf"(?:::|\W){name}[<>,]", launched)
+    ]
+    # A check that cannot fail is none: there are bodies, and one that is nowhere is missed.
+    if len(bodies) < 50 or re.search(r"(?:::|\W)no_such_body[<>,]", launched):
+        print(f"only {len(bodies)} bodies were found")
+        return 1
+    for name in missing:
+        print(f"{bodies[name]}: the body {name} is in no file of {gate}")
+    print(f"{len(bodies)} bodies, {len(missing)} are not compiled for a device")
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -445,7 +445,7 @@ TEST_CASE("the exact law") {
                        resident_options{.max_batch = 2, .max_length = 16, .chunk = 4},
                        source,
                        hidden_host{}};
-    stepping<decltype(d)> steps{&d, {}, {}};
+    stepping<decltype(d)> steps{&d, {}, {}, {}};
     std::vector<request> requests{{{2, 1}, ask(4)}};
     requests[0].options.stop_tokens = {1};
     double largest = 0.0;

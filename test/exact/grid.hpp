@@ -111,7 +111,7 @@ enumeration enumerate_row(const Make& make_drafter, const Selector& selector, S 
                        resident_options{.max_length = 32, .chunk = chunk, .ring = 32},
                        source,
                        hidden_host{}};
-    stepping<decltype(d)> steps{&d, {}, {}};
+    stepping<decltype(d)> steps{&d, {}, {}, {}};
     return by(d, steps);
   } else {
     decoder d{models.target,

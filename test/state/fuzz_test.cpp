@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Random operations on a decoder against a model that is a plain vector of tokens per request.
+// Random operations on a decoder, and on one whose steps its executor repeats, against a model that
+// is a plain vector of tokens per request.
 
 #include <algorithm>
 #include <array>
@@ -13,6 +14,7 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/pruned.hpp>
 #include <hunch/drafter/streaming.hpp>
@@ -27,6 +29,7 @@
 #include "../exact/selectors.hpp"
 #include "../support/full.hpp"
 #include "../support/stages.hpp"
+#include "../support/stepping.hpp"
 #include "../support/toy_heads.hpp"
 #include "../support/toy_streams.hpp"
 #include "../support/tree_drafter.hpp"
@@ -47,7 +50,10 @@ struct model {
   text committed;
   std::size_t prompt = 0;
   std::size_t cached = 0;  ///< of the target
+  std::size_t reads = 0;   ///< of its prompt, in the step that comes
   generation_options options;
+
+  std::size_t unread() const { return committed.size() - 1 - cached; }
 };
 
 /// Which checks apply: greedy text is known in advance; `staged` requests use some of the stages,
@@ -59,9 +65,17 @@ class fuzzer {
  public:
   /// \param draft nullptr for a drafter without a model of its own cache.
   /// \param others places where other models look for their failures.
+  /// \param repeats whether the executor repeats the steps: without log-probabilities and grammars,
+  ///        and `chunk` is that of all requests.
   fuzzer(Decoder& decoder, toy_target<float>& target, toy_draft<float>* draft,
-         const std::vector<failure_plan**>& others, mode m, std::uint64_t seed)
-      : decoder_(decoder), target_(target), draft_(draft), mode_(m), random_{seed} {
+         const std::vector<failure_plan**>& others, mode m, std::uint64_t seed,
+         bool repeats = false)
+      : decoder_(decoder),
+        target_(target),
+        draft_(draft),
+        mode_(m),
+        random_{seed},
+        repeats_(repeats) {
     target_.failures = &failures_;
     if (draft_ != nullptr) { draft_->failures = &failures_; }
     for (failure_plan** const other : others) { *other = &failures_; }
@@ -105,6 +119,10 @@ class fuzzer {
     if (mode_ == mode::staged) {
       m.options = with_some_stages(m.options, vocab, random_);
       if (random_.below(2) == 0) { m.options.log_probabilities = random_.below(max_reported + 1); }
+      if (repeats_) {
+        m.options.log_probabilities = {};
+        m.options.grammar = {};
+      }
     }
     bool refused = false;
     request_id id = 0;
@@ -136,6 +154,7 @@ class fuzzer {
   void step() {
     std::vector<request_id> pending;
     for (const auto& [id, m] : ids_) { pending.push_back(id); }
+    plan_reading();
     std::span<const emission> emissions;
     try {
       emissions = decoder_.step();
@@ -156,15 +175,26 @@ class fuzzer {
     }
     for (const request_id id : pending) {  // what emitted nothing has read a piece of its prompt
       model& m = ids_.at(id);
-      expect(m.cached + chunk < m.committed.size() - 1, "a step without progress");
-      m.cached += chunk;
+      expect(m.reads < m.unread(), "a step without progress");
+      m.cached += m.reads;
     }
     check_caches();
   }
 
+  /// What each request reads of its prompt in the next step, in the order of the slots.
+  void plan_reading() {
+    std::size_t left = chunk;
+    for (const request_id id : slots_) {
+      if (id == 0) { continue; }
+      model& m = ids_.at(id);
+      m.reads = std::min(m.unread(), repeats_ ? left : std::size_t{chunk});
+      left -= std::min(left, m.reads);
+    }
+  }
+
   void take(const emission& e, model& m) {
     expect(e.status == status::ok, "an error out of nowhere");
-    expect(m.cached + chunk >= m.committed.size() - 1, "a token before the prompt was read");
+    expect(m.reads == m.unread(), "a token before the prompt was read");
     const auto count = std::ssize(e.tokens);
     expect(count >= 1 && count <= decoder_.draft_length() + 1,
            "a wrong number of tokens in a step");
@@ -258,12 +288,22 @@ class fuzzer {
   toy_draft<float>* draft_;
   mode mode_;
   dice random_;
+  bool repeats_;
   failure_plan failures_;
   std::map<request_id, model> ids_;
   std::array<request_id, max_batch> slots_{};  ///< 0: free
 };
 
 using some_target = toy_stream_target<float>;
+
+void check_outcome(const auto& f, const auto& s) {
+  CHECK(f.emitted > 10'000);
+  CHECK(f.thrown > 500);
+  CHECK(f.finished > 1'000);
+  CHECK(s.emitted == f.emitted);
+  CHECK(s.accepted <= s.drafted);
+  CHECK(s.accepted > 0);
+}
 
 /// \param make(target) is a drafter.
 template <class Make, class Selector, class S, class V>
@@ -282,14 +322,36 @@ void fuzz_with(const Make& make, toy_draft<float>* draft, Selector selector, S, 
                             .token_text = {}}};
   fuzzer f{d, target, draft, others, m, seed};
   for (std::int64_t i = full_run() ? 1'000'000 : 100'000; i > 0; --i) { f.operate(); }
-  CHECK(f.emitted > 10'000);
-  CHECK(f.thrown > 500);
-  CHECK(f.finished > 1'000);
   CHECK((f.reported > 10'000) == (m == mode::staged));
-  const auto& s = d.stats();
-  CHECK(s.emitted == f.emitted);
-  CHECK(s.accepted <= s.drafted);
-  CHECK(s.accepted > 0);
+  check_outcome(f, d.stats());
+}
+
+/// A loop of steps, as a fuzzer drives it.
+template <class D>
+struct fuzzed_loop : stepping<D> {
+  explicit fuzzed_loop(D& d) : stepping<D>{&d, {}, {}, {}} {}
+  bool cancel(request_id id) { return this->d->cancel(id); }
+  std::int32_t running() const { return this->d->running(); }
+  void draft_length(std::int32_t) {}  // stays as it was made
+  static std::int32_t draft_length() { return D::max_nodes - 1; }
+};
+
+/// The same in steps that their executor repeats.
+template <class Make, class Selector, class S, class V>
+void fuzz_repeated(const Make& make, toy_draft<float>* draft, Selector selector, S, V, mode m,
+                   std::uint64_t seed, const std::vector<failure_plan**>& others = {}) {
+  some_target target{target_world};
+  resident_decoder d{
+      target,
+      make(target),
+      std::move(selector),
+      S{},
+      V{},
+      resident_options{.max_batch = max_batch, .max_length = 32, .chunk = chunk, .ring = 32}};
+  fuzzed_loop loop(d);
+  fuzzer f{loop, target, draft, others, m, seed, true};
+  for (std::int64_t i = full_run() ? 300'000 : 30'000; i > 0; --i) { f.operate(); }
+  check_outcome(f, d.stats());
 }
 
 template <class Selector, class S, class V>
@@ -399,6 +461,28 @@ TEST_CASE("random operations over streams, and over pruned trees of them") {
                      19);
   fuzz_streams<true>(tree::fixed<some>{}, plain_sampler{}, verifier::point_mass{}, mode::greedy,
                      20);
+}
+
+TEST_CASE("random operations on steps that are repeated") {
+  const toy_selector selector{shuffled_layout(vocab, vocab)};
+  toy_draft<float> draft{draft_world, selector.layout()};
+  fuzz_repeated(
+      [&](some_target&) {
+        return drafter::autoregressive{draft, tree::chain<max_gamma>{}};
+      },
+      &draft, selector, every_stage{}, verifier::rejection{}, mode::staged, 21);
+  toy_draft<float> trees{draft_world, selector.layout()};
+  fuzz_repeated(
+      [&](some_target&) {
+        return drafter::autoregressive{trees, tree::dynamic<2, 3, 6>{}};
+      },
+      &trees, selector, plain_sampler{}, verifier::point_mass{}, mode::greedy, 22);
+  toy_stream_head<float> head{draft_world, 3, selector.layout()};
+  fuzz_repeated(
+      [&](some_target&) {
+        return drafter::streaming{head, tree::sampled<2, 2>{}};
+      },
+      nullptr, selector, plain_sampler{}, verifier::coupled{}, mode::sampled, 23, {&head.failures});
 }
 
 }  // namespace

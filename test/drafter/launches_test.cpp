@@ -26,6 +26,8 @@
 #include <hunch/tree/sampled.hpp>
 #include <hunch/verifier/point_mass.hpp>
 #include <hunch/verifier/rejection.hpp>
+#include "../support/hidden_host.hpp"
+#include "../support/padded_models.hpp"
 #include "../support/toy_model.hpp"
 #include "../support/toy_router.hpp"
 #include "../support/toy_streams.hpp"
@@ -126,6 +128,46 @@ TEST_CASE("launches of a step") {
                                     frequent, verifier::point_mass{});
   MESSAGE("four tokens by lookup: " << copied);
   CHECK(copied <= goal(0));
+}
+
+struct counting_hidden_host : hidden_host {
+  std::int64_t* launches;
+
+  template <class Body>
+  void launch(std::int32_t count, const Body& body) {
+    ++*launches;
+    hidden_host::launch(count, body);
+  }
+};
+
+TEST_CASE("a step that nobody looks into has the launches of as many levels as may be drafted") {
+  const auto launches_of = [](std::int32_t length) {
+    std::int64_t launches = 0;
+    const auto layout = vocab_layout::identity(vocab);
+    toy_stream_target<float> target{{vocab, 5, flavour::smooth}};
+    toy_draft<float> draft{{vocab, 6, flavour::smooth}, layout};
+    padded_target<float> padded(target, 64, 1);
+    resident_draft<float> drafts(draft);
+    decoder d{
+        padded,
+        drafter::autoregressive{drafts, tree::chain<5>{}},
+        selector::frequency<>{layout, 40},
+        plain{},
+        verifier::rejection{},
+        decoder_options{.chunk = 8, .draft_length = length, .max_length = 64, .token_text = {}},
+        random_source<>{},
+        counting_hidden_host{{}, &launches}};
+    generation_options options;
+    options.max_new_tokens = 40;
+    d.add(std::vector<token>{1, 2}, options);
+    d.step();
+    const std::int64_t before = launches;
+    d.step();
+    return launches - before;
+  };
+  CHECK(launches_of(5) <= 12 + 6 * 5);
+  CHECK(launches_of(5) - launches_of(2) == 3 * 6);
+  CHECK(launches_of(1) - launches_of(0) >= 5);
 }
 
 }  // namespace

@@ -70,8 +70,8 @@ struct stopping_drafter {
   }
 
   template <class State, class E, class Executor>
-  void observe(State& s, const draft_outcomes& outcomes, E&, Executor&) noexcept {
-    s.lengths.with(policy).observe(outcomes);
+  void observe(State& s, const draft_outcomes& outcomes, E&, Executor& executor) noexcept {
+    executor.launch(outcomes.slots, drafter::observe_lengths{s.lengths.with(policy), outcomes});
   }
   template <class State, class Executor>
   void release(State& s, std::int32_t slot, Executor&) noexcept {

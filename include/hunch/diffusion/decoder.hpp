@@ -192,7 +192,8 @@ class decoder {
   std::int32_t draft_length() const { return round_.draft_length(); }
 
   /// Counters. A step is one round of one request, a target row one canvas in a pass. Waits for the
-  /// executor.
+  /// executor. Where launches do not wait, the times of drafts and of the target are those of
+  /// launching, and the time of verification holds the rest.
   statistics<max_drafts + 1> stats() const {
     statistics<max_drafts + 1> all = round_.stats();
     all += times_;

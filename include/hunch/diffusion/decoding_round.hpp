@@ -128,7 +128,6 @@ class decoding_round {
   decoding_round(const decoding_round&) = delete;
   decoding_round& operator=(const decoding_round&) = delete;
 
-  const round_sizes& sizes() const { return sizes_; }
   const typename parts::sampler_type& sampler() const { return sampler_; }
   memory& where() { return memory_; }
   inbox<memory>& requests() { return requests_; }

@@ -137,7 +137,8 @@ class autoregressive {
       const std::int32_t size = known_count(executor, step.counts, step.capacity);
       if (size == 0) { break; }
       if (levels == 0) {  // no more than to keep up with the target
-        model_.forward(step.rows.view(size));
+        auto hidden = model_.forward(step.rows.view(size));
+        drop_full(step, size, hidden, executor);
         break;
       }
       if (!draft_level(s, step, size, drafts, selector, sampler, draw, executor)) { break; }

@@ -66,10 +66,6 @@ struct slot_lengths {
       observe(slot, outcome.kept);
     }
   }
-  /// Closes the step of all slots.
-  HUNCH_HOST_DEVICE void observe(const draft_outcomes& outcomes) const noexcept {
-    for (std::int32_t slot = 0; slot < outcomes.slots; ++slot) { observe(slot, outcomes.of[slot]); }
-  }
 
   HUNCH_HOST_DEVICE void release(std::int32_t slot) const noexcept { of[slot] = {}; }
 };

@@ -43,9 +43,8 @@ struct length_evidence {
 /// 4. `l.observe(memory, drafted, accepted)` closes the step: of `drafted` levels, `accepted` were
 ///    accepted. Only here does a policy learn; it does not throw. A step that is not observed is
 ///    repeated with `begin`.
-/// 5. `l.refresh()`, if there is one, is called by the host of a step before it launches bodies
-/// that
-///    have a copy of `l`: what the host's clock has taught is taken there.
+/// 5. `l.refresh()`, if there is one, is called by the host before it launches bodies that have a
+///    copy of `l`: there it takes what the host's clock has taught.
 ///
 /// Exactness: a policy may use laws, and tokens that are drawn with their probabilities, of levels
 /// that are drawn; never anything of a value that is not drawn yet, or that is drawn but has not

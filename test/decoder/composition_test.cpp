@@ -20,52 +20,21 @@
 #include <doctest/doctest.h>
 
 #include <hunch/decoder/resident_decoder.hpp>
-#include <hunch/selector/trimmed.hpp>
 #include "../exact/grid.hpp"
 #include "../support/erased_decoders.hpp"
 #include "../support/hidden_host.hpp"
 #include "../support/padded_grid_models.hpp"
 #include "../support/policies.hpp"
+#include "../support/table.hpp"
 
 namespace hunch::test {
 namespace {
 
+using namespace table;
+
 constexpr std::int32_t vocab = 40;
 constexpr std::int32_t chunk = 4;
 constexpr std::int32_t max_batch = 17;
-
-constexpr tree::choices some{{0}, {1}, {0, 0}, {0, 2}, {1, 1}, {0, 2, 0}};
-using chain = tree::chain<3>;
-using sampled_tree = tree::sampled<2, 1>;
-using fixed_tree = tree::fixed<some>;
-using deep_tree = tree::dynamic<2, 3, 7>;
-
-/// What requests ask of the sampler.
-enum class asked {
-  little,
-  every_stage,
-  repetition,  ///< the same, of a text that repeats itself, so that what is copied is accepted
-};
-
-std::vector<request> requests_of(asked what) {
-  std::vector<request> requests;
-  for (std::int32_t n = 0; n < 20; ++n) {
-    request r{{}, ask(1 + 5 * n % 17, n % 4 == 3 ? 0.0f : 0.8f)};
-    for (std::int32_t t = 0; t <= 3 * n % 14; ++t) { r.prompt.push_back((7 * n + 3 * t) % 5); }
-    r.options.seed = static_cast<std::uint64_t>(500 + n);
-    if (n % 3 == 0) { r.options.stop_tokens = {3, 11, 20}; }
-    if (what != asked::little) {
-      r.options.top_k = n % 2 == 0 ? 10 : 0;
-      r.options.top_p = 0.9f;
-      r.options.repetition_penalty = 1.3f;
-      r.options.presence_penalty = 0.2f;
-      if (n % 2 == 1) { r.options.bias = {{5, 1.5f}, {6, -2.0f}}; }
-    }
-    if (what == asked::repetition) { r.options.bias = {{5, 12.0f}, {3, 12.0f}}; }
-    requests.push_back(r);
-  }
-  return requests;
-}
 
 exact_case worlds() { return {{vocab, 91, flavour::smooth}, {vocab, 92, flavour::smooth}, {}}; }
 
@@ -208,57 +177,26 @@ void both_ways(const composition& of, asked what = asked::little) {
   both_ways(of, any_selector(selector::full{vocab}), what, {1, 3, max_batch});
 }
 
-/// With every selector, which all drafters of a kind share.
-void with_selectors(const char* drafter, const char* tree, const composition& of,
-                    asked what = asked::little) {
-  CAPTURE(drafter);
-  CAPTURE(tree);
-  std::vector<std::string>& names = seen()[{drafter, tree}];
+/// With every selector.
+void with_shortlists(std::vector<std::string>& names, const composition& of, asked what) {
+  static const toy_router weights(toy_context_size, 5, 7);
   both_ways(of, what);
   names.push_back("full");
-  const auto with = [&](const char* name, const auto& selector) {
-    CAPTURE(name);
-    both_ways(of, any_selector(selector), what, {3});
-    if (names.back() != name) { names.push_back(name); }
-  };
-  const auto order = shuffled_layout(vocab, vocab);
-  const auto clusters = [&](auto budget) {
-    static const toy_router weights(toy_context_size, 5, 7);
-    return selector::clustered{shuffled_layout(vocab, 37).clustered({2, 9, 16, 17, 30, 37}),
-                               weights.view(), budget};
-  };
-  with("frequency", selector::frequency{order, budget::position_aware{vocab}});
-  with("trimmed", selector::trimmed{shuffled_layout(vocab, 30)});
-  with("clustered", clusters(budget::position_aware{3}));
-  with("clustered", clusters(budget::per_row{budget::rows{5, 20}}));
-  with("united", selector::united{clusters(budget::fixed{1}), 4});
-  with("second_opinion", selector::second_opinion{clusters(budget::fixed{2}), 0.7});
+  for_each_shortlist(
+      vocab, [](std::int32_t) { return weights.view(); },
+      [&](const char* name, const auto& selector) {
+        CAPTURE(name);
+        both_ways(of, any_selector(selector), what, {3});
+        if (names.back() != name) { names.push_back(name); }
+      });
 }
 
-constexpr auto model = [](auto shape, auto policy) {
-  return [=](auto& m) { return drafter::autoregressive{m.draft, shape, policy}; };
-};
-constexpr auto eagle = [](auto shape, auto policy) {
-  return [=](auto& m) { return drafter::autoregressive{m.eagle, shape, policy}; };
-};
-constexpr auto early_exit = [](auto shape, auto policy) {
-  return [=](auto& m) { return drafter::autoregressive{m.view, shape, policy}; };
-};
-constexpr auto medusa = [](auto shape, auto policy) {
-  return [=](auto& m) { return drafter::heads{m.heads, shape, policy}; };
-};
-constexpr auto streams = [](auto shape, auto policy) {
-  return [=](auto& m) { return drafter::streaming{m.streams, shape, policy}; };
-};
-constexpr auto pruned_heads = [](auto shape, auto policy) {
-  return [=](auto& m) {
-    return drafter::pruned{drafter::heads{m.heads, shape, policy}, m.view, 3};
-  };
-};
-constexpr auto pruned_streams = [](auto shape, auto policy) {
-  return [=](auto& m) {
-    return drafter::pruned{drafter::streaming{m.streams, shape, policy}, m.view, 3};
-  };
+/// A line of the table.
+constexpr auto run_line = [](const char* drafter, const char* tree, const auto& make, auto sampler,
+                             auto verifier, asked what) {
+  CAPTURE(drafter);
+  CAPTURE(tree);
+  with_shortlists(seen()[{drafter, tree}], composed(make, sampler, verifier), what);
 };
 
 TEST_CASE("the comparison can fail") {
@@ -273,50 +211,14 @@ TEST_CASE("the comparison can fail") {
   CHECK(texts_of(0) != texts_of(1));
 }
 
-void trees_of(const char* drafter, const auto& by) {
-  const length::fixed policy;
-  with_selectors(drafter, "chain",
-                 composed(by(chain{}, policy), plain_sampler{}, verifier::rejection{}));
-  with_selectors(drafter, "sampled",
-                 composed(by(sampled_tree{}, policy), every_stage{}, verifier::rejection{}),
-                 asked::every_stage);
-  with_selectors(drafter, "fixed",
-                 composed(by(fixed_tree{}, policy), plain_sampler{}, verifier::point_mass{}));
-  with_selectors(drafter, "dynamic",
-                 composed(by(deep_tree{}, policy), every_stage{}, verifier::coupled{}),
-                 asked::every_stage);
-}
-
-TEST_CASE("trees of a draft model") { trees_of("autoregressive: a model of its own", model); }
-TEST_CASE("trees of a head that reads accepted tokens again") {
-  trees_of("autoregressive: a head that reads the target's features (EAGLE)", eagle);
-}
-TEST_CASE("trees of a view of the target") {
-  trees_of("autoregressive: the target's first layers", early_exit);
-}
-TEST_CASE("trees of heads") { trees_of("heads (Medusa)", medusa); }
-TEST_CASE("trees of streams") { trees_of("streaming", streams); }
-
-TEST_CASE("pruned trees") {
-  const length::fixed policy;
-  const auto with = [&](const char* drafter, const auto& by) {
-    with_selectors(drafter, "fixed",
-                   composed(by(fixed_tree{}, policy), plain_sampler{}, verifier::coupled{}));
-    with_selectors(drafter, "dynamic",
-                   composed(by(deep_tree{}, policy), plain_sampler{}, verifier::point_mass{}));
-  };
-  with("pruned heads", pruned_heads);
-  with("pruned streaming", pruned_streams);
-}
-
+TEST_CASE("trees of models") { trees_of_models(run_line); }
+TEST_CASE("trees of heads and of streams") { trees_ahead(run_line); }
+TEST_CASE("pruned trees") { pruned_trees(run_line); }
 TEST_CASE("drafters without a head") {
-  both_ways(
-      composed([](auto&) { return drafter::lookup<3>{1}; }, every_stage{}, verifier::point_mass{}),
-      asked::repetition);
-  seen()[{"lookup", "–"}] = {"–"};
-  both_ways(composed([](auto&) { return drafter::none{}; }, every_stage{}, verifier::rejection{}),
-            asked::every_stage);
-  seen()[{"none", "–"}] = {"–"};
+  without_trees([](const char* drafter, const auto& make, auto sampler, auto verifier, asked what) {
+    both_ways(composed(make, sampler, verifier), what);
+    seen()[{drafter, "–"}] = {"–"};
+  });
 }
 
 TEST_CASE("length policies") {

@@ -5,10 +5,9 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <stdexcept>
 #include <utility>
 #include <vector>
-
-#include <doctest/doctest.h>
 
 #include <hunch/decoder/generation.hpp>
 #include <hunch/decoder/ring.hpp>
@@ -108,19 +107,29 @@ inline outcome outcome_of(stepped_decoder& d, const std::vector<request>& reques
 }
 
 /// The same in a resident loop, in runs of up to `steps` steps.
-inline outcome outcome_of(repeated_decoder& d, const std::vector<request>& requests,
-                          std::int32_t batch, std::int64_t steps) {
+/// \param wait is called before what comes out is polled.
+/// \throws std::logic_error if anything follows the end of a request.
+template <class Wait>
+outcome outcome_of(repeated_decoder& d, const std::vector<request>& requests, std::int32_t batch,
+                   std::int64_t steps, const Wait& wait) {
   std::vector<ring_entry> entries;
   return outcome_as(d, requests, batch, [&](const auto& take) {
     d.run(steps);
+    wait();
     entries.clear();
     d.poll(entries);
     for (const ring_entry& e : entries) {
       const finish_reason before =
           take(e.id, {&e.t, e.t != no_token ? std::size_t{1} : 0}, e.finish);
-      CHECK(before == finish_reason::none);
+      if (before != finish_reason::none) {
+        throw std::logic_error("something follows the end of a request");
+      }
     }
   });
+}
+inline outcome outcome_of(repeated_decoder& d, const std::vector<request>& requests,
+                          std::int32_t batch, std::int64_t steps) {
+  return outcome_of(d, requests, batch, steps, [] {});
 }
 
 }  // namespace hunch::test

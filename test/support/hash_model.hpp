@@ -22,6 +22,7 @@ struct hash_state {
   std::int32_t vocab = 0;
   std::int32_t max_staged = 0;
   std::uint64_t salt = 0;
+  std::int32_t favoured = 0;        ///< the first tokens are likely everywhere
   std::uint64_t* cached = nullptr;  ///< [max_batch] hash of the tokens in the cache
   std::int32_t* length = nullptr;   ///< [max_batch] their number
   std::uint64_t* staged = nullptr;  ///< [max_batch, max_staged]
@@ -42,7 +43,7 @@ struct hash_state {
     const std::uint64_t h = mixed(text ^ (static_cast<std::uint64_t>(v) * 0x9e3779b97f4a7c15u));
     const std::uint64_t level = h >> 52;
     return static_cast<float>(level * level >> 12) / 128.0f +
-           static_cast<float>(mixed(h + salt) >> 61) / 32.0f;
+           static_cast<float>(mixed(h + salt) >> 61) / 32.0f + (v < favoured ? 24.0f : 0.0f);
   }
 };
 
@@ -119,8 +120,17 @@ struct hash_head {
   }
 };
 
-/// What a router may know of each row: a few bits of what it has read.
+/// What a router, or a head, may know of each row: a few bits of what it has read.
 inline constexpr std::int32_t hash_context_size = 2;
+HUNCH_HOST_DEVICE inline void write_hash(std::uint64_t text, float* to) {
+  to[0] = static_cast<float>(text >> 44);
+  to[1] = static_cast<float>(text & 0xfffffu);
+}
+HUNCH_HOST_DEVICE inline std::uint64_t read_hash(const float* from) {
+  return hash_state::mixed(static_cast<std::uint64_t>(from[0]) << 20 |
+                           static_cast<std::uint64_t>(from[1]));
+}
+
 struct hash_contexts {
   hash_state of;
   rows r;
@@ -129,9 +139,7 @@ struct hash_contexts {
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t row) const {
     if (team.rank() != 0 || r.slot[row] == no_slot) { return; }
-    float* const out = contexts + static_cast<std::int64_t>(row) * hash_context_size;
-    out[0] = static_cast<float>(of.rows[row] >> 44);
-    out[1] = static_cast<float>(of.rows[row] & 0xfffffu);
+    write_hash(of.rows[row], contexts + static_cast<std::int64_t>(row) * hash_context_size);
   }
 };
 
@@ -143,11 +151,27 @@ struct hash_router {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, const float* context, float*, float* scores) const {
-    const std::uint64_t seen = hash_state::mixed(static_cast<std::uint64_t>(context[0]) << 20 |
-                                                 static_cast<std::uint64_t>(context[1]));
+    const std::uint64_t seen = read_hash(context);
     team.for_each(clusters, [=](std::int64_t c) {
       const std::uint64_t h = hash_state::mixed(seen + static_cast<std::uint64_t>(c));
       scores[c] = static_cast<float>(h >> 58) / 8.0f;  // with ties
+    });
+  }
+};
+
+/// What the streams of a row know: a few bits each of a hash of what the row has read.
+struct hash_streams {
+  hash_state of;
+  rows r;
+  std::int32_t max_streams;
+  float* streams;  ///< [max_rows, max_streams, hash_context_size]
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t row) const {
+    if (r.slot[row] == no_slot) { return; }
+    team.for_each(r.streams, [&](std::int64_t j) {
+      write_hash(hash_state::mixed(of.rows[row] + static_cast<std::uint64_t>(j)),
+                 streams + (std::int64_t{row} * max_streams + j) * hash_context_size);
     });
   }
 };
@@ -158,31 +182,42 @@ class hash_model {
  public:
   /// \param salt models of equal salt are equal.
   /// \param max_rows of a pass.
+  /// \param favoured how many tokens, the first ones, are likely in every row.
+  /// \param max_streams beside a row of a pass.
   hash_model(E& executor, std::int32_t vocab, std::uint64_t salt, std::int32_t max_batch,
-             std::int32_t max_rows)
+             std::int32_t max_rows, std::int32_t favoured = 0, std::int32_t max_streams = 0)
       : executor_(&executor),
         vocab_(vocab),
         max_batch_(max_batch),
         max_rows_(max_rows),
         salt_(salt),
+        favoured_(favoured),
+        max_streams_(max_streams),
         order_(vocab_layout::identity(vocab).order()),
         cached_(executor, size(max_batch)),
         length_(executor, size(max_batch)),
         staged_(executor, size(max_batch) * size(max_rows)),
         rows_(executor, size(max_rows)),
         contexts_(executor, size(max_rows) * size(hash_context_size)),
+        streams_(executor, size(max_rows) * size(max_streams) * size(hash_context_size)),
         logits_(executor, size(max_rows) * size(vocab)) {}
 
   struct pass {
     float* all;
-    const float* contexts;
+    float* contexts;
     std::int32_t vocab;
+    float* streams;
+    std::int32_t max_streams;
     hunch::status status(std::int32_t) const { return hunch::status::ok; }
     row_view<float> logits(std::int32_t i) const {
       return {all + static_cast<std::int64_t>(i) * vocab, vocab};
     }
-    const float* context(std::int32_t i) const {
-      return contexts + static_cast<std::int64_t>(i) * hash_context_size;
+    const float* context(std::int32_t i) const { return hidden(i).data; }
+    row_view<float> hidden(std::int32_t i) const {
+      return {contexts + static_cast<std::int64_t>(i) * hash_context_size, hash_context_size};
+    }
+    row_view<float> stream(std::int32_t i, std::int32_t j) const {
+      return {streams + (std::int64_t{i} * max_streams + j) * hash_context_size, hash_context_size};
     }
   };
 
@@ -200,11 +235,14 @@ class hash_model {
   pass forward(const rows& r) {
     if (!staged_rows_) { stage(r); }
     staged_rows_ = false;
-    return {logits_.data(), contexts_.data(), vocab_};
+    return {logits_.data(), contexts_.data(), vocab_, streams_.data(), max_streams_};
   }
   pass evaluate(const rows& r) {
     const pass out = forward(r);
     executor_->launch(r.size, hash_logits{state(), r, logits_.data()});
+    if (r.streams > 0) {
+      executor_->launch(r.size, hash_streams{state(), r, max_streams_, streams_.data()});
+    }
     return out;
   }
   void head(const pass&, const head_rows<float>& heads) {
@@ -212,6 +250,12 @@ class hash_model {
   }
   void commit(const kept_rows& kept) noexcept {
     executor_->launch(max_batch_, hash_commit{state(), kept});
+  }
+
+  /// Its arrays, for models that share them.
+  hash_state state() const {
+    return {vocab_,         max_rows_,      salt_,          favoured_,
+            cached_.data(), length_.data(), staged_.data(), rows_.data()};
   }
 
  private:
@@ -223,21 +267,21 @@ class hash_model {
     executor_->launch(max_batch_, hash_stage{state(), r});
     executor_->launch(r.size, hash_contexts{state(), r, contexts_.data()});
   }
-  hash_state state() const {
-    return {vocab_, max_rows_, salt_, cached_.data(), length_.data(), staged_.data(), rows_.data()};
-  }
 
   E* executor_;
   std::int32_t vocab_;
   std::int32_t max_batch_;
   std::int32_t max_rows_;
   std::uint64_t salt_;
+  std::int32_t favoured_;
+  std::int32_t max_streams_;
   std::uint64_t order_;
   buffer<std::uint64_t> cached_;
   buffer<std::int32_t> length_;
   buffer<std::uint64_t> staged_;
   buffer<std::uint64_t> rows_;
   buffer<float> contexts_;
+  buffer<float> streams_;
   buffer<float> logits_;
   bool staged_rows_ = false;
 };

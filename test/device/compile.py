@@ -14,31 +14,38 @@ import sys
 
 
 def kernel_name(mangled):
-    """The name that gate.cuh gave it, and the team that runs it."""
-    found = re.search(r"5names(\d+)", mangled)
-    if not found:
-        return None
-    name = mangled[found.end():found.end() + int(found.group(1))]
-    return name + (" cluster" if "run_body_by_cluster" in mangled else " block")
+    """The name that gate.cuh gave it, and the team that runs it. In a program, where it gave none:
+    that of the body, whatever it is composed of."""
+    team = " cluster" if "run_body_by_cluster" in mangled else " block"
+    if found := re.search(r"5names(\d+)", mangled):
+        return mangled[found.end():found.end() + int(found.group(1))] + team
+    found = (re.search(r"(?:run_body|run_body_by_cluster)IN(?:S\d*_)?", mangled)
+             or re.match(r"_ZN", mangled))
+    name, rest = "", mangled[found.end():]
+    while part := re.match(r"\d+", rest):
+        end = part.end() + int(part.group())
+        name, rest = rest[part.end():end], rest[end:]
+    return "composed:" + name + team
 
 
 def usage_of(log):
+    """Of kernels that have the same name, the most of each, and the sum of spills."""
     kernels = {}
     current = None
     for line in log.splitlines():
         if found := re.search(r"Compiling entry function '(\w+)'", line):
-            current = {"registers": 0, "shared": 0, "stack": 0, "spills": 0}
-            kernels[kernel_name(found.group(1))] = current
+            current = kernels.setdefault(kernel_name(found.group(1)),
+                                         {"registers": 0, "shared": 0, "stack": 0, "spills": 0})
         elif found := re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+)", line):
             # Of the kernel, and of each function that it calls.
             current["stack"] = max(current["stack"], int(found.group(1)))
             current["spills"] += int(found.group(2)) + int(found.group(3))
         elif found := re.search(r"Used (\d+) registers", line):
-            current["registers"] = int(found.group(1))
+            current["registers"] = max(current["registers"], int(found.group(1)))
             if stack := re.search(r"(\d+) bytes cumulative stack", line):
-                current["stack"] = int(stack.group(1))
+                current["stack"] = max(current["stack"], int(stack.group(1)))
             if shared := re.search(r"(\d+) bytes smem", line):
-                current["shared"] = int(shared.group(1))
+                current["shared"] = max(current["shared"], int(shared.group(1)))
     return kernels
 
 

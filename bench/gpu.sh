@@ -216,6 +216,8 @@ everything() {
     "${on_device[@]}" "$build/test/device/device_canvas_test"
   part_of test/device/device_head_test "head test" 60 \
     "${on_device[@]}" "$build/test/device/device_head_test"
+  part_of test/device/device_compositions_test "compositions test" 120 \
+    "${on_device[@]}" "$build/test/device/device_compositions_test"
   part_of test/device/device_engine_test "engine test" 60 \
     "${on_device[@]}" "$build/test/device/device_engine_test"
   part_of bench/device/hunch_bench_device "suite device" 90 \

@@ -7,7 +7,7 @@
 #include <hunch/core/bits.hpp>
 #include <hunch/core/config.hpp>
 #include <hunch/core/logit.hpp>
-#include <hunch/head/detail/opaque.hpp>
+#include <hunch/core/opaque.hpp>
 #include <hunch/head/detail/row_dots.hpp>
 #include <hunch/head/detail/row_sweep.hpp>
 #include <hunch/head/detail/rows_ahead.hpp>

@@ -5,6 +5,7 @@
 
 #include <cooperative_groups.h>
 
+#include <hunch/core/opaque.hpp>
 #include <hunch/team/block.cuh>
 #include <hunch/team/detail/cooperative.hpp>
 
@@ -39,7 +40,9 @@ class cluster_threads : public block_threads<Threads, Blocks> {
  private:
   template <class T>
   __device__ static T& at(T& own, std::int32_t p) {
-    return *cooperative_groups::this_cluster().map_shared_rank(&own, static_cast<unsigned>(p));
+    // Not known before: else the addresses in all parts are computed once, and kept in registers.
+    return *cooperative_groups::this_cluster().map_shared_rank(
+        &own, static_cast<unsigned>(kernel::opaque(p)));
   }
 #else
   __device__ static std::int32_t part() { return 0; }

@@ -25,8 +25,9 @@ struct coupled {
   static constexpr bool accepts(child_law, bool) { return true; }
 
   template <Team T, class View, class Random>
-  HUNCH_HOST_DEVICE void operator()(T& team, const View& view, const Random& random,
-                                    verdict& out) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, const View& view,
+                                                           const Random& random,
+                                                           verdict& out) const {
     static_assert(NoiseSource<Random>,
                   "hunch: verifier::coupled needs a random source with noisy_argmax, such as "
                   "hunch::random_source<hunch::philox>");

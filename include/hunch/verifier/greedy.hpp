@@ -18,7 +18,8 @@ struct greedy {
   static constexpr bool accepts(child_law, bool) { return true; }
 
   template <Team T, class View, class Random>
-  HUNCH_HOST_DEVICE void operator()(T& team, const View& view, const Random&, verdict& out) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, const View& view, const Random&,
+                                                           verdict& out) const {
     kernel::follow(team, view, out, [](const auto& p, std::int32_t) { return p.last_kept; });
   }
 };

@@ -22,8 +22,9 @@ struct point_mass {
   static constexpr bool accepts(child_law, bool) { return true; }
 
   template <Team T, class View, class Random>
-  HUNCH_HOST_DEVICE void operator()(T& team, const View& view, const Random& random,
-                                    verdict& out) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, const View& view,
+                                                           const Random& random,
+                                                           verdict& out) const {
     kernel::follow(team, view, out, [&](const auto& p, std::int32_t c) {
       return static_cast<token>(
           random.categorical(team, view.at(c, purpose::bonus), p.size(), weights_of{p}));

@@ -32,89 +32,78 @@ struct rejection {
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, const View& view,
                                                            const Random& random,
                                                            verdict& out) const {
-    // Left from inside: a test at its head would carry what is known of the verdict around the
-    // loop.
+    // Left from inside: a test at the end of the loop would carry what is known of the verdict
+    // around it.
     for (std::int32_t c = 0;;) {
-      const std::int32_t child = descend(team, view, random, c, out);
-      if (child < 0) { return; }
-      c = child;
-    }
-  }
-
- private:
-  /// Tests the children of node c. Returns the accepted one, or -1 when the verdict is complete.
-  template <Team T, class View, class Random>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE static std::int32_t descend(T& team, const View& view,
-                                                                       const Random& random,
-                                                                       std::int32_t c,
-                                                                       verdict& out) {
-    const auto p = view.target(team, c);
-    if (p.status != status::ok) { return kernel::fail(out, p.status, c), -1; }
-    std::int32_t child = view.tree.next_child(c, c);
-    if (child < 0) {
-      out.next_origin = kernel::undrafted(out);
-      kernel::emit(team, view.at(c, purpose::bonus), p, random, out);
-      return -1;
-    }
-    const auto q = view.drafts.laws[c];
-    if (q.status != status::ok) { return kernel::fail(out, status::invalid_draft, child), -1; }
-    using real = typename decltype(p)::real;
-    constexpr bool is_chain = is_chain_tree<decltype(view.tree)>;
-    kernel::token_set removed(team);  // from q, where it does not replace what was drawn
-    const bool replaces = view.children != child_law::without_replacement;
-    double taken = 0.0;      // how many times q was taken from p
-    double left = 1.0;       // what that left of p's mass
-    double draftable = 1.0;  // what removed positions left of q's mass
-    for (std::int32_t sibling = 0;; ++sibling) {
-      const auto rest = [&](auto&& use) {
-        return kernel::with_residual<has_one_range<decltype(view.drafts)>>(
-            p, q, view.drafts.lists[c], real(1), static_cast<real>(taken), use);
-      };
+      const auto p = view.target(team, c);
+      if (p.status != status::ok) { return kernel::fail(out, p.status, c); }
+      std::int32_t child = view.tree.next_child(c, c);
       if (child < 0) {
-        out.next_origin = origin::corrected;
-        out.next = static_cast<token>(rest([&](const auto& weight) {
-          return random.categorical(team, view.at(c, purpose::residual), p.size(), weight);
-        }));
-        if (out.next < 0) { kernel::emit_for_no_residual(team, view, c, p, random, out); }
-        return -1;
+        kernel::emit(team, view.at(c, purpose::bonus), p, random, out);
+        out.next_origin = kernel::undrafted(out);
+        return;
       }
-      const token x = view.tree.tokens[child];
-      const std::int32_t at = view.tree.drawn_at[child];
-      const auto q_x = static_cast<double>(q.prob(at));
-      const token drawn = replaces ? no_token : view.drafts.lists[c].token_at(at);
-      if (!(q_x > 0.0) || removed.contains(drawn) || removed.count == kernel::max_siblings) {
-        return kernel::fail(out, status::invalid_draft, child), -1;
-      }
-      double p_x = 0.0;
-      if (is_chain || sibling == 0) {
-        p_x = static_cast<double>(p.prob(x));
-      } else if constexpr (!is_chain) {
-        if (replaces) {
-          left = rest([&](const auto& weight) { return team.sum(p.size(), weight); });
-        } else {
-          // Of q what it has not lost, summed: 1 minus the lost would lose digits.
-          const team::two_sums of_both = rest([&](const auto& weight) {
-            return team.sum_both(p.size(), kernel::residual_and_remainder{weight, removed});
-          });
-          left = of_both.first;
-          draftable = static_cast<double>(q.norm) * of_both.second;
+      const auto q = view.drafts.laws[c];
+      if (q.status != status::ok) { return kernel::fail(out, status::invalid_draft, child); }
+      using real = typename decltype(p)::real;
+      constexpr bool is_chain = is_chain_tree<decltype(view.tree)>;
+      kernel::token_set removed(team);  // from q, where it does not replace what was drawn
+      const bool replaces = view.children != child_law::without_replacement;
+      double taken = 0.0;      // how many times q was taken from p
+      double left = 1.0;       // what that left of p's mass
+      double draftable = 1.0;  // what removed positions left of q's mass
+      for (std::int32_t sibling = 0;; ++sibling) {
+        const auto rest = [&](auto&& use) {
+          return kernel::with_residual<has_one_range<decltype(view.drafts)>>(
+              p, q, view.drafts.lists[c], real(1), static_cast<real>(taken), use);
+        };
+        if (child < 0) {
+          out.next = static_cast<token>(rest([&](const auto& weight) {
+            return random.categorical(team, view.at(c, purpose::residual), p.size(), weight);
+          }));
+          out.next_origin = origin::corrected;
+          if (out.next < 0) { kernel::emit_for_no_residual(team, view, c, p, random, out); }
+          return;
         }
-        if (!(left > 0.0)) {
-          kernel::emit_for_no_residual(team, view, c, p, random, out);
-          return -1;
+        const token x = view.tree.tokens[child];
+        const std::int32_t at = view.tree.drawn_at[child];
+        const auto q_x = static_cast<double>(q.prob(at));
+        const token drawn = replaces ? no_token : view.drafts.lists[c].token_at(at);
+        if (!(q_x > 0.0) || removed.contains(drawn) || removed.count == kernel::max_siblings) {
+          return kernel::fail(out, status::invalid_draft, child);
         }
-        p_x = rest([&](const auto& w) { return static_cast<double>(w.of(x, at)); });
+        double p_x = 0.0;
+        if (is_chain || sibling == 0) {
+          p_x = static_cast<double>(p.prob(x));
+        } else if constexpr (!is_chain) {
+          if (replaces) {
+            left = rest([&](const auto& weight) { return team.sum(p.size(), weight); });
+          } else {
+            // Of q what it has not lost, summed: 1 minus the lost would lose digits.
+            const team::two_sums of_both = rest([&](const auto& weight) {
+              return team.sum_both(p.size(), kernel::residual_and_remainder{weight, removed});
+            });
+            left = of_both.first;
+            draftable = static_cast<double>(q.norm) * of_both.second;
+          }
+          if (!(left > 0.0)) {
+            kernel::emit_for_no_residual(team, view, c, p, random, out);
+            return;
+          }
+          p_x = rest([&](const auto& w) { return static_cast<double>(w.of(x, at)); });
+        }
+        if (random.bernoulli(view.at(c, purpose::accept, sibling), p_x * draftable, q_x * left)) {
+          kernel::accept(team, out, child);
+          c = child;
+          break;
+        }
+        taken += left / draftable;
+        // Where removed siblings leave so little of q that the multiple is no number any more.
+        constexpr double most = kernel::largest<real> / real(4);
+        taken = taken < most ? taken : most;
+        if (!replaces) { removed.add(team, drawn); }
+        child = is_chain ? -1 : view.tree.next_child(c, child);
       }
-      if (random.bernoulli(view.at(c, purpose::accept, sibling), p_x * draftable, q_x * left)) {
-        kernel::accept(team, out, child);
-        return child;
-      }
-      taken += left / draftable;
-      // Where removed siblings leave so little of q that the multiple is no number any more.
-      constexpr double most = kernel::largest<real> / real(4);
-      taken = taken < most ? taken : most;
-      if (!replaces) { removed.add(team, drawn); }
-      child = is_chain ? -1 : view.tree.next_child(c, child);
     }
   }
 };

@@ -25,8 +25,9 @@ struct typical {
   static constexpr bool accepts(child_law, bool) { return true; }
 
   template <Team T, class View, class Random>
-  HUNCH_HOST_DEVICE void operator()(T& team, const View& view, const Random& random,
-                                    verdict& out) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, const View& view,
+                                                           const Random& random,
+                                                           verdict& out) const {
     kernel::longest_path(team, view, random, out, [&](const auto& p) {
       const double relative = delta * std::exp(-entropy(team, p));
       const double least = relative < epsilon ? relative : epsilon;

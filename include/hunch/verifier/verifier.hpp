@@ -164,9 +164,9 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void emit_for_no_residual(T& team, cons
                                                                    std::int32_t c, const P& p,
                                                                    const Random& random,
                                                                    verdict& out) {
+  emit(team, view.at(c, purpose::bonus), p, random, out);
   out.empty_residual = true;
   out.next_origin = origin::corrected;
-  emit(team, view.at(c, purpose::bonus), p, random, out);
 }
 
 }  // namespace kernel

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <hunch/core/config.hpp>
+#include <hunch/core/opaque.hpp>
 #include <hunch/decoder/inbox.hpp>
 #include <hunch/decoder/ring.hpp>
 #include <hunch/decoder/sequence.hpp>
@@ -251,10 +252,11 @@ struct slot_rows {
   std::int32_t slot = 0;
 
   HUNCH_HOST_DEVICE target_row<Real> operator[](std::int32_t node) const {
-    const step_plan& plan = step->plans[slot];
-    const draft_context& c = step->contexts[slot];
+    const std::int32_t at = kernel::opaque(slot);
+    const step_plan& plan = step->plans[at];
+    const draft_context& c = step->contexts[at];
     return {step->logits[plan.first_row + plan.prefix + node], c.parameters,
-            step->trees.history(slot, c, node, nullptr)};
+            step->trees.history(at, c, node, nullptr)};
   }
 };
 
@@ -270,7 +272,7 @@ struct make_slot_laws {
   static constexpr bool reads_rows = true;
 
   template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {
     const std::int32_t slot = index / N;
     if (index % N >= step.plans[slot].nodes || step.plans[slot].full) { return; }
     const target_row<Real> row = slot_rows<Real, N>{&step, slot}[index % N];
@@ -292,13 +294,14 @@ struct decide_slot {
   static constexpr bool reads_rows = true;
 
   template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t slot) const {
     const std::int32_t first = slot * N;
     const sequence& s = step.of(slot);
-    verdict out;
-    out.path = step.paths + first;
+    // The verdict goes through memory: a rule leaves no registers for it.
     if (step.plans[slot].decodes && !step.plans[slot].full) {
       const draft_tree<Real> tree = step.tree(slot);
+      verdict out;
+      out.path = step.paths + first;
       verifier(team,
                View{.tree = {static_cast<const drafted_tokens&>(tree)},
                     .children = children,
@@ -308,17 +311,20 @@ struct decide_slot {
                     .length = static_cast<std::uint32_t>(s.length),
                     .scratch = step.scratch + first},
                random, out);
+      if (team.rank() == 0) { step.verdicts[slot] = out; }
+    } else if (team.rank() == 0) {
+      step.verdicts[slot] = verdict{};
     }
     team.sync();
-    if (team.rank() == 0) { decide(slot, out); }
+    if (team.rank() == 0) { decide(slot); }
   }
 
  private:
   /// By one rank.
-  HUNCH_HOST_DEVICE void decide(std::int32_t slot, const verdict& v) const {
+  HUNCH_HOST_DEVICE void decide(std::int32_t slot) const {
     const sequence& s = step.of(slot);
     const step_plan plan = step.plans[slot];
-    step.verdicts[slot] = v;
+    const verdict& v = step.verdicts[slot];
     step_decision d;
     if (plan.cancelled) { d.finish = finish_reason::cancelled; }
     if (plan.full) { d.finish = finish_reason::cache_full; }
@@ -366,7 +372,7 @@ struct report_emitted {
   static constexpr bool reads_rows = true;
 
   template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {
     const std::int32_t slot = index / N;
     const std::int32_t i = index % N;
     if (!step.plans[slot].takes_part || i >= step.decisions[slot].emitted) { return; }

@@ -44,7 +44,7 @@ struct draw_level {
   static constexpr bool reads_rows = true;
 
   template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {
     using real = typename Growing::real;
     using frontier_type = typename Growing::frontier_type;
     constexpr bool common = frontier_type::common;

@@ -22,7 +22,7 @@ struct rank_level {
   static constexpr bool reads_rows = true;
 
   template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t ask) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t ask) const {
     using real = typename Growing::real;
     using frontier_type = typename Growing::frontier_type;
     if (g.asks.row[ask] < 0) { return; }

@@ -25,22 +25,32 @@ CALL = re.compile(
 STRUCT = re.compile(r"^(?:struct|class) (\w+)(?: final)?(?: :[^{;]*)? \{", re.MULTILINE)
 
 
-def bodies_in(text: str) -> set[str]:
-    """The structs of a header, not indented, that a call operator stands in."""
-    found = set()
+def bodies_in(text: str) -> dict[str, str]:
+    """The structs of a header, not indented, that a call operator stands in, with their text up to
+    it."""
+    found = {}
     for call in CALL.finditer(text):
-        names = [s.group(1) for s in STRUCT.finditer(text, 0, call.start())]
-        if names:
-            found.add(names[-1])
+        structs = list(STRUCT.finditer(text, 0, call.start()))
+        if structs:
+            found[structs[-1].group(1)] = text[structs[-1].start() : call.start()]
     return found
+
+
+def bodies_of(headers: pathlib.Path) -> dict[str, tuple[pathlib.Path, str]]:
+    """The header and the text of every body. They are known by their names without namespaces, so
+    no two have the same."""
+    bodies = {}
+    for header in sorted(headers.rglob("*.hpp")):
+        for name, text in bodies_in(header.read_text()).items():
+            if name in bodies:
+                sys.exit(f"{header}: a body {name} is in {bodies[name][0]}, too; rename one")
+            bodies[name] = (header, text)
+    return bodies
 
 
 def main() -> int:
     headers, gate = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    bodies = {}
-    for header in sorted(headers.rglob("*.hpp")):
-        for name in bodies_in(header.read_text()):
-            bodies[name] = header
+    bodies = bodies_of(headers)
     launched = "".join(f.read_text() for f in sorted(gate.glob("*.cu")))
     missing = [
         name
@@ -52,7 +62,7 @@ def main() -> int:
         print(f"only {len(bodies)} bodies were found")
         return 1
     for name in missing:
-        print(f"{bodies[name]}: the body {name} is in no file of {gate}")
+        print(f"{bodies[name][0]}: the body {name} is in no file of {gate}")
     print(f"{len(bodies)} bodies, {len(missing)} are not compiled for a device")
     return 1 if missing else 0
 

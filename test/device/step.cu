@@ -16,7 +16,7 @@ struct cleared_slots;
 struct take_arrivals;
 struct begin_step;
 struct place_rows;
-struct drop_full_rows;
+struct drop_target_rows;
 struct slot_law;
 struct decide_by_point_mass;
 struct decide_on_a_tree;
@@ -41,7 +41,7 @@ kernel_pointer step[] = {
     by_block<names::cleared_slots, clear_slots<sequence>>(),
     by_block<names::begin_step, kernel::begin_step<float, nodes>>(),
     by_block<names::place_rows, kernel::place_rows<float, plain, nodes>>(),
-    by_block<names::drop_full_rows, kernel::drop_full_rows<float, nodes>>(),
+    by_block<names::drop_target_rows, kernel::drop_target_rows<float, nodes>>(),
     by_block<names::slot_law, kernel::make_slot_laws<float, plain, nodes>>(),
     by_block<names::decide_by_point_mass, deciding<plain, verifier::point_mass, chain_tokens>>(),
     by_cluster<names::decide_by_point_mass, deciding<plain, verifier::point_mass, chain_tokens>>(),

@@ -353,7 +353,7 @@ class decoding_step {
       of.statuses[i] = evaluation.status(i);
       full = full || of.statuses[i] != status::ok;
     }
-    if (full) { memory_.launch(of.slots, kernel::drop_full_rows<real, max_nodes>{of}); }
+    if (full) { memory_.launch(of.slots, kernel::drop_target_rows<real, max_nodes>{of}); }
   }
 
   /// Looks at the states of one row that has some.

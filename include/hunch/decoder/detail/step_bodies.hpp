@@ -227,7 +227,7 @@ struct place_rows {
 /// still exact, for which rows fit does not depend on what was drawn; without room for the root the
 /// request ends.
 template <class Real, std::int32_t N>
-struct drop_full_rows {
+struct drop_target_rows {
   step_arrays<Real, N> step;
 
   template <Team T>

@@ -31,6 +31,7 @@
 #include <hunch/sampler/top_p.hpp>
 #include "../support/hidden_host.hpp"
 #include "../support/padded_canvas.hpp"
+#include "../support/shown_canvas.hpp"
 #include "../support/team_executors.hpp"
 #include "fill.hpp"
 
@@ -242,47 +243,18 @@ struct by_model {
   }
 };
 
-/// Drafts from what the target's passes have made: what it is shown is checked.
-struct shown_canvas : toy_masked<double> {
-  using base = toy_masked<double>;
-  static constexpr bool reads_target = true;
-
-  shown_canvas() : base(draft_world) { drafts = true; }
-
-  template <class Evaluation>
-  void observe(const diffusion::decided_canvases& decided, const Evaluation&) noexcept {
-    for (std::int32_t k = 0; k < decided.size; ++k) {
-      const std::int32_t canvas = decided.kept[k];
-      const auto tokens = decided.pass.canvas(canvas);
-      seen_[decided.pass.slot[canvas]].assign(tokens.data, tokens.data + tokens.size);
-    }
-  }
-  auto evaluate(const diffusion::canvases& asked) {
-    for (std::int32_t i = 0; i < asked.size; ++i) {
-      const std::vector<token>& before = seen_[asked.slot[i]];
-      require(static_cast<std::int32_t>(before.size()) == asked.canvas(i).size, "another canvas");
-      std::int32_t differ = 0;
-      for (std::int32_t p = 0; p < asked.canvas(i).size; ++p) {
-        const token t = before[static_cast<std::size_t>(p)];
-        differ += t == asked.canvas(i)[p] ? 0 : 1;
-        require(t == mask_token() || t == asked.canvas(i)[p], "another text");
-      }
-      require(differ > 0, "the unmasking after the drafts is not there");
-    }
-    return base::evaluate(asked);
-  }
-  void release(std::int32_t slot) noexcept { seen_.erase(slot); }
-
- private:
-  std::map<std::int32_t, std::vector<token>> seen_;
-};
-
 template <std::int32_t N>
 struct by_head {
-  shown_canvas toy{};
+  shown_canvas<double> toy = drafting();
+
+  static shown_canvas<double> drafting() {
+    shown_canvas<double> model{draft_world};
+    model.drafts = true;
+    return model;
+  }
   auto make() { return diffusion::drafted_by<N>(toy); }
   auto make_padded(std::int32_t batch) {
-    return diffusion::drafted_by<N>(padded_masked<shown_canvas>(toy, batch * max_block));
+    return diffusion::drafted_by<N>(padded_masked<shown_canvas<double>>(toy, batch * max_block));
   }
 };
 

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <map>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -18,7 +20,9 @@
 #include <hunch/diffusion/verifier/top_k.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/sampler/top_p.hpp>
+#include "../support/hidden_host.hpp"
 #include "../support/padded_canvas.hpp"
+#include "../support/shown_canvas.hpp"
 #include "../support/team_executors.hpp"
 #include "../support/threaded_host.hpp"
 #include "fill.hpp"
@@ -122,6 +126,55 @@ TEST_CASE("drafts of a model are the same on every team") {
   };
   check_teams(diffusion::order::confidence{}, diffusion::verifier::stepwise_exact{}, by_model);
   check_teams(diffusion::order::entropy{}, diffusion::verifier::top_k{2}, by_model);
+}
+
+TEST_CASE("drafts of what reads the target's passes are the same on every team") {
+  const auto by_head = [](std::int32_t vocab) {
+    shown_canvas<float> head{world_of(vocab)};
+    head.drafts = true;
+    return diffusion::drafted_by<2>(std::move(head), noting{});
+  };
+  check_teams(diffusion::order::confidence{}, diffusion::verifier::stepwise_exact{}, by_head);
+}
+
+/// What a loop that its executor repeats unmasks, where the host reads nothing that a round makes.
+/// \tparam Draft the model that drafts.
+template <class Draft, class E>
+std::vector<std::tuple<request_id, std::int32_t, token>> repeated_by(E executor) {
+  constexpr std::int32_t vocab = 133;
+  constexpr std::int32_t block = 3;
+  toy_masked<float> toy{world_of(vocab)};
+  Draft draft{world_of(vocab)};
+  draft.drafts = true;
+  padded_masked<toy_masked<float>, float> target(toy, 2 * 3 * (block + 3));
+  padded_masked<Draft, float> drafts(draft, 2 * block);
+  diffusion::resident_decoder d(
+      target, diffusion::order::entropy{}, sampler::pipeline<sampler::temperature>{},
+      diffusion::verifier::stepwise_exact{}, diffusion::drafted_by<2>(drafts),
+      diffusion::resident_options{.max_batch = 2, .max_canvas = 6, .max_block = block},
+      random_source<philox>{}, executor);
+  const std::vector<token> prompt{0};
+  for (std::uint64_t seed = 0; seed < 2; ++seed) {
+    d.add(prompt, {.max_new_tokens = 5, .temperature = 0.7f, .seed = seed}, {.block_length = 3});
+  }
+  d.run();
+  std::vector<std::tuple<request_id, std::int32_t, token>> out;
+  d.poll([&](const ring_entry& e) { out.emplace_back(e.id, e.position, e.t); });
+  return out;
+}
+
+template <class Draft>
+void check_repeated() {
+  const auto expected = repeated_by<Draft>(hidden_host{});
+  CHECK(expected.size() > 4);
+  for (const threads& team_of : {threads{{}, 1, 3, 1}, threads{{}, 2, 2, 2}}) {
+    CHECK(repeated_by<Draft>(hidden_threads{team_of}) == expected);
+  }
+}
+
+TEST_CASE("rounds that an executor repeats are the same on every team") {
+  check_repeated<toy_masked<float>>();
+  check_repeated<shown_canvas<float>>();
 }
 
 /// A request: a prompt of one token, and what is unmasked after it.

@@ -182,8 +182,11 @@ TEST_CASE("children weigh what the law says of them") {
     CHECK(found[4] == impossible);
     CHECK(found[5] == 77.0f);  // no child of the node
     const std::vector<float> by_one = found;
-    weigh(threads{{}, 1, 3});
-    CHECK(found == by_one);
+    for (const threads& team : {threads{{}, 1, 3}, threads{{}, 2, 2}}) {
+      found.assign(6, 77.0f);
+      weigh(team);
+      CHECK(found == by_one);
+    }
     // A row with an error has no possible children.
     row[5] = std::numeric_limits<float>::quiet_NaN();
     weigh(executor::host{});

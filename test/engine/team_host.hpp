@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include <hunch/executor/host.hpp>
-#include <hunch/team/simulated.hpp>
+#include "../support/thread_launch.hpp"
 
 namespace test {
 
@@ -20,7 +20,7 @@ struct team_host : hunch::executor::host {
   using resident = buffer<T>;
   template <class Body>
   void launch(std::int32_t count, const Body& body) {
-    hunch::team::simulated::launch(Ranks, count, body);
+    hunch::test::launch_threads(1, Ranks, count, body);
   }
 };
 

@@ -13,9 +13,9 @@
 
 #include <hunch/executor/host.hpp>
 #include <hunch/interop/chain.hpp>
-#include <hunch/team/simulated.hpp>
 #include "../support/forking_source.hpp"
 #include "../support/hash.hpp"
+#include "../support/team_executors.hpp"
 
 /// \file
 /// What the tests of the adapters share: rows of probabilities, a draw written a second time, an
@@ -28,14 +28,9 @@ using law_of_texts = std::map<text, double>;
 
 inline constexpr std::int32_t vocab_sizes[] = {1, 2, 3, 31, 127, 128, 129, 300};
 
-/// Bodies run by a cluster of two blocks of two threads each.
-struct two_blocks : executor::host {
-  template <class Body>
-  void launch(std::int32_t count, const Body& body) {
-    team::simulated::launch(2, 2, count, body);
-  }
-};
-static_assert(Executor<two_blocks>);
+/// Bodies run by blocks of threads, and by clusters of two blocks.
+inline const threads one_block{{}, 1, 3};
+inline const threads two_blocks{{}, 2, 2};
 
 /// A law over n tokens: smooth, with many zeros, or with all mass on one token.
 template <class Real = float>

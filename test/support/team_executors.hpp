@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include <hunch/executor/executor.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/team/serial.hpp>
 #include <hunch/team/simulated_warp.hpp>
@@ -26,6 +28,18 @@ struct threads : executor::host {
     return teams;
   }
 };
+
+/// The same, with resident memory that is not their buffers: the host reads nothing that a step
+/// makes.
+struct hidden_threads : threads {
+  template <class T>
+  struct resident : executor::host::buffer<T> {
+    resident(hidden_threads& e, std::size_t n) : executor::host::buffer<T>(e, n) {}
+  };
+};
+static_assert(ResidentExecutor<hidden_threads>);
+static_assert(host_reads<step_memory<threads>>);
+static_assert(!host_reads<step_memory<hidden_threads>>);
 
 /// A team of one thread whose worker is a simulated warp.
 struct warp_team : team::serial {

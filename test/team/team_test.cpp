@@ -19,6 +19,7 @@
 #include <hunch/distribution/random.hpp>
 #include <hunch/distribution/residual.hpp>
 #include <hunch/draft/draw_children.hpp>
+#include <hunch/draft/rank_children.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/head/range_gemv.hpp>
 #include <hunch/sampler/greedy.hpp>
@@ -38,6 +39,7 @@
 #include <hunch/vocab/layouts.hpp>
 #include "../support/hash.hpp"
 #include "../support/stages.hpp"
+#include "../support/thread_launch.hpp"
 
 namespace hunch::test {
 namespace {
@@ -50,7 +52,7 @@ struct team_shape {
 
   template <class Body>
   void launch(std::int32_t count, const Body& body) const {
-    team::simulated::launch(blocks, ranks, count, body);
+    launch_threads(blocks, ranks, count, body);
   }
 };
 
@@ -767,6 +769,64 @@ TEST_CASE("the bodies of every rule, and of every stage") {
       staged.constrained = true;
       check(every_stage{}, verifier::rejection{}, without_replacement, bush, staged);
       check(every_stage{}, verifier::coupled{}, independent, chain, staged);
+    }
+  }
+}
+
+/// Laws of rows that nobody has asked for yet, and the children that these rows rank.
+template <class E>
+bits laws_and_children(E executor, std::int32_t n, row_kind kind) {
+  constexpr std::int32_t count = 5;
+  std::vector<std::vector<float>> rows;  // what edits a row edits it once
+  std::vector<target_row<float>> targets;
+  std::vector<kernel::ranked_row<float>> ranked;
+  const row_range range{0, n};
+  const shortlist everything{&range, 1, n, nullptr, nullptr, n};
+  const std::size_t all = 2 * std::size(parameters);
+  const auto best = static_cast<std::size_t>((team::tiles_of(n) + 1) * count);
+  std::vector<law<float>> laws(all);
+  std::vector<std::int64_t> workspace(all * best);
+  std::vector<token> children(all * count);
+  std::vector<float> values(all * count);
+  for (std::size_t i = 0; i < all; ++i) {
+    rows.push_back(row_of(n, kind, 3 + i / 2));
+    rows.push_back(rows.back());
+    const sampling_parameters& with = parameters[i / 2];
+    targets.push_back({{rows[2 * i].data(), n}, with, {}});
+    ranked.push_back({.logits = {rows[2 * i + 1].data(), n},
+                      .list = everything,
+                      .parameters = with,
+                      .history = {},
+                      .value = -1.5f,
+                      .count = count,
+                      .best = workspace.data() + i * best,
+                      .ranked_by = &laws[i],
+                      .children = children.data() + i * count,
+                      .values = values.data() + i * count});
+  }
+  std::vector<law<float>> made(all);
+  executor.launch(static_cast<std::int32_t>(all),
+                  kernel::make_laws<float, sampler_type>{{targets.data(), made.data(), {}}});
+  executor.launch(static_cast<std::int32_t>(all),
+                  kernel::rank_children<float, sampler_type>{ranked.data(), {}});
+  bits out;
+  for (const law<float>& l : made) { note(out, l); }
+  for (const law<float>& l : laws) { note(out, l); }
+  for (const token t : children) { out.push_back(static_cast<std::uint64_t>(t)); }
+  for (const float v : values) { note(out, v); }
+  return out;
+}
+
+TEST_CASE("laws of rows, and the children that are ranked by them") {
+  for (const std::int32_t n : rule_sizes) {
+    for (const row_kind kind : kinds) {
+      const bits expected = laws_and_children(executor::host{}, n, kind);
+      for (const team_shape& shape : rule_shapes) {
+        CAPTURE(n);
+        CAPTURE(shape.blocks);
+        CAPTURE(shape.ranks);
+        CHECK(laws_and_children(simulated_host{shape}, n, kind) == expected);
+      }
     }
   }
 }

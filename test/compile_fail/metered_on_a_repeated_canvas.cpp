@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: this length policy is taught by the host's clock, which a resident loop
+// expect: which no loop over canvases says: use length::cost
 
+#include <type_traits>
+
+#include <hunch/length/cost.hpp>
 #include <hunch/length/meter.hpp>
 #include <hunch/length/metered.hpp>
 #include "models.hpp"
@@ -9,14 +12,13 @@ using namespace hunch;
 using namespace compile_fail;
 
 void compose() {
-  const length::meter meter(4);
-  using drafts = diffusion::self_speculation<2, length::metered>;
 #ifdef WRONG
-  diffusion::resident_decoder d{masked{}, diffusion::order::confidence{}, sampled{},
-                                diffusion::verifier::stepwise_exact{},
-                                drafts{length::metered{meter}}};
+  const length::meter meter(4);
+  const length::metered policy(meter);
 #else
-  diffusion::decoder d{masked{}, diffusion::order::confidence{}, sampled{},
-                       diffusion::verifier::stepwise_exact{}, drafts{length::metered{meter}}};
+  const length::cost policy;
 #endif
+  using drafts = diffusion::self_speculation<2, std::remove_const_t<decltype(policy)>>;
+  diffusion::resident_decoder d{masked{}, diffusion::order::confidence{}, sampled{},
+                                diffusion::verifier::stepwise_exact{}, drafts{policy}};
 }

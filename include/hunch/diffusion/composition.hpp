@@ -11,6 +11,7 @@
 #include <hunch/diffusion/verifier/verifier.hpp>
 #include <hunch/distribution/random.hpp>
 #include <hunch/executor/executor.hpp>
+#include <hunch/length/length.hpp>
 #include <hunch/sampler/sampler.hpp>
 
 namespace hunch::diffusion {
@@ -58,6 +59,10 @@ struct composition {
   static_assert(LogitType<real>,
                 "hunch: logits must be float, hunch::bfloat16, hunch::float16 or double: give the "
                 "model's evaluation rows of one of these");
+
+  static_assert(!length::needs_clock<typename draft_type::length_policy>,
+                "hunch: this length policy is taught by the host's clock, with what each step of a "
+                "decoder has done, which no loop over canvases says: use length::cost");
 
   /// Drafts that come from a model of their own, and whether it reads what the target computed.
   static constexpr bool drafts_by_model = DraftsByModel<draft_type>;

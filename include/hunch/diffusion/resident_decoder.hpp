@@ -21,7 +21,6 @@
 #include <hunch/distribution/random.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/executor/host.hpp>
-#include <hunch/length/length.hpp>
 
 namespace hunch::diffusion {
 
@@ -56,9 +55,6 @@ class resident_decoder {
                 "hunch: a resident loop needs an executor that models hunch::ResidentExecutor, "
                 "such as executor::host or executor::cuda");
   using round_type = decoding_round<Model, O, S, V, D, Random, E>;
-  static_assert(!length::needs_clock<typename round_type::length_policy>,
-                "hunch: this length policy is taught by the host's clock, which a resident loop "
-                "over canvases does not read: use hunch::diffusion::decoder, or length::cost");
 
  public:
   using real = typename round_type::real;

@@ -164,6 +164,71 @@ TEST_CASE("device canvas head: what does not fit its target is refused") {
                   std::runtime_error);
 }
 
+TEST_CASE("device canvas head: a target keeps residuals as long as a head reads them") {
+  test::canvas_head_parts with;
+  const texts of(with);
+  engine::device_masked_model<host> target(with.shape, with.weights, sizes);
+  const auto make = [&] {
+    return engine::device_canvas_head(with.head_config, with.head_weights, target, sizes);
+  };
+  const auto says = [&](auto& head) {
+    test::observe(head, target, canvas_batch().add(0, of.first_then), {0});
+    return test::logits(head, 0, of.first_now);
+  };
+  rows expected;
+  {
+    auto first = make();
+    expected = says(first);
+    const auto second = make();
+    auto moved = std::move(first);
+    CHECK(says(moved) == expected);
+  }
+  CHECK(target.parts().kept_before == -1);
+  // Nor does one that is not made.
+  engine::device_canvas_options none = sizes;
+  none.max_canvases = 0;
+  CHECK_THROWS_AS(engine::device_canvas_head(with.head_config, with.head_weights, target, none),
+                  std::invalid_argument);
+  CHECK(target.parts().kept_before == -1);
+  const std::int32_t layer = with.head_config.target_layer;
+  with.head_config.target_layer = layer - 1;
+  auto other = make();
+  CHECK(target.parts().kept_before == layer - 1);
+  CHECK(says(other) != expected);
+  {
+    const auto again = make();
+    with.head_config.target_layer = layer;
+    CHECK_THROWS_AS(make(), std::invalid_argument);
+  }
+  CHECK(target.parts().kept_before == layer - 1);  // for the one that is left
+}
+
+TEST_CASE("device canvas head: what is refused says by whom") {
+  const test::canvas_head_parts with;
+  engine::device_canvas_options few = sizes;
+  few.max_canvases = 1;
+  engine::device_masked_model<host> target(with.shape, with.weights, few);
+  engine::device_canvas_head head(with.head_config, with.head_weights, target, few);
+  const texts of(with);
+  const auto pass = canvas_batch().add(0, of.first_then).add(1, of.second_then);
+  CHECK_THROWS_WITH_AS(test::logits(head, pass),
+                       "engine::device_canvas_head: a pass of 2 canvases: raise "
+                       "device_canvas_options::max_canvases",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(test::logits(target, pass),
+                       "engine::device_masked_model: a pass of 2 canvases: raise "
+                       "device_canvas_options::max_canvases",
+                       std::invalid_argument);
+}
+
+/// What a pass over canvases computed is of positions, so that it has no status of a row.
+template <class States>
+concept HasStatus = requires(const States& s) {
+  s.status(0);
+};
+static_assert(HasStatus<engine::device::row_states>);
+static_assert(!HasStatus<engine::device::canvas_states>);
+
 TEST_CASE("device canvas head: a loop on the executor unmasks what one on the host unmasks") {
   for (const bool shifted : {false, true}) {
     CAPTURE(shifted);

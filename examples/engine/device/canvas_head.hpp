@@ -246,12 +246,13 @@ struct take_windows {
 /// `engine::canvas_head` on an executor, the target's: what was observed lies there, and so do the
 /// cells of the target in which it works. Those of staged rows are the target's for the length of a
 /// pass only, so that the head leaves alone what is cached. It has a copy of the target's embedding
-/// and head. The target outlives it, and keeps its residuals for it from now on.
+/// and head. The target outlives it, and keeps its residuals for it as long as it lives.
 ///
 /// A canvas of a slot of which nothing was observed has logits that are no numbers.
 template <hunch::ResidentExecutor Executor, class Multiply = device::team_multiply<Executor>>
 class device_canvas_head {
   using target_type = device_masked_model<Executor, Multiply>;
+  using masked_type = typename target_type::transformer_type;
   using transformer_type = device::canvas_transformer<Executor, Multiply>;
   using input = typename transformer_type::input;
   template <class T>
@@ -267,22 +268,14 @@ class device_canvas_head {
   ///         `canvas_head`, or for options out of range.
   device_canvas_head(const canvas_head_config& shape, const checkpoint& weights,
                      target_type& target, const device_canvas_options& options = {})
-      : target_(&target.parts()),
-        self_(made(shape, weights, target.parts(), options)),
+      : self_(made(shape, weights, target.parts(), options)),
+        target_(reading(shape, weights, target.parts())),
         embedding_norm_(device::uploaded(
             self_->executor, weights.vector("model.embedding_norm.weight", shape.model.hidden))),
         windows_(self_->executor, batch()),
         rows_(self_->executor, batch() * length()),
         residuals_(self_->executor, batch() * length() * sized(shape.model.hidden)),
         asked_(self_->executor, sized(options.max_canvases)) {
-    const std::int32_t kept = target_->kept_before;
-    if (kept >= 0 && kept != shape.target_layer) {
-      target_->refuse_head(
-          weights.origin(),
-          "reads the residuals before layer " + std::to_string(shape.target_layer),
-          "keeps those before layer " + std::to_string(kept) + " for another head");
-    }
-    if (kept < 0) { target_->keep_residuals(shape.target_layer); }
     self_->executor.synchronize();
   }
 
@@ -368,9 +361,27 @@ class device_canvas_head {
     options.max_batch = target.options.max_batch;
     options.max_length = target.options.max_length;
     return std::make_unique<transformer_type>(
-        shape.model, weights, options, target.executor,
+        "engine::device_canvas_head", shape.model, weights, options, target.executor,
         device::lent_cells{target.space.cache(),
                            {shape.cached_layers.begin(), shape.cached_layers.end()}});
+  }
+
+  /// A target that keeps its residuals for a head, until this ends.
+  struct kept_for_head {
+    void operator()(masked_type* target) const noexcept { target->forget_residuals(); }
+  };
+  using kept_target = std::unique_ptr<masked_type, kept_for_head>;
+
+  static kept_target reading(const canvas_head_config& shape, const checkpoint& weights,
+                             masked_type& target) {
+    const std::int32_t kept = target.kept_before;
+    if (kept >= 0 && kept != shape.target_layer) {
+      target.refuse_head(weights.origin(),
+                         "reads the residuals before layer " + std::to_string(shape.target_layer),
+                         "keeps those before layer " + std::to_string(kept) + " for another head");
+    }
+    target.keep_residuals(shape.target_layer);
+    return kept_target(&target);
   }
 
   device::window_table table() const {
@@ -385,8 +396,8 @@ class device_canvas_head {
             .width = self_->stride()};
   }
 
-  typename target_type::transformer_type* target_;
   std::unique_ptr<transformer_type> self_;
+  kept_target target_;
   hunch::workspace<Executor, float> embedding_norm_;
   resident<device::canvas_window> windows_;
   resident<device::observed_row> rows_;

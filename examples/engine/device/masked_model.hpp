@@ -62,10 +62,15 @@ namespace device {
 
 /// What a pass over canvases computed: the states of the wanted positions, and their logits. A
 /// view: valid until the model's next pass.
-class canvas_states : public row_states {
+class canvas_states : private row_states {
  public:
   canvas_states(const row_states& states, float* logits, std::int32_t vocab_size)
       : row_states(states), logits_(logits), vocab_size_(vocab_size) {}
+
+  // Not `status`, which is of rows: a wanted position without room has logits that are no numbers.
+  using row_states::contexts;
+  using row_states::data;
+  using row_states::hidden;
 
   /// [vocab_size] of wanted position i, always at the same address.
   hunch::row_view<float> logits(std::int32_t i) const {
@@ -86,20 +91,23 @@ class canvas_transformer : public transformer<Executor, Multiply> {
   template <class T>
   using resident = typename base::template resident<T>;
 
-  canvas_transformer(const config& shape, const checkpoint& source,
+  /// \param owner whose passes these are, in what is refused.
+  canvas_transformer(const char* owner, const config& shape, const checkpoint& source,
                      const device_canvas_options& options, Executor where, lent_cells from = {})
       : base(shape, source, options.sizes(), std::move(where), nullptr, std::move(from)),
         sizes(options),
+        owner_(owner),
         states_(this->executor, size(options.max_batch) * size(this->stride())),
         outputs_(this->executor, size(options.max_wanted)) {}
 
   /// The rows and outputs of a pass.
   /// \throws std::invalid_argument for more canvases or wanted positions than there is room for.
   canvas_pass pass_of(const hunch::diffusion::canvases& canvases) const {
-    const auto check = [](std::int32_t n, std::int32_t most, const char* what, const char* option) {
+    const auto check = [this](std::int32_t n, std::int32_t most, const char* what,
+                              const char* option) {
       if (n <= most) { return; }
-      throw std::invalid_argument("engine::device_masked_model: a pass of " + std::to_string(n) +
-                                  " " + what + ": raise device_canvas_options::" + option);
+      throw std::invalid_argument(std::string(owner_) + ": a pass of " + std::to_string(n) + " " +
+                                  what + ": raise device_canvas_options::" + option);
     };
     check(canvases.size, sizes.max_canvases, "canvases", "max_canvases");
     check(canvases.wanted_count, sizes.max_wanted, "wanted positions", "max_wanted");
@@ -136,6 +144,7 @@ class canvas_transformer : public transformer<Executor, Multiply> {
   static std::size_t size(std::int32_t n) { return static_cast<std::size_t>(n); }
 
  private:
+  const char* owner_;
   resident<float> states_;
   resident<canvas_output> outputs_;
 };
@@ -152,7 +161,7 @@ class masked_transformer : public canvas_transformer<Executor, Multiply> {
 
   masked_transformer(const masked_config& c, const checkpoint& source,
                      const device_canvas_options& options, Executor where)
-      : base(checked(c).model, source, options, std::move(where)),
+      : base("engine::device_masked_model", checked(c).model, source, options, std::move(where)),
         masked(c),
         canvases_(this->executor, base::size(options.max_canvases)),
         slots_(this->executor, base::size(options.max_batch)),
@@ -215,11 +224,19 @@ class masked_transformer : public canvas_transformer<Executor, Multiply> {
     return of.length;
   }
 
-  /// Keeps the residuals that rows have before a layer, from the next pass on.
+  /// Keeps the residuals that rows have before a layer for one more head, from the next pass on:
+  /// the one layer that all heads read.
   void keep_residuals(std::int32_t layer) {
-    kept_ = resident<float>(this->executor,
-                            base::size(this->sizes.max_rows) * base::size(this->shape.hidden));
+    if (kept_.size() == 0) {
+      kept_ = resident<float>(this->executor,
+                              base::size(this->sizes.max_rows) * base::size(this->shape.hidden));
+    }
     kept_before = layer;
+    ++heads_;
+  }
+  /// For one head less. What has been kept stays where it is: a pass may be writing it.
+  void forget_residuals() noexcept {
+    if (--heads_ == 0) { kept_before = -1; }
   }
   /// [rows, hidden] of the last pass.
   const float* kept_residuals() const { return kept_.data(); }
@@ -237,6 +254,7 @@ class masked_transformer : public canvas_transformer<Executor, Multiply> {
   resident<canvas_slot> slots_;
   resident<hunch::token> tokens_;
   resident<float> kept_;
+  std::int32_t heads_ = 0;  ///< that `kept_` is for
 };
 
 }  // namespace device

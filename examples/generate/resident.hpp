@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -10,7 +9,6 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <variant>
@@ -37,7 +35,7 @@
 
 #include "generate/ranking.hpp"
 #include "generate/resident_router.hpp"
-#include "generate/run_to_end.hpp"
+#include "generate/run_resident.hpp"
 #include "generate/session.hpp"
 #include "generate/tree_shapes.hpp"
 
@@ -45,37 +43,6 @@
 /// The program with models and loops that live on an executor.
 
 namespace generate {
-
-/// Runs `batch` requests to their ends, like `run_requests`, as `run_to_end` does.
-/// \throws std::runtime_error if a request ends with an error.
-template <class Decoder, class Ended, class OnToken>
-run run_resident(Decoder& decoder, const std::vector<std::vector<hunch::token>>& prompts,
-                 hunch::generation_options options, std::int32_t batch, Ended&& ended,
-                 OnToken&& on_token) {
-  run out;
-  out.tokens.resize(static_cast<std::size_t>(batch));
-  hunch::request_id first = 0;
-  for (std::size_t i = 0; i < out.tokens.size(); ++i) {
-    const hunch::request_id id = decoder.add(prompts[i % prompts.size()], options);
-    first = i == 0 ? id : first;
-    ++options.seed;
-  }
-  const auto start = std::chrono::steady_clock::now();
-  run_to_end(
-      decoder, ended,
-      [&](const hunch::ring_entry& e) {
-        if (e.finish == hunch::finish_reason::error) {
-          throw std::runtime_error(std::string("a request failed: ") + to_string(e.status));
-        }
-        const auto request = static_cast<std::size_t>(e.id - first);
-        out.tokens[request].push_back(e.t);
-        on_token(request, e.t, e.origin);
-        ++out.timed;
-      },
-      [] {});
-  out.time = seconds(std::chrono::steady_clock::now() - start).count();
-  return out;
-}
 
 /// What is called with each token: its request, and where it comes from.
 using token_sink = std::function<void(std::size_t, hunch::token, hunch::origin)>;

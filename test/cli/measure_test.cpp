@@ -2,6 +2,7 @@
 
 // Runs of requests: those that do not end well, and those that name the costs of drafting.
 
+#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <vector>
@@ -9,8 +10,10 @@
 #include <doctest/doctest.h>
 
 #include <hunch/hunch.hpp>
+#include "../support/resident_models.hpp"
 #include "../support/toy_model.hpp"
 #include "generate/measure.hpp"
+#include "generate/run_resident.hpp"
 
 namespace hunch::test {
 namespace {
@@ -43,6 +46,43 @@ TEST_CASE("what was accepted before a bad row is shown before the error is told"
     with_text += d.last_step().emitted > 0 ? 1 : 0;
   }
   CHECK(with_text > 4);
+}
+
+TEST_CASE("a loop in which a request has failed can be used again") {
+  constexpr std::int32_t vocab = 5;
+  toy_world broken{vocab, 81, flavour::sharp};
+  broken.bad = 3;  // some rows: the last requests run on when the first has failed
+  toy_target<> toy{broken};
+  resident_target<double> target{toy, 3 * 1 + 8};
+  resident_decoder d{target,
+                     drafter::none{},
+                     selector::full{vocab},
+                     sampler::pipeline<sampler::temperature>{},
+                     verifier::rejection{},
+                     resident_options{.max_batch = 3, .max_length = 80, .chunk = 8}};
+  const auto run = [&](std::uint64_t seed, std::int32_t length) {
+    generation_options options;
+    options.max_new_tokens = length;
+    options.seed = seed;
+    return generate::run_resident(
+        d, {{1, 2}, {2, 2}, {0, 4}}, options, 3, [] { return true; },
+        [](std::size_t, token, origin) {});
+  };
+  std::vector<std::vector<std::vector<token>>> sound;
+  std::vector<std::uint64_t> seeds;
+  for (std::uint64_t seed = 0; seed < 400 && seeds.size() < 4; seed += 3) {
+    try {
+      sound.push_back(run(seed, 3).tokens);
+      seeds.push_back(seed);
+    } catch (const std::runtime_error&) {}
+  }
+  REQUIRE(seeds.size() == 4);
+  for (std::size_t n = 0; n < seeds.size(); ++n) {
+    CHECK_THROWS_WITH_AS(run(7 + n, 64), "a request failed: invalid_logits", std::runtime_error);
+    CHECK(d.running() == 0);
+    CHECK(run(seeds[n], 3).tokens == sound[n]);
+  }
+  toy.cache().check();
 }
 
 TEST_CASE("a short run times plain steps and drafts of every length") {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <typeinfo>
 
 #include <hunch/team/simulated.hpp>
+#include "body_census.hpp"
 
 namespace hunch::test {
 
@@ -16,9 +18,10 @@ struct body_of_threads {
 };
 
 /// `team::simulated::launch`, of which what starts the threads is compiled once, and not for every
-/// body.
+/// body. Notes the body in the census, for the threads may race in it.
 template <class Body>
 void launch_threads(std::int32_t blocks, std::int32_t ranks, std::int32_t count, const Body& body) {
+  if (count > 0 && blocks * ranks > 1) { body_census::of_process().note(typeid(Body), blocks > 1); }
   const body_of_threads erased{&body,
                                [](const void* of, team::simulated& team, std::int32_t index) {
                                  (*static_cast<const Body*>(of))(team, index);

@@ -29,7 +29,6 @@ canvas_head::canvas_head(const canvas_head_config& shape, const checkpoint& weig
                          masked_model& target, const model_options& options)
     : mask_token_{target.mask_token()},
       shift_{target.shape().shifted ? 1 : 0},
-      target_{target.self_.get()},
       planner_{target.planner_.get()},
       self_{std::make_unique<model::implementation>(
           checked(shape, weights, *target.self_, target.shape()), weights,
@@ -44,6 +43,8 @@ canvas_head::canvas_head(const canvas_head_config& shape, const checkpoint& weig
         "keeps those before layer " + std::to_string(kept_before) + " for another head");
   }
   kept_before = shape.target_layer;
+  ++target.self_->kept_for;
+  target_.reset(target.self_.get());
   const auto context = static_cast<std::size_t>(self_->context);
   const auto stride = static_cast<std::size_t>(self_->hidden_stride);
   for (window& w : windows_) {
@@ -52,6 +53,9 @@ canvas_head::canvas_head(const canvas_head_config& shape, const checkpoint& weig
     w.residuals.grow(context * stride);
     w.state.grow(stride);
   }
+}
+void canvas_head::kept_for_head::operator()(model::implementation* target) const noexcept {
+  if (--target->kept_for == 0) { target->kept_before = -1; }
 }
 canvas_head::canvas_head(canvas_head&&) noexcept = default;
 canvas_head& canvas_head::operator=(canvas_head&&) noexcept = default;

@@ -47,7 +47,7 @@ class canvas_head {
 
   /// \param weights of `shape`; also "model.fc.weight" [hidden, 2 hidden], which reads the
   ///        embedding, then the residual, and "model.embedding_norm.weight" [hidden].
-  /// \param target keeps its residuals for this head from now on.
+  /// \param target keeps its residuals for this head as long as it lives.
   /// \throws std::runtime_error naming the tensor that does not fit, std::invalid_argument if the
   ///         target's sizes are others, it has not these layers, it caches nothing, or it keeps
   ///         other residuals for another head.
@@ -96,6 +96,11 @@ class canvas_head {
     aligned_buffer<float> state;
   };
 
+  /// A target that keeps its residuals for a head, until this ends.
+  struct kept_for_head {
+    void operator()(model::implementation* target) const noexcept;
+  };
+
   void plan(const hunch::diffusion::canvases& canvases);
   void check(const hunch::diffusion::canvases& canvases, std::int32_t i) const;
   void plan_rows(int slot, const hunch::token* tokens, hunch::row_view<const std::int32_t> wanted);
@@ -105,7 +110,7 @@ class canvas_head {
 
   hunch::token mask_token_;
   int shift_;  ///< 1 where the law of a position is in the row before it
-  const model::implementation* target_;
+  std::unique_ptr<model::implementation, kept_for_head> target_;
   canvas_planner* planner_;
   std::unique_ptr<model::implementation> self_;
   std::vector<float> embedding_norm_;

@@ -168,6 +168,7 @@ struct model::implementation : named_model {
   const int joined_stride;  ///< 0 unless its layers begin with features
   std::uint64_t layer_rows = 0;
   int kept_before = -1;  ///< the layer before which the residuals of a pass are kept; -1: none
+  int kept_for = 0;      ///< heads that read them
   std::optional<draft_head> shortlist_head;
   std::uint64_t fingerprint = 0;           ///< of the head's weights; 0: not computed yet
   std::vector<std::int32_t> head_outputs;  ///< of the rows that a head is asked for

@@ -261,8 +261,17 @@ TEST_CASE("heads that do not fit a masked model are refused") {
   refused([](auto& c) { c.cached_layers = {-1, 1}; });
   refused([](auto& c) { c.cached_layers = {1}; });
   CHECK_THROWS_AS(engine::canvas_head(with.head_config, with.weights, target), std::runtime_error);
-  const engine::canvas_head first = with.head(target, arithmetic::f32);
-  refused([](auto& c) { c.target_layer = 1; });
+  {
+    engine::canvas_head first = with.head(target, arithmetic::f32);
+    refused([](auto& c) { c.target_layer = 1; });
+    const engine::canvas_head moved = std::move(first);
+    refused([](auto& c) { c.target_layer = 1; });
+  }
+  // The target keeps residuals only as long as a head reads them.
+  engine::canvas_head_config earlier = with.head_config;
+  earlier.target_layer = 1;
+  const engine::canvas_head next(earlier, with.head_weights, target);
+  refused([](auto&) {});
   engine::masked_config sees_all = with.shape;
   sees_all.pattern = test::pattern::full;
   engine::masked_model other_target(sees_all, with.weights);

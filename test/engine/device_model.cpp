@@ -399,6 +399,10 @@ TEST_CASE("device model: teams of threads compute the same bits") {
     next.add(0, 0, hunch::end_of_cache, 23, 5);
     out.push_back(test::copy(m.evaluate(next.view()).logits(0)));
     for (auto& row : shortlist_logits(m, shuffled(with.shape.vocab_size))) { out.push_back(row); }
+    test::release(m, 0);
+    test::row_batch first;
+    first.add(0, 0, hunch::end_of_cache, 0, 9);
+    CHECK(test::copy(m.evaluate(first.view()).logits(0)) == out[4]);  // as in a slot that was free
     return out;
   };
   CHECK(all(test::team_host<3>{}) == all(hunch::executor::host{}));

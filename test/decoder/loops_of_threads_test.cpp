@@ -8,6 +8,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -37,6 +39,7 @@
 #include <hunch/verifier/rejection.hpp>
 #include "../exact/selectors.hpp"
 #include "../support/erased_decoders.hpp"
+#include "../support/hidden_host.hpp"
 #include "../support/padded_grid_models.hpp"
 #include "../support/stages.hpp"
 #include "../support/team_executors.hpp"
@@ -209,6 +212,73 @@ TEST_CASE("heads, streams and pruned trees") {
 TEST_CASE("texts that are looked up") {
   check([](auto&) { return drafter::lookup<3>{1}; }, plain_sampler{}, verifier::point_mass{},
         whole_head());
+}
+
+/// A target in whose passes something happens besides.
+struct interrupted_target : resident_target<double> {
+  using base = resident_target<double>;
+  using base::base;
+  std::function<void()> meanwhile;
+
+  evaluation evaluate(const rows& padded) {
+    meanwhile();
+    return base::evaluate(padded);
+  }
+};
+
+/// The texts of requests that come while a loop runs, of which one is cancelled there.
+template <class E>
+std::vector<text> joined_by(E executor) {
+  toy_target<> toy{{vocab, 91, flavour::smooth}};
+  interrupted_target target{toy, 2 + chunk};
+  resident_decoder d{target,
+                     drafter::none{},
+                     selector::full{vocab},
+                     every_stage{},
+                     verifier::rejection{},
+                     resident_options{.max_batch = 2, .max_length = 64, .chunk = chunk},
+                     random_source<>{},
+                     executor};
+  std::vector<request> requests = requests_for(every_stage{});
+  for (const request& r : requests_for(every_stage{})) { requests.push_back(r); }
+  std::vector<text> texts;
+  std::vector<request_id> ids;
+  const auto look = [&] {
+    d.poll([&](const ring_entry& e) {
+      const auto r = static_cast<std::size_t>(std::ranges::find(ids, e.id) - ids.begin());
+      if (e.t != no_token) { texts[r].push_back(e.t); }
+    });
+    try {
+      while (ids.size() < requests.size()) {
+        const request& r = requests[ids.size()];
+        ids.push_back(d.add(r.prompt, r.options));
+        texts.emplace_back();
+      }
+    } catch (const std::length_error&) {}  // until one has ended
+  };
+  std::int32_t passes = 0;
+  std::int32_t joined = 0;
+  target.meanwhile = [&] {
+    const std::size_t before = ids.size();
+    look();
+    joined += ids.size() > before && d.runs() ? 1 : 0;
+    if (++passes == 9) { CHECK(d.cancel(ids.back())); }
+  };
+  look();
+  while (d.running() > 0) {
+    d.run();
+    look();
+  }
+  CHECK(joined > 1);
+  CHECK(ids.size() == requests.size());
+  toy.cache().check();
+  return texts;
+}
+
+TEST_CASE("requests join a loop on teams of threads while it runs") {
+  const std::vector<text> expected = joined_by(hidden_host{});
+  CHECK(joined_by(hidden_threads{block}) == expected);
+  CHECK(joined_by(hidden_threads{cluster}) == expected);
 }
 
 /// Everything that a loop says of requests.

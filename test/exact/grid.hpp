@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
@@ -97,6 +98,7 @@ enumeration enumerate_row(const Make& make_drafter, const Selector& selector, S 
     const enumeration found = enumerate(of_steps, source, c.requests);
     models.target.cache().check();
     models.draft.cache().check();
+    models.eagle.cache().check();
     return found;
   };
   if constexpr (repeated_grid) {
@@ -133,6 +135,8 @@ void grid_row(const Make& make_drafter, const Selector& selector, S sampler, V v
   if (repeated_grid) { options.grammar = {}; }
   double failed = 0.0;   // probability of an error
   double written = 0.0;  // and of one that has tokens in front
+  double steps = 0.0;
+  double plain_steps = 0.0;  // those of plain decoding: one for each token or error
   for (std::uint64_t run = 0; run < grid_runs; ++run) {
     CAPTURE(run);
     const exact_case c = grid_case(run, options);
@@ -140,7 +144,9 @@ void grid_row(const Make& make_drafter, const Selector& selector, S sampler, V v
     const enumeration found = enumerate_row(make_drafter, selector, sampler, verifier, c, source);
     CHECK(std::abs(found.total - 1.0) <= law_tolerance);
     CHECK(distance(found.law, joint_law(c.target, c.requests)) <= law_tolerance);
+    steps += found.steps;
     for (const auto& [emitted, probability] : found.law) {
+      plain_steps += probability * static_cast<double>(emitted.size());
       if (!ends_with_error(emitted)) { continue; }
       failed += probability;
       written += emitted.size() > 1 ? probability : 0.0;
@@ -148,6 +154,9 @@ void grid_row(const Make& make_drafter, const Selector& selector, S sampler, V v
   }
   CHECK(failed > 0.1);
   CHECK(written > 0.1);
+  // A law proves nothing about drafts of which none is accepted.
+  constexpr bool drafts = decltype(make_drafter(std::declval<grid_and_eagle&>()))::max_nodes > 1;
+  CHECK((steps < plain_steps - law_tolerance * plain_steps) == drafts);
 }
 
 /// The same over the full vocabulary.
@@ -160,6 +169,9 @@ void grid_row(const Make& make_drafter, S sampler, V verifier,
 // Drafters by shape and length policy.
 inline constexpr auto by_model = [](auto tree, auto policy) {
   return [=](auto& m) { return drafter::autoregressive{m.draft, tree, policy}; };
+};
+inline constexpr auto by_eagle = [](auto tree, auto policy) {
+  return [=](auto& m) { return drafter::autoregressive{m.eagle, tree, policy}; };
 };
 inline constexpr auto by_early_exit = [](auto tree, auto policy) {
   return [=](auto& m) { return drafter::autoregressive{m.view, tree, policy}; };

@@ -30,6 +30,13 @@ TEST_CASE("grid: a draft model") {
            ask(4, 0.8f, 2, 0.9f));
 }
 
+TEST_CASE("grid: a draft model that reads accepted tokens again") {
+  // Texts are long enough for a step after one in which drafts were accepted.
+  grid_row(by_eagle(chain{}, length::fixed{}), plain_sampler{}, verifier::rejection{}, ask(5));
+  grid_row(by_eagle(chain{}, length::fixed{}), every_stage{}, verifier::block{}, staged(5));
+  grid_row(by_eagle(chain{}, length::fixed{}), plain_sampler{}, verifier::coupled{}, ask(5));
+}
+
 TEST_CASE("grid: early exit over the target's cache") {
   by_every_rule(by_early_exit(chain{}, length::fixed{}));
   grid_row(by_early_exit(chain{}, length::fixed{}), every_stage{}, verifier::block{}, staged());

@@ -106,5 +106,17 @@ TEST_CASE("every length policy and every shape is there with every drafter that 
   CHECK_FALSE(any_row_has({"drafter::lookup", "tree::sampled"}));
 }
 
+TEST_CASE("every kind of draft model is there with every shape") {
+  for (const std::string model : {"test::toy_draft", "test::rereading_draft", "test::toy_view"}) {
+    for (const std::string& tree : policies_in("tree")) {
+      CAPTURE(model);
+      CAPTURE(tree);
+      CHECK(any_row_has({"drafter::autoregressive", model, tree}));
+    }
+  }
+  // Negative control: heads are no draft model.
+  CHECK_FALSE(any_row_has({"drafter::autoregressive", "test::toy_heads"}));
+}
+
 }  // namespace
 }  // namespace hunch::test

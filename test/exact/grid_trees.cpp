@@ -24,6 +24,14 @@ TEST_CASE("grid: trees of a draft model") {
   grid_row(by_model(deep_tree{}, policy), sampler::greedy{}, verifier::greedy{}, ask(6, 0.0f));
 }
 
+TEST_CASE("grid: trees of a draft model that reads accepted tokens again") {
+  const length::fixed policy;
+  const auto routed = toy_clustered(shuffled_layout(3, 3), 1, budget::fixed{1});
+  grid_row(by_eagle(sampled_tree{}, policy), every_stage{}, verifier::rejection{}, staged(5));
+  grid_row(by_eagle(fixed_tree{}, policy), plain_sampler{}, verifier::coupled{}, ask(5));
+  grid_row(by_eagle(deep_tree{}, policy), routed, plain_sampler{}, verifier::point_mass{}, ask(5));
+}
+
 TEST_CASE("grid: trees of early exit, heads and streams") {
   // Heads and streams draft from the second step on.
   const auto with = [](const auto& by) {

@@ -203,6 +203,7 @@ class retried_steps final : public stepped_decoder {
  public:
   retried_steps(stepped_decoder& of, retries& by) : of_(&of), by_(&by) {}
   request_id add(const request& r) override { return of_->add(r); }
+  bool cancel(request_id id) override { return of_->cancel(id); }
   std::int32_t running() const override { return of_->running(); }
   std::span<const emission> step() override {
     return by_->until_done([&] { return of_->step(); });

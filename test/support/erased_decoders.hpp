@@ -23,6 +23,7 @@ namespace hunch::test {
 class stepped_decoder {
  public:
   virtual request_id add(const request& r) = 0;
+  virtual bool cancel(request_id id) = 0;
   virtual std::int32_t running() const = 0;
   virtual std::span<const emission> step() = 0;
 
@@ -34,6 +35,7 @@ class stepped_by final : public stepped_decoder {
  public:
   explicit stepped_by(D& of) : d_(&of) {}
   request_id add(const request& r) override { return d_->add(r.prompt, r.options); }
+  bool cancel(request_id id) override { return d_->cancel(id); }
   std::int32_t running() const override { return d_->running(); }
   std::span<const emission> step() override { return d_->step(); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: for plain decoding use drafter::none
+// expect: hunch: tree::chain<N> drafts N tokens
 
 #include "models.hpp"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: a random source with noisy_argmax, such as hunch::random_source<hunch::philox>
+// expect: hunch: verifier::coupled needs a random source with noisy_argmax
+// expect: hunch: a verifier that shares its noise with the drafter needs a random source
 
 #include "models.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: logits must be float, hunch::bfloat16, hunch::float16 or double
+// expect: double: give the target's evaluation rows of one of these
 
 #include <cstdint>
 

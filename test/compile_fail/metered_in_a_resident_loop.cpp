@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: this length policy is taught by the host's clock, which a resident loop
+// expect: a resident loop does not read: use hunch::decoder, or length::cost
 
 #include <hunch/length/meter.hpp>
 #include <hunch/length/metered.hpp>

@@ -27,6 +27,15 @@ struct draft_model {
   void commit(const hunch::kept_rows&) noexcept {}
 };
 
+struct draft_heads {
+  std::int32_t vocab_size() const { return 4; }
+  std::int32_t hidden_size() const { return 4; }
+  std::int32_t heads() const { return 2; }
+  std::uint64_t head_order() const { return 0; }
+  hunch::head_inputs forward(const hunch::head_inputs& inputs) { return inputs; }
+  void head(const hunch::head_inputs&, const hunch::head_rows<float>&) {}
+};
+
 struct masked {
   std::int32_t vocab_size() const { return 4; }
   hunch::token mask_token() const { return 3; }

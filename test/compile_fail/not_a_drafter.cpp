@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: must model hunch::Drafter
+// expect: the second argument of a decoder must model hunch::Drafter
 
 #include "models.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: must model hunch::Sampler
+// expect: the fourth argument of a decoder must model hunch::Sampler
 
 #include "models.hpp"
 

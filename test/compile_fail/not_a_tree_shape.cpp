@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: must model hunch::TreeShape
+// expect: the second argument of drafter::autoregressive must model hunch::TreeShape
 
 #include "models.hpp"
 

@@ -28,6 +28,7 @@
 #include "../exact/selectors.hpp"
 #include "../support/erased_decoders.hpp"
 #include "../support/hidden_host.hpp"
+#include "../support/rereading_draft.hpp"
 #include "../support/resident_models.hpp"
 #include "../support/resident_runs.hpp"
 #include "../support/stages.hpp"
@@ -314,30 +315,18 @@ TEST_CASE("a router comes after its contexts and in front of the head") {
   }
 }
 
-/// A draft model that reads accepted tokens again.
-struct rereading_draft : toy_draft<float> {
-  using toy_draft<float>::toy_draft;
-  static constexpr bool rereads_accepted = true;
-
-  hidden_states forward(const rows& r) {
-    read_by_one_pass = std::max(read_by_one_pass, r.size);
-    return toy_draft<float>::forward(r);
-  }
-  std::int32_t read_by_one_pass = 0;
-};
-
 TEST_CASE("a draft model that reads accepted tokens again") {
   const std::vector<request> requests = requests_of(kind::sampled);
   const auto selector = routed(budget::fixed{2});
-  rereading_draft waits{draft_world, selector.layout()};
+  rereading_draft<float> waits{draft_world, selector.layout()};
   const outcome expected = stepped(drafter::autoregressive{waits, chain{}}, selector,
                                    plain_sampler{}, verifier::rejection{}, requests);
-  rereading_draft again{draft_world, selector.layout()};
-  resident_draft<float, rereading_draft> model{again};
+  rereading_draft<float> again{draft_world, selector.layout()};
+  resident_draft<float, rereading_draft<float>> model{again};
   CHECK(resident(hidden_host{}, drafter::autoregressive{model, chain{}}, selector, plain_sampler{},
                  verifier::rejection{}, requests, 3, 1000, 0) == expected);
   again.cache().check();
-  CHECK(again.read_by_one_pass > 2);  // more than one that only catches up
+  CHECK(again.most_rows > 2);  // more than one that only catches up
 }
 
 TEST_CASE("models that live on the executor") {

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "../support/rereading_draft.hpp"
 #include "exact.hpp"
 #include "selectors.hpp"
 
@@ -79,58 +80,11 @@ TEST_CASE("sampling is exact over every selector") {
   MESSAGE(tapes << " tapes");
 }
 
-/// A draft model that must never be told to keep a row that it drafted, nor read a token before the
-/// target has read the one in front of it.
-struct rereading_draft : toy_draft<> {
-  using toy_draft<>::toy_draft;
-  static constexpr bool rereads_accepted = true;
-
-  hidden_states forward(const rows& r) {
-    for (std::int32_t i = 0; i < r.size; ++i) {
-      if (r.id[i] == 0) { guessed_.clear(); }
-      // Rows that are read after a wanted one are guesses.
-      if (!committed_) { guessed_.push_back(r.id[i]); }
-      if (committed_ && target != nullptr) {
-        read_ahead = read_ahead || r.position[i] > static_cast<std::int32_t>(
-                                                       target->cache().tokens(r.slot[i]).size());
-      }
-      committed_ = committed_ && r.wanted[i] == 0;
-    }
-    ++passes;
-    return toy_draft<>::forward(r);
-  }
-  void commit(const kept_rows& kept) noexcept {
-    for (std::int32_t i = 0; i < kept.size; ++i) {
-      for (const std::int32_t id : guessed_) { kept_a_guess = kept_a_guess || id == kept.id[i]; }
-    }
-    committed_ = true;
-    toy_draft<>::commit(kept);
-  }
-
-  toy_target<>* target = nullptr;
-  int passes = 0;
-  bool kept_a_guess = false;
-  bool read_ahead = false;
-
- private:
-  std::vector<std::int32_t> guessed_;
-  bool committed_ = true;
-};
-
-struct keeping_draft : rereading_draft {
-  using rereading_draft::rereading_draft;
-  static constexpr bool rereads_accepted = false;
-};
-struct rereading_float : toy_draft<float> {
-  using toy_draft<float>::toy_draft;
-  static constexpr bool rereads_accepted = true;
-};
-
 TEST_CASE("a draft model that reads accepted tokens again") {
   const exact_case c = case_of(flavour::smooth, flavour::sharp, 3, 5);
   forking_source source;
   toy_target<> target{c.target};
-  rereading_draft draft{c.draft};
+  rereading_draft<> draft{c.draft};
   draft.target = &target;
   decoder d =
       chain_decoder<3>(target, draft, plain_sampler{}, verifier::rejection{}, c.options, source);
@@ -150,11 +104,11 @@ TEST_CASE("a draft model that reads accepted tokens again") {
     }
     return out;
   };
-  rereading_float again{{30, 6, flavour::smooth}};
+  rereading_draft<float> again{{30, 6, flavour::smooth}};
   toy_draft<float> once{{30, 6, flavour::smooth}};
   CHECK(text_of(again) == text_of(once));
   // Negative control: a model that keeps its guesses is seen to.
-  keeping_draft keeping{c.draft};
+  watched_draft<> keeping{c.draft};
   toy_target<> other{c.target};
   keeping.target = &other;
   decoder k =

@@ -82,7 +82,7 @@ struct quiet_models {
 
   quiet<toy_stream_target<>> target;
   quiet<toy_draft<>> draft;
-  quiet<rereading_draft> eagle;
+  quiet<rereading_draft<>> eagle;
   quiet<toy_heads<>> heads;
   quiet<toy_stream_head<>> streams;
   quiet<toy_view<toy_stream_target<>>> view;

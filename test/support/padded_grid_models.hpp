@@ -5,6 +5,7 @@
 
 #include "../exact/exact.hpp"
 #include "padded_models.hpp"
+#include "rereading_draft.hpp"
 #include "toy_streams.hpp"
 
 namespace hunch::test {
@@ -25,18 +26,12 @@ struct grid_models {
   toy_view<toy_stream_target<>> view;  ///< of the target's first layers, over its cache
 };
 
-/// A draft model that reads accepted tokens again, as an EAGLE head does.
-struct rereading_draft : toy_draft<> {
-  using toy_draft<>::toy_draft;
-  static constexpr bool rereads_accepted = true;
-};
-
-/// The models of a grid, and such a one.
+/// The models of a grid, and one that reads accepted tokens again, as an EAGLE head does.
 struct grid_and_eagle : grid_models {
   grid_and_eagle(const exact_case& c, const vocab_layout& layout)
       : grid_models(c, layout), eagle(c.draft, layout) {}
 
-  rereading_draft eagle;
+  rereading_draft<> eagle;
 };
 
 /// The same for a loop that does not see what is padding.
@@ -53,7 +48,7 @@ struct padded_grid_models {
 
   padded_target<> target;
   resident_draft<double> draft;
-  resident_draft<double, rereading_draft> eagle;
+  resident_draft<double, rereading_draft<>> eagle;
   padded_heads<toy_heads<>> heads;
   padded_heads<toy_stream_head<>> streams;
   resident_draft<double, view_type, false> view;

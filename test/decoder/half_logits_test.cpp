@@ -25,9 +25,11 @@
 #include <hunch/length/confidence.hpp>
 #include <hunch/length/entropy.hpp>
 #include <hunch/sampler/greedy.hpp>
-#include <hunch/selector/any.hpp>
+#include <hunch/selector/clustered.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/selector/full.hpp>
+#include <hunch/selector/second_opinion.hpp>
+#include <hunch/selector/united.hpp>
 #include <hunch/tree/chain.hpp>
 #include <hunch/tree/dynamic.hpp>
 #include <hunch/tree/fixed.hpp>
@@ -39,10 +41,13 @@
 #include <hunch/verifier/rejection.hpp>
 #include <hunch/verifier/top_k.hpp>
 #include <hunch/verifier/typical.hpp>
+#include "../support/hidden_host.hpp"
+#include "../support/rereading_draft.hpp"
 #include "../support/resident_models.hpp"
 #include "../support/rounded_models.hpp"
 #include "../support/stages.hpp"
 #include "../support/toy_heads.hpp"
+#include "../support/toy_router.hpp"
 #include "../support/toy_streams.hpp"
 
 namespace hunch::test {
@@ -130,6 +135,7 @@ template <class Logit, class Half>
 struct models {
   using target = rounded_target<Logit, Half, toy_stream_target<float>>;
   using draft = rounded_draft<Logit, Half>;
+  using eagle = rounded_draft<Logit, Half, rereading_draft<float>>;
   using heads = rounded_draft<Logit, Half, toy_heads<float>>;
   using stream_head = rounded_draft<Logit, Half, toy_stream_head<float>>;
   using first_layers = rounded_draft<Logit, Half, toy_view<toy_stream_target<float>, float>>;
@@ -144,6 +150,15 @@ const std::vector<token>& frequent() {
   return order;
 }
 vocab_layout ranked_layout() { return vocab_layout::permuted(frequent(), vocab); }
+selector::frequency<> most_frequent() { return {ranked_layout(), 250}; }
+
+/// Two of six clusters, and a core.
+auto routed() {
+  static const toy_router weights(toy_context_size, 6, 7);
+  return selector::clustered{ranked_layout().clustered({30, 70, 120, 160, 200, 260, vocab}),
+                             weights.view(), budget::fixed{2}};
+}
+using opinion = decltype(selector::second_opinion{routed(), 0.4});
 
 struct chains {
   template <class M>
@@ -157,6 +172,13 @@ struct trees {
   template <class M>
   auto operator()(std::type_identity<M>, auto&) const {
     return drafter::autoregressive{typename M::draft{draft_world, ranked_layout()}, Tree{}};
+  }
+};
+template <class Tree>
+struct eagles {
+  template <class M>
+  auto operator()(std::type_identity<M>, auto&) const {
+    return drafter::autoregressive{typename M::eagle{draft_world, ranked_layout()}, Tree{}};
   }
 };
 template <class Policy>
@@ -213,21 +235,25 @@ record run(const toy_world& world, auto drafting, auto selector, S sampler, V ve
   return emitted(d, Edits, S::always_greedy);
 }
 
+/// \param of_copy the selector over floats.
 template <class Half, class S = law_stages, class V>
-void check(auto drafting, V verifier, S sampler = {}, const toy_world& world = target_world) {
-  const selector::frequency<> selector{ranked_layout(), 250};
+void check_over(const auto& selector, const auto& of_copy, auto drafting, V verifier,
+                S sampler = {}, const toy_world& world = target_world) {
   const record half = run<Half, edits::none, Half>(world, drafting, selector, sampler, verifier);
-  const record copy = run<Half, edits::none, float>(world, drafting, selector, sampler, verifier);
+  const record copy = run<Half, edits::none, float>(world, drafting, of_copy, sampler, verifier);
   CHECK(half.size() > 100);
   CHECK(half == copy);
+}
+template <class Half, class S = law_stages, class V>
+void check(auto drafting, V verifier, S sampler = {}, const toy_world& world = target_world) {
+  check_over<Half>(most_frequent(), most_frequent(), drafting, verifier, sampler, world);
 }
 
 template <class Half, class V>
 void check_with_edits(auto drafting, V verifier) {
-  const selector::frequency<> selector{ranked_layout(), 250};
-  const record half = run<Half, edits::all, Half>(target_world, drafting, selector,
+  const record half = run<Half, edits::all, Half>(target_world, drafting, most_frequent(),
                                                   edit_stages<Half, Half>{}, verifier);
-  const record copy = run<Half, edits::all, float>(target_world, drafting, selector,
+  const record copy = run<Half, edits::all, float>(target_world, drafting, most_frequent(),
                                                    edit_stages<float, Half>{}, verifier);
   CHECK(half.size() > 100);
   CHECK(half == copy);
@@ -266,6 +292,39 @@ TEST_CASE_TEMPLATE("trees", Half, bfloat16, float16) {
   check<Half>(trees<tree::fixed<some>>{}, verifier::coupled{});
 }
 
+TEST_CASE_TEMPLATE("what reads accepted tokens again", Half, bfloat16, float16) {
+  check<Half>(eagles<tree::chain<4>>{}, verifier::rejection{});
+  check<Half>(eagles<tree::dynamic<3, 3, 7>>{}, verifier::coupled{});
+}
+
+TEST_CASE_TEMPLATE("routed shortlists", Half, bfloat16, float16) {
+  check_over<Half>(routed(), routed(), chains{}, verifier::block{});
+  const selector::united united{routed(), 8};
+  check_over<Half>(united, united, eagles<tree::dynamic<3, 3, 7>>{}, verifier::point_mass{});
+  const opinion second{routed(), 0.4};
+  const rounded_advice<opinion, Half> rounded(second);
+  check_over<Half>(second, rounded, chains{}, verifier::rejection{});
+  check_over<Half>(second, rounded, trees<tree::sampled<2, 2, 1>>{}, verifier::rejection{});
+}
+
+TEST_CASE("without the rounding of a second opinion a text differs") {
+  // Of draft laws only, so that few texts show it.
+  const opinion second{routed(), 0.4};
+  std::int32_t differ = 0;
+  for (std::uint64_t salt = 1; salt <= 12; ++salt) {
+    CAPTURE(salt);
+    const toy_world world{vocab, salt, flavour::sharp};
+    const auto by = [&](auto logit, const auto& selector) {
+      return run<bfloat16, edits::none, decltype(logit)>(world, chains{}, selector, law_stages{},
+                                                         verifier::block{});
+    };
+    const record half = by(bfloat16{}, second);
+    CHECK(half == by(0.0f, rounded_advice<opinion, bfloat16>(second)));
+    differ += half != by(0.0f, second) ? 1 : 0;
+  }
+  CHECK(differ > 0);
+}
+
 TEST_CASE_TEMPLATE("drafters ahead of the target", Half, bfloat16, float16) {
   check<Half>(by_heads<tree::sampled<2, 1>>{}, verifier::rejection{});
   check<Half>(by_heads<tree::dynamic<2, 3, 7>>{}, verifier::point_mass{});
@@ -287,34 +346,33 @@ TEST_CASE_TEMPLATE("edits are those in float, rounded", Half, bfloat16, float16)
 }
 
 TEST_CASE("without the rounding of edits the texts differ") {
-  const selector::frequency<> selector{ranked_layout(), 250};
-  const record half = run<bfloat16, edits::all, bfloat16>(target_world, chains{}, selector,
+  const record half = run<bfloat16, edits::all, bfloat16>(target_world, chains{}, most_frequent(),
                                                           every_stage{}, verifier::rejection{});
-  const record exact = run<bfloat16, edits::all, float>(target_world, chains{}, selector,
+  const record exact = run<bfloat16, edits::all, float>(target_world, chains{}, most_frequent(),
                                                         every_stage{}, verifier::rejection{});
   CHECK(half != exact);
 }
 
-/// The texts of a resident loop.
-template <class Half, class Logit>
-record resident_record() {
+/// The texts of a resident loop. \tparam Toy the draft model, before its logits are rounded.
+template <class Half, class Logit, class Toy>
+record resident_record(auto executor, const auto& selector) {
   constexpr std::int32_t slots = 3;
   constexpr std::int32_t nodes = 5;
-  using draft_type = rounded_draft<Logit, Half>;
+  using draft_type = rounded_draft<Logit, Half, Toy>;
   rounded_target<Logit, Half> target{target_world};
-  draft_type draft{draft_world};
+  draft_type draft{draft_world, selector.layout()};
   resident_target<Logit, rounded_target<Logit, Half>> on_executor{target, slots * nodes + nodes};
   resident_draft<Logit, draft_type> drafts{draft};
-  resident_decoder d{on_executor,
-                     drafter::autoregressive{drafts, tree::chain<nodes - 1>{}},
-                     selector::full{vocab},
-                     sampler::pipeline<sampler::temperature, sampler::top_k>{},
-                     verifier::rejection{},
-                     resident_options{.max_batch = slots,
-                                      .max_length = 64,
-                                      .chunk = nodes,
-                                      .ring = 3 * nodes,
-                                      .eager_rows = 0}};
+  resident_decoder d{
+      on_executor,
+      drafter::autoregressive{drafts, tree::chain<nodes - 1>{}},
+      std::remove_cvref_t<decltype(selector)>(selector),
+      sampler::pipeline<sampler::temperature, sampler::top_k>{},
+      verifier::rejection{},
+      resident_options{
+          .max_batch = slots, .max_length = 64, .chunk = nodes, .ring = 3 * nodes, .eager_rows = 0},
+      random_source<>{},
+      executor};
   for (std::int32_t n = 0; n < slots; ++n) {
     generation_options o;
     o.max_new_tokens = 20 + n;
@@ -334,9 +392,15 @@ record resident_record() {
 }
 
 TEST_CASE_TEMPLATE("a loop without the host", Half, bfloat16, float16) {
-  const record half = resident_record<Half, Half>();
-  CHECK(half.size() > 100);
-  CHECK(half == resident_record<Half, float>());
+  const auto check = []<class Toy>(std::type_identity<Toy>, const auto& selector) {
+    const record half = resident_record<Half, Half, Toy>(executor::host{}, selector);
+    CHECK(half.size() > 100);
+    CHECK(half == resident_record<Half, float, Toy>(executor::host{}, selector));
+    CHECK(half == resident_record<Half, Half, Toy>(hidden_host{}, selector));
+    CHECK(half == resident_record<Half, float, Toy>(hidden_host{}, selector));
+  };
+  check(std::type_identity<toy_draft<float>>{}, selector::full{vocab});
+  check(std::type_identity<rereading_draft<float>>{}, routed());
 }
 
 }  // namespace

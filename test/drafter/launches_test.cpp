@@ -26,6 +26,7 @@
 #include <hunch/tree/sampled.hpp>
 #include <hunch/verifier/point_mass.hpp>
 #include <hunch/verifier/rejection.hpp>
+#include "../support/counting_host.hpp"
 #include "../support/hidden_host.hpp"
 #include "../support/padded_models.hpp"
 #include "../support/toy_model.hpp"
@@ -37,16 +38,6 @@ namespace {
 
 constexpr std::int32_t vocab = 61;
 using plain = sampler::pipeline<sampler::temperature>;
-
-struct counting_host : executor::host {
-  std::int64_t* launches;
-
-  template <class Body>
-  void launch(std::int32_t count, const Body& body) {
-    ++*launches;
-    executor::host::launch(count, body);
-  }
-};
 
 vocab_layout clusters() {
   return vocab_layout::identity(vocab).clustered({2, 9, 16, 17, 30, 45, vocab});
@@ -60,7 +51,7 @@ auto routed() {
 /// The most launches of a step of three requests, of all steps that draft.
 template <class Make, class Selector, class V>
 std::int64_t most_launches(Make&& make, Selector selector, V verifier) {
-  std::int64_t launches = 0;
+  const counting<> executor;
   toy_stream_target<float> target{{vocab, 5, flavour::smooth}};
   decoder d{target,
             make(target, selector.layout()),
@@ -69,7 +60,7 @@ std::int64_t most_launches(Make&& make, Selector selector, V verifier) {
             verifier,
             decoder_options{.max_batch = 3, .token_text = {}},
             random_source<>{},
-            counting_host{{}, &launches}};
+            executor};
   for (const std::uint64_t seed : {1u, 2u, 3u}) {
     generation_options options;
     options.max_new_tokens = 60;
@@ -79,10 +70,10 @@ std::int64_t most_launches(Make&& make, Selector selector, V verifier) {
   std::int64_t most = 0;
   std::int32_t seen = 0;
   while (d.running() > 0) {
-    const std::int64_t before = launches;
+    const executor_calls before = *executor.calls;
     d.step();
     if (d.last_step().drafted == 0) { continue; }
-    most = std::max(most, launches - before);
+    most = std::max(most, (*executor.calls - before).launches);
     ++seen;
   }
   CHECK(seen > 3);
@@ -106,15 +97,22 @@ TEST_CASE("launches of a step") {
   CHECK(most_launches(model(tree::chain<4>{}, length::fixed{}), frequent, verifier::rejection{}) ==
         chain - 6);
 
-  const auto eagle = most_launches(model(tree::dynamic<10, 6, 60>{}, length::fixed{}), routed(),
-                                   verifier::point_mass{});
+  const tree::dynamic<10, 6, 60> deep;
+  const auto eagle = most_launches(model(deep, length::fixed{}), routed(), verifier::point_mass{});
   MESSAGE("a dynamic tree of 60 nodes over routed shortlists: " << eagle);
   CHECK(eagle <= goal(6));
-  CHECK(most_launches(model(tree::dynamic<10, 6, 60>{}, length::cost{.draft = 0.01}),
-                      selector::united{routed(), 10}, verifier::point_mass{}) <= goal(6) + 6);
-  CHECK(most_launches(model(tree::sampled<3, 2, 1>{}, length::fixed{}),
-                      selector::second_opinion{routed(), 0.3},
-                      verifier::rejection{}) <= goal(3) + 3);
+  // A policy that learns launches nothing of its own; it may draft less.
+  CHECK(most_launches(model(deep, length::cost{.draft = 0.01}), routed(), verifier::point_mass{}) <=
+        eagle);
+  // What makes one list of all that a depth was given is a launch for each level; so is a second
+  // opinion, which is asked for when there are logits.
+  CHECK(most_launches(model(deep, length::fixed{}), selector::united{routed(), 10},
+                      verifier::point_mass{}) == eagle + 6);
+  const auto drawn = model(tree::sampled<3, 2, 1>{}, length::fixed{});
+  const auto routed_and_drawn = most_launches(drawn, routed(), verifier::rejection{});
+  CHECK(routed_and_drawn <= goal(3));
+  CHECK(most_launches(drawn, selector::second_opinion{routed(), 0.3}, verifier::rejection{}) ==
+        routed_and_drawn + 3);
 
   const auto streams = most_launches(
       [](auto&, const vocab_layout& layout) {
@@ -130,19 +128,9 @@ TEST_CASE("launches of a step") {
   CHECK(copied <= goal(0));
 }
 
-struct counting_hidden_host : hidden_host {
-  std::int64_t* launches;
-
-  template <class Body>
-  void launch(std::int32_t count, const Body& body) {
-    ++*launches;
-    hidden_host::launch(count, body);
-  }
-};
-
 TEST_CASE("a step that nobody looks into has the launches of as many levels as may be drafted") {
   const auto launches_of = [](std::int32_t length) {
-    std::int64_t launches = 0;
+    const counting<hidden_host> executor;
     const auto layout = vocab_layout::identity(vocab);
     toy_stream_target<float> target{{vocab, 5, flavour::smooth}};
     toy_draft<float> draft{{vocab, 6, flavour::smooth}, layout};
@@ -156,14 +144,14 @@ TEST_CASE("a step that nobody looks into has the launches of as many levels as m
         verifier::rejection{},
         decoder_options{.chunk = 8, .draft_length = length, .max_length = 64, .token_text = {}},
         random_source<>{},
-        counting_hidden_host{{}, &launches}};
+        executor};
     generation_options options;
     options.max_new_tokens = 40;
     d.add(std::vector<token>{1, 2}, options);
     d.step();
-    const std::int64_t before = launches;
+    const executor_calls before = *executor.calls;
     d.step();
-    return launches - before;
+    return (*executor.calls - before).launches;
   };
   CHECK(launches_of(5) <= 12 + 6 * 5);
   CHECK(launches_of(5) - launches_of(2) == 3 * 6);

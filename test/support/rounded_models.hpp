@@ -104,4 +104,29 @@ struct rounded_stage : Stage {
   }
 };
 
+/// Rounds the logits of draft row `i`, if it is one.
+template <class Half>
+struct round_row {
+  head_rows<float> rows;
+
+  template <Team T>
+  void operator()(T& team, std::int32_t i) const {
+    if (rows.row[i] < 0) { return; }
+    const row_view<float> row = rows.logits[i];
+    team.for_each(row.size, [=](std::int64_t at) { row[at] = rounded<float, Half>(row[at]); });
+  }
+};
+
+/// A selector that edits draft logits in float, after which each is rounded to the 16-bit type.
+template <class Selector, class Half>
+struct rounded_advice : Selector {
+  explicit rounded_advice(const Selector& of) : Selector(of) {}
+
+  template <class Memory, class E>
+  void advise(Memory& m, E& executor, const head_rows<float>& rows) const {
+    Selector::advise(m, executor, rows);
+    executor.launch(rows.size, round_row<Half>{rows});
+  }
+};
+
 }  // namespace hunch::test

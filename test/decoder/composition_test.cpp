@@ -204,7 +204,7 @@ TEST_CASE("the comparison can fail") {
     std::vector<request> requests = requests_of(asked::little);
     for (request& r : requests) { r.options.seed += more; }
     grid_and_eagle models(worlds(), selector::full{vocab}.layout());
-    return composed(model(chain{}, length::fixed{}), plain_sampler{}, verifier::rejection{})
+    return composed(by_model(chain{}, length::fixed{}), plain_sampler{}, verifier::rejection{})
         .driven(models, any_selector(selector::full{vocab}), requests);
   };
   CHECK(texts_of(0) == texts_of(0));
@@ -225,9 +225,9 @@ TEST_CASE("length policies") {
   static constexpr double curve[] = {1.0, 1.1, 1.3, 1.6};
   const length::cost learning{.draft = 0.3, .rows = curve, .trust = 1.0, .decay = 0.5, .retry = 1};
   const auto with = [](const auto& policy) {
-    both_ways(composed(model(chain{}, policy), plain_sampler{}, verifier::block{}));
-    both_ways(composed(medusa(sampled_tree{}, policy), plain_sampler{}, verifier::rejection{}));
-    both_ways(composed(streams(deep_tree{}, policy), plain_sampler{}, verifier::point_mass{}));
+    both_ways(composed(by_model(chain{}, policy), plain_sampler{}, verifier::block{}));
+    both_ways(composed(by_heads(sampled_tree{}, policy), plain_sampler{}, verifier::rejection{}));
+    both_ways(composed(by_streams(deep_tree{}, policy), plain_sampler{}, verifier::point_mass{}));
     both_ways(composed(
                   [&](auto&) {
                     return drafter::lookup<3, 4, std::remove_cvref_t<decltype(policy)>>{1, policy};

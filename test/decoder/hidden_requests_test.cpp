@@ -37,6 +37,7 @@
 #include "../support/lazy_host.hpp"
 #include "../support/padded_grid_models.hpp"
 #include "../support/stages.hpp"
+#include "../support/varied_requests.hpp"
 
 namespace hunch::test {
 namespace {
@@ -89,14 +90,14 @@ struct asked_request {
 std::vector<asked_request> requests_of() {
   std::vector<asked_request> all;
   for (std::int32_t n = 0; n < request_count; ++n) {
-    asked_request r{{{}, ask(6 + 5 * n % 17, n % 4 == 3 ? 0.0f : 0.8f)}, n % 5 == 4 ? 2 : 0};
-    for (std::int32_t t = 0; t <= 3 * n % 11; ++t) { r.of.prompt.push_back((7 * n + 3 * t) % 5); }
+    asked_request r{varied_request(n, {.tokens = 5, .longest_prompt = 11, .longest_text = 17}),
+                    n % 5 == 4 ? 2 : 0};
     generation_options& o = r.of.options;
-    o.seed = static_cast<std::uint64_t>(500 + n);
+    o.max_new_tokens += 5;
     o.repetition_penalty = 1.2f;
     o.bias = {{5, 4.0f}, {6, 4.0f}, {9, 4.0f}};  // texts repeat themselves, for what is copied
     o.top_p = 0.95f;
-    if (n % 3 == 0) { o.stop_tokens = {6, 20}; }
+    if (n % 3 == 0) { o.stop_tokens = {6, 20}; }  // which occur
     if ((n & 1) != 0) {
       o.grammar = noting_grammar{{vocab}, n % 8 == 5 ? 4 : 100, r.grammar_asked};
     }

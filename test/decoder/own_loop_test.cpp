@@ -25,6 +25,7 @@
 #include "../support/replaying_host.hpp"
 #include "../support/resident_models.hpp"
 #include "../support/stages.hpp"
+#include "../support/varied_requests.hpp"
 
 namespace hunch::test {
 namespace {
@@ -164,10 +165,7 @@ class recorded_draft {
 std::vector<request> requests_of() {
   std::vector<request> requests;
   for (std::int32_t n = 0; n < 9; ++n) {
-    request r{{}, ask(1 + 5 * n % 23, n % 4 == 3 ? 0.0f : 0.8f)};
-    for (std::int32_t t = 0; t <= 3 * n % 11; ++t) { r.prompt.push_back((7 * n + 3 * t) % vocab); }
-    r.options.seed = static_cast<std::uint64_t>(500 + n);
-    if (n % 3 == 0) { r.options.stop_tokens = {3, 11, 20}; }
+    request r = varied_request(n, {.tokens = vocab});
     r.options.repetition_penalty = 1.3f;
     if (n % 2 == 1) { r.options.bias = {{5, 1.5f}, {6, -2.0f}}; }
     requests.push_back(r);

@@ -20,7 +20,6 @@
 
 #include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/drafter/lookup.hpp>
-#include <hunch/team/simulated.hpp>
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/point_mass.hpp>
@@ -33,8 +32,9 @@
 #include "../support/resident_runs.hpp"
 #include "../support/stages.hpp"
 #include "../support/stepping.hpp"
-#include "../support/thread_launch.hpp"
+#include "../support/team_executors.hpp"
 #include "../support/threaded_host.hpp"
+#include "../support/varied_requests.hpp"
 
 namespace hunch::test {
 namespace {
@@ -54,21 +54,7 @@ constexpr std::int32_t block_count = 1;
 constexpr std::int32_t rank_count = 5;
 #endif
 
-/// A host whose bodies are run by several threads each, in blocks.
-struct team_host : executor::host {
-  std::int32_t blocks = block_count;
-  std::int32_t ranks = rank_count;
-
-  template <class T>
-  struct resident : executor::host::buffer<T> {
-    resident(team_host& h, std::size_t n) : executor::host::buffer<T>(h, n) {}
-  };
-  template <class Body>
-  void launch(std::int32_t count, const Body& body) {
-    launch_threads(blocks, ranks, count, body);
-  }
-};
-static_assert(ResidentExecutor<team_host>);
+hidden_threads many_threads() { return {{{}, block_count, rank_count}}; }
 
 /// A host that notes which loops it has recorded, as a device keeps them.
 struct recording_host : executor::host {
@@ -89,10 +75,8 @@ enum class kind { sampled, greedy, staged };
 std::vector<request> requests_of(kind what) {
   std::vector<request> requests;
   for (std::int32_t n = 0; n < request_count; ++n) {
-    request r{{}, ask(1 + 5 * n % 23, what == kind::greedy || n % 4 == 3 ? 0.0f : 0.8f)};
-    for (std::int32_t t = 0; t <= 3 * n % 11; ++t) { r.prompt.push_back((7 * n + 3 * t) % vocab); }
-    r.options.seed = static_cast<std::uint64_t>(500 + n);
-    if (n % 3 == 0) { r.options.stop_tokens = {3, 11, 20}; }
+    request r = varied_request(n, {.tokens = vocab});
+    if (what == kind::greedy) { r.options.temperature = 0.0f; }
     if (what == kind::staged) {
       r.options.top_k = n % 2 == 0 ? 10 : 0;
       r.options.top_p = 0.9f;
@@ -234,9 +218,9 @@ TEST_CASE("the texts of a loop that waits, by every rule") {
 }
 
 TEST_CASE("the same bodies on teams of threads") {
-  same_texts<true>(team_host{}, every_stage{}, verifier::rejection{}, kind::staged, {3});
+  same_texts<true>(many_threads(), every_stage{}, verifier::rejection{}, kind::staged, {3});
 #if !defined(__SANITIZE_THREAD__)
-  same_texts(team_host{{}, 3, 2}, plain_sampler{}, verifier::coupled{}, kind::sampled, {3});
+  same_texts(hidden_threads{{{}, 3, 2}}, plain_sampler{}, verifier::coupled{}, kind::sampled, {3});
 #endif
 }
 
@@ -261,7 +245,7 @@ TEST_CASE("texts over drafts that are looked up") {
   check(executor::host{}, any, plain_sampler{}, verifier::point_mass{}, kind::sampled);
   check(hidden_host{}, any, plain_sampler{}, verifier::point_mass{}, kind::sampled);
   check(executor::host{}, pairs, sampler::greedy{}, verifier::greedy{}, kind::greedy);
-  check(team_host{}, any, plain_sampler{}, verifier::point_mass{}, kind::sampled);
+  check(many_threads(), any, plain_sampler{}, verifier::point_mass{}, kind::sampled);
 }
 
 /// A host that can do two things at a time, and a draft model for it: they note in which order they

@@ -22,7 +22,7 @@
 #include "../support/hash_model.hpp"
 #include "../support/hidden_host.hpp"
 #include "../support/stages.hpp"
-#include "../support/thread_launch.hpp"
+#include "../support/team_executors.hpp"
 
 namespace hunch::test {
 namespace {
@@ -31,16 +31,9 @@ constexpr std::int32_t batch = 2;
 constexpr std::int32_t chunk = 3;
 constexpr std::int32_t max_nodes = 6;
 
-/// A hidden host whose bodies are run by two threads each.
-struct pairs_host : executor::host {
-  template <class T>
-  struct resident : executor::host::buffer<T> {
-    resident(pairs_host& executor, std::size_t n) : executor::host::buffer<T>(executor, n) {}
-  };
-  template <class Body>
-  void launch(std::int32_t count, const Body& body) {
-    launch_threads(1, 2, count, body);
-  }
+/// Bodies by two threads each.
+struct pairs_of_threads : hidden_threads {
+  pairs_of_threads() : hidden_threads{{{}, 1, 2}} {}
 };
 
 /// Most of a head, in another order than the vocabulary.
@@ -135,7 +128,7 @@ void same_texts(Tree shape, V verifier) {
     CHECK(repeated<executor::host>(vocab, shape, verifier) == expected);
     CHECK(repeated<hidden_host>(vocab, shape, verifier) == expected);
     CHECK(driven<hidden_host>(vocab, shape, verifier) == expected);
-    if (vocab <= 32003) { CHECK(repeated<pairs_host>(vocab, shape, verifier) == expected); }
+    if (vocab <= 32003) { CHECK(repeated<pairs_of_threads>(vocab, shape, verifier) == expected); }
   }
 }
 

@@ -6,10 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
-#include <hunch/drafter/pruned.hpp>
-#include <hunch/drafter/streaming.hpp>
 #include <hunch/length/confidence.hpp>
 #include <hunch/length/cost.hpp>
 #include <hunch/length/entropy.hpp>
@@ -19,12 +16,10 @@
 #include <hunch/length/metered.hpp>
 #include <hunch/length/one_of.hpp>
 #include <hunch/selector/any.hpp>
-#include <hunch/tree/dynamic.hpp>
-#include <hunch/tree/fixed.hpp>
-#include <hunch/tree/sampled.hpp>
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/point_mass.hpp>
+#include "../support/drafter_makers.hpp"
 #include "../support/hidden_host.hpp"
 #include "../support/interval_source.hpp"
 #include "../support/padded_grid_models.hpp"
@@ -165,31 +160,6 @@ void grid_row(const Make& make_drafter, S sampler, V verifier,
               const generation_options& options = ask(4)) {
   grid_row(make_drafter, selector::full{3}, sampler, verifier, options);
 }
-
-// Drafters by shape and length policy.
-inline constexpr auto by_model = [](auto tree, auto policy) {
-  return [=](auto& m) { return drafter::autoregressive{m.draft, tree, policy}; };
-};
-inline constexpr auto by_eagle = [](auto tree, auto policy) {
-  return [=](auto& m) { return drafter::autoregressive{m.eagle, tree, policy}; };
-};
-inline constexpr auto by_early_exit = [](auto tree, auto policy) {
-  return [=](auto& m) { return drafter::autoregressive{m.view, tree, policy}; };
-};
-inline constexpr auto by_heads = [](auto tree, auto policy) {
-  return [=](auto& m) { return drafter::heads{m.heads, tree, policy}; };
-};
-inline constexpr auto by_streams = [](auto tree, auto policy) {
-  return [=](auto& m) { return drafter::streaming{m.streams, tree, policy}; };
-};
-inline constexpr auto by_pruned_heads = [](auto tree, auto policy) {
-  return [=](auto& m) { return drafter::pruned{drafter::heads{m.heads, tree, policy}, m.view, 3}; };
-};
-inline constexpr auto by_pruned_streams = [](auto tree, auto policy) {
-  return [=](auto& m) {
-    return drafter::pruned{drafter::streaming{m.streams, tree, policy}, m.view, 3};
-  };
-};
 
 /// Calls use(policy) with every length policy.
 template <class Use>

@@ -7,8 +7,6 @@
 namespace hunch::test {
 namespace {
 
-using chain = tree::chain<3>;
-
 const auto nothing = [](auto&) { return drafter::none{}; };
 const auto looked_up = [](auto&) { return drafter::lookup<2>{}; };
 

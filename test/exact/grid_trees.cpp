@@ -8,12 +8,6 @@
 namespace hunch::test {
 namespace {
 
-constexpr tree::choices some{{0}, {1}, {0, 0}, {0, 2}, {1, 1}, {0, 2, 0}};
-using chain = tree::chain<3>;
-using sampled_tree = tree::sampled<2, 1>;
-using fixed_tree = tree::fixed<some>;
-using deep_tree = tree::dynamic<2, 3, 7>;
-
 TEST_CASE("grid: trees of a draft model") {
   const length::fixed policy;
   grid_row(by_model(sampled_tree{}, policy), plain_sampler{}, verifier::rejection{});

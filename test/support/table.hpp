@@ -6,12 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include <hunch/drafter/autoregressive.hpp>
-#include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
 #include <hunch/drafter/none.hpp>
-#include <hunch/drafter/pruned.hpp>
-#include <hunch/drafter/streaming.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/selector/clustered.hpp>
 #include <hunch/selector/frequency.hpp>
@@ -19,28 +15,20 @@
 #include <hunch/selector/second_opinion.hpp>
 #include <hunch/selector/trimmed.hpp>
 #include <hunch/selector/united.hpp>
-#include <hunch/tree/chain.hpp>
-#include <hunch/tree/dynamic.hpp>
-#include <hunch/tree/fixed.hpp>
-#include <hunch/tree/sampled.hpp>
 #include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/point_mass.hpp>
 #include <hunch/verifier/rejection.hpp>
 #include "../exact/selectors.hpp"
+#include "drafter_makers.hpp"
 #include "enumerate.hpp"
 #include "stages.hpp"
+#include "varied_requests.hpp"
 
 /// \file
 /// The table of docs/policies/compositions.md: each drafter with each tree and each selector, by
 /// toy models on the host, and by models of bodies on teams of threads and on a device.
 
 namespace hunch::test::table {
-
-inline constexpr tree::choices some{{0}, {1}, {0, 0}, {0, 2}, {1, 1}, {0, 2, 0}};
-using chain = tree::chain<3>;
-using sampled_tree = tree::sampled<2, 1>;
-using fixed_tree = tree::fixed<some>;
-using deep_tree = tree::dynamic<2, 3, 7>;
 
 /// What requests ask of the sampler.
 enum class asked {
@@ -52,12 +40,7 @@ enum class asked {
 inline std::vector<request> requests_of(asked what) {
   std::vector<request> requests;
   for (std::int32_t n = 0; n < 20; ++n) {
-    request r{{}, {}};
-    r.options.max_new_tokens = 1 + 5 * n % 17;
-    r.options.temperature = n % 4 == 3 ? 0.0f : 0.8f;
-    for (std::int32_t t = 0; t <= 3 * n % 14; ++t) { r.prompt.push_back((7 * n + 3 * t) % 5); }
-    r.options.seed = static_cast<std::uint64_t>(500 + n);
-    if (n % 3 == 0) { r.options.stop_tokens = {3, 11, 20}; }
+    request r = varied_request(n, {.tokens = 5, .longest_prompt = 14, .longest_text = 17});
     if (what != asked::little) {
       r.options.top_k = n % 2 == 0 ? 10 : 0;
       r.options.top_p = 0.9f;
@@ -70,33 +53,6 @@ inline std::vector<request> requests_of(asked what) {
   }
   return requests;
 }
-
-// Drafters over what has the models as members, by shape and length policy.
-inline constexpr auto model = [](auto shape, auto policy) {
-  return [=](auto& m) { return drafter::autoregressive{m.draft, shape, policy}; };
-};
-inline constexpr auto eagle = [](auto shape, auto policy) {
-  return [=](auto& m) { return drafter::autoregressive{m.eagle, shape, policy}; };
-};
-inline constexpr auto early_exit = [](auto shape, auto policy) {
-  return [=](auto& m) { return drafter::autoregressive{m.view, shape, policy}; };
-};
-inline constexpr auto medusa = [](auto shape, auto policy) {
-  return [=](auto& m) { return drafter::heads{m.heads, shape, policy}; };
-};
-inline constexpr auto streams = [](auto shape, auto policy) {
-  return [=](auto& m) { return drafter::streaming{m.streams, shape, policy}; };
-};
-inline constexpr auto pruned_heads = [](auto shape, auto policy) {
-  return [=](auto& m) {
-    return drafter::pruned{drafter::heads{m.heads, shape, policy}, m.view, 3};
-  };
-};
-inline constexpr auto pruned_streams = [](auto shape, auto policy) {
-  return [=](auto& m) {
-    return drafter::pruned{drafter::streaming{m.streams, shape, policy}, m.view, 3};
-  };
-};
 
 /// Calls use(drafter, tree, make, sampler, verifier, asked) with the lines of a drafter that has
 /// all trees.
@@ -114,14 +70,14 @@ void trees_of(const char* drafter, const By& by, Use&& use) {
 
 template <class Use>
 void trees_of_models(Use&& use) {
-  trees_of("autoregressive: a model of its own", model, use);
-  trees_of("autoregressive: a head that reads the target's features (EAGLE)", eagle, use);
-  trees_of("autoregressive: the target's first layers", early_exit, use);
+  trees_of("autoregressive: a model of its own", by_model, use);
+  trees_of("autoregressive: a head that reads the target's features (EAGLE)", by_eagle, use);
+  trees_of("autoregressive: the target's first layers", by_early_exit, use);
 }
 template <class Use>
 void trees_ahead(Use&& use) {
-  trees_of("heads (Medusa)", medusa, use);
-  trees_of("streaming", streams, use);
+  trees_of("heads (Medusa)", by_heads, use);
+  trees_of("streaming", by_streams, use);
 }
 template <class Use>
 void pruned_trees(Use&& use) {
@@ -132,8 +88,8 @@ void pruned_trees(Use&& use) {
     use(drafter, "dynamic", by(deep_tree{}, policy), plain_sampler{}, verifier::point_mass{},
         asked::little);
   };
-  with("pruned heads", pruned_heads);
-  with("pruned streaming", pruned_streams);
+  with("pruned heads", by_pruned_heads);
+  with("pruned streaming", by_pruned_streams);
 }
 /// And use(drafter, make, sampler, verifier, asked) with those that have neither tree nor head.
 template <class Use>

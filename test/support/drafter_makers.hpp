@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/heads.hpp>
+#include <hunch/drafter/pruned.hpp>
+#include <hunch/drafter/streaming.hpp>
+#include <hunch/tree/chain.hpp>
+#include <hunch/tree/dynamic.hpp>
+#include <hunch/tree/fixed.hpp>
+#include <hunch/tree/sampled.hpp>
+
+/// \file
+/// Shapes of trees, and drafters over what has the models as members.
+
+namespace hunch::test {
+
+// Shapes.
+inline constexpr tree::choices some{{0}, {1}, {0, 0}, {0, 2}, {1, 1}, {0, 2, 0}};
+using chain = tree::chain<3>;
+using sampled_tree = tree::sampled<2, 1>;
+using fixed_tree = tree::fixed<some>;
+using deep_tree = tree::dynamic<2, 3, 7>;
+
+// Drafters by shape and length policy.
+inline constexpr auto by_model = [](auto tree, auto policy) {
+  return [=](auto& m) { return drafter::autoregressive{m.draft, tree, policy}; };
+};
+inline constexpr auto by_eagle = [](auto tree, auto policy) {
+  return [=](auto& m) { return drafter::autoregressive{m.eagle, tree, policy}; };
+};
+inline constexpr auto by_early_exit = [](auto tree, auto policy) {
+  return [=](auto& m) { return drafter::autoregressive{m.view, tree, policy}; };
+};
+inline constexpr auto by_heads = [](auto tree, auto policy) {
+  return [=](auto& m) { return drafter::heads{m.heads, tree, policy}; };
+};
+inline constexpr auto by_streams = [](auto tree, auto policy) {
+  return [=](auto& m) { return drafter::streaming{m.streams, tree, policy}; };
+};
+inline constexpr auto by_pruned_heads = [](auto tree, auto policy) {
+  return [=](auto& m) { return drafter::pruned{drafter::heads{m.heads, tree, policy}, m.view, 3}; };
+};
+inline constexpr auto by_pruned_streams = [](auto tree, auto policy) {
+  return [=](auto& m) {
+    return drafter::pruned{drafter::streaming{m.streams, tree, policy}, m.view, 3};
+  };
+};
+
+}  // namespace hunch::test

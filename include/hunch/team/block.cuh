@@ -61,15 +61,14 @@ class block_threads {
   __device__ static constexpr std::int32_t parts() { return 1; }
   __device__ static constexpr std::int32_t part() { return 0; }
   __device__ static constexpr std::int32_t threads() { return Threads; }
-  __device__ static std::int32_t thread() {
-    const auto t = static_cast<std::int32_t>(threadIdx.x);
-    __builtin_assume(t >= 0 && t < Threads);  // saves a register for its sign in every 64-bit loop
-    return t;
-  }
+  __device__ static std::int32_t thread() { return static_cast<std::int32_t>(threadIdx.x); }
   __device__ static constexpr std::int32_t workers() { return Threads / 32; }
-  __device__ static std::int32_t worker() { return thread() / 32; }
+  // Of a number without a sign, for which a compiler keeps no register.
+  __device__ static std::int32_t worker() { return static_cast<std::int32_t>(threadIdx.x / 32); }
   __device__ static constexpr std::int32_t worker_size() { return 32; }
-  __device__ static std::int32_t worker_thread() { return thread() % 32; }
+  __device__ static std::int32_t worker_thread() {
+    return static_cast<std::int32_t>(threadIdx.x % 32);
+  }
 
   __device__ static void sync() { __syncthreads(); }
   __device__ static void sync_part() { __syncthreads(); }

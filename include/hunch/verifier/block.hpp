@@ -84,9 +84,8 @@ struct block {
     if (whole) {
       const std::int32_t unread = view.tree.next_child(c, c);
       if (unread >= 0) { return kernel::fail(out, status::invalid_draft, unread); }
-      kernel::emit(team, view.at(c, purpose::bonus), p, random, out);
       out.next_origin = kernel::undrafted(out);
-      return;
+      return kernel::emit(team, view.at(c, purpose::bonus), p, random, out);
     }
     out.next_origin = origin::corrected;
     out.next = static_cast<token>(rest(p, view, c, w, [&](const auto& weight) {

@@ -2,13 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <hunch/core/message.hpp>
 #include <hunch/decoder/composition.hpp>
@@ -148,7 +146,6 @@ class decoding_step {
     if (sizes.moves) { owned_.give(made_.moves, max_rows()); }
     owned_.give(made_.counts, 3);
     owned_.give(made_.counters, batch);
-    owned_.give(made_.totals, 1);
     if (sizes.reports) {
       owned_.give_host_written(made_.reports, batch);
       owned_.give_host_written(cuts_, batch);
@@ -299,20 +296,9 @@ class decoding_step {
 
   /// Counters of all steps; waits for the executor.
   statistics<max_nodes> stats() {
-    statistics<max_nodes> all;
-    std::vector<statistics<max_nodes>> each(static_cast<std::size_t>(sizes_.max_batch));
-    read_buffer(memory_, each.data(), made_.counters, each.size());
-    for (const statistics<max_nodes>& one : each) { all += one; }
-    step_totals totals;
-    read_buffer(memory_, &totals, made_.totals, 1);
-    all.target_passes = totals.passes;
-    all.target_rows = totals.rows;
-    return all;
+    return sum_of_slots(memory_, made_.counters, sizes_.max_batch);
   }
-  void reset_stats() {
-    memory_.launch(sizes_.max_batch, clear_slots{made_.counters});
-    memory_.launch(1, clear_slots{made_.totals});
-  }
+  void reset_stats() { memory_.launch(sizes_.max_batch, clear_slots{made_.counters}); }
 
  private:
   using view_type =

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include <hunch/draft/draft_tree.hpp>
+#include <hunch/executor/executor.hpp>
 #include <hunch/verifier/verifier.hpp>
 
 namespace hunch {
@@ -81,6 +83,12 @@ struct statistics {
     ++histogram[accepted_nodes];
   }
 
+  /// Counts a pass of the target.
+  HUNCH_HOST_DEVICE void count_pass(std::int32_t rows) {
+    ++target_passes;
+    target_rows += rows;
+  }
+
   /// Adds the counters of another run of the same steps, of other sequences, or of smaller drafts.
   template <std::int32_t Nodes>
   requires(Nodes <= MaxNodes) statistics& operator+=(const statistics<Nodes>& o) {
@@ -128,5 +136,15 @@ struct statistics {
     return b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(b);
   }
 };
+
+/// The sum of the counters [slots] that bodies have written; waits for the executor.
+template <class E, std::int32_t N>
+statistics<N> sum_of_slots(E& executor, const statistics<N>* counters, std::int32_t slots) {
+  statistics<N> all;
+  std::vector<statistics<N>> each(static_cast<std::size_t>(slots));
+  read_buffer(executor, each.data(), counters, each.size());
+  for (const statistics<N>& one : each) { all += one; }
+  return all;
+}
 
 }  // namespace hunch

@@ -120,7 +120,6 @@ class decoding_round {
     owned_.give(made_.kept, sizes.max_batch);
     owned_.give(made_.kept_count, 1);
     owned_.give(made_.counters, sizes.max_batch);
-    owned_.give(made_.totals, 1);
     memory_.launch(sizes.max_batch, clear_slots{made_.canvases});
     reset_stats();
   }
@@ -235,22 +234,9 @@ class decoding_round {
 
   /// Counters of all rounds; waits for the executor.
   statistics<max_drafts + 1> stats() {
-    statistics<max_drafts + 1> all;
-    statistics<max_drafts + 1> one;
-    for (std::int32_t slot = 0; slot < sizes_.max_batch; ++slot) {
-      read_buffer(memory_, &one, made_.counters + slot, 1);
-      all += one;
-    }
-    step_totals totals;
-    read_buffer(memory_, &totals, made_.totals, 1);
-    all.target_passes = totals.passes;
-    all.target_rows = totals.rows;
-    return all;
+    return sum_of_slots(memory_, made_.counters, sizes_.max_batch);
   }
-  void reset_stats() {
-    memory_.launch(sizes_.max_batch, clear_slots{made_.counters});
-    memory_.launch(1, clear_slots{made_.totals});
-  }
+  void reset_stats() { memory_.launch(sizes_.max_batch, clear_slots{made_.counters}); }
 
  private:
   template <class T>

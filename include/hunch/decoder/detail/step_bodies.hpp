@@ -62,12 +62,6 @@ struct cache_move {
   std::int32_t position = 0;    ///< absolute, in the sequence
 };
 
-/// Steps of all slots together.
-struct step_totals {
-  std::int64_t passes = 0;
-  std::int64_t rows = 0;
-};
-
 /// The arrays of a step. A trivially copyable view; N is the drafter's number of nodes.
 template <class Real, std::int32_t N>
 struct step_arrays {
@@ -97,8 +91,7 @@ struct step_arrays {
   step_report* reports = nullptr;  ///< [max_batch] for the host; nullptr: no one
   token_log_probability* log_probabilities = nullptr;  ///< [max_batch, N, report_stride]
   std::int32_t report_stride = 0;
-  statistics<N>* counters = nullptr;  ///< [max_batch]
-  step_totals* totals = nullptr;
+  statistics<N>* counters = nullptr;  ///< [max_batch]; passes are counted for the last slot
 
   HUNCH_HOST_DEVICE sequence& of(std::int32_t slot) const { return in.all[slot]; }
 
@@ -424,10 +417,7 @@ struct end_step {
                    .count = step.counts + 2},
                   step.kept, [&](std::int32_t i) { return step.ends(i); });
     if (team.rank() == 0) {
-      if (slot + 1 == step.slots) {
-        step.totals->passes += 1;
-        step.totals->rows += step.counts[0];
-      }
+      if (slot + 1 == step.slots) { step.counters[slot].count_pass(step.counts[0]); }
       end(slot);
     }
     team.sync();

@@ -81,8 +81,7 @@ struct round_data {
   std::int32_t* kept = nullptr;        ///< [max_batch] see `decided_canvases`
   std::int32_t* kept_count = nullptr;  ///< [1]
   rings out;
-  statistics<max_drafts + 1>* counters = nullptr;  ///< [max_batch]
-  step_totals* totals = nullptr;
+  statistics<max_drafts + 1>* counters = nullptr;  ///< [max_batch] passes are for the last slot
 
   static HUNCH_HOST_DEVICE std::int64_t at(std::int32_t slot, std::int32_t of_each) {
     return static_cast<std::int64_t>(slot) * of_each;
@@ -292,10 +291,7 @@ struct end_round {
         [&](std::int32_t at, std::int32_t) { round.kept[at] = round.kept_canvas(slot); },
         [&](std::int32_t at) { round.kept[at] = -1; });
     if (team.rank() == 0) {
-      if (slot + 1 == round.slots) {
-        round.totals->passes += 1;
-        round.totals->rows += round.pass.counts[0];
-      }
+      if (slot + 1 == round.slots) { round.counters[slot].count_pass(round.pass.counts[0]); }
       end(slot);
     }
     team.sync();

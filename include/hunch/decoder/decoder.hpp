@@ -222,15 +222,9 @@ class decoder {
   statistics<max_nodes> times_;
 };
 
-template <class Target, class D, class Selector, class S, class V, class... Rest>
-decoder(Target&&, D&&, Selector&&, S&&, V&&, Rest...) -> decoder<Target, D, Selector, S, V>;
-
-template <class Target, class D, class Selector, class S, class V, class Random>
-decoder(Target&&, D&&, Selector&&, S&&, V&&, decoder_options, Random)
-    -> decoder<Target, D, Selector, S, V, Random>;
-
-template <class Target, class D, class Selector, class S, class V, class Random, class E>
-decoder(Target&&, D&&, Selector&&, S&&, V&&, decoder_options, Random, E)
+template <class Target, class D, class Selector, class S, class V,
+          class Random = random_source<philox>, class E = executor::host>
+decoder(Target&&, D&&, Selector&&, S&&, V&&, decoder_options = {}, Random = {}, E = {})
     -> decoder<Target, D, Selector, S, V, Random, E>;
 
 }  // namespace hunch

@@ -295,9 +295,7 @@ class decoding_step {
   }
 
   /// Counters of all steps; waits for the executor.
-  statistics<max_nodes> stats() {
-    return sum_of_slots(memory_, made_.counters, sizes_.max_batch);
-  }
+  statistics<max_nodes> stats() { return sum_of_slots(memory_, made_.counters, sizes_.max_batch); }
   void reset_stats() { memory_.launch(sizes_.max_batch, clear_slots{made_.counters}); }
 
  private:

@@ -262,16 +262,9 @@ class resident_decoder {
   resident_loop<step_type, E> loop_;
 };
 
-template <class Target, class D, class Selector, class S, class V, class... Rest>
-resident_decoder(Target&&, D&&, Selector&&, S&&, V&&, Rest...)
-    -> resident_decoder<Target, D, Selector, S, V>;
-
-template <class Target, class D, class Selector, class S, class V, class Random>
-resident_decoder(Target&&, D&&, Selector&&, S&&, V&&, resident_options, Random)
-    -> resident_decoder<Target, D, Selector, S, V, Random>;
-
-template <class Target, class D, class Selector, class S, class V, class Random, class E>
-resident_decoder(Target&&, D&&, Selector&&, S&&, V&&, resident_options, Random, E)
+template <class Target, class D, class Selector, class S, class V,
+          class Random = random_source<philox>, class E = executor::host>
+resident_decoder(Target&&, D&&, Selector&&, S&&, V&&, resident_options = {}, Random = {}, E = {})
     -> resident_decoder<Target, D, Selector, S, V, Random, E>;
 
 }  // namespace hunch

@@ -236,20 +236,9 @@ class decoder {
   statistics<max_drafts + 1> times_;
 };
 
-template <class Model, class O, class S, class V>
-decoder(Model&&, O&&, S&&, V&&) -> decoder<Model, O, S, V>;
-
-template <class Model, class O, class S, class V, class D>
-decoder(Model&&, O&&, S&&, V&&, D&&) -> decoder<Model, O, S, V, D>;
-
-template <class Model, class O, class S, class V, class D>
-decoder(Model&&, O&&, S&&, V&&, D&&, decoder_options) -> decoder<Model, O, S, V, D>;
-
-template <class Model, class O, class S, class V, class D, class Random>
-decoder(Model&&, O&&, S&&, V&&, D&&, decoder_options, Random) -> decoder<Model, O, S, V, D, Random>;
-
-template <class Model, class O, class S, class V, class D, class Random, class E>
-decoder(Model&&, O&&, S&&, V&&, D&&, decoder_options, Random, E)
+template <class Model, class O, class S, class V, class D = self_speculation<4>,
+          class Random = random_source<philox>, class E = executor::host>
+decoder(Model&&, O&&, S&&, V&&, D&& = {}, decoder_options = {}, Random = {}, E = {})
     -> decoder<Model, O, S, V, D, Random, E>;
 
 }  // namespace hunch::diffusion

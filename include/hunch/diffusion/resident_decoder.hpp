@@ -251,22 +251,9 @@ class resident_decoder {
   resident_loop<round_type, E> loop_;
 };
 
-template <class Model, class O, class S, class V>
-resident_decoder(Model&&, O&&, S&&, V&&) -> resident_decoder<Model, O, S, V>;
-
-template <class Model, class O, class S, class V, class D>
-resident_decoder(Model&&, O&&, S&&, V&&, D&&) -> resident_decoder<Model, O, S, V, D>;
-
-template <class Model, class O, class S, class V, class D>
-resident_decoder(Model&&, O&&, S&&, V&&, D&&, resident_options)
-    -> resident_decoder<Model, O, S, V, D>;
-
-template <class Model, class O, class S, class V, class D, class Random>
-resident_decoder(Model&&, O&&, S&&, V&&, D&&, resident_options, Random)
-    -> resident_decoder<Model, O, S, V, D, Random>;
-
-template <class Model, class O, class S, class V, class D, class Random, class E>
-resident_decoder(Model&&, O&&, S&&, V&&, D&&, resident_options, Random, E)
+template <class Model, class O, class S, class V, class D = self_speculation<4>,
+          class Random = random_source<philox>, class E = executor::host>
+resident_decoder(Model&&, O&&, S&&, V&&, D&& = {}, resident_options = {}, Random = {}, E = {})
     -> resident_decoder<Model, O, S, V, D, Random, E>;
 
 }  // namespace hunch::diffusion

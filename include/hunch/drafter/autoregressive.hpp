@@ -280,9 +280,7 @@ class autoregressive {
   Policy policy_;
 };
 
-template <class Model, class Tree>
-autoregressive(Model&&, Tree) -> autoregressive<Model, Tree>;
-template <class Model, class Tree, class Policy>
-autoregressive(Model&&, Tree, Policy) -> autoregressive<Model, Tree, Policy>;
+template <class Model, class Tree, class Policy = length::fixed>
+autoregressive(Model&&, Tree, Policy = {}) -> autoregressive<Model, Tree, Policy>;
 
 }  // namespace hunch::drafter

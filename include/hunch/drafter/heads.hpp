@@ -52,9 +52,7 @@ class heads : public ahead<last_hidden_state, Heads, Tree, Policy> {
       : heads::ahead(std::forward<Heads>(model), policy) {}
 };
 
-template <class Heads, class Tree>
-heads(Heads&&, Tree) -> heads<Heads, Tree>;
-template <class Heads, class Tree, class Policy>
-heads(Heads&&, Tree, Policy) -> heads<Heads, Tree, Policy>;
+template <class Heads, class Tree, class Policy = length::fixed>
+heads(Heads&&, Tree, Policy = {}) -> heads<Heads, Tree, Policy>;
 
 }  // namespace hunch::drafter

@@ -58,9 +58,7 @@ class streaming : public ahead<stream_states<Tree::max_depth>, Heads, Tree, Poli
       : streaming::ahead(std::forward<Heads>(model), policy) {}
 };
 
-template <class Heads, class Tree>
-streaming(Heads&&, Tree) -> streaming<Heads, Tree>;
-template <class Heads, class Tree, class Policy>
-streaming(Heads&&, Tree, Policy) -> streaming<Heads, Tree, Policy>;
+template <class Heads, class Tree, class Policy = length::fixed>
+streaming(Heads&&, Tree, Policy = {}) -> streaming<Heads, Tree, Policy>;
 
 }  // namespace hunch::drafter

@@ -124,7 +124,7 @@ class decoding_step {
         kept_(memory_, max_rows(), sizes.max_batch),
         released_(executor, 0, 1),
         owned_(memory_) {
-    const std::int32_t batch = sizes.max_batch;
+    const std::int64_t batch = sizes.max_batch;
     made_.in = requests_.view();
     made_.trees = trees_.view();
     made_.out = ring_.view();
@@ -133,24 +133,15 @@ class decoding_step {
     made_.chunk = sizes.chunk;
     made_.chunks = sizes.chunks;
     made_.report_stride = sizes.log_probabilities + 1;
-    owned_.give(made_.plans, batch);
-    owned_.give(made_.contexts, batch);
-    owned_.give(made_.verdicts, batch);
-    owned_.give(made_.decisions, batch);
-    owned_.give(made_.outcomes, batch);
-    owned_.give(made_.statuses, host_reads<memory> ? max_rows() : 0);
-    owned_.give_host_written(made_.logits, max_rows());
-    owned_.give(made_.laws, batch, max_nodes);
-    owned_.give(made_.scratch, batch, max_nodes);
-    owned_.give(made_.paths, batch, max_nodes);
-    if (sizes.moves) { owned_.give(made_.moves, max_rows()); }
-    owned_.give(made_.counts, 3);
-    owned_.give(made_.counters, batch);
-    if (sizes.reports) {
-      owned_.give_host_written(made_.reports, batch);
-      owned_.give_host_written(cuts_, batch);
-    }
-    owned_.give_host_written(made_.log_probabilities, batch, max_nodes, made_.report_stride);
+    owned_.give(batch, made_.plans, made_.contexts, made_.verdicts, made_.decisions, made_.outcomes,
+                made_.counters);
+    owned_.give(batch * max_nodes, made_.laws, made_.scratch, made_.paths);
+    owned_.give(host_reads<memory> ? max_rows() : 0, made_.statuses);
+    owned_.give_host_written(max_rows(), made_.logits);
+    if (sizes.moves) { owned_.give(max_rows(), made_.moves); }
+    owned_.give(3, made_.counts);
+    if (sizes.reports) { owned_.give_host_written(batch, made_.reports, cuts_); }
+    owned_.give_host_written(batch * max_nodes * made_.report_stride, made_.log_probabilities);
     std::fill_n(made_.logits, max_rows(), row_view<real>{});
     reset_stats();
   }

@@ -116,13 +116,8 @@ class inbox {
   inbox(M& memory, std::int32_t max_batch, std::int32_t vocab_size, bool counts)
       : counts_(counts), owned_(memory), slots_(index(max_batch)) {
     view_.vocab_size = vocab_size;
-    owned_.give(view_.all, max_batch);
-    owned_.give_host_written(view_.arrivals, max_batch);
-    owned_.give_host_written(view_.sent, max_batch);
-    owned_.give_host_written(view_.cancel, max_batch);
-    owned_.give(view_.seen, max_batch);
-    owned_.give(view_.ended, max_batch);
-    owned_.give(view_.taken, max_batch);
+    owned_.give(max_batch, view_.all, view_.seen, view_.ended, view_.taken);
+    owned_.give_host_written(max_batch, view_.arrivals, view_.sent, view_.cancel);
     std::fill_n(view_.sent, max_batch, 0);
     std::fill_n(view_.cancel, max_batch, 0);
     memory.launch(max_batch, clear_slots{view_.all});

@@ -92,10 +92,9 @@ class ring_storage {
  public:
   ring_storage(M& memory, std::int32_t max_batch, std::int32_t capacity) : owned_(memory) {
     view_.capacity = capacity;
-    owned_.give_host_written(view_.entries, max_batch, capacity);
-    owned_.give_host_written(view_.written, max_batch);
-    owned_.give_host_written(view_.read, max_batch);
-    owned_.give(view_.counted, max_batch);
+    owned_.give_host_written(std::int64_t{max_batch} * capacity, view_.entries);
+    owned_.give_host_written(max_batch, view_.written, view_.read);
+    owned_.give(max_batch, view_.counted);
     std::fill_n(view_.written, max_batch, 0);
     std::fill_n(view_.read, max_batch, 0);
     memory.launch(max_batch, clear_slots{view_.counted});

@@ -105,21 +105,16 @@ class decoding_round {
     made_.spread = parts::order_of_positions ? 0.0 : drafts_.spread;
     made_.in = requests_.view();
     made_.out = ring_.view();
-    owned_.give_host_written(made_.block_lengths, sizes.max_batch);
-    owned_.give(made_.canvases, sizes.max_batch);
-    owned_.give(made_.plans, sizes.max_batch);
-    owned_.give(made_.planned, sizes.max_batch, max_drafts);
-    owned_.give(made_.next, sizes.max_batch, max_drafts);
-    owned_.give(made_.drafts, sizes.max_batch, draft_sets::most);
-    owned_.give(made_.proposed, sizes.max_batch);
-    owned_.give(made_.sets, sizes.max_batch, max_drafts + 1);
-    owned_.give(made_.reached, sizes.max_batch, draft_sets::room(max_drafts));
-    owned_.give(made_.considered, sizes.max_batch, draft_sets::looked_at);
-    owned_.give(made_.accepted, sizes.max_batch, max_drafts);
-    owned_.give(made_.verdicts, sizes.max_batch);
-    owned_.give(made_.kept, sizes.max_batch);
-    owned_.give(made_.kept_count, 1);
-    owned_.give(made_.counters, sizes.max_batch);
+    const std::int64_t batch = sizes.max_batch;
+    owned_.give_host_written(batch, made_.block_lengths);
+    owned_.give(batch, made_.canvases, made_.plans, made_.proposed, made_.verdicts, made_.kept,
+                made_.counters);
+    owned_.give(batch * max_drafts, made_.planned, made_.next, made_.accepted);
+    owned_.give(batch * draft_sets::most, made_.drafts);
+    owned_.give(batch * (max_drafts + 1), made_.sets);
+    owned_.give(batch * draft_sets::room(max_drafts), made_.reached);
+    owned_.give(batch * draft_sets::looked_at, made_.considered);
+    owned_.give(1, made_.kept_count);
     memory_.launch(sizes.max_batch, clear_slots{made_.canvases});
     reset_stats();
   }

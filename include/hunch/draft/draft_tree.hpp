@@ -190,16 +190,14 @@ class draft_batch {
         followed_(walks_.size()) {
     view_.capacity = capacity;
     view_.words = capacity.grammars ? allowed_words(capacity.vocab_size) : 0;
-    owned_.give(view_.counts, capacity.max_batch);
-    owned_.give(view_.tokens, capacity.max_batch, capacity.max_nodes);
-    owned_.give(view_.parents, capacity.max_batch, capacity.max_nodes);
-    owned_.give(view_.drawn_at, capacity.max_batch, capacity.max_nodes);
-    owned_.give(view_.laws, capacity.max_batch, capacity.max_nodes);
-    owned_.give(view_.lists, capacity.max_batch, capacity.max_nodes);
-    owned_.give(view_.all_ranges, capacity.max_batch, capacity.max_nodes, capacity.max_ranges);
-    owned_.give(view_.all_shifts, capacity.max_batch, capacity.max_nodes, capacity.max_parts);
-    owned_.give(view_.all_logits, capacity.max_batch, capacity.law_rows, capacity.row_stride());
-    owned_.give(view_.all_allowed, capacity.max_batch, capacity.max_nodes, view_.words);
+    const std::int64_t nodes = std::int64_t{capacity.max_batch} * capacity.max_nodes;
+    owned_.give(capacity.max_batch, view_.counts);
+    owned_.give(nodes, view_.tokens, view_.parents, view_.drawn_at, view_.laws, view_.lists);
+    owned_.give(nodes * capacity.max_ranges, view_.all_ranges);
+    owned_.give(nodes * capacity.max_parts, view_.all_shifts);
+    owned_.give(std::int64_t{capacity.max_batch} * capacity.law_rows * capacity.row_stride(),
+                view_.all_logits);
+    owned_.give(nodes * view_.words, view_.all_allowed);
     if (host_reads<Executor> || view_.words == 0) { return; }
     const auto of_one = static_cast<std::size_t>(capacity.max_nodes);
     seen_tokens_.resize(of_one);

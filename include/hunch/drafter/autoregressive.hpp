@@ -86,10 +86,9 @@ class autoregressive {
           kept(executor, most_rows(setup) + setup.max_batch * max_nodes, setup.max_batch),
           trees(executor, setup),
           arrays(executor) {
-      arrays.give(made.read, setup.max_batch);
-      arrays.give(made.staged, setup.max_batch);
-      arrays.give(made.counts, 3);
-      arrays.give(made.statuses, most_rows(setup));
+      arrays.give(setup.max_batch, made.read, made.staged);
+      arrays.give(3, made.counts);
+      arrays.give(most_rows(setup), made.statuses);
       made.rows = rows.arrays();
       made.chunk = setup.chunk;
       made.keeps_up = !host_reads<Executor>;

@@ -82,24 +82,16 @@ class pruned {
   struct state {
     state(Executor& executor, const drafter_setup& setup)
         : inner(executor, setup), rows(executor, setup.max_batch * max_nodes), arrays(executor) {
-      const std::int32_t batch = setup.max_batch;
+      const std::int64_t nodes = std::int64_t{setup.max_batch} * max_nodes;
       made.max_nodes = max_nodes;
       made.stride = (setup.max_rows + 3) / 4 * 4;
       made.pads = !host_reads<Executor>;
       made.rows = rows.arrays();
-      arrays.give(made.counts, 2);
-      arrays.give(made.first_row, batch);
-      arrays.give(made.inner, batch, max_nodes);
-      arrays.give(made.statuses, batch, max_nodes);
-      arrays.give(made.all_logits, batch, max_nodes, made.stride);
-      arrays.give(made.slot, batch, max_nodes);
-      arrays.give(made.node, batch, max_nodes);
-      arrays.give(made.row, batch, max_nodes);
-      arrays.give(made.lists, batch, max_nodes);
-      arrays.give(made.logits, batch, max_nodes);
-      arrays.give(made.value, batch, max_nodes);
-      arrays.give(made.was, batch, max_nodes);
-      arrays.give(made.workspace, batch, max_nodes);
+      arrays.give(2, made.counts);
+      arrays.give(setup.max_batch, made.first_row);
+      arrays.give(nodes, made.inner, made.statuses, made.slot, made.node, made.row, made.lists,
+                  made.logits, made.value, made.was, made.workspace);
+      arrays.give(nodes * made.stride, made.all_logits);
     }
 
     typename inner_type::template state<Real, Executor> inner;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -20,23 +21,23 @@ class owned_arrays {
 
   E& executor() const { return *executor_; }
 
-  /// Points `at` to an array of the product of `extents` new values, a buffer of the executor. It
-  /// lives as long as this object.
-  template <class T, class... Extents>
-  void give(T*& at, Extents... extents) {
-    at = keep<typename E::template buffer<T>>((static_cast<std::size_t>(extents) * ...));
+  /// Points each of `at` to an array of n new values, a buffer of the executor. They live as long
+  /// as this object.
+  template <class... T>
+  void give(std::int64_t n, T*&... at) {
+    ((at = keep<typename E::template buffer<T>>(n)), ...);
   }
 
   /// The same for what the host writes, or reads, on executors whose buffers it does not reach too.
-  template <class T, class... Extents>
-  void give_host_written(T*& at, Extents... extents) {
-    at = keep<host_written<E, T>>((static_cast<std::size_t>(extents) * ...));
+  template <class... T>
+  void give_host_written(std::int64_t n, T*&... at) {
+    ((at = keep<host_written<E, T>>(n)), ...);
   }
 
  private:
   template <class Buffer>
-  auto* keep(std::size_t n) {
-    auto made = std::make_unique<Buffer>(*executor_, n);
+  auto* keep(std::int64_t n) {
+    auto made = std::make_unique<Buffer>(*executor_, static_cast<std::size_t>(n));
     auto* const data = made->data();
     array kept(made.release(), [](void* of) { delete static_cast<Buffer*>(of); });
     arrays_.push_back(std::move(kept));

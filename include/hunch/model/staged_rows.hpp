@@ -58,12 +58,8 @@ template <class Executor>
 class staged_rows {
  public:
   staged_rows(Executor& executor, std::int32_t capacity) : owned_(executor) {
-    owned_.give(arrays_.slot, capacity);
-    owned_.give(arrays_.id, capacity);
-    owned_.give(arrays_.parent, capacity);
-    owned_.give(arrays_.position, capacity);
-    owned_.give(arrays_.tokens, capacity);
-    owned_.give(arrays_.wanted, capacity);
+    owned_.give(capacity, arrays_.slot, arrays_.id, arrays_.parent, arrays_.position,
+                arrays_.tokens, arrays_.wanted);
   }
 
   void clear() { size_ = 0; }
@@ -127,9 +123,8 @@ template <class Executor>
 class kept_list {
  public:
   kept_list(Executor& executor, std::int32_t capacity, std::int32_t max_batch) : owned_(executor) {
-    owned_.give(arrays_.slot, capacity);
-    owned_.give(arrays_.id, capacity);
-    owned_.give(arrays_.released, max_batch);
+    owned_.give(capacity, arrays_.slot, arrays_.id);
+    owned_.give(max_batch, arrays_.released);
   }
 
   void clear() { size_ = released_count_ = 0; }

@@ -148,8 +148,8 @@ class drafting_passes {
       : pass_(memory, batch, 1, length, host_reads<M> ? 1 : drafts), owned_(memory) {
     made_.max_batch = batch;
     made_.capacity = drafts;
-    owned_.give(made_.begun, batch);
-    owned_.give(made_.lists, batch, drafts, drafts);
+    owned_.give(batch, made_.begun);
+    owned_.give(std::int64_t{batch} * drafts * drafts, made_.lists);
   }
 
   /// Of the pass after `depth` drafts. \param padded canvases, 0: not.

@@ -111,10 +111,8 @@ class ahead {
   struct state {
     state(Executor& executor, const drafter_setup& setup)
         : trees(executor, setup), kept(executor, setup, max_nodes, States::each), arrays(executor) {
-      arrays.give(places.inputs, setup.max_batch);
-      arrays.give(places.roots, setup.max_batch);
-      arrays.give(places.drafts, setup.max_batch);
-      arrays.give(places.count, 1);
+      arrays.give(setup.max_batch, places.inputs, places.roots, places.drafts);
+      arrays.give(1, places.count);
       places.known = kept.known();
       places.states = kept.values();
       places.stride = kept.each() * kept.width();

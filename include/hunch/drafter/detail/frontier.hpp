@@ -61,27 +61,25 @@ struct frontier {
   /// For `batch` slots. \param arrays own what it points to.
   template <class Executor>
   static frontier make(owned_arrays<Executor>& arrays, std::int32_t batch) {
-    constexpr std::int32_t dynamic_nodes = dynamic ? Tree::max_nodes : 0;
+    const std::int64_t slots = batch;
+    const std::int64_t in_levels = slots * width;
+    const std::int64_t in_trees = slots * Tree::max_nodes;
+    const std::int64_t all_children = slots * child_slots;
     frontier f;
     f.shape = make_shape<Tree>(arrays);
-    arrays.give(f.sizes, batch);
-    arrays.give(f.nodes, batch, width);
-    arrays.give(f.rows, batch, width);
-    arrays.give(f.children, batch, child_slots);
-    arrays.give(f.children_at, batch, ranked ? 0 : child_slots);
-    arrays.give(f.child_values, batch, has_values ? child_slots : 0);
-    arrays.give(f.child_probabilities, batch, !ranked && looks ? child_slots : 0);
-    arrays.give(f.entropies, batch, Policy::needs_entropy ? width : 0);
-    arrays.give(f.values, batch, Tree::max_nodes);
-    arrays.give(f.places, batch, Tree::max_nodes);
-    arrays.give(f.ids, batch, Tree::max_nodes);
-    arrays.give(f.levels, dynamic ? batch : 0);
-    arrays.give(f.node_of, batch, dynamic ? child_slots : 0);
-    arrays.give(f.grown_as, batch, dynamic_nodes);
-    arrays.give(f.kept_as, batch, dynamic_nodes);
-    arrays.give(f.ids_before, batch, dynamic_nodes);
-    arrays.give(f.lists_before, batch, dynamic_nodes);
-    arrays.give(f.ordered, batch, order_size);
+    arrays.give(slots, f.sizes);
+    arrays.give(in_levels, f.nodes, f.rows);
+    arrays.give(in_trees, f.values, f.places, f.ids);
+    arrays.give(all_children, f.children);
+    if (!ranked) { arrays.give(all_children, f.children_at); }
+    if (has_values) { arrays.give(all_children, f.child_values); }
+    if (!ranked && looks) { arrays.give(all_children, f.child_probabilities); }
+    if (Policy::needs_entropy) { arrays.give(in_levels, f.entropies); }
+    if (!dynamic) { return f; }
+    arrays.give(slots, f.levels);
+    arrays.give(all_children, f.node_of);
+    arrays.give(in_trees, f.grown_as, f.kept_as, f.ids_before, f.lists_before);
+    arrays.give(slots * order_size, f.ordered);
     return f;
   }
 

@@ -62,19 +62,11 @@ class growth {
         lengths_(executor, setup.max_batch) {
     const std::int64_t size = std::int64_t{setup.max_batch} * asks_per_slot;
     asks_.best_stride = ranked ? checked_stride(setup) : 0;
-    arrays_.give(asks_.count, 1);
-    arrays_.give(asks_.slot, size);
-    arrays_.give(asks_.leader, size);
-    arrays_.give(asks_.node, size);
-    arrays_.give(asks_.row, size);
-    arrays_.give(asks_.tokens, size);
-    arrays_.give(asks_.states, size);
-    arrays_.give(asks_.ranges, size);
-    arrays_.give(asks_.range_count, size);
-    arrays_.give(asks_.lists, size);
-    arrays_.give(asks_.logits, size);
-    arrays_.give(asks_.laws, ranked ? size : 0);
-    arrays_.give(asks_.best, size, asks_.best_stride);
+    arrays_.give(1, asks_.count);
+    arrays_.give(size, asks_.slot, asks_.leader, asks_.node, asks_.row, asks_.tokens, asks_.states,
+                 asks_.ranges, asks_.range_count, asks_.lists, asks_.logits);
+    if (ranked) { arrays_.give(size, asks_.laws); }
+    arrays_.give(size * asks_.best_stride, asks_.best);
   }
 
   /// What bodies see of the first `slots` slots.

@@ -62,9 +62,9 @@ class kept_states {
     made_.by_row = !host_reads<Executor>;
     made_.each = each;
     made_.width = setup.hidden_size;
-    arrays_.give(made_.values, setup.max_batch, each, setup.hidden_size);
-    arrays_.give(made_.known, setup.max_batch);
-    arrays_.give_host_written(states_, made_.by_row ? rows : setup.max_batch, each);
+    arrays_.give(std::int64_t{setup.max_batch} * each * setup.hidden_size, made_.values);
+    arrays_.give(setup.max_batch, made_.known);
+    arrays_.give_host_written(std::int64_t{made_.by_row ? rows : setup.max_batch} * each, states_);
     executor.launch(setup.max_batch, clear_slots{made_.known});
   }
 

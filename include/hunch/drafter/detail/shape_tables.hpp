@@ -50,8 +50,8 @@ shape_view make_shape(owned_arrays<Executor>& arrays) {
   }
   shape_view made;
   made.each = Tree::max_children;
-  arrays.give(made.asked_at, asked.size());
-  arrays.give(made.child_at, children.size());
+  arrays.give(static_cast<std::int64_t>(asked.size()), made.asked_at);
+  arrays.give(static_cast<std::int64_t>(children.size()), made.child_at);
   write_buffer(arrays.executor(), made.asked_at, asked.data(), asked.size());
   write_buffer(arrays.executor(), made.child_at, children.data(), children.size());
   return made;

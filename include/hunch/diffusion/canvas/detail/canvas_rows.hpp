@@ -37,15 +37,9 @@ struct canvas_arrays {
   template <class M>
   static canvas_arrays make(owned_arrays<M>& arrays, std::int32_t count, std::int32_t length) {
     canvas_arrays of;
-    arrays.give(of.slot, count);
-    arrays.give(of.first, count + 1);
-    arrays.give(of.tokens, count, length);
-    arrays.give(of.known, count);
-    arrays.give(of.block_end, count);
-    arrays.give(of.opens, count);
-    arrays.give(of.first_wanted, count + 1);
-    arrays.give(of.wanted, count, length);
-    arrays.give(of.begins, count);
+    arrays.give(count, of.slot, of.known, of.block_end, of.opens, of.begins);
+    arrays.give(count + 1, of.first, of.first_wanted);
+    arrays.give(std::int64_t{count} * length, of.tokens, of.wanted);
     return of;
   }
 

@@ -83,19 +83,15 @@ class canvas_pass {
   /// a canvas. \param passes that may be under way at the same time.
   canvas_pass(M& memory, std::int32_t batch, std::int32_t canvases, std::int32_t length,
               std::int32_t passes = 1)
-      : owned_(memory),
-        most_(static_cast<std::size_t>(batch) * static_cast<std::size_t>(canvases) *
-              static_cast<std::size_t>(length)) {
+      : owned_(memory), most_(std::int64_t{batch} * canvases * length) {
     made_.rows = canvas_arrays::make(owned_, batch * canvases, length);
-    owned_.give(made_.of, batch);
-    owned_.give(made_.positions, batch, canvases);
-    owned_.give(made_.none, 1);
-    owned_.give(made_.wanted, most_);
-    owned_.give(made_.made, most_);
-    owned_.give_host_written(made_.logits, most_, passes);
-    owned_.give(made_.views, batch);
-    owned_.give(made_.counts, 3);
-    std::fill_n(made_.logits, most_ * static_cast<std::size_t>(passes), row_view<real>{});
+    owned_.give(batch, made_.of, made_.views);
+    owned_.give(std::int64_t{batch} * canvases, made_.positions);
+    owned_.give(1, made_.none);
+    owned_.give(most_, made_.wanted, made_.made);
+    owned_.give_host_written(most_ * passes, made_.logits);
+    owned_.give(3, made_.counts);
+    std::fill_n(made_.logits, most_ * passes, row_view<real>{});
   }
 
   arrays_type arrays(std::int32_t padded, const std::uint64_t* sets, std::int32_t set_stride,
@@ -143,13 +139,11 @@ class canvas_pass {
   }
 
  private:
-  row_view<real>* logits(std::int32_t pass) const {
-    return made_.logits + static_cast<std::size_t>(pass) * most_;
-  }
+  row_view<real>* logits(std::int32_t pass) const { return made_.logits + pass * most_; }
 
   owned_arrays<M> owned_;
-  std::size_t most_;  ///< wanted positions
-  arrays_type made_;  ///< but for what varies from pass to pass
+  std::int64_t most_;  ///< wanted positions
+  arrays_type made_;   ///< but for what varies from pass to pass
 };
 
 }  // namespace hunch::diffusion

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include <hunch/drafter/autoregressive.hpp>
-#include <hunch/drafter/detail/kept_states.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
 #include <hunch/drafter/pruned.hpp>

@@ -138,6 +138,7 @@ class decoding_step {
     owned_.give(batch * max_nodes, made_.laws, made_.scratch, made_.paths);
     owned_.give(host_reads<memory> ? max_rows() : 0, made_.statuses);
     owned_.give_host_written(max_rows(), made_.logits);
+    owned_.give_host_written(std::int64_t{max_rows()} * states_of_node, states_);
     if (sizes.moves) { owned_.give(max_rows(), made_.moves); }
     owned_.give(3, made_.counts);
     if (sizes.reports) { owned_.give_host_written(batch, made_.reports, cuts_); }
@@ -204,8 +205,7 @@ class decoding_step {
     const profiler_range<E> range("hunch: verify");
     const arrays_type of = arrays(bounds);
     if constexpr (host_reads<memory>) { drop_full_rows(of, rows.size, evaluation); }
-    check_states(rows, evaluation);
-    set_logits(rows, evaluation, fixed);
+    find_results(rows, evaluation, fixed);
     if (of.slots * max_nodes <= sizes_.eager_rows) {
       memory_.launch(of.slots * max_nodes,
                      kernel::make_slot_laws<real, sampler_type, max_nodes>{of, sampler_});
@@ -239,8 +239,7 @@ class decoding_step {
     drafter_.observe(draft_state_,
                      draft_outcomes{.slots = bounds.slots,
                                     .of = made_.outcomes,
-                                    .streams = rows.streams,
-                                    .rows = rows.size},
+                                    .states = states_in(rows) > 0 ? states_ : nullptr},
                      evaluation, memory_);
   }
 
@@ -295,6 +294,10 @@ class decoding_step {
                   stored_drafts<law<real>, selects_one_range<Selector>>,
                   std::conditional_t<drafter_type::is_chain, chain_tokens, drafted_tokens>>;
 
+  /// That the drafter reads: hidden states, or streams.
+  static constexpr std::int32_t states_of_node =
+      drafter_type::needs_hidden ? 1 : streams_of<drafter_type>();
+
   /// Of a pass.
   std::int32_t max_rows() const { return sizes_.max_batch * max_nodes + sizes_.chunks; }
 
@@ -331,44 +334,17 @@ class decoding_step {
     if (full) { memory_.launch(of.slots, kernel::drop_target_rows<real, max_nodes>{of}); }
   }
 
-  /// Looks at the states of one row that has some.
+  /// Where the logits of each row lie, and the states that the drafter reads. The host that reads
+  /// which rows there are asks for those that are wanted and have some, another for all of them.
   template <class Evaluation>
-  void check_states([[maybe_unused]] const hunch::rows& rows,
-                    [[maybe_unused]] Evaluation& evaluation) {
-    if constexpr (drafter_type::needs_hidden || streams_of<drafter_type>() > 0) {
-      const std::int32_t expected = drafter_.hidden_size();
-      for (std::int32_t i = 0; i < rows.size; ++i) {
-        if constexpr (host_reads<memory>) {
-          if (rows.wanted[i] == 0 || made_.statuses[i] != status::ok) { continue; }
-        }
-        std::int32_t size = expected;
-        if constexpr (drafter_type::needs_hidden) {
-          size = evaluation.hidden(i).size;
-        } else if (rows.streams > 0) {
-          size = evaluation.stream(i, 0).size;
-        }
-        if (size != expected) {
-          throw std::invalid_argument(message({"hunch: the target's states have ", size,
-                                               " numbers, and the drafter reads ", expected}));
-        }
-        return;
-      }
-    }
-  }
-
-  /// Where the logits of each row lie. The host that reads which rows there are asks for those that
-  /// are wanted and have some, another for all of them.
-  template <class Evaluation>
-  void set_logits(const hunch::rows& rows, Evaluation& evaluation, [[maybe_unused]] bool fixed) {
+  void find_results(const hunch::rows& rows, Evaluation& evaluation, bool fixed) {
     for (std::int32_t i = 0; i < rows.size; ++i) {
-      row_view<real>& known = made_.logits[i];
       if constexpr (host_reads<memory>) {
-        if (rows.wanted[i] != 0 && made_.statuses[i] == status::ok) {
-          known = evaluation.logits(i);
-        }
-        continue;
+        if (rows.wanted[i] == 0 || made_.statuses[i] != status::ok) { continue; }
+        fixed = false;
       }
       const row_view<real> row = evaluation.logits(i);
+      row_view<real>& known = made_.logits[i];
       if (fixed && known.data != nullptr && known.data != row.data) {
         throw std::logic_error(message(
             {"hunch: the target's logits of row ", i,
@@ -376,6 +352,29 @@ class decoding_step {
              "pass"}));
       }
       known = row;
+      if constexpr (states_of_node > 0) { find_states(rows, i, evaluation); }
+    }
+  }
+
+  static std::int32_t states_in(const hunch::rows& rows) {
+    return drafter_type::needs_hidden ? 1 : rows.streams;
+  }
+  template <class Evaluation>
+  void find_states(const hunch::rows& rows, std::int32_t i, Evaluation& evaluation) {
+    for (std::int32_t j = 0; j < states_in(rows); ++j) {
+      const auto state = [&] {
+        if constexpr (drafter_type::needs_hidden) {
+          return evaluation.hidden(i);
+        } else {
+          return evaluation.stream(i, j);
+        }
+      }();
+      const std::int32_t expected = drafter_.hidden_size();
+      if (state.size != expected) {
+        throw std::invalid_argument(message({"hunch: the target's states have ", state.size,
+                                             " numbers, and the drafter reads ", expected}));
+      }
+      states_[std::int64_t{i} * states_of_node + j] = state.data;
     }
   }
 
@@ -395,8 +394,9 @@ class decoding_step {
   kept_list<memory> kept_;
   kept_list<E> released_;
   owned_arrays<memory> owned_;
-  arrays_type made_;               ///< but for what varies from step to step
-  step_decision* cuts_ = nullptr;  ///< [max_batch]
+  arrays_type made_;                ///< but for what varies from step to step
+  const float** states_ = nullptr;  ///< [max_rows, states_of_node] see `draft_outcomes`
+  step_decision* cuts_ = nullptr;   ///< [max_batch]
   std::int32_t draft_length_ = max_nodes - 1;
 };
 

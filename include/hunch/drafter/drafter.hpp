@@ -45,8 +45,9 @@ struct draft_outcome {
 struct draft_outcomes {
   std::int32_t slots = 0;
   const draft_outcome* of = nullptr;  ///< [slots] where bodies reach it, as the paths
-  std::int32_t streams = 0;  ///< beside every node of the target's pass: none while nothing drafts
-  std::int32_t rows = 0;     ///< of that pass, where the host does not see which of them were kept
+  /// [rows of the target's pass, 1 or streams of a node] the hidden states, or the streams, that a
+  /// drafter reads, of wanted rows. nullptr: the pass had none, as while nothing drafts.
+  const float* const* states = nullptr;
 };
 
 /// Proposes a draft tree for every slot with a sequence.

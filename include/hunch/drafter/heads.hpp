@@ -11,18 +11,6 @@
 
 namespace hunch::drafter {
 
-/// The target's hidden state that it made the law of the root from.
-struct last_hidden_state {
-  static constexpr const char* name = "hunch::drafter::heads";
-  static constexpr std::int32_t each = 1;
-  static constexpr std::int32_t streams = 0;
-
-  template <class E>
-  static auto of(E& evaluation, std::int32_t row, std::int32_t) {
-    return evaluation.hidden(row);
-  }
-};
-
 /// Heads that draft several tokens ahead from one hidden state of the target: see `ahead`. (Medusa:
 /// Cai et al. 2024, arXiv:2401.10774)
 ///
@@ -33,15 +21,7 @@ struct last_hidden_state {
 /// \tparam Tree a `TreeShape` that is no deeper than there are heads.
 /// \tparam Policy decides how deep a draft is.
 template <class Heads, class Tree, LengthPolicy Policy = length::fixed>
-class heads : public ahead<last_hidden_state, Heads, Tree, Policy> {
-  static_assert(TreeShape<Tree>,
-                "hunch: the second argument of drafter::heads must model hunch::TreeShape, such as "
-                "tree::chain<N>, tree::sampled<W...> or tree::dynamic<K, D, N>");
-  static_assert(are_draft_heads<Heads>,
-                "hunch: the model of drafter::heads must model hunch::DraftHeads: vocab_size(), "
-                "hidden_size(), heads(), head_order(), forward(head_inputs) and "
-                "head(hidden, head_rows)");
-
+class heads : public ahead<1, Heads, Tree, Policy> {
  public:
   static constexpr bool needs_hidden = true;
 
@@ -49,7 +29,7 @@ class heads : public ahead<last_hidden_state, Heads, Tree, Policy> {
   /// and as for `autoregressive`; its first step, if the target's states have another size than the
   /// heads read.
   explicit heads(Heads&& model, Tree = {}, Policy policy = {})
-      : heads::ahead(std::forward<Heads>(model), policy) {}
+      : heads::ahead("hunch::drafter::heads", std::forward<Heads>(model), policy) {}
 };
 
 template <class Heads, class Tree, class Policy = length::fixed>

@@ -11,19 +11,6 @@
 
 namespace hunch::drafter {
 
-/// The streams beside a node of the target's pass.
-template <std::int32_t Streams>
-struct stream_states {
-  static constexpr const char* name = "hunch::drafter::streaming";
-  static constexpr std::int32_t each = Streams;
-  static constexpr std::int32_t streams = Streams;
-
-  template <class E>
-  static auto of(E& evaluation, std::int32_t row, std::int32_t j) {
-    return evaluation.stream(row, j);
-  }
-};
-
 /// The target drafts for itself: beside every node of its pass run speculative streams, and those
 /// of the last accepted node are the next draft: see `ahead`. Verification and draft are one pass.
 /// (Speculative Streaming: Bhendawade et al. 2024, arXiv:2402.11131)
@@ -40,22 +27,14 @@ struct stream_states {
 /// \tparam Tree a `TreeShape`: the streams that are requested are as many as it is deep.
 /// \tparam Policy decides how deep a draft is.
 template <class Heads, class Tree, LengthPolicy Policy = length::fixed>
-class streaming : public ahead<stream_states<Tree::max_depth>, Heads, Tree, Policy> {
-  static_assert(TreeShape<Tree>,
-                "hunch: the second argument of drafter::streaming must model hunch::TreeShape, "
-                "such as tree::fixed<choices> or tree::dynamic<K, D, N>");
-  static_assert(are_draft_heads<Heads>,
-                "hunch: the model of drafter::streaming must model hunch::DraftHeads: "
-                "vocab_size(), hidden_size(), heads(), head_order(), forward(head_inputs) "
-                "and head(hidden, head_rows)");
-
+class streaming : public ahead<Tree::max_depth, Heads, Tree, Policy> {
  public:
   static constexpr bool needs_hidden = false;
   static constexpr std::int32_t streams = Tree::max_depth;
 
   /// The decoder's constructor throws as for `heads`.
   explicit streaming(Heads&& model, Tree = {}, Policy policy = {})
-      : streaming::ahead(std::forward<Heads>(model), policy) {}
+      : streaming::ahead("hunch::drafter::streaming", std::forward<Heads>(model), policy) {}
 };
 
 template <class Heads, class Tree, class Policy = length::fixed>

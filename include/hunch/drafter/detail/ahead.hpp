@@ -9,7 +9,6 @@
 #include <hunch/core/message.hpp>
 #include <hunch/drafter/detail/check_model.hpp>
 #include <hunch/drafter/detail/growth.hpp>
-#include <hunch/drafter/detail/kept_states.hpp>
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/executor/owned_arrays.hpp>
 #include <hunch/length/length.hpp>
@@ -20,24 +19,52 @@
 
 namespace hunch::drafter {
 
-/// Where heads find what they read in a step: one input for each sequence that drafts, one after
-/// the other by slot. A trivially copyable view.
+/// What heads read: the target's states at the last kept node of each sequence, which the law of
+/// the next root was made of, or streams beside it. Copied when a step is committed, for the
+/// target's own are valid until its next pass only. And where they find it in a step: one input for
+/// each sequence that drafts, one after the other by slot. A trivially copyable view.
 struct head_arrays {
-  const std::uint8_t* known = nullptr;  ///< [max_batch] whether there are states
-  const float* states = nullptr;        ///< [max_batch, stride]
-  std::int32_t stride = 0;
-  std::int32_t heads = 0;
-  std::uint8_t* drafts = nullptr;  ///< [max_batch] out: 1 if so, else 0
-  const float** inputs = nullptr;  ///< [max_batch] out
-  token* roots = nullptr;          ///< [max_batch] out
-  std::int32_t* count = nullptr;   ///< [1] out
+  std::int32_t each = 0;           ///< states of a node
+  std::int32_t width = 0;          ///< numbers of a state
+  float* states = nullptr;         ///< [max_batch, each, width]
+  std::uint8_t* known = nullptr;   ///< [max_batch] whether there are some, not 0
+  const float** inputs = nullptr;  ///< [max_batch]
+  token* roots = nullptr;          ///< [max_batch]
+  std::int32_t* count = nullptr;   ///< [1] of these two
+
+  HUNCH_HOST_DEVICE float* states_of(std::int32_t slot) const {
+    return states + std::int64_t{slot} * each * width;
+  }
 };
 template <class Growing>
 struct head_places : head_arrays {
+  std::int32_t heads = 0;
   Growing g;
 };
 
-/// Whether slot `slot` drafts in this step.
+/// Copies the states of the last kept node of slot `slot`, if its sequence goes on.
+struct keep_states {
+  head_arrays to;
+  draft_outcomes outcomes;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
+    const draft_outcome& outcome = outcomes.of[slot];
+    if (outcome.slot == no_slot) { return; }
+    const bool keeps = outcomes.states != nullptr && !outcome.finished && outcome.path != nullptr;
+    if (team.rank() == 0) { to.known[slot] = keeps ? 1 : 0; }
+    if (!keeps) { return; }
+    const std::int32_t last = outcome.kept == 0 ? 0 : outcome.path[outcome.kept - 1];
+    const std::int64_t row = std::int64_t{outcome.first_row} + outcome.prefix + last;
+    for (std::int32_t j = 0; j < to.each; ++j) {
+      const float* const from = outcomes.states[row * to.each + j];
+      float* const copy = to.states_of(slot) + std::int64_t{j} * to.width;
+      team.for_each(to.width, [=](std::int64_t i) { copy[i] = from[i]; });
+    }
+  }
+};
+
+/// Decides whether slot `slot` drafts in this step.
 template <class Growing>
 struct plan_inputs {
   head_places<Growing> to;
@@ -47,7 +74,7 @@ struct plan_inputs {
     if (team.rank() != 0) { return; }
     to.g.begin(slot);
     const bool may = to.g.contexts[slot].max_depth > 0 && to.known[slot] != 0;
-    to.drafts[slot] = may && to.g.opens(slot) ? 1 : 0;
+    if (may && to.g.opens(slot)) { to.g.of.add_root(slot, 0); }
   }
 };
 
@@ -60,12 +87,12 @@ struct place_inputs {
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
     team::list_by_slot(
         team, {.slot = slot, .slots = to.g.slots, .capacity = to.g.slots, .count = to.count},
-        [&](std::int32_t i) { return std::int32_t{to.drafts[i]}; },
+        [&](std::int32_t i) { return to.g.of.sizes[i]; },
         [&](std::int32_t at, std::int32_t) {
           const draft_context& c = to.g.contexts[slot];
-          to.inputs[at] = to.states + static_cast<std::int64_t>(slot) * to.stride;
+          to.inputs[at] = to.states_of(slot);
           to.roots[at] = c.committed[c.length - 1];
-          to.g.of.add_root(slot, at * to.heads);
+          to.g.of.rows[to.g.of.in_level(slot, 0)] = at * to.heads;
         },
         [&](std::int32_t at) {
           to.inputs[at] = nullptr;
@@ -78,15 +105,21 @@ struct place_inputs {
 /// knows nothing of the tokens drafted before depth j + 1, so that all nodes at a depth have one
 /// law, and a draft costs one pass over the heads.
 ///
-/// The states are those of the last accepted node, copied when its step is committed. A request's
-/// first step has none and drafts nothing. Where children are ranked, what depends on the tokens
-/// drafted before (penalties, grammars) is taken for the first node of a depth (of a dynamic tree
-/// the most valuable one) and applied to all; drawn children have it each for its own path.
+/// A request's first step has no states and drafts nothing. Where children are ranked, what depends
+/// on the tokens drafted before (penalties, grammars) is taken for the first node of a depth (of a
+/// dynamic tree the most valuable one) and applied to all; drawn children have it each for its own
+/// path.
 ///
-/// \tparam States says which states: `name` of the drafter, `each` of a node, the `streams` of the
-///         pass that they are, and `of(evaluation, row, j)`, the j-th of a row of the pass.
-template <class States, class Heads, class Tree, LengthPolicy Policy>
+/// \tparam States that heads read of a node.
+template <std::int32_t States, class Heads, class Tree, LengthPolicy Policy>
 class ahead {
+  static_assert(TreeShape<Tree>,
+                "hunch: the second argument of drafter::heads or drafter::streaming must model "
+                "hunch::TreeShape, such as tree::fixed<choices> or tree::dynamic<K, D, N>");
+  static_assert(hunch::detail::are_draft_heads<std::remove_reference_t<Heads>>,
+                "hunch: the model of drafter::heads or drafter::streaming must model "
+                "hunch::DraftHeads: vocab_size(), hidden_size(), heads(), head_order(), "
+                "forward(head_inputs) and head(hidden, head_rows)");
   template <class Real, class Executor>
   using growth_type = growth<Tree, Policy, Real, Executor, level_logits::common>;
 
@@ -98,8 +131,9 @@ class ahead {
   static constexpr bool needs_clock = length::needs_clock<Policy>;
   static constexpr std::int32_t law_rows = growth_type<float, executor::host>::law_rows;
 
-  explicit ahead(Heads&& model, Policy policy)
-      : model_(std::forward<Heads>(model)), policy_(policy) {}
+  /// \param name of the drafter, for messages.
+  ahead(const char* name, Heads&& model, Policy policy)
+      : name_(name), model_(std::forward<Heads>(model)), policy_(policy) {}
 
   std::remove_reference_t<Heads>& model() { return model_; }
 
@@ -110,25 +144,25 @@ class ahead {
   template <class Real, class Executor>
   struct state {
     state(Executor& executor, const drafter_setup& setup)
-        : trees(executor, setup), kept(executor, setup, max_nodes, States::each), arrays(executor) {
-      arrays.give(setup.max_batch, places.inputs, places.roots, places.drafts);
-      arrays.give(1, places.count);
-      places.known = kept.known();
-      places.states = kept.values();
-      places.stride = kept.each() * kept.width();
+        : trees(executor, setup), arrays(executor) {
+      made.each = States;
+      made.width = setup.hidden_size;
+      arrays.give(std::int64_t{setup.max_batch} * made.each * made.width, made.states);
+      arrays.give(setup.max_batch, made.known, made.inputs, made.roots);
+      arrays.give(1, made.count);
+      executor.launch(setup.max_batch, clear_slots{made.known});
     }
 
     growth_type<Real, Executor> trees;
-    kept_states<Executor> kept;
     owned_arrays<Executor> arrays;
-    head_arrays places;
+    head_arrays made;
   };
 
   void check(const drafter_setup& setup) {
-    check_model(States::name, "the model of heads", model_, setup);
+    check_model(name_, "the model of heads", model_, setup);
     if (model_.heads() < Tree::max_depth) {
       throw std::invalid_argument(
-          message({States::name, ": ", model_.heads(), " heads are too few for a tree of depth ",
+          message({name_, ": ", model_.heads(), " heads are too few for a tree of depth ",
                    Tree::max_depth}));
     }
   }
@@ -138,18 +172,16 @@ class ahead {
                Selecting& selector, const S& sampler, const Draw& draw, Executor& executor) {
     static_assert(DraftHeads<std::remove_reference_t<Heads>, typename Drafts::real>,
                   "hunch: the heads must write logits of the target's type");
-    executor.synchronize();  // states of the target's last pass have been copied
     auto g = s.trees.view(policy_, slots, contexts, drafts.view());
     using growing_type = decltype(g);
-    head_places<growing_type> places{s.places, g};
-    places.heads = static_cast<std::int32_t>(model_.heads());
+    const head_places<growing_type> places{s.made, static_cast<std::int32_t>(model_.heads()), g};
     executor.launch(slots, plan_inputs<growing_type>{places});
     executor.launch(slots, place_inputs<growing_type>{places});
     const std::int32_t levels = std::min(Tree::max_depth, drafts.levels());
     const std::int32_t inputs = known_count(executor, places.count, slots);
     if (inputs == 0 || levels == 0) { return; }
     auto hidden = model_.forward(head_inputs{
-        .size = inputs, .hidden = places.inputs, .tokens = places.roots, .states = States::each});
+        .size = inputs, .hidden = places.inputs, .tokens = places.roots, .states = States});
     for (; g.depth < levels; ++g.depth) {
       const std::int32_t asked = s.trees.choose_lists(g, hidden, selector, executor);
       if (asked == 0) { break; }
@@ -159,15 +191,10 @@ class ahead {
   }
 
   template <class State, class E, class Executor>
-  void observe(State& s, const draft_outcomes& outcomes, E& evaluation,
-               Executor& executor) noexcept {
+  void observe(State& s, const draft_outcomes& outcomes, E&, Executor& executor) noexcept {
     attempt([&] {
       executor.launch(outcomes.slots, observe_lengths{s.trees.lengths(policy_), outcomes});
-      if (outcomes.streams < States::streams) { return s.kept.forget(outcomes, executor); }
-      s.kept.observe(
-          outcomes,
-          [&](std::int32_t row, std::int32_t j) { return States::of(evaluation, row, j); },
-          executor);
+      executor.launch(outcomes.slots, keep_states{s.made, outcomes});
     });
   }
 
@@ -175,18 +202,14 @@ class ahead {
   void release(State& s, std::int32_t slot, Executor& executor) noexcept {
     attempt([&] {
       s.trees.release(slot, executor);
-      s.kept.release(slot, executor);
+      executor.launch(1, clear_slots{s.made.known + slot});
     });
   }
 
  private:
+  const char* name_;
   Heads model_;
   Policy policy_;
 };
-
-/// Whether heads write logits of a type that targets have.
-template <class Heads>
-inline constexpr bool are_draft_heads =
-    hunch::detail::are_draft_heads<std::remove_reference_t<Heads>>;
 
 }  // namespace hunch::drafter

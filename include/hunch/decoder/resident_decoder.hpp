@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include <hunch/core/message.hpp>
 #include <hunch/decoder/decoding_step.hpp>
@@ -90,18 +91,16 @@ struct resident_options {
 /// padding and what is not wanted included, lie at the same address in every pass; so do hidden
 /// states and streams, for drafters that read them.
 ///
-/// One host thread at a time uses a loop.
-///
 /// Arguments that are lvalues are held by reference, rvalues by value.
 template <class Target, class D, class Selector, class S, class V,
           class Random = random_source<philox>, class E = executor::host>
-class resident_decoder {
-  static_assert(ResidentExecutor<E>,
-                "hunch: a resident loop needs an executor that models hunch::ResidentExecutor, "
-                "such as executor::host or executor::cuda");
+class resident_decoder
+    : public resident_loop<resident_decoder<Target, D, Selector, S, V, Random, E>, Target,
+                           decoding_step<Target, D, Selector, S, V, Random, E>, E> {
   using step_type = decoding_step<Target, D, Selector, S, V, Random, E>;
-  using drafter_type = typename step_type::drafter_type;
-  static_assert(!drafts_by_clock<drafter_type>,
+  using loop_type = resident_loop<resident_decoder, Target, step_type, E>;
+  friend loop_type;
+  static_assert(!drafts_by_clock<typename step_type::drafter_type>,
                 "hunch: this length policy is taught by the host's clock, which a resident loop "
                 "does not read: use hunch::decoder, or length::cost");
 
@@ -115,22 +114,23 @@ class resident_decoder {
   /// \throws std::invalid_argument naming an option out of range, or two things that do not fit.
   resident_decoder(Target&& target, D&& drafter, Selector&& selector, S&& sampler, V&& verifier,
                    resident_options options = {}, Random random = {}, E executor = {})
-      : target_(std::forward<Target>(target)),
-        executor_(std::move(executor)),
-        options_(options.checked(max_nodes)),
-        vocab_size_(static_cast<std::int32_t>(target_.vocab_size())),
-        step_(executor_, std::forward<D>(drafter), std::forward<Selector>(selector), sampler,
-              verifier, random,
-              {.max_batch = options_.max_batch,
-               .chunk = options_.chunk,
-               .chunks = options_.chunk,
-               .max_length = options_.max_length,
-               .vocab_size = vocab_size_,
-               .ring = options_.ring,
-               .log_probabilities = -1,
-               .eager_rows = options_.eager_rows}),
-        loop_(step_, executor_, options_.max_batch, max_nodes, "hunch::resident_decoder",
-              "resident_options") {
+      : loop_type(
+            std::forward<Target>(target), std::move(executor),
+            [&](E& where, auto& model) {
+              return step_type(where, std::forward<D>(drafter), std::forward<Selector>(selector),
+                               sampler, verifier, random,
+                               {.max_batch = options.max_batch,
+                                .chunk = options.chunk,
+                                .chunks = options.chunk,
+                                .max_length = options.max_length,
+                                .vocab_size = static_cast<std::int32_t>(model.vocab_size()),
+                                .ring = options.ring,
+                                .log_probabilities = -1,
+                                .eager_rows = options.eager_rows});
+            },
+            options.checked(max_nodes).max_batch, max_nodes, "hunch::resident_decoder",
+            "resident_options"),
+        options_(options) {
     step_.draft_length(options_.draft_length);
     for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
       step_.requests().reserve(step_.where(), slot,
@@ -140,15 +140,12 @@ class resident_decoder {
     }
   }
 
-  resident_decoder(const resident_decoder&) = delete;
-  resident_decoder& operator=(const resident_decoder&) = delete;
-
   /// Ends the loop and drops the caches of what still runs.
   ~resident_decoder() {
     attempt([this] {  // an executor that has failed has lost what it ran, and the caches
-      loop_.wait();
+      this->wait();
       for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
-        if (loop_.uses(slot)) { release(slot); }
+        if (this->uses(slot)) { release(slot); }
       }
       executor_.synchronize();
     });
@@ -159,83 +156,28 @@ class resident_decoder {
   /// \throws std::invalid_argument naming what is wrong with the request: nothing is ever ignored.
   /// \throws std::length_error if `max_batch` requests are running, or their ends are not polled.
   request_id add(std::span<const token> prompt, const generation_options& options) {
-    options_.check(prompt, options, step_.sampler().check(options.sampling()), vocab_size_);
-    return loop_.add(
+    options_.check(prompt, options, step_.sampler().check(options.sampling()),
+                   static_cast<std::int32_t>(model_.vocab_size()));
+    return this->add_by(
         [&](std::int32_t slot, request_id id) { step_.requests().put(slot, id, prompt, options); });
-  }
-
-  /// Ends a request, and drops what was not polled of it. Does not wait for a loop that runs: it
-  /// ends the request in one of its next steps, and the slot is free then. False if it is not
-  /// running, or its end has been polled.
-  bool cancel(request_id id) {
-    return loop_.cancel(id, [this](std::int32_t slot) { release(slot); });
-  }
-
-  /// Requests whose end has not been polled, without those that were cancelled.
-  std::int32_t running() const { return loop_.running(); }
-
-  /// Whether a loop is under way, as far as the host knows.
-  bool runs() const { return loop_.runs(); }
-
-  /// Starts a loop of at most `max_steps` steps, unless one runs, and need not wait for it. It ends
-  /// by itself when every request has ended, or one of them has no room in its ring for what a step
-  /// may emit: `poll`, and run again.
-  /// \throws std::logic_error if the target's logits of a row have moved, and what models throw in
-  ///         a step or while it is recorded: the next run repeats the step.
-  void run(std::int64_t max_steps = std::int64_t{1} << 40) {
-    loop_.run(max_steps, [this](std::int32_t slots) { one_step(slots); });
-  }
-
-  /// Asks the loop to end after its present step.
-  void stop() { loop_.stop(); }
-
-  /// Asks the loop to end and waits for it.
-  void wait() { loop_.wait(); }
-
-  /// Calls use(entry) for every `ring_entry` that has come out: tokens, and the end of every
-  /// request, those of one request in order. May be called while the loop runs; does not wait.
-  /// `use` does not throw and does not call this object.
-  template <class Use>
-  void poll(Use&& use) {
-    loop_.poll(std::forward<Use>(use));
   }
 
   /// What one request emits, run to its end. What other requests emit meanwhile is lost. \throws
   /// what `add` and `run` do; then the request is cancelled.
   finished_text generate(std::span<const token> prompt, const generation_options& options = {}) {
-    const request_id id = add(prompt, options);
-    finished_text out;
-    try {
-      while (loop_.has(id)) {
-        run();
-        executor_.synchronize();
-        poll([&](const ring_entry& e) {
-          if (e.id != id) { return; }
-          if (e.t != no_token) { out.tokens.push_back(e.t); }
-          out.finish = e.finish;
-          out.status = e.status;
-        });
-      }
-    } catch (...) {
-      cancel(id);
-      throw;
-    }
-    return out;
+    return this->run_to_end(
+        add(prompt, options), {},
+        [](std::vector<token>& text, const ring_entry& e) { text.push_back(e.t); });
   }
-
-  /// Counters since construction; ends the loop as `wait` does. Times are not measured, rows of the
-  /// target include padding on no executor.
-  statistics<max_nodes> stats() {
-    wait();
-    return step_.stats();
-  }
-
-  E& executor() { return executor_; }
 
  private:
+  using loop_type::executor_;
+  using loop_type::model_;
+  using loop_type::step_;
+
   /// Drops the caches of a slot, between two loops.
   void release(std::int32_t slot) {
-    target_.commit(step_.release(slot, executor_));
+    model_.commit(step_.release(slot, executor_));
     executor_.synchronize();
   }
 
@@ -248,18 +190,13 @@ class resident_decoder {
                              .levels = levels};
     step_.propose(bounds);
     const rows pass = step_.rows(bounds);
-    auto evaluation = target_.evaluate(pass);
+    auto evaluation = model_.evaluate(pass);
     step_.verify(bounds, pass, evaluation, true);
     step_.commit(bounds, pass, evaluation, false);
-    target_.commit(step_.kept(bounds));
+    model_.commit(step_.kept(bounds));
   }
 
-  Target target_;
-  E executor_;
   resident_options options_;
-  std::int32_t vocab_size_;
-  step_type step_;
-  resident_loop<step_type, E> loop_;
 };
 
 template <class Target, class D, class Selector, class S, class V,

@@ -46,15 +46,16 @@ struct resident_options {
 /// padding and repeated loops holds here. `release` is called between two loops only; while one
 /// runs, `canvases::begins` says that a slot has another request.
 ///
-/// One host thread at a time uses a loop. Arguments that are lvalues are held by reference, rvalues
+/// Entries that are polled are unmaskings, each with its position. An end by an error has no token,
+/// and the position whose row has it. Arguments that are lvalues are held by reference, rvalues
 /// by value.
 template <class Model, class O, class S, class V, class D = self_speculation<4>,
           class Random = random_source<philox>, class E = executor::host>
-class resident_decoder {
-  static_assert(ResidentExecutor<E>,
-                "hunch: a resident loop needs an executor that models hunch::ResidentExecutor, "
-                "such as executor::host or executor::cuda");
+class resident_decoder : public resident_loop<resident_decoder<Model, O, S, V, D, Random, E>, Model,
+                                              decoding_round<Model, O, S, V, D, Random, E>, E> {
   using round_type = decoding_round<Model, O, S, V, D, Random, E>;
+  using loop_type = resident_loop<resident_decoder, Model, round_type, E>;
+  friend loop_type;
 
  public:
   using real = typename round_type::real;
@@ -66,42 +67,39 @@ class resident_decoder {
   /// \throws std::invalid_argument naming an option out of range, or two things that do not fit.
   resident_decoder(Model&& model, O&& order, S&& sampler, V&& verifier, D&& drafts = {},
                    resident_options options = {}, Random random = {}, E executor = {})
-      : model_(std::forward<Model>(model)),
-        executor_(std::move(executor)),
-        limits_{.owner = "hunch::diffusion::resident_decoder",
-                .vocab_size = static_cast<std::int32_t>(model_.vocab_size()),
-                .mask_token = static_cast<token>(model_.mask_token()),
-                .max_canvas = static_cast<std::int32_t>(model_.max_positions())},
-        options_(checked(options)),
-        round_(executor_, std::forward<D>(drafts), order, sampler, verifier, random,
-               {.max_batch = options_.max_batch,
-                .max_canvas = options_.max_canvas,
-                .vocab_size = limits_.vocab_size,
-                .mask_token = limits_.mask_token,
-                .ring = options_.ring},
-               limits_.owner),
-        loop_(round_, executor_, options_.max_batch, round_type::max_entries, limits_.owner,
-              "diffusion::resident_options") {
+      : loop_type(
+            std::forward<Model>(model), std::move(executor),
+            [&](E& where, auto& made) {
+              const canvas_limits limits = limits_of(made);
+              return round_type(where, std::forward<D>(drafts), order, sampler, verifier, random,
+                                {.max_batch = options.max_batch,
+                                 .max_canvas = checked(options, limits).max_canvas,
+                                 .vocab_size = limits.vocab_size,
+                                 .mask_token = limits.mask_token,
+                                 .ring = options.ring},
+                                limits.owner);
+            },
+            options.max_batch, round_type::max_entries, limits_of(model).owner,
+            "diffusion::resident_options"),
+        limits_(limits_of(model_)),
+        options_(checked(options, limits_)) {
     limits_.max_canvas = options_.max_canvas;
     limits_.options = "diffusion::resident_options";
     limits_.stop_tokens = sized(options_.max_stop_tokens);
     limits_.bias = sized(options_.max_bias);
-    round_.draft_length(options_.draft_length);
+    step_.draft_length(options_.draft_length);
     for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {
-      round_.requests().reserve(round_.where(), slot,
-                                {.tokens = sized(options_.max_canvas),
-                                 .bias = sized(options_.max_bias),
-                                 .stops = sized(options_.max_stop_tokens)});
+      step_.requests().reserve(step_.where(), slot,
+                               {.tokens = sized(options_.max_canvas),
+                                .bias = sized(options_.max_bias),
+                                .stops = sized(options_.max_stop_tokens)});
     }
   }
-
-  resident_decoder(const resident_decoder&) = delete;
-  resident_decoder& operator=(const resident_decoder&) = delete;
 
   /// Ends the loop and releases all slots, so that models held by reference can serve again.
   ~resident_decoder() {
     attempt([this] {  // an executor that has failed has lost what it ran
-      loop_.wait();
+      this->wait();
       for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) { release(slot); }
       executor_.synchronize();
     });
@@ -116,46 +114,9 @@ class resident_decoder {
                  const canvas_options& canvas = {}) {
     check(prompt, options, canvas);
     const std::vector<token> tokens = canvas_of(prompt, options, canvas, limits_.mask_token);
-    return loop_.add([&](std::int32_t slot, request_id id) {
-      round_.put(slot, id, tokens, options, canvas.block_length);
+    return this->add_by([&](std::int32_t slot, request_id id) {
+      step_.put(slot, id, tokens, options, canvas.block_length);
     });
-  }
-
-  /// Ends a request, and drops what was not polled of it. Does not wait for a loop that runs: it
-  /// ends the request in one of its next rounds, and the slot is free then. False if it is not
-  /// running, or its end has been polled.
-  bool cancel(request_id id) {
-    return loop_.cancel(id, [this](std::int32_t slot) { release(slot); });
-  }
-
-  /// Requests whose end has not been polled, without those that were cancelled.
-  std::int32_t running() const { return loop_.running(); }
-
-  /// Whether a loop is under way, as far as the host knows.
-  bool runs() const { return loop_.runs(); }
-
-  /// Starts a loop of at most `max_steps` rounds, unless one runs, and need not wait for it. It
-  /// ends by itself when every request has ended, or one of them has no room in its ring for what a
-  /// round may write: `poll`, and run again.
-  /// \throws std::logic_error if logits of a row have moved, and what models throw in a round or
-  ///         while it is recorded: the next run repeats the round.
-  void run(std::int64_t max_steps = std::int64_t{1} << 40) {
-    loop_.run(max_steps, [this](std::int32_t slots) { one_round(slots); });
-  }
-
-  /// Asks the loop to end after its present round.
-  void stop() { loop_.stop(); }
-
-  /// Asks the loop to end and waits for it.
-  void wait() { loop_.wait(); }
-
-  /// Calls use(entry) for every `ring_entry` that has come out: unmaskings, and the end of every
-  /// request, those of one request in their order. An end by an error has no token, and the
-  /// position whose row has it. May be called while the loop runs; does not wait. `use` does not
-  /// throw and does not call this object.
-  template <class Use>
-  void poll(Use&& use) {
-    loop_.poll(std::forward<Use>(use));
   }
 
   /// The answer to one request, unmasked to its end; see `diffusion::decoder::generate`. What is
@@ -164,43 +125,32 @@ class resident_decoder {
   finished_text generate(std::span<const token> prompt, const generation_options& options,
                          const canvas_options& canvas = {}) {
     const request_id id = add(prompt, options, canvas);
-    std::vector<token> tokens = canvas_of(prompt, options, canvas, limits_.mask_token);
-    finished_text out;
-    try {
-      while (loop_.has(id)) {
-        run();
-        executor_.synchronize();
-        poll([&](const ring_entry& e) {
-          if (e.id != id) { return; }
-          if (e.t != no_token) { tokens[sized(e.position)] = e.t; }
-          out.finish = e.finish;
-          out.status = e.status;
-        });
-      }
-    } catch (...) {
-      cancel(id);
-      throw;
-    }
+    finished_text out = this->run_to_end(
+        id, canvas_of(prompt, options, canvas, limits_.mask_token),
+        [](std::vector<token>& text, const ring_entry& e) { text[sized(e.position)] = e.t; });
     const std::span<const token> answer =
-        answer_in(tokens, prompt.size(), options.stop_tokens, out.finish);
-    out.tokens.assign(answer.begin(), answer.end());
+        answer_in(out.tokens, prompt.size(), options.stop_tokens, out.finish);
+    out.tokens = std::vector<token>(answer.begin(), answer.end());
     return out;
   }
 
-  /// Counters since construction; ends the loop as `wait` does. Times are not measured, canvases of
-  /// padding are not counted.
-  statistics<max_drafts + 1> stats() {
-    wait();
-    return round_.stats();
+ private:
+  using loop_type::executor_;
+  using loop_type::model_;
+  using loop_type::step_;
+
+  template <class M>
+  static canvas_limits limits_of(const M& model) {
+    return {.owner = "hunch::diffusion::resident_decoder",
+            .vocab_size = static_cast<std::int32_t>(model.vocab_size()),
+            .mask_token = static_cast<token>(model.mask_token()),
+            .max_canvas = static_cast<std::int32_t>(model.max_positions())};
   }
 
-  E& executor() { return executor_; }
-
- private:
   static std::size_t sized(std::int32_t n) { return static_cast<std::size_t>(n); }
 
-  resident_options checked(resident_options o) const {
-    const refusal refuse{limits_.owner};
+  static resident_options checked(resident_options o, const canvas_limits& limits) {
+    const refusal refuse{limits.owner};
     if (o.max_batch < 1) { refuse({"max_batch must be at least 1"}); }
     if (o.max_block < 1) { refuse({"max_block must be at least 1"}); }
     if (o.max_bias < 0) { refuse({"max_bias must not be negative"}); }
@@ -209,13 +159,13 @@ class resident_decoder {
       refuse({"ring must have room for the ", round_type::max_entries,
               " unmaskings that a round may make"});
     }
-    o.max_canvas = checked_length(o.max_canvas, limits_);
+    o.max_canvas = checked_length(o.max_canvas, limits);
     return o;
   }
 
   void check(std::span<const token> prompt, const generation_options& options,
              const canvas_options& canvas) const {
-    check_canvas(prompt, options, canvas, round_.sampler().check(options.sampling()), limits_);
+    check_canvas(prompt, options, canvas, step_.sampler().check(options.sampling()), limits_);
     const refusal refuse{limits_.owner};
     if (std::min(canvas.block_length, options.max_new_tokens) > options_.max_block) {
       refuse({"a block of ", canvas.block_length,
@@ -225,30 +175,26 @@ class resident_decoder {
 
   /// Between two loops.
   void release(std::int32_t slot) {
-    round_.release(slot);
+    step_.release(slot);
     model_.release(slot);
   }
 
   /// Over the first `slots` slots: launches and calls of the models, always the same.
-  void one_round(std::int32_t slots) {
+  void one_step(std::int32_t slots) {
     round_bounds bounds;
     bounds.slots = slots;
     for (std::int32_t slot = 0; slot < slots; ++slot) {
-      round_.add_bounds(bounds, options_.max_canvas, options_.max_canvas, options_.max_block);
+      step_.add_bounds(bounds, options_.max_canvas, options_.max_canvas, options_.max_block);
     }
-    round_.propose(bounds, true);
-    const canvases pass = round_.pass(bounds);
+    step_.propose(bounds, true);
+    const canvases pass = step_.pass(bounds);
     auto evaluation = model_.evaluate(pass);
-    round_.verify(bounds, pass, evaluation, true);
-    round_.commit(bounds, pass, evaluation);
+    step_.verify(bounds, pass, evaluation, true);
+    step_.commit(bounds, pass, evaluation);
   }
 
-  Model model_;
-  E executor_;
   canvas_limits limits_;
   resident_options options_;
-  round_type round_;
-  resident_loop<round_type, E> loop_;
 };
 
 template <class Model, class O, class S, class V, class D = self_speculation<4>,

@@ -12,7 +12,6 @@
 #include <hunch/core/types.hpp>
 #include <hunch/decoder/generation.hpp>
 #include <hunch/executor/clear_slots.hpp>
-#include <hunch/executor/executor.hpp>
 #include <hunch/executor/owned_arrays.hpp>
 
 /// \file

@@ -9,7 +9,6 @@
 #include <hunch/decoder/generation.hpp>
 #include <hunch/decoder/token_census.hpp>
 #include <hunch/sampler/sampler.hpp>
-#include <hunch/team/team.hpp>
 
 namespace hunch {
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -19,7 +18,6 @@
 #include <hunch/decoder/statistics.hpp>
 #include <hunch/diffusion/canvas/masked_model.hpp>
 #include <hunch/diffusion/canvas/position_digest.hpp>
-#include <hunch/diffusion/canvas/running_canvas.hpp>
 #include <hunch/diffusion/composition.hpp>
 #include <hunch/diffusion/detail/round_bodies.hpp>
 #include <hunch/diffusion/drafter/detail/canvas_pass.hpp>

@@ -13,7 +13,6 @@
 #include <hunch/decoder/detail/resident_loop.hpp>
 #include <hunch/decoder/generation.hpp>
 #include <hunch/decoder/ring.hpp>
-#include <hunch/decoder/statistics.hpp>
 #include <hunch/diffusion/canvas/masked_model.hpp>
 #include <hunch/diffusion/canvas/request.hpp>
 #include <hunch/diffusion/decoding_round.hpp>

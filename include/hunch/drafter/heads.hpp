@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <utility>
 
 #include <hunch/drafter/detail/ahead.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
-#include <hunch/tree/shape.hpp>
 
 namespace hunch::drafter {
 

@@ -8,7 +8,6 @@
 #include <hunch/draft/find_match.hpp>
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/drafter/length_slots.hpp>
-#include <hunch/executor/host.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
 

@@ -7,7 +7,6 @@
 #include <hunch/drafter/detail/ahead.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
-#include <hunch/tree/shape.hpp>
 
 namespace hunch::drafter {
 

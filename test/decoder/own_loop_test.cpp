@@ -226,7 +226,7 @@ void same_texts(Tree shape, V verifier) {
     const rows pass = step.rows(bounds);
     auto evaluation = target.evaluate(pass);
     step.verify(bounds, pass, evaluation, true);
-    step.commit(bounds, pass, evaluation, false);
+    step.commit(bounds, pass, evaluation);
     target.write(step.moves(), step.moved(), step.kept(bounds).released);
   });
   const std::size_t size = executor.recorded();

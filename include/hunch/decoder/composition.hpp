@@ -30,18 +30,6 @@ concept DrafterOf = requires(D& drafter, typename D::template state<Real, E>& st
   noexcept;
 };
 
-/// What a loop tells its drafter: `sizes`, and what the parts say of themselves.
-template <class D, class Selector>
-drafter_setup setup_of([[maybe_unused]] D& drafter, Selector& selector, drafter_setup sizes) {
-  sizes.layout = &selector.layout();
-  sizes.context_width = context_width_of(selector);
-  sizes.max_rows = selector.max_rows();
-  if constexpr (D::needs_hidden || streams_of<D>() > 0) {
-    sizes.hidden_size = drafter.hidden_size();
-  }
-  return sizes;
-}
-
 /// What a loop is composed of, and whether it fits: parts that do not are refused when this is
 /// instantiated, with a sentence that says what to use instead. References are looked through.
 template <class Target, class D, class Selector, class S, class V, class Random, class E>

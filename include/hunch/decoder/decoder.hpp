@@ -138,8 +138,13 @@ class decoder {
     const double target_seconds = watch.lap();
     step_.verify(now, pass, evaluation, false);
     if (requests_.report_log_probabilities()) { step_.report(now); }
-    const bool cut = requests_.have_stop_strings() && cut_at_stop_strings();
-    step_.commit(now, pass, evaluation, cut);
+    if (requests_.have_stop_strings()) {
+      executor_.synchronize();
+      requests_.cut_at_stop_strings(
+          step_.ring(), step_.reports(),
+          [this](std::int32_t slot, const step_decision& cut) { step_.cut(slot, cut); });
+    }
+    step_.commit(now, pass, evaluation);
     target_.commit(step_.kept(now));
     attempt([this] { executor_.synchronize(); });
     requests_.begin_report();
@@ -202,11 +207,6 @@ class decoder {
 
   void end_phase() {
     if (requests_.options().times_phases || host_reads<memory>) { executor_.synchronize(); }
-  }
-
-  bool cut_at_stop_strings() {
-    executor_.synchronize();
-    return requests_.cut_at_stop_strings(step_.ring(), step_.reports(), step_.cuts());
   }
 
   /// What a slot had is gone.

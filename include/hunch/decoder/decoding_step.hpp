@@ -76,7 +76,7 @@ struct step_bounds {
 /// 1. `propose(bounds)`, then the target's pass over `rows(bounds)`;
 /// 2. `verify(bounds, rows, evaluation, fixed)`: what is decided is not final, and the step may be
 ///    begun anew;
-/// 3. `commit(bounds, rows, evaluation, cut)`, and in the target's cache what `kept(bounds)` says.
+/// 3. `commit(bounds, rows, evaluation)`, and in the target's cache what `kept(bounds)` says.
 ///    Neither throws nor allocates.
 ///
 /// Requests come by the inbox and tokens leave by the rings; reports and log-probabilities of a
@@ -141,7 +141,7 @@ class decoding_step {
     owned_.give_host_written(std::int64_t{max_rows()} * states_of_node, states_);
     if (sizes.moves) { owned_.give(max_rows(), made_.moves); }
     owned_.give(3, made_.counts);
-    if (sizes.reports) { owned_.give_host_written(batch, made_.reports, cuts_); }
+    if (sizes.reports) { owned_.give_host_written(batch, made_.reports); }
     owned_.give_host_written(batch * max_nodes * made_.report_stride, made_.log_probabilities);
     std::fill_n(made_.logits, max_rows(), row_view<real>{});
     reset_stats();
@@ -226,15 +226,19 @@ class decoding_step {
                    kernel::report_emitted<real, max_nodes>{arrays(bounds)});
   }
 
-  /// Makes the step final. \param rows of the pass. \param cut whether `cuts` are heeded.
+  /// Puts something shorter in the place of what was decided about a slot, when the executor has
+  /// run `verify`.
+  void cut(std::int32_t slot, const step_decision& shorter) {
+    write_buffer(memory_, made_.decisions + slot, &shorter, 1);
+  }
+
+  /// Makes the step final. \param rows of the pass.
   template <class Evaluation>
-  void commit(const step_bounds& bounds, const hunch::rows& rows, Evaluation& evaluation,
-              bool cut) noexcept {
+  void commit(const step_bounds& bounds, const hunch::rows& rows, Evaluation& evaluation) noexcept {
     const profiler_range<E> range("hunch: commit");
     attempt([&] {
-      memory_.launch(bounds.slots,
-                     kernel::end_step<real, max_nodes>{arrays(bounds, cut ? cuts_ : nullptr),
-                                                       drafter_type::uses_selector});
+      memory_.launch(bounds.slots, kernel::end_step<real, max_nodes>{arrays(bounds),
+                                                                     drafter_type::uses_selector});
     });
     drafter_.observe(draft_state_,
                      draft_outcomes{.slots = bounds.slots,
@@ -273,11 +277,8 @@ class decoding_step {
     return released_.view();
   }
 
-  /// [max_batch] what the host makes shorter between `verify` and `commit`, where it is at most as
-  /// long as what was decided.
-  step_decision* cuts() { return cuts_; }
-  /// [max_batch] of the last step; right when the executor has run `verify`, and all of it after
-  /// `commit`.
+  /// [max_batch] of the last step; `decided` is right when the executor has run `verify`, and all
+  /// of it after `commit`.
   const step_report* reports() const { return made_.reports; }
   /// [emitted, 1 + as many as the request asks for] of the last step.
   const token_log_probability* log_probabilities(std::int32_t slot) const {
@@ -302,25 +303,25 @@ class decoding_step {
   std::int32_t max_rows() const { return sizes_.max_batch * max_nodes + sizes_.chunks; }
 
   drafter_setup checked_setup() {
-    const drafter_setup made = setup();
-    drafter_.check(made);
-    return made;
-  }
-  drafter_setup setup() {
-    return setup_of(drafter_, selector_,
-                    {.max_batch = sizes_.max_batch,
-                     .chunk = std::min(sizes_.chunk, sizes_.chunks),
-                     .chunks = sizes_.chunks,
-                     .max_length = sizes_.max_length,
-                     .vocab_size = sizes_.vocab_size});
+    drafter_setup setup{.max_batch = sizes_.max_batch,
+                        .chunk = std::min(sizes_.chunk, sizes_.chunks),
+                        .chunks = sizes_.chunks,
+                        .max_length = sizes_.max_length,
+                        .vocab_size = sizes_.vocab_size,
+                        .layout = &selector_.layout(),
+                        .context_width = context_width_of(selector_),
+                        .max_rows = selector_.max_rows(),
+                        .hidden_size = 0};
+    if constexpr (states_of_node > 0) { setup.hidden_size = drafter_.hidden_size(); }
+    drafter_.check(setup);
+    return setup;
   }
 
-  arrays_type arrays(const step_bounds& bounds, const step_decision* cuts = nullptr) const {
+  arrays_type arrays(const step_bounds& bounds) const {
     arrays_type of = made_;
     of.slots = bounds.slots;
     of.draft_length = draft_length_;
     of.padded = host_reads<memory> ? 0 : bounds.rows();
-    of.cuts = cuts;
     return of;
   }
 
@@ -396,7 +397,6 @@ class decoding_step {
   owned_arrays<memory> owned_;
   arrays_type made_;                ///< but for what varies from step to step
   const float** states_ = nullptr;  ///< [max_rows, states_of_node] see `draft_outcomes`
-  step_decision* cuts_ = nullptr;   ///< [max_batch]
   std::int32_t draft_length_ = max_nodes - 1;
 };
 

@@ -192,7 +192,7 @@ class resident_decoder
     const rows pass = step_.rows(bounds);
     auto evaluation = model_.evaluate(pass);
     step_.verify(bounds, pass, evaluation, true);
-    step_.commit(bounds, pass, evaluation, false);
+    step_.commit(bounds, pass, evaluation);
     model_.commit(step_.kept(bounds));
   }
 

@@ -106,13 +106,11 @@ class host_requests {
   }
 
   /// Looks for stop strings in what requests with some are about to emit, so that an accepted run
-  /// ends where plain decoding would have ended. Returns whether one was found.
-  /// \param reports [max_batch] of the step. \param cuts [max_batch] what is made of them.
-  bool cut_at_stop_strings(const rings& out, const step_report* reports, step_decision* cuts) {
-    bool found = false;
+  /// ends where plain decoding would have ended: then by cut(slot, decision).
+  /// \param reports [max_batch] of the step.
+  template <class Cut>
+  void cut_at_stop_strings(const rings& out, const step_report* reports, const Cut& cut) {
     for (std::int32_t slot = 0; slot < slots_.size(); ++slot) {
-      step_decision& cut = cuts[slot] = {};
-      cut.emitted = max_nodes_ + 1;  // longer than any
       request& r = all_[index(slot)];
       if (!slots_.uses(slot) || r.stops.empty()) { continue; }
       r.staged_tail = r.tail;
@@ -122,12 +120,10 @@ class host_requests {
             !r.stops.feed(r.staged_tail, options_.token_text(e.t))) {
           continue;
         }
-        cut = {.emitted = i + 1, .finish = finish_reason::stop_string, .status = status::ok};
-        found = true;
+        cut(slot, {.emitted = i + 1, .finish = finish_reason::stop_string, .status = status::ok});
         break;
       }
     }
-    return found;
   }
 
   /// A step has come to its end: what the one before emitted is gone.

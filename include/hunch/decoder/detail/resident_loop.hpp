@@ -162,7 +162,8 @@ class resident_loop {
   /// emit meanwhile is lost. \throws what `run` does; then the request is cancelled.
   template <class Write>
   finished_text run_to_end(request_id id, std::vector<token> text, const Write& write) {
-    finished_text out{.tokens = std::move(text)};
+    finished_text out;
+    out.tokens = std::move(text);
     try {
       while (slots_.find(id) >= 0) {
         run();

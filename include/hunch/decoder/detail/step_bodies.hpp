@@ -34,9 +34,11 @@ struct step_plan {
   std::int32_t prefix = 0;  ///< prompt tokens that are read before the root
   std::int32_t first_row = 0;
   std::int32_t nodes = 0;  ///< of the tree, that are evaluated
+
+  HUNCH_HOST_DEVICE bool verifies() const { return decodes && !full; }
 };
 
-/// What was decided about it.
+/// What was decided about it. The host may put a shorter one in its place before the commit.
 struct step_decision {
   std::int32_t emitted = 0;
   finish_reason finish = finish_reason::none;
@@ -73,20 +75,19 @@ struct step_arrays {
   std::int32_t draft_length = 0;  ///< draft at most so deep
   std::int32_t padded = 0;        ///< rows, and what is kept of them, are padded up to it; 0: not
   step_plan* plans = nullptr;     ///< [max_batch]
-  draft_context* contexts = nullptr;    ///< [max_batch]
-  verdict* verdicts = nullptr;          ///< [max_batch]
-  step_decision* decisions = nullptr;   ///< [max_batch]
-  const step_decision* cuts = nullptr;  ///< [max_batch] by the host, no longer; nullptr: none
-  draft_outcome* outcomes = nullptr;    ///< [max_batch]
-  row_arrays rows;                      ///< the target's
-  status* statuses = nullptr;           ///< of these, if some are not ok
-  row_view<Real>* logits = nullptr;     ///< after these, by the host
-  law<Real>* laws = nullptr;            ///< [max_batch, N]
-  double* scratch = nullptr;            ///< [max_batch, N]
-  std::int32_t* paths = nullptr;        ///< [max_batch, N]
-  kept_arrays kept;                     ///< the target's
-  cache_move* moves = nullptr;          ///< of the same rows; nullptr: nobody reads them
-  std::int32_t* counts = nullptr;       ///< [3] rows, kept rows, released slots
+  draft_context* contexts = nullptr;   ///< [max_batch]
+  verdict* verdicts = nullptr;         ///< [max_batch]
+  step_decision* decisions = nullptr;  ///< [max_batch]
+  draft_outcome* outcomes = nullptr;   ///< [max_batch]
+  row_arrays rows;                     ///< the target's
+  status* statuses = nullptr;          ///< of these, if some are not ok
+  row_view<Real>* logits = nullptr;    ///< after these, by the host
+  law<Real>* laws = nullptr;           ///< [max_batch, N]
+  double* scratch = nullptr;           ///< [max_batch, N]
+  std::int32_t* paths = nullptr;       ///< [max_batch, N]
+  kept_arrays kept;                    ///< the target's
+  cache_move* moves = nullptr;         ///< of the same rows; nullptr: nobody reads them
+  std::int32_t* counts = nullptr;      ///< [3] rows, kept rows, released slots
   rings out;
   step_report* reports = nullptr;  ///< [max_batch] for the host; nullptr: no one
   token_log_probability* log_probabilities = nullptr;  ///< [max_batch, N, report_stride]
@@ -102,19 +103,13 @@ struct step_arrays {
     return of;
   }
 
-  /// What is decided about a slot in the end.
-  HUNCH_HOST_DEVICE step_decision decision(std::int32_t slot) const {
-    const step_decision own = decisions[slot];
-    return cuts != nullptr && cuts[slot].emitted <= own.emitted ? cuts[slot] : own;
-  }
   HUNCH_HOST_DEVICE bool ends(std::int32_t slot) const {
-    return plans[slot].takes_part && decision(slot).finish != finish_reason::none;
+    return plans[slot].takes_part && decisions[slot].finish != finish_reason::none;
   }
   /// Rows of a slot that enter the target's cache.
   HUNCH_HOST_DEVICE std::int32_t keeps(std::int32_t slot) const {
-    const step_plan& plan = plans[slot];
-    if (!plan.takes_part || ends(slot)) { return 0; }
-    return plan.prefix + (plan.decodes ? decision(slot).emitted : 0);
+    if (!plans[slot].takes_part || ends(slot)) { return 0; }
+    return plans[slot].prefix + decisions[slot].emitted;
   }
 
   /// Emitted token i of a slot.
@@ -291,7 +286,7 @@ struct decide_slot {
     const std::int32_t first = slot * N;
     const sequence& s = step.of(slot);
     // The verdict goes through memory: a rule leaves no registers for it.
-    if (step.plans[slot].decodes && !step.plans[slot].full) {
+    if (step.plans[slot].verifies()) {
       const draft_tree<Real> tree = step.tree(slot);
       verdict out;
       out.path = step.paths + first;
@@ -321,7 +316,7 @@ struct decide_slot {
     step_decision d;
     if (plan.cancelled) { d.finish = finish_reason::cancelled; }
     if (plan.full) { d.finish = finish_reason::cache_full; }
-    if (plan.decodes && !plan.full) {
+    if (plan.verifies()) {
       const drafted_tokens tree = step.tree(slot);
       const std::int32_t last = v.accepted > 0 ? v.path[v.accepted - 1] : 0;
       const bool invalid = tree.count < step.trees.count(slot) && tree.parent[tree.count] == last;
@@ -346,15 +341,7 @@ struct decide_slot {
       }
     }
     step.decisions[slot] = d;
-    if (step.reports != nullptr) {
-      step.reports[slot] = {.takes_part = plan.takes_part,
-                            .verified = plan.decodes && !plan.full,
-                            .prefix = plan.prefix,
-                            .levels = 0,
-                            .drafted = 0,
-                            .accepted = v.accepted,
-                            .decided = d};
-    }
+    if (step.reports != nullptr) { step.reports[slot].decided = d; }
   }
 };
 
@@ -430,26 +417,30 @@ struct end_step {
     sequence& s = step.of(slot);
     const step_plan plan = step.plans[slot];
     step.outcomes[slot] = {};
+    if (step.reports != nullptr) { step.reports[slot].takes_part = plan.takes_part; }
     if (!plan.takes_part) { return; }
     const verdict& v = step.verdicts[slot];
-    const step_decision d = step.decision(slot);
-    const bool verified = plan.decodes && !plan.full;
+    const step_decision d = step.decisions[slot];
     step.outcomes[slot] = {.slot = slot,
                            .first_row = plan.first_row,
                            .prefix = plan.prefix,
-                           .path = verified ? v.path : nullptr,
+                           .path = plan.verifies() ? v.path : nullptr,
                            .kept = d.emitted > 1 ? d.emitted - 1 : 0,
                            .finished = d.finish != finish_reason::none};
-    if (verified) {
-      const drafted_tokens tree = step.tree(slot);
-      const std::int32_t levels = step.counters[slot].count(
-          tree, has_lists ? step.trees.tree(slot).lists : nullptr, v, d.emitted);
-      if (step.reports != nullptr) {
-        step.reports[slot].levels = levels;
-        step.reports[slot].drafted = tree.count - 1;
-      }
+    std::int32_t levels = 0;
+    if (plan.verifies()) {
+      const draft_tree<Real> tree = step.tree(slot);
+      levels = step.counters[slot].count(tree, has_lists ? tree.lists : nullptr, v, d.emitted);
     }
-    if (step.reports != nullptr) { step.reports[slot].decided = d; }
+    if (step.reports != nullptr) {
+      step.reports[slot] = {.takes_part = true,
+                            .verified = plan.verifies(),
+                            .prefix = plan.prefix,
+                            .levels = levels,
+                            .drafted = plan.nodes - 1,
+                            .accepted = v.accepted,
+                            .decided = d};
+    }
     publish(slot, d);
     if (d.finish != finish_reason::none) {
       s.id = 0;

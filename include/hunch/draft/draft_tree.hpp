@@ -98,11 +98,16 @@ struct draft_capacity {
 /// The draft trees of one step, as bodies see them: a trivially copyable view of a `draft_batch`.
 /// Arrays are [max_batch, max_nodes], `counts` is [max_batch]; what has several values for a node
 /// is found by a function.
+///
+/// A tree ends before the first node that is no token. Whoever drew it broke the law that it names,
+/// and nothing corrects that: it is an error if the text gets there.
 template <class Real>
 struct draft_trees {
   draft_capacity capacity;
   std::int32_t words = 0;  ///< of a set of allowed tokens
   std::int32_t* counts = nullptr;
+  std::int32_t* refused =
+      nullptr;  ///< [max_batch] where something hangs that is no token; -1: none
   token* tokens = nullptr;
   std::int32_t* parents = nullptr;
   std::int32_t* drawn_at = nullptr;
@@ -147,11 +152,19 @@ struct draft_trees {
   /// Makes tree k a lone root.
   HUNCH_HOST_DEVICE void plant(std::int32_t k, token root) const {
     counts[k] = 1;
+    refused[k] = -1;
     tokens[index(k, 0)] = root;
     parents[index(k, 0)] = -1;
   }
   /// Adds node `node` = count(k), whose token is in place, to tree k as a child of `parent`.
   HUNCH_HOST_DEVICE void grow(std::int32_t k, std::int32_t node, std::int32_t parent) const {
+    const token t = tokens[index(k, node)];
+    if (refused[k] < 0 && (t < 0 || t >= capacity.vocab_size)) { refused[k] = parent; }
+    parents[index(k, node)] = parent;
+    if (refused[k] < 0) { counts[k] = node + 1; }
+  }
+  /// The same for a node that is a token.
+  HUNCH_HOST_DEVICE void add(std::int32_t k, std::int32_t node, std::int32_t parent) const {
     counts[k] = node + 1;
     parents[index(k, node)] = parent;
   }
@@ -191,7 +204,7 @@ class draft_batch {
     view_.capacity = capacity;
     view_.words = capacity.grammars ? allowed_words(capacity.vocab_size) : 0;
     const std::int64_t nodes = std::int64_t{capacity.max_batch} * capacity.max_nodes;
-    owned_.give(capacity.max_batch, view_.counts);
+    owned_.give(capacity.max_batch, view_.counts, view_.refused);
     owned_.give(nodes, view_.tokens, view_.parents, view_.drawn_at, view_.laws, view_.lists);
     owned_.give(nodes * capacity.max_ranges, view_.all_ranges);
     owned_.give(nodes * capacity.max_parts, view_.all_shifts);
@@ -279,10 +292,7 @@ class draft_batch {
         walk.plant(allowed);
         continue;
       }
-      const token next = tree.tokens[followed];
-      // A grammar knows no other tokens; the decoder refuses such a tree.
-      if (next < 0 || next >= view_.capacity.vocab_size) { continue; }
-      walk.grow(followed, tree.parent[followed], next,
+      walk.grow(followed, tree.parent[followed], tree.tokens[followed],
                 allowed + static_cast<std::ptrdiff_t>(followed) * view_.words);
     }
   }

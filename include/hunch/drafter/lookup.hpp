@@ -45,7 +45,7 @@ struct copy_match {
       evidence.reach *= evidence.probability;
       evidence.rows = parent + 1;
       if (!lengths.continues(slot, evidence)) { break; }
-      trees.grow(slot, parent + 1, parent);
+      trees.add(slot, parent + 1, parent);
       more = lengths.drew(slot);
     }
   }

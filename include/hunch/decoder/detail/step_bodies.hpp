@@ -33,7 +33,6 @@ struct step_plan {
   bool full = false;        ///< the target's cache had no room
   std::int32_t prefix = 0;  ///< prompt tokens that are read before the root
   std::int32_t first_row = 0;
-  std::int32_t nodes = 0;  ///< of the tree, that are evaluated
 
   HUNCH_HOST_DEVICE bool verifies() const { return decodes && !full; }
 };
@@ -96,13 +95,11 @@ struct step_arrays {
 
   HUNCH_HOST_DEVICE sequence& of(std::int32_t slot) const { return in.all[slot]; }
 
-  /// The part of a tree that is evaluated.
-  HUNCH_HOST_DEVICE draft_tree<Real> tree(std::int32_t slot) const {
-    draft_tree<Real> of = trees.tree(slot);
-    of.count = plans[slot].nodes;
-    return of;
+  /// Rows of a slot in the target's pass.
+  HUNCH_HOST_DEVICE std::int32_t rows_of(std::int32_t slot) const {
+    const step_plan& plan = plans[slot];
+    return plan.decodes ? plan.prefix + trees.count(slot) : plan.prefix;
   }
-
   HUNCH_HOST_DEVICE bool ends(std::int32_t slot) const {
     return plans[slot].takes_part && decisions[slot].finish != finish_reason::none;
   }
@@ -165,8 +162,7 @@ struct begin_step {
   }
 };
 
-/// The rows of the target's pass for slot `slot`: unread tokens of its prompt, then its tree, up to
-/// the first node that is no token.
+/// The rows of the target's pass for slot `slot`: unread tokens of its prompt, then its tree.
 template <class Real, class S, std::int32_t N>
 struct place_rows {
   step_arrays<Real, N> step;
@@ -179,7 +175,7 @@ struct place_rows {
     const drafted_tokens tree = step.trees.tree(slot);
     const std::int32_t first = team::list_by_slot(
         team, {.slot = slot, .slots = step.slots, .capacity = step.padded, .count = step.counts},
-        [&](std::int32_t i) { return step.plans[i].prefix + nodes(i); },
+        [&](std::int32_t i) { return step.rows_of(i); },
         [&](std::int32_t at, std::int32_t id) {
           const std::int32_t node = id - prefix;
           const std::int32_t above = node <= 0 ? id - 1 : prefix + tree.parent[node];
@@ -192,22 +188,7 @@ struct place_rows {
           if (node >= 0) { step.laws[slot * N + node] = sampled_laws<Real, S>::unmade; }
         },
         [&](std::int32_t at) { step.rows.pad(at); });
-    if (team.rank() != 0) { return; }
-    step.plans[slot].first_row = first;
-    step.plans[slot].nodes = nodes(slot);
-  }
-
- private:
-  /// Whoever drew what is no token broke the law that it names, and nothing corrects that: it is an
-  /// error if the text gets there.
-  HUNCH_HOST_DEVICE std::int32_t nodes(std::int32_t slot) const {
-    if (!step.plans[slot].decodes) { return 0; }
-    const drafted_tokens tree = step.trees.tree(slot);
-    std::int32_t node = 1;
-    while (node < tree.count && tree.tokens[node] >= 0 && tree.tokens[node] < step.in.vocab_size) {
-      ++node;
-    }
-    return node;
+    if (team.rank() == 0) { step.plans[slot].first_row = first; }
   }
 };
 
@@ -222,14 +203,13 @@ struct drop_target_rows {
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
     step_plan& plan = step.plans[slot];
     if (team.rank() != 0 || !plan.takes_part) { return; }
-    const std::int32_t rows = plan.prefix + plan.nodes;
+    const std::int32_t rows = step.rows_of(slot);
     std::int32_t fitted = 0;
     while (fitted < rows && step.statuses[plan.first_row + fitted] == status::ok) { ++fitted; }
     plan.full = fitted < plan.prefix + (plan.decodes ? 1 : 0);
-    if (!plan.full && plan.decodes) {
-      plan.nodes = fitted - plan.prefix;
-      step.trees.count(slot) = plan.nodes;  // what was dropped is not an invalid token
-    }
+    if (plan.full || fitted == rows) { return; }
+    step.trees.count(slot) = fitted - plan.prefix;
+    step.trees.refused[slot] = -1;  // it hangs on what was dropped, or comes after it
   }
 };
 
@@ -262,7 +242,7 @@ struct make_slot_laws {
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {
     const std::int32_t slot = index / N;
-    if (index % N >= step.plans[slot].nodes || step.plans[slot].full) { return; }
+    if (!step.plans[slot].verifies() || index % N >= step.trees.count(slot)) { return; }
     const target_row<Real> row = slot_rows<Real, N>{&step, slot}[index % N];
     const law<Real> l = sampler(team, row.logits, row.parameters, row.history);
     if (team.rank() == 0) { step.laws[index] = l; }
@@ -287,7 +267,7 @@ struct decide_slot {
     const sequence& s = step.of(slot);
     // The verdict goes through memory: a rule leaves no registers for it.
     if (step.plans[slot].verifies()) {
-      const draft_tree<Real> tree = step.tree(slot);
+      const draft_tree<Real> tree = step.trees.tree(slot);
       verdict out;
       out.path = step.paths + first;
       verifier(team,
@@ -317,9 +297,8 @@ struct decide_slot {
     if (plan.cancelled) { d.finish = finish_reason::cancelled; }
     if (plan.full) { d.finish = finish_reason::cache_full; }
     if (plan.verifies()) {
-      const drafted_tokens tree = step.tree(slot);
       const std::int32_t last = v.accepted > 0 ? v.path[v.accepted - 1] : 0;
-      const bool invalid = tree.count < step.trees.count(slot) && tree.parent[tree.count] == last;
+      const bool invalid = step.trees.refused[slot] == last;
       const status why = v.status == status::ok && invalid ? status::invalid_token : v.status;
       const std::int32_t decided = v.accepted + (why == status::ok ? 1 : 0);
       std::int64_t n = step.out.counted[slot];
@@ -427,19 +406,20 @@ struct end_step {
                            .path = plan.verifies() ? v.path : nullptr,
                            .kept = d.emitted > 1 ? d.emitted - 1 : 0,
                            .finished = d.finish != finish_reason::none};
-    std::int32_t levels = 0;
-    if (plan.verifies()) {
-      const draft_tree<Real> tree = step.tree(slot);
-      levels = step.counters[slot].count(tree, has_lists ? tree.lists : nullptr, v, d.emitted);
-    }
     if (step.reports != nullptr) {
       step.reports[slot] = {.takes_part = true,
                             .verified = plan.verifies(),
                             .prefix = plan.prefix,
-                            .levels = levels,
-                            .drafted = plan.nodes - 1,
+                            .levels = 0,
+                            .drafted = step.trees.count(slot) - 1,
                             .accepted = v.accepted,
                             .decided = d};
+    }
+    if (plan.verifies()) {
+      const draft_tree<Real> tree = step.trees.tree(slot);
+      const std::int32_t levels =
+          step.counters[slot].count(tree, has_lists ? tree.lists : nullptr, v, d.emitted);
+      if (step.reports != nullptr) { step.reports[slot].levels = levels; }
     }
     publish(slot, d);
     if (d.finish != finish_reason::none) {

@@ -129,7 +129,7 @@ struct end_level {
         if constexpr (frontier_type::has_values) {
           g.of.values[g.of.in_tree(slot, count)] = g.of.child_values[child + i];
         }
-        g.trees.grow(slot, count, parent);
+        g.trees.add(slot, count, parent);
         g.of.add_node(slot, count, place_of_child);
         ++count;
       }

@@ -19,14 +19,10 @@ namespace hunch {
 /// Speculative decoding, composed at compile time from a target model and four policies, and driven
 /// by the host.
 ///
-/// A step (see `decoding_step`) is: propose (the drafter grows one tree per sequence), evaluate
-/// (one target pass over all rows), verify (sampler and verifier decide, stops cut), commit (caches
-/// and texts advance). Everything before the commit is staged: a model that throws leaves the
-/// decoder as it was, and the step can be repeated with the same result. The commit itself neither
-/// throws nor allocates.
-///
-/// Requests join between steps, finish at any step, and can be cancelled between steps. The text
-/// of a request depends on its prompt, its parameters and its seed, and not on the batch.
+/// Everything before the commit of a step (see `decoding_step`) is staged: a model that throws
+/// leaves the decoder as it was, and the step can be repeated with the same result. Requests join
+/// and can be cancelled between steps. The text of a request depends on its prompt, its parameters
+/// and its seed, and not on the batch.
 ///
 /// Grammars, stop strings and log-probabilities need the host within a step: it waits for them in
 /// steps of requests that use them, and in no others. Where the host does not read the executor's

@@ -69,9 +69,9 @@ struct step_bounds {
 };
 
 /// One step of speculative decoding over all running sequences, as launches and calls of a
-/// drafter's models, always the same ones in the same order; what varies from one step to the next
-/// is in the executor's memory. Whoever drives it, a host, an executor that repeats it or an engine
-/// that records it, does for each step:
+/// drafter's models, always the same ones in the same order; what varies is in the executor's
+/// memory. Whoever drives it, a host, an executor that repeats it or an engine that records it,
+/// does:
 ///
 /// 1. `propose(bounds)`, then the target's pass over `rows(bounds)`;
 /// 2. `verify(bounds, rows, evaluation, fixed)`: what is decided is not final, and the step may be

@@ -70,17 +70,12 @@ struct resident_options {
   }
 };
 
-/// The step of `decoder` repeated by the executor, which does not wait for the host: the same
-/// policies, laws, random addresses and texts. A step is a fixed sequence of launches and calls of
-/// the models, so that an executor can record it and repeat it by itself (see `ResidentExecutor`).
-/// Requests join while it runs, through an inbox, and tokens leave it through rings that the host
-/// reads meanwhile: nobody waits for the loop to end.
+/// The step of `decoder` repeated by the executor (see `ResidentExecutor`), which does not wait for
+/// the host: the same policies, laws, random addresses and texts. Requests join while it runs,
+/// through an inbox, and tokens leave it through rings that the host reads meanwhile. What needs
+/// the host between two steps is refused: grammars, stop strings, log-probabilities.
 ///
-/// What needs the host between two steps is refused: grammars, stop strings, log-probabilities.
-/// Use `decoder` for these, also on the same models.
-///
-/// Prompts are read in the passes in which other requests decode, `chunk` tokens of all requests at
-/// a time. A pass has at most `max_batch * max_nodes + chunk` rows.
+/// A pass has at most `max_batch * max_nodes + chunk` rows.
 ///
 /// The models' contracts are those of `decoder`, with these additions. Caches hold `max_length`
 /// tokens per sequence: statuses are not looked at. And where the executor's resident memory is not

@@ -93,6 +93,8 @@ struct head_inputs {
 struct context_rows {
   const float* data = nullptr;
   std::int32_t stride = 0;  ///< >= context_width
+
+  context_rows contexts() const { return *this; }
 };
 
 }  // namespace hunch

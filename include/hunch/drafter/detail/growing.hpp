@@ -22,7 +22,6 @@ struct level_asks {
   std::int32_t* count = nullptr;   ///< [1]
   std::int32_t* slot = nullptr;    ///< [capacity]
   std::int32_t* leader = nullptr;  ///< node of the slot's frontier that it is for
-  std::int32_t* node = nullptr;    ///< of the slot's tree
   std::int32_t* row = nullptr;     ///< of the pass; -1: padding
   token* tokens = nullptr;         ///< of the node
   const float** states = nullptr;  ///< what the model knows of the row, if a selector asks
@@ -86,7 +85,6 @@ struct ask_level {
           const std::int32_t node = g.of.node(slot, f);
           g.asks.slot[at] = slot;
           g.asks.leader[at] = f;
-          g.asks.node[at] = node;
           // Rows of heads that look ahead lie one behind the other, by depth.
           g.asks.row[at] =
               g.of.rows[g.of.in_level(slot, f)] + (frontier_type::common ? g.depth : 0);
@@ -114,7 +112,8 @@ struct list_level {
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t ask) const {
     if (g.asks.row[ask] < 0) { return; }
-    std::int32_t* const shifts = g.trees.shifts(g.asks.slot[ask], g.asks.node[ask]);
+    const std::int32_t slot = g.asks.slot[ask];
+    std::int32_t* const shifts = g.trees.shifts(slot, g.of.node(slot, g.asks.leader[ask]));
     const shortlist list = tables.list(team, g.asks.ranges[ask], g.asks.range_count[ask], shifts);
     if (team.rank() != 0) { return; }
     g.asks.lists[ask] = list;

@@ -61,7 +61,7 @@ class growth {
     const std::int64_t size = std::int64_t{setup.max_batch} * asks_per_slot;
     asks_.best_stride = ranked ? checked_stride(setup) : 0;
     arrays_.give(1, asks_.count);
-    arrays_.give(size, asks_.slot, asks_.leader, asks_.node, asks_.row, asks_.tokens, asks_.states,
+    arrays_.give(size, asks_.slot, asks_.leader, asks_.row, asks_.tokens, asks_.states,
                  asks_.ranges, asks_.range_count, asks_.lists, asks_.logits);
     if (ranked) { arrays_.give(size, asks_.laws); }
     arrays_.give(size * asks_.best_stride, asks_.best);
@@ -149,17 +149,14 @@ class growth {
   }
 
   template <class Contexts>
-  static constexpr bool knows_all_rows =
-      std::is_same_v<std::remove_const_t<Contexts>, context_rows> || requires(Contexts& c) {
+  static constexpr bool knows_all_rows = requires(Contexts& c) {
     { c.contexts() } -> std::same_as<context_rows>;
   };
 
   /// What the model knows of the rows of its pass, if it tells of all.
   template <class Contexts>
   static context_rows contexts_of_all(Contexts& contexts) {
-    if constexpr (std::is_same_v<std::remove_const_t<Contexts>, context_rows>) {
-      return contexts;
-    } else if constexpr (knows_all_rows<Contexts>) {
+    if constexpr (knows_all_rows<Contexts>) {
       return contexts.contexts();
     } else {
       return {};

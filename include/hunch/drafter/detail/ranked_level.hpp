@@ -28,7 +28,7 @@ struct rank_level {
     if (g.asks.row[ask] < 0) { return; }
     const std::int32_t slot = g.asks.slot[ask];
     const std::int32_t f = g.asks.leader[ask];
-    const std::int32_t node = g.asks.node[ask];
+    const std::int32_t node = g.of.node(slot, f);
     const std::int32_t same = frontier_type::common ? g.of.sizes[slot] : 1;
     const frontier_type of = g.of;
     const draft_context& c = g.contexts[slot];

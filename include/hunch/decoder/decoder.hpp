@@ -63,7 +63,8 @@ class decoder {
                .log_probabilities = requests_.options().max_log_probabilities,
                .eager_rows = host_reads<memory> ? 0 : 256,
                .moves = false,
-               .reports = true}) {
+               .reports = true,
+               .owner = "hunch::decoder"}) {
     draft_length(requests_.options().draft_length);
   }
 

@@ -38,13 +38,14 @@ struct step_sizes {
   std::int32_t eager_rows = 0;  ///< up to so many rows, laws are made before the verifier asks
   bool moves = false;           ///< whether somebody reads `moves`
   bool reports = false;         ///< whether the host reads a `step_report` for each slot
+  const char* owner = "hunch::decoding_step";  ///< what messages begin with
 
   /// These, if there can be such a step. \param max_nodes of the drafter's trees.
   /// \throws std::invalid_argument naming a size out of range.
   step_sizes checked(std::int32_t max_nodes) const {
-    const refusal refuse{"hunch::decoding_step"};
+    const refusal refuse{owner};
     if (max_batch < 1) { refuse({"max_batch must be at least 1"}); }
-    if (chunk < 1 || chunks < 1) { refuse({"chunk and chunks must be at least 1"}); }
+    if (chunk < 1 || chunks < 1) { refuse({"chunk must be at least 1"}); }
     if (ring < max_nodes) {
       refuse({"ring must have room for the ", max_nodes, " tokens that a step may emit"});
     }
@@ -204,7 +205,11 @@ class decoding_step {
               bool fixed) {
     const profiler_range<E> range("hunch: verify");
     const arrays_type of = arrays(bounds);
-    if constexpr (host_reads<memory>) { drop_full_rows(of, rows.size, evaluation); }
+    if constexpr (host_reads<memory>) {
+      if (!take_statuses(evaluation, rows.size, of.statuses)) {
+        memory_.launch(of.slots, kernel::drop_target_rows<real, max_nodes>{of});
+      }
+    }
     find_results(rows, evaluation, fixed);
     if (of.slots * max_nodes <= sizes_.eager_rows) {
       memory_.launch(of.slots * max_nodes,
@@ -323,16 +328,6 @@ class decoding_step {
     of.draft_length = draft_length_;
     of.padded = host_reads<memory> ? 0 : bounds.rows();
     return of;
-  }
-
-  template <class Evaluation>
-  void drop_full_rows(const arrays_type& of, std::int32_t size, Evaluation& evaluation) {
-    bool full = false;
-    for (std::int32_t i = 0; i < size; ++i) {
-      of.statuses[i] = evaluation.status(i);
-      full = full || of.statuses[i] != status::ok;
-    }
-    if (full) { memory_.launch(of.slots, kernel::drop_target_rows<real, max_nodes>{of}); }
   }
 
   /// Where the logits of each row lie, and the states that the drafter reads. The host that reads

@@ -33,19 +33,14 @@ struct resident_options {
   /// verifier asks; else one after the other, and only those that it reads. 0: never.
   std::int32_t eager_rows = 256;
 
-  /// These, if there can be such a loop. \param max_nodes of the drafter's trees.
-  /// \throws std::invalid_argument naming an option out of range.
-  resident_options checked(std::int32_t max_nodes) const {
+  /// These, but for what a step refuses. \throws std::invalid_argument naming an option out of
+  /// range.
+  resident_options checked() const {
     const refusal refuse{"hunch::resident_decoder"};
-    if (max_batch < 1) { refuse({"max_batch must be at least 1"}); }
     if (max_length < 2) { refuse({"max_length must be at least 2"}); }
-    if (chunk < 1) { refuse({"chunk must be at least 1"}); }
     if (draft_length < 1) { refuse({"draft_length must be at least 1; or use drafter::none"}); }
     if (max_bias < 0) { refuse({"max_bias must not be negative"}); }
     if (max_stop_tokens < 0) { refuse({"max_stop_tokens must not be negative"}); }
-    if (ring < max_nodes) {
-      refuse({"ring must have room for the ", max_nodes, " tokens that a step may emit"});
-    }
     return *this;
   }
 
@@ -121,10 +116,12 @@ class resident_decoder
                                 .vocab_size = static_cast<std::int32_t>(model.vocab_size()),
                                 .ring = options.ring,
                                 .log_probabilities = -1,
-                                .eager_rows = options.eager_rows});
+                                .eager_rows = options.eager_rows,
+                                .moves = false,
+                                .reports = false,
+                                .owner = "hunch::resident_decoder"});
             },
-            options.checked(max_nodes).max_batch, max_nodes, "hunch::resident_decoder",
-            "resident_options"),
+            options.checked().max_batch, max_nodes, "hunch::resident_decoder", "resident_options"),
         options_(options) {
     step_.draft_length(options_.draft_length);
     for (std::int32_t slot = 0; slot < options_.max_batch; ++slot) {

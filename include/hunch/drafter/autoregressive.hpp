@@ -262,13 +262,9 @@ class autoregressive {
   static void drop_full([[maybe_unused]] const Step& step, [[maybe_unused]] std::int32_t size,
                         [[maybe_unused]] Hidden& hidden, [[maybe_unused]] Executor& executor) {
     if constexpr (host_reads<Executor>) {
-      bool full = false;
-      for (std::int32_t i = 0; i < size; ++i) {
-        const status of_row = hidden.status(i);
-        step.statuses[i] = of_row;
-        full = full || of_row != status::ok;
+      if (!take_statuses(hidden, size, step.statuses)) {
+        executor.launch(step.trees.slots, drop_full_rows<Step>{step});
       }
-      if (full) { executor.launch(step.trees.slots, drop_full_rows<Step>{step}); }
     }
   }
 

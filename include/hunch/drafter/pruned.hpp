@@ -123,9 +123,7 @@ class pruned {
     const std::int32_t size = known_count(executor, step.counts, most);
     if (size == 0) { return; }
     auto hidden = view_.forward(step.rows.view(size));
-    if constexpr (host_reads<Executor>) {
-      for (std::int32_t i = 0; i < size; ++i) { step.statuses[i] = hidden.status(i); }
-    }
+    if constexpr (host_reads<Executor>) { take_statuses(hidden, size, step.statuses); }
     executor.launch(slots, ask_transitions<real>{step});
     const std::int32_t asked = known_count(executor, step.counts + 1, most);
     if (asked > 0) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include <hunch/core/types.hpp>
 #include <hunch/executor/owned_arrays.hpp>
 #include <hunch/model/rows.hpp>
 #include <hunch/team/list_by_slot.hpp>
@@ -80,6 +81,18 @@ class staged_rows {
   row_arrays arrays_;
   std::int32_t size_ = 0;
 };
+
+/// What a pass says of its rows, for bodies; on executors whose memory the host reads. Returns
+/// whether there was room for all.
+template <class Pass>
+bool take_statuses(Pass& pass, std::int32_t size, status* to) {
+  bool all = true;
+  for (std::int32_t i = 0; i < size; ++i) {
+    to[i] = pass.status(i);
+    all = all && to[i] == status::ok;
+  }
+  return all;
+}
 
 /// A staged row that stays in the cache; the fields are those of `kept_rows`.
 struct kept_row {

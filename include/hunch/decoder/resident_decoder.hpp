@@ -9,9 +9,9 @@
 
 #include <hunch/core/message.hpp>
 #include <hunch/decoder/decoding_step.hpp>
-#include <hunch/decoder/detail/resident_loop.hpp>
 #include <hunch/decoder/generation.hpp>
 #include <hunch/decoder/request.hpp>
+#include <hunch/decoder/resident_loop.hpp>
 #include <hunch/decoder/ring.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/executor/host.hpp>
@@ -67,8 +67,9 @@ struct resident_options {
 
 /// The step of `decoder` repeated by the executor (see `ResidentExecutor`), which does not wait for
 /// the host: the same policies, laws, random addresses and texts. Requests join while it runs,
-/// through an inbox, and tokens leave it through rings that the host reads meanwhile. What needs
-/// the host between two steps is refused: grammars, stop strings, log-probabilities.
+/// through an inbox, and tokens leave it through rings that the host reads meanwhile, see
+/// `resident_loop`. What needs the host between two steps is refused: grammars, stop strings,
+/// log-probabilities.
 ///
 /// A pass has at most `max_batch * max_nodes + chunk` rows.
 ///

@@ -10,8 +10,8 @@
 
 #include <hunch/core/message.hpp>
 #include <hunch/core/types.hpp>
-#include <hunch/decoder/detail/resident_loop.hpp>
 #include <hunch/decoder/generation.hpp>
+#include <hunch/decoder/resident_loop.hpp>
 #include <hunch/decoder/ring.hpp>
 #include <hunch/diffusion/canvas/masked_model.hpp>
 #include <hunch/diffusion/canvas/request.hpp>

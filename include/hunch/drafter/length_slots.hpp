@@ -59,11 +59,8 @@ struct slot_lengths {
   /// Closes the step of a slot. A sequence that is finished is forgotten.
   HUNCH_HOST_DEVICE void observe(std::int32_t slot, const draft_outcome& outcome) const noexcept {
     if (outcome.slot == no_slot) { return; }
-    if (outcome.finished) {
-      release(slot);
-    } else {
-      observe(slot, outcome.kept);
-    }
+    if (outcome.finished) { return release(slot); }
+    observe(slot, outcome.kept);
   }
 
   HUNCH_HOST_DEVICE void release(std::int32_t slot) const noexcept { of[slot] = {}; }

@@ -60,7 +60,7 @@ struct draw_level {
     if (team.rank() == 0) { tree.lists[node] = list; }
     const std::int64_t child = g.of.first_child(slot, f);
     const std::int32_t asked = g.of.asked(slot, f);
-    kernel::draw_row<max_children>(
+    kernel::draw_row<Growing::max_children>(
         team, sampler, draw,
         kernel::draft_row<real>{.logits = {g.trees.logits(slot, g.of.law_row(slot, f)), list.size},
                                 .list = list,
@@ -85,16 +85,12 @@ struct draw_level {
         of.child_probabilities[child + i] =
             at >= 0 && l.status == status::ok ? static_cast<double>(l.prob(at)) : 0.0;
       });
-      if constexpr (needs_entropy) {
+      if constexpr (Growing::needs_entropy) {
         const double nats = kernel::entropy(team, l);
         if (team.rank() == 0) { of.entropies[of.in_level(slot, f)] = nats; }
       }
     }
   }
-
- private:
-  static constexpr std::int32_t max_children = Growing::max_children;
-  static constexpr bool needs_entropy = Growing::needs_entropy;
 };
 
 }  // namespace hunch::drafter

@@ -237,7 +237,8 @@ class decoding_step {
     write_buffer(memory_, made_.decisions + slot, &shorter, 1);
   }
 
-  /// Makes the step final. \param rows of the pass.
+  /// Makes the step final. Waits for the executor where the host reads which nodes are kept and the
+  /// drafter their states. \param rows of the pass.
   template <class Evaluation>
   void commit(const step_bounds& bounds, const hunch::rows& rows, Evaluation& evaluation) noexcept {
     const profiler_range<E> range("hunch: commit");
@@ -245,6 +246,15 @@ class decoding_step {
       memory_.launch(bounds.slots, kernel::end_step<real, max_nodes>{arrays(bounds),
                                                                      drafter_type::uses_selector});
     });
+    if constexpr (host_reads<memory> && states_of_node > 0) {
+      attempt([&] {
+        memory_.synchronize();
+        for (std::int32_t slot = 0; slot < bounds.slots; ++slot) {
+          const draft_outcome& of = made_.outcomes[slot];
+          if (of.goes_on()) { find_states(of.last_row(), states_in(rows), evaluation); }
+        }
+      });
+    }
     drafter_.observe(draft_state_,
                      draft_outcomes{.slots = bounds.slots,
                                     .of = made_.outcomes,
@@ -331,13 +341,19 @@ class decoding_step {
   }
 
   /// Where the logits of each row lie, and the states that the drafter reads. The host that reads
-  /// which rows there are asks for those that are wanted and have some, another for all of them.
+  /// which rows there are asks for logits that are wanted and there, and looks at the size of one
+  /// state: it asks for those of kept nodes only. Another asks for all of them.
   template <class Evaluation>
   void find_results(const hunch::rows& rows, Evaluation& evaluation, bool fixed) {
+    std::int32_t states = states_in(rows);
     for (std::int32_t i = 0; i < rows.size; ++i) {
       if constexpr (host_reads<memory>) {
         if (rows.wanted[i] == 0 || made_.statuses[i] != status::ok) { continue; }
         fixed = false;
+        find_states(i, std::min(states, 1), evaluation);
+        states = 0;
+      } else {
+        find_states(i, states, evaluation);
       }
       const row_view<real> row = evaluation.logits(i);
       row_view<real>& known = made_.logits[i];
@@ -348,29 +364,32 @@ class decoding_step {
              "pass"}));
       }
       known = row;
-      if constexpr (states_of_node > 0) { find_states(rows, i, evaluation); }
     }
   }
 
   static std::int32_t states_in(const hunch::rows& rows) {
     return drafter_type::needs_hidden ? 1 : rows.streams;
   }
+  /// The first `count` states of row i.
   template <class Evaluation>
-  void find_states(const hunch::rows& rows, std::int32_t i, Evaluation& evaluation) {
-    for (std::int32_t j = 0; j < states_in(rows); ++j) {
-      const auto state = [&] {
-        if constexpr (drafter_type::needs_hidden) {
-          return evaluation.hidden(i);
-        } else {
-          return evaluation.stream(i, j);
+  void find_states([[maybe_unused]] std::int32_t i, [[maybe_unused]] std::int32_t count,
+                   [[maybe_unused]] Evaluation& evaluation) {
+    if constexpr (states_of_node > 0) {
+      for (std::int32_t j = 0; j < count; ++j) {
+        const auto state = [&] {
+          if constexpr (drafter_type::needs_hidden) {
+            return evaluation.hidden(i);
+          } else {
+            return evaluation.stream(i, j);
+          }
+        }();
+        const std::int32_t expected = drafter_.hidden_size();
+        if (state.size != expected) {
+          throw std::invalid_argument(message({"hunch: the target's states have ", state.size,
+                                               " numbers, and the drafter reads ", expected}));
         }
-      }();
-      const std::int32_t expected = drafter_.hidden_size();
-      if (state.size != expected) {
-        throw std::invalid_argument(message({"hunch: the target's states have ", state.size,
-                                             " numbers, and the drafter reads ", expected}));
+        states_[std::int64_t{i} * states_of_node + j] = state.data;
       }
-      states_[std::int64_t{i} * states_of_node + j] = state.data;
     }
   }
 

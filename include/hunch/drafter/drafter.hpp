@@ -5,6 +5,7 @@
 #include <limits>
 #include <type_traits>
 
+#include <hunch/core/config.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/draft/draft_tree.hpp>
 #include <hunch/executor/host.hpp>
@@ -38,6 +39,12 @@ struct draft_outcome {
                                        ///< nullptr: the sequence was not verified
   std::int32_t kept = 0;
   bool finished = false;  ///< the request has ended, also with an error: the slot is released
+
+  /// Whether it was verified and goes on: then the row of its last kept node is `last_row()`.
+  HUNCH_HOST_DEVICE bool goes_on() const { return !finished && path != nullptr; }
+  HUNCH_HOST_DEVICE std::int32_t last_row() const {
+    return first_row + prefix + (kept == 0 ? 0 : path[kept - 1]);
+  }
 };
 
 /// What became of a step.
@@ -45,7 +52,8 @@ struct draft_outcomes {
   std::int32_t slots = 0;
   const draft_outcome* of = nullptr;  ///< [slots] where bodies reach it, as the paths
   /// [rows of the target's pass, 1 or streams of a node] the hidden states, or the streams, that a
-  /// drafter reads, of wanted rows. nullptr: the pass had none, as while nothing drafts.
+  /// drafter reads, at least of each `last_row()`. nullptr: the pass had none, as while nothing
+  /// drafts.
   const float* const* states = nullptr;
 };
 

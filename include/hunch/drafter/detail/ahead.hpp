@@ -51,11 +51,10 @@ struct keep_states {
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
     const draft_outcome& outcome = outcomes.of[slot];
     if (outcome.slot == no_slot) { return; }
-    const bool keeps = outcomes.states != nullptr && !outcome.finished && outcome.path != nullptr;
+    const bool keeps = outcomes.states != nullptr && outcome.goes_on();
     if (team.rank() == 0) { to.known[slot] = keeps ? 1 : 0; }
     if (!keeps) { return; }
-    const std::int32_t last = outcome.kept == 0 ? 0 : outcome.path[outcome.kept - 1];
-    const std::int64_t row = std::int64_t{outcome.first_row} + outcome.prefix + last;
+    const std::int64_t row = outcome.last_row();
     for (std::int32_t j = 0; j < to.each; ++j) {
       const float* const from = outcomes.states[row * to.each + j];
       float* const copy = to.states_of(slot) + std::int64_t{j} * to.width;

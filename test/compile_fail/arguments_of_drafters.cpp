@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: hunch: the second argument of drafter::heads must model hunch::TreeShape
-// expect: hunch: the model of drafter::heads must model hunch::DraftHeads
-// expect: hunch: the second argument of drafter::streaming must model hunch::TreeShape
-// expect: hunch: the model of drafter::streaming must model hunch::DraftHeads
+// expect: drafter::heads or drafter::streaming must model hunch::TreeShape
+// expect: drafter::heads or drafter::streaming must model hunch::DraftHeads
+// expect: drafter::heads or drafter::streaming must model hunch::TreeShape
+// expect: drafter::heads or drafter::streaming must model hunch::DraftHeads
 // expect: hunch: the first argument of drafter::pruned must model hunch::Drafter
 // expect: hunch: drafter::pruned needs a drafter that has shortlists and no cache of its own
 // expect: hunch: the second argument of drafter::pruned must be a view of the target's first layers

@@ -139,7 +139,7 @@ class resident_decoder : public resident_loop<resident_decoder<Model, O, S, V, D
   using loop_type::step_;
 
   template <class M>
-  static canvas_limits limits_of(const M& model) {
+  static canvas_limits limits_of(M& model) {
     return {.owner = "hunch::diffusion::resident_decoder",
             .vocab_size = static_cast<std::int32_t>(model.vocab_size()),
             .mask_token = static_cast<token>(model.mask_token()),

@@ -29,23 +29,36 @@ draft_lengths draft_lengths_of(std::string_view flag, std::string_view text, std
 using any_length =
     hunch::length::one_of<hunch::length::fixed, hunch::length::cost, hunch::length::metered>;
 
-/// That choice as a policy, to be made when a decoder exists and its costs have been measured.
-struct chosen_length {
+/// That choice as a policy, to be made when a decoder exists and its costs have been measured, and
+/// made anew when anybody likes: each step takes it as it then is.
+class chosen_length {
+ public:
   static constexpr bool needs_entropy = any_length::needs_entropy;
+  static constexpr bool needs_clock = any_length::needs_clock;
   using memory = any_length::memory;
 
-  const any_length* choice;
+  /// \param choice outlives this.
+  chosen_length(const any_length* choice) : choice_(choice), now_(*choice) {}
+
+  void refresh() {
+    now_ = *choice_;
+    now_.refresh();
+  }
 
   HUNCH_HOST_DEVICE std::int32_t begin(memory& m, std::int32_t max_depth) const {
-    return choice->begin(m, max_depth);
+    return now_.begin(m, max_depth);
   }
   HUNCH_HOST_DEVICE bool continues(memory& m, const hunch::length_evidence& e) const {
-    return choice->continues(m, e);
+    return now_.continues(m, e);
   }
   HUNCH_HOST_DEVICE void observe(memory& m, std::int32_t drafted,
                                  std::int32_t accepted) const noexcept {
-    choice->observe(m, drafted, accepted);
+    now_.observe(m, drafted, accepted);
   }
+
+ private:
+  const any_length* choice_;
+  any_length now_;
 };
 
 static_assert(hunch::LengthPolicy<chosen_length>);

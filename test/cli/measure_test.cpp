@@ -5,13 +5,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include <hunch/hunch.hpp>
 #include "../support/resident_models.hpp"
+#include "../support/taught_meter.hpp"
 #include "../support/toy_model.hpp"
+#include "generate/draft_length.hpp"
 #include "generate/measure.hpp"
 #include "generate/run_resident.hpp"
 
@@ -111,6 +114,59 @@ TEST_CASE("a short run times plain steps and drafts of every length") {
     CHECK(costs.alpha > 0.3);
     CHECK(costs.alpha < 1.0);
   }
+}
+
+// What is chosen is asked in each step: a policy that keeps what it was made of drafts by the
+// prices of a meter that knew nothing.
+TEST_CASE("a chosen length is what the choice is now, and what its meter has learnt by then") {
+  length::meter meter(8);
+  generate::any_length choice(length::metered{meter});
+  generate::chosen_length chosen(&choice);
+  generate::chosen_length::memory m;
+  meter.next(1);
+  chosen.refresh();
+  const generate::chosen_length before = chosen;
+  teach(meter, 0.3, 0.1);
+  chosen.refresh();
+  // How often a policy goes on, over levels of every probability.
+  const auto goes_on = [](const auto& policy) {
+    typename std::remove_cvref_t<decltype(policy)>::memory of{};
+    std::vector<bool> answers;
+    for (std::int32_t p = 1; p < 20; ++p) {
+      policy.begin(of, 8);
+      for (std::int32_t depth = 1; depth < 8; ++depth) {
+        answers.push_back(policy.continues(
+            of, {.depth = depth, .probability = 0.05 * p, .rows = depth + 1, .max_rows = 9}));
+      }
+    }
+    return answers;
+  };
+  CHECK(goes_on(chosen) == goes_on(meter.policy()));
+  CHECK(goes_on(before) != goes_on(meter.policy()));
+  choice = length::fixed{3};
+  chosen.refresh();
+  CHECK(chosen.begin(m, 8) == 3);
+
+  // And in a decoder.
+  constexpr std::int32_t vocab = 5;
+  toy_target<> target{{vocab, 81, flavour::sharp}};
+  toy_draft<> draft{{vocab, 81, flavour::sharp}};
+  decoder d{
+      target, drafter::autoregressive{draft, tree::chain<4>{}, generate::chosen_length(&choice)},
+      selector::full{vocab}, sampler::pipeline<sampler::temperature>{}, verifier::rejection{}};
+  const auto drafted_of = [&](std::int32_t levels) {
+    choice = length::fixed{levels};
+    d.reset_stats();
+    generation_options options;
+    options.max_new_tokens = 12;
+    std::int32_t written = 0;
+    for ([[maybe_unused]] const token t : d.generate(std::vector<token>{1}, options)) { ++written; }
+    CHECK(written == 12);
+    return d.stats().drafted;
+  };
+  CHECK(drafted_of(0) == 0);
+  CHECK(drafted_of(2) > 0);
+  CHECK(drafted_of(0) == 0);
 }
 
 }  // namespace

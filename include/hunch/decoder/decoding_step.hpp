@@ -45,14 +45,16 @@ struct step_sizes {
   step_sizes checked(std::int32_t max_nodes) const {
     const refusal refuse{owner};
     if (max_batch < 1) { refuse({"max_batch must be at least 1"}); }
-    if (chunk < 1 || chunks < 1) { refuse({"chunk must be at least 1"}); }
+    if (chunk < 1) { refuse({"chunk must be at least 1"}); }
+    if (chunks < 1) { refuse({"chunks must be at least 1"}); }
     if (ring < max_nodes) {
       refuse({"ring must have room for the ", max_nodes, " tokens that a step may emit"});
     }
     if (log_probabilities < -1) { refuse({"log_probabilities must be at least -1"}); }
     constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
     if (std::int64_t{max_batch} * max_nodes + chunks > most) {
-      refuse({"max_batch * ", max_nodes, " + chunks are more rows than a step can have"});
+      refuse({"max_batch * ", max_nodes,
+              " nodes and the prompt tokens are more rows than a step can have"});
     }
     return *this;
   }
@@ -246,20 +248,24 @@ class decoding_step {
       memory_.launch(bounds.slots, kernel::end_step<real, max_nodes>{arrays(bounds),
                                                                      drafter_type::uses_selector});
     });
+    bool has_states = states_in(rows) > 0;
     if constexpr (host_reads<memory> && states_of_node > 0) {
+      bool found = false;  // else the next step drafts nothing
       attempt([&] {
         memory_.synchronize();
         for (std::int32_t slot = 0; slot < bounds.slots; ++slot) {
           const draft_outcome& of = made_.outcomes[slot];
           if (of.goes_on()) { find_states(of.last_row(), states_in(rows), evaluation); }
         }
+        found = true;
       });
+      has_states = has_states && found;
     }
-    drafter_.observe(draft_state_,
-                     draft_outcomes{.slots = bounds.slots,
-                                    .of = made_.outcomes,
-                                    .states = states_in(rows) > 0 ? states_ : nullptr},
-                     evaluation, memory_);
+    drafter_.observe(
+        draft_state_,
+        draft_outcomes{
+            .slots = bounds.slots, .of = made_.outcomes, .states = has_states ? states_ : nullptr},
+        evaluation, memory_);
   }
 
   /// What enters the target's cache, and which slots are free. Waits as `rows` does.

@@ -156,7 +156,9 @@ struct draft_trees {
     tokens[index(k, 0)] = root;
     parents[index(k, 0)] = -1;
   }
-  /// Adds node `node` = count(k), whose token is in place, to tree k as a child of `parent`.
+  /// Adds node `node` = count(k), whose token is in place, to tree k as a child of `parent`. What
+  /// is no token of the vocabulary is not added, nor anything after it: the count stays. It is an
+  /// error if the text gets to its parent.
   HUNCH_HOST_DEVICE void grow(std::int32_t k, std::int32_t node, std::int32_t parent) const {
     const token t = tokens[index(k, node)];
     if (refused[k] < 0 && (t < 0 || t >= capacity.vocab_size)) { refused[k] = parent; }

@@ -52,8 +52,8 @@ struct draft_outcomes {
   std::int32_t slots = 0;
   const draft_outcome* of = nullptr;  ///< [slots] where bodies reach it, as the paths
   /// [rows of the target's pass, 1 or streams of a node] the hidden states, or the streams, that a
-  /// drafter reads, at least of each `last_row()`. nullptr: the pass had none, as while nothing
-  /// drafts.
+  /// drafter reads, at least of the `last_row()` of each slot that goes on. nullptr: the pass had
+  /// none, as while nothing drafts, or the model has thrown when it was asked for them.
   const float* const* states = nullptr;
 };
 

@@ -170,7 +170,12 @@ struct prune_drafts {
     if (team.rank() != 0) { return; }
     // A node comes from where it is or from behind.
     const std::int32_t kept = step.trees.count(k);
-    for (std::int32_t node = 0; node < kept; ++node) { tree.lists[node] = tree.lists[was[node]]; }
+    const std::int32_t refused = step.trees.refused[k];
+    step.trees.refused[k] = -1;
+    for (std::int32_t node = 0; node < kept; ++node) {
+      tree.lists[node] = tree.lists[was[node]];
+      if (was[node] == refused) { step.trees.refused[k] = node; }
+    }
   }
 };
 

@@ -5,6 +5,8 @@
 // program says so. With HUNCH_TEST_SHORT=1 only so much is run as makes every body run once, for
 // tools that watch each access to memory.
 
+#define DOCTEST_CONFIG_DISABLE  // its checks are counted here
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

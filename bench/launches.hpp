@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,6 +19,7 @@
 #include <hunch/verifier/point_mass.hpp>
 #include <hunch/verifier/rejection.hpp>
 
+#include "../test/support/counting_host.hpp"
 #include "common.hpp"
 
 /// \file
@@ -126,21 +126,11 @@ struct free_router {
   }
 };
 
-struct counting_host : executor::host {
-  std::shared_ptr<std::int64_t> count = std::make_shared<std::int64_t>(0);
-
-  template <class Body>
-  void launch(std::int32_t size, const Body& body) {
-    ++*count;
-    executor::host::launch(size, body);
-  }
-};
-
 /// The most launches of a step of four requests.
 template <class Make, class Selector, class V>
 double most(Make&& make, const Selector& selector, V verifier) {
   free_model target;
-  counting_host executor;
+  test::counting<> executor;
   decoder d{target,
             make(),
             selector,
@@ -157,9 +147,11 @@ double most(Make&& make, const Selector& selector, V verifier) {
   }
   std::int64_t largest = 0;
   while (d.running() > 0) {
-    const std::int64_t before = *executor.count;
+    const std::int64_t before = executor.calls->launches;
     d.step();
-    if (d.last_step().drafted > 0) { largest = std::max(largest, *executor.count - before); }
+    if (d.last_step().drafted > 0) {
+      largest = std::max(largest, executor.calls->launches - before);
+    }
   }
   return static_cast<double>(largest);
 }

@@ -47,7 +47,7 @@ class canvas_head {
 
   /// \param weights of `shape`; also "model.fc.weight" [hidden, 2 hidden], which reads the
   ///        embedding, then the residual, and "model.embedding_norm.weight" [hidden].
-  /// \param target keeps its residuals for this head as long as it lives.
+  /// \param target keeps its residuals for this head as long as the head lives.
   /// \throws std::runtime_error naming the tensor that does not fit, std::invalid_argument if the
   ///         target's sizes are others, it has not these layers, it caches nothing, or it keeps
   ///         other residuals for another head.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
 
 namespace engine {
@@ -48,5 +49,10 @@ const tensor_names& names_of(config::naming names);
 
 /// The tensors of a model's checkpoint, by their names in a Hugging Face one.
 std::vector<tensor_shape> tensors_of(const config& shape);
+
+/// [(heads + 2 kv_heads) head_dim] the biases of queries, keys and values of the layer whose
+/// tensors begin with `layer`. \throws std::runtime_error naming the tensor that is missing.
+std::vector<float> read_biases(const checkpoint& source, const std::string& layer,
+                               const tensor_names& names, const config& shape);
 
 }  // namespace engine

@@ -37,7 +37,8 @@ std::size_t arena_bytes(const config& c, arithmetic kind, bool has_joint) {
          (has_joint ? bytes(c.hidden, 2 * c.hidden) : 0);
 }
 
-/// Those of queries, keys and values of the layer whose tensors begin with `layer`.
+}  // namespace
+
 std::vector<float> read_biases(const checkpoint& source, const std::string& layer,
                                const tensor_names& names, const config& c) {
   std::vector<float> out;
@@ -50,8 +51,6 @@ std::vector<float> read_biases(const checkpoint& source, const std::string& laye
   append(names.value, c.kv_heads);
   return out;
 }
-
-}  // namespace
 
 std::vector<weight_row> interleave(const matrix_view& gate, const matrix_view& up) {
   std::vector<weight_row> out;

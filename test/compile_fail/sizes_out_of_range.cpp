@@ -6,6 +6,7 @@
 // expect: hunch: tree::sampled<W...> has at least one depth, and 1 to 64 children per node
 // expect: hunch: such a tree::sampled has more than 4096 nodes
 // expect: hunch: drafter::lookup<N> drafts N tokens
+// expect: hunch: drafter::lookup<N, Longest> looks for a tail
 // expect: hunch: kernel::find_match looks for tails of 1 to 16 tokens
 // expect: hunch: diffusion::self_speculation<N> has N drafts in a round
 // expect: hunch: diffusion::model_drafts<N> has N drafts in a round
@@ -34,9 +35,10 @@ void compose() {
   hunch::drafter::autoregressive drawn{draft_model{}, tree::sampled<2, size(5, 64, 0)>{}};
   hunch::drafter::autoregressive large{draft_model{}, tree::sampled<64, size(6, 62, 63)>{}};
   const hunch::drafter::lookup<size(7, 63, 64)> copied{};
-  const kernel::find_match<size(8, 16, 17)> match{nullptr};
-  const diffusion::self_speculation<size(9, 63, 64)> itself{};
-  const auto another = diffusion::drafted_by<size(10, 63, 64)>(masked{});
-  static_cast<void>(copied), static_cast<void>(match);
+  const kernel::find_match<size(9, 16, 17)> match{nullptr};
+  const hunch::drafter::lookup<8, size(8, 16, 17)> tailed{};
+  const diffusion::self_speculation<size(10, 63, 64)> itself{};
+  const auto another = diffusion::drafted_by<size(11, 63, 64)>(masked{});
+  static_cast<void>(copied), static_cast<void>(match), static_cast<void>(tailed);
   static_cast<void>(itself), static_cast<void>(another);
 }

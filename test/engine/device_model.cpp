@@ -119,6 +119,26 @@ TEST_CASE("device model: logits are the engine's up to bfloat16") {
         2 * test::bf16_tolerance);
 }
 
+TEST_CASE("device model: biases of queries, keys and values") {
+  engine::config c = test::tiny_config();
+  c.qkv_bias = true;
+  const engine::checkpoint weights = test::random_checkpoint(c);
+  CHECK(tree_difference(c, weights) < test::bf16_tolerance);
+
+  // They change something.
+  engine::config without = c;
+  without.qkv_bias = false;
+  const auto last = [&](const engine::config& of) {
+    model m(of, weights, {.max_rows = 8, .max_staged = 8});
+    test::row_batch rows;
+    rows.add_chain(0, 0, test::some_tokens(6, c.vocab_size));
+    return test::copy(m.evaluate(rows.view()).logits(5));
+  };
+  CHECK(test::difference(last(without), last(c)) > 2 * test::bf16_tolerance);
+  engine::checkpoint missing = test::random_checkpoint(without);
+  CHECK_THROWS_AS(model(c, missing), std::runtime_error);
+}
+
 TEST_CASE("device model: the shipped draft model") {
   const auto directory = std::filesystem::path(HUNCH_TEST_MODELS) / "draft";
   engine::model expected = engine::model::load(directory, {.kind = engine::arithmetic::f32});

@@ -11,8 +11,8 @@
 
 namespace engine::device {
 
-/// Turns queries and keys of a row to its position (Su et al., 2021) and stages its keys and
-/// values. Queries stay where they are, scaled.
+/// Adds biases, turns queries and keys of a row to its position (Su et al., 2021) and stages its
+/// keys and values. Queries stay where they are, scaled.
 struct rotate_rows {
   const planned_row* rows;
   cells cache;
@@ -21,6 +21,7 @@ struct rotate_rows {
   const float* cosine;  ///< [max_length, head_dim / 2]
   const float* sine;
   float scale;         ///< of queries
+  const float* bias;   ///< [(heads + 2 kv_heads) head_dim], or nullptr
   float* projections;  ///< [rows, (heads + 2 kv_heads) head_dim] queries, keys, values
 
   template <hunch::Team T>
@@ -37,8 +38,8 @@ struct rotate_rows {
       const auto head = static_cast<std::int32_t>(i / half);
       const auto e = static_cast<std::int32_t>(i % half);
       float* const from = projected + head * head_dim;
-      const float a = from[e];
-      const float b = from[e + half];
+      const float a = biased(projected, head * head_dim + e);
+      const float b = biased(projected, head * head_dim + e + half);
       const float first = std::fma(a, c[e], -hunch::kernel::product(b, s[e]));
       const float second = std::fma(b, c[e], hunch::kernel::product(a, s[e]));
       if (head < heads) {
@@ -51,12 +52,17 @@ struct rotate_rows {
         key[e + half] = hunch::to_bfloat16(second);
       }
     });
-    const float* const from = projected + (heads + cache.kv_heads) * head_dim;
+    const std::int32_t first = (heads + cache.kv_heads) * head_dim;  // of the values
     team.for_each(cache.kv_heads * head_dim, [&](std::int64_t i) {
       const auto head = static_cast<std::int32_t>(i / head_dim);
       cache.values[cache.run(row.slot, layer, head) + cache.staged(row.id) + i % head_dim] =
-          hunch::to_bfloat16(from[i]);
+          hunch::to_bfloat16(biased(projected, first + i));
     });
+  }
+
+ private:
+  HUNCH_HOST_DEVICE float biased(const float* projected, std::int64_t i) const {
+    return bias == nullptr ? projected[i] : projected[i] + bias[i];
   }
 };
 

@@ -246,9 +246,6 @@ class transformer : public named_model {
 
   static const config& checked(const config& shape) {
     shape.check();
-    if (shape.qkv_bias) {
-      throw std::invalid_argument("engine::device_model: biases are not supported");
-    }
     return shape;
   }
 
@@ -300,6 +297,7 @@ class transformer : public named_model {
                                       .cosine = weights.cosine(),
                                       .sine = weights.sine(),
                                       .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim)),
+                                      .bias = shape.qkv_bias ? layer.biases.data() : nullptr,
                                       .projections = space.projections.data()});
     attend(l, rows);
     apply(layer.output.view(), space.mixed, rows, space.residual, into::add);

@@ -102,6 +102,7 @@ class model_weights {
   struct layer {
     buffer<float> attention_norm;  ///< [hidden]
     Stored queries_etc;            ///< [(heads + 2 kv_heads) head_dim, hidden]
+    buffer<float> biases;          ///< [(heads + 2 kv_heads) head_dim] of these, or empty
     Stored output;                 ///< [hidden, heads head_dim]
     buffer<float> mlp_norm;        ///< [hidden]
     Stored gates_and_ups;          ///< [2 intermediate, hidden]
@@ -175,6 +176,7 @@ class model_weights {
         normal(names.attention_norm),
         all({part(names.query, query, c.hidden), part(names.key, key_value, c.hidden),
              part(names.value, key_value, c.hidden)}),
+        uploaded(executor, c.qkv_bias ? read_biases(source, name, names, c) : std::vector<float>{}),
         all({part(names.output, c.hidden, query)}),
         normal(names.mlp_norm),
         all({part(names.gate, c.intermediate, c.hidden), part(names.up, c.intermediate, c.hidden)}),

@@ -45,7 +45,7 @@ struct device_options {
   /// With the defaults filled in. \throws std::invalid_argument naming what is out of range.
   device_options checked(const config& shape) const {
     const auto refuse = [](const std::string& why) {
-      throw std::invalid_argument("engine::device_model: " + why);
+      throw std::invalid_argument("engine::device_options: " + why);
     };
     device_options o = *this;
     if (o.max_batch < 1) { refuse("max_batch must be at least 1"); }

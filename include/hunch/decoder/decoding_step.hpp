@@ -14,6 +14,7 @@
 #include <hunch/decoder/inbox.hpp>
 #include <hunch/decoder/ring.hpp>
 #include <hunch/decoder/statistics.hpp>
+#include <hunch/decoder/sum_of_slots.hpp>
 #include <hunch/draft/draft_tree.hpp>
 #include <hunch/draft/draw_children.hpp>
 #include <hunch/drafter/drafter.hpp>
@@ -234,7 +235,8 @@ class decoding_step {
   }
 
   /// Puts something shorter in the place of what was decided about a slot, when the executor has
-  /// run `verify`.
+  /// run `verify`: for a stop that only the host sees. Waits for the executor where the host does
+  /// not write its memory.
   void cut(std::int32_t slot, const step_decision& shorter) {
     write_buffer(memory_, made_.decisions + slot, &shorter, 1);
   }

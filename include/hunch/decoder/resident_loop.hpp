@@ -20,8 +20,8 @@ namespace hunch {
 /// whether a loop runs, what has come out. One host thread at a time uses it.
 /// \tparam Derived has `one_step(slots)`: launches and calls of the model over the first slots,
 ///         always the same, and `release(slot)`, which drops what a slot has between two loops.
-/// \tparam Step has `where()`, `requests()`, `ring()`, `take(slot)` and `stats()` of a
-///         `decoding_step`.
+/// \tparam Step has the type `memory`, and `where()`, `requests()`, `ring()`, `take(slot)` and
+///         `stats()` of a `decoding_step`.
 template <class Derived, class Model, class Step, class E>
 class resident_loop {
   static_assert(ResidentExecutor<E>,

@@ -3,12 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include <hunch/draft/draft_tree.hpp>
-#include <hunch/executor/executor.hpp>
 #include <hunch/verifier/verifier.hpp>
 
 namespace hunch {
@@ -136,15 +133,5 @@ struct statistics {
     return b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(b);
   }
 };
-
-/// The sum of the counters [slots] that bodies have written; waits for the executor.
-template <class E, std::int32_t N>
-statistics<N> sum_of_slots(E& executor, const statistics<N>* counters, std::int32_t slots) {
-  statistics<N> all;
-  std::vector<statistics<N>> each(static_cast<std::size_t>(slots));
-  read_buffer(executor, each.data(), counters, each.size());
-  for (const statistics<N>& one : each) { all += one; }
-  return all;
-}
 
 }  // namespace hunch

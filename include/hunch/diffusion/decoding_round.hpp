@@ -16,6 +16,7 @@
 #include <hunch/decoder/inbox.hpp>
 #include <hunch/decoder/ring.hpp>
 #include <hunch/decoder/statistics.hpp>
+#include <hunch/decoder/sum_of_slots.hpp>
 #include <hunch/diffusion/canvas/masked_model.hpp>
 #include <hunch/diffusion/canvas/position_digest.hpp>
 #include <hunch/diffusion/composition.hpp>

@@ -70,6 +70,10 @@ struct lookup {
   static_assert(Length >= 1 && Length <= 63,
                 "hunch: drafter::lookup<N> drafts N tokens, 1 <= N <= 63; for plain decoding use "
                 "drafter::none");
+  // The tail is in registers.
+  static_assert(Longest >= 1 && Longest <= 16,
+                "hunch: drafter::lookup<N, Longest> looks for a tail of at most Longest tokens, "
+                "1 <= Longest <= 16");
 
   static constexpr std::int32_t max_nodes = Length + 1;
   static constexpr child_law children = child_law::ranked;

@@ -3,8 +3,20 @@
 # its headers; empty if the compiler searches it unasked, or if there is none. To name that one again would move it: the
 # C++ headers reach those of C by looking past themselves, and find nothing there any more.
 function(hunch_find_thrust result)
+  # The toolkit of the nvcc that compiles, wherever it is.
+  set(toolkits)
+  find_program(HUNCH_NVCC nvcc DOC "The nvcc on PATH")
+  mark_as_advanced(HUNCH_NVCC)
+  foreach(nvcc IN ITEMS "${CMAKE_CUDA_COMPILER}" "$ENV{CUDACXX}" "${HUNCH_NVCC}")
+    if(nvcc AND EXISTS "${nvcc}")
+      file(REAL_PATH "${nvcc}" nvcc)
+      cmake_path(GET nvcc PARENT_PATH folder)
+      cmake_path(GET folder PARENT_PATH folder)
+      list(APPEND toolkits "${folder}")
+    endif()
+  endforeach()
   find_path(HUNCH_THRUST_INCLUDE_DIR thrust/sort.h
-    HINTS ENV CUDA_HOME ENV CUDA_PATH
+    HINTS ${toolkits} ENV CUDA_HOME ENV CUDA_PATH
     PATHS /usr/local/cuda /usr/local/cuda-13.0 /usr/local/cuda-12.9
     PATH_SUFFIXES include/cccl include
     DOC "Where the headers of Thrust are")

@@ -1,20 +1,27 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# bench/gpu.sh [--out DIR] [--packages DIR] [--commit NAME] [--time SECONDS]
+# bench/gpu.sh [STAGE...] [--out DIR] [--packages DIR] [--commit NAME] [--time SECONDS]
 #
-# Everything that needs a GPU, in one go: builds the tests and benchmarks of the device, runs the
-# tests, the suites, the comparison with torch, and the tests again under compute-sanitizer. Writes
-# DATE-GPU.json, with the rows of all suites as bench/run.sh writes them, and DATE-GPU.log to
-# docs/results, or to DIR. Installs nothing and needs no network.
+# Everything that needs a GPU, in three stages of minutes, for machines that are to be had for
+# minutes only; all of them in their order unless some are named:
+#
+#   build     builds the tests and benchmarks of the device, in build-gpu: what is there already is
+#             used again
+#   test      runs the tests, and again under compute-sanitizer
+#   measure   runs the suites, the comparison with torch and the example
+#
+# Each writes DATE-GPU-STAGE.json, with what has run and the rows of all suites as bench/run.sh
+# writes them, and DATE-GPU-STAGE.log to docs/results, or to DIR. Installs nothing and needs no
+# network.
 #
 #   --out DIR        where the results go
 #   --packages DIR   what bench/device/fetch_packages.sh has unpacked there, for a machine without
 #                    CLI11, nlohmann-json and sentencepiece; what needs them is skipped where they
 #                    are not
 #   --commit NAME    of the sources, where they are no git checkout
-#   --time SECONDS   all that it may take, 520 unless told otherwise: a part that has not begun by
-#                    then is skipped
+#   --time SECONDS   all that a stage may take, 520 unless told otherwise: a part that has not begun
+#                    by then is skipped
 #
 # A part that fails does not keep the others from running. Exits with 0 if none has failed, with 2
 # if the machine lacks what all parts need.
@@ -29,7 +36,11 @@ out=$root/docs/results
 packages=
 commit=
 time_limit=520
+stages=()
 while [ $# -gt 0 ]; do
+  case "$1" in
+    build | test | measure) stages+=("$1"); shift; continue ;;
+  esac
   if [ $# -lt 2 ]; then set -- --help ""; fi
   case "$1" in
     --out) out=$2 ;;
@@ -40,6 +51,7 @@ while [ $# -gt 0 ]; do
   esac
   shift 2
 done
+if [ ${#stages[@]} -eq 0 ]; then stages=(build test measure); fi
 
 # --- what is here ------------------------------------------------------------------------------
 missing=()
@@ -70,7 +82,6 @@ fi
 slug=$(printf '%s' "$gpu" | tr '[:upper:]' '[:lower:]' | tr -cs 'a-z0-9' '-' | sed 's/^-*//; s/-*$//')
 mkdir -p "$out" || exit 2
 out=$(cd "$out" && pwd)
-result=$out/$today-$slug
 build=$root/build-gpu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -86,7 +97,8 @@ fi
 
 # --- parts -------------------------------------------------------------------------------------
 parts=$work/parts.tsv # name, state, seconds, remark
-: >"$parts"
+began_stage=0
+left() { echo $((time_limit - SECONDS + began_stage)); }
 
 note() { # NAME STATE SECONDS REMARK
   printf '%s\t%s\t%s\t%s\n' "$@" >>"$parts"
@@ -99,8 +111,9 @@ skip() { # NAME REASON
 
 # part NAME LIMIT COMMAND...: runs the command, for LIMIT seconds at most. Exit code 77: not run.
 part() {
-  local name=$1 limit=$2 began=$SECONDS left=$((time_limit - SECONDS)) status
+  local name=$1 limit=$2 began=$SECONDS left status
   shift 2
+  left=$(left)
   if [ "$left" -lt 5 ]; then
     skip "$name" "no time left"
     return
@@ -124,12 +137,15 @@ part_of() {
   shift
   if [ -f "$build/$program" ]; then
     part "$@"
-  elif [ "$with_models" = no ] && [[ $program == *engine* || $program == *models* || $program == examples/* ]]; then
+  elif ! with_models && [[ $program == *engine* || $program == *models* || $program == examples/* ]]; then
     skip "$1" "needs CLI11, nlohmann-json and sentencepiece"
   else
     skip "$1" "was not built"
   fi
 }
+
+# Whether the build has the example engine.
+with_models() { grep -qx 'HUNCH_BUILD_EXAMPLES:BOOL=ON' "$build/CMakeCache.txt"; }
 
 # A test of the device says "NOT RUN" and succeeds where it sees no device; here that is a failure.
 on_device=(bash -c '"$@" 2>&1 | tee "$0"; status=${PIPESTATUS[0]}
@@ -144,8 +160,9 @@ configure() { # EXAMPLES
 
 # The four tools share the device: they look at accesses, not at times.
 sanitize() {
-  local tool tools=(memcheck racecheck initcheck synccheck) limit=140 began=$SECONDS status took
-  local left=$((time_limit - SECONDS)) why="" sanitizer program
+  local tool tools=(memcheck racecheck initcheck synccheck) limit=300 began=$SECONDS status took
+  local left why="" sanitizer program
+  left=$(left)
   local programs=("$build"/test/device/device{,_head}_test)
   sanitizer=$(command -v compute-sanitizer) || sanitizer=$(dirname "$nvcc")/compute-sanitizer
   if [ "$limit" -gt "$left" ]; then limit=$left; fi
@@ -184,32 +201,22 @@ sanitize() {
   done
 }
 
-everything() {
-  echo "date     $today"
-  echo "GPU      $gpu"
-  echo "driver   $driver"
-  echo "CUDA     $cuda"
-  echo "commit   $commit"
-  echo "command  $command_line"
-
-  rm -rf "$build"
-  local with_models=yes
+stage_build() {
   if ! configure ON; then
-    with_models=no
     grep -A 4 "CMake Error" "$work/configure.txt" | head -n 8
     echo "Without the example engine, then: bench/device/fetch_packages.sh brings what it needs."
-    rm -rf "$build"
     if ! configure OFF; then
       cat "$work/configure.txt"
       note configure failed "$SECONDS" ""
       return
     fi
   fi
-  note configure ok "$SECONDS" "$([ "$with_models" = yes ] || echo "without the example engine")"
-
-  part build 330 cmake --build "$build" -j "$(nproc)" --target hunch_device_programs \
+  note configure ok "$SECONDS" "$(with_models || echo "without the example engine")"
+  part build "$time_limit" cmake --build "$build" -j "$(nproc)" --target hunch_device_programs \
     -- "${keep_going[@]}"
+}
 
+stage_test() {
   part_of test/device/device_test "device test" 90 \
     "${on_device[@]}" "$build/test/device/device_test"
   part_of test/device/device_canvas_test "canvas test" 60 \
@@ -220,19 +227,41 @@ everything() {
     "${on_device[@]}" "$build/test/device/device_compositions_test"
   part_of test/device/device_engine_test "engine test" 60 \
     "${on_device[@]}" "$build/test/device/device_engine_test"
-  part_of bench/device/hunch_bench_device "suite device" 90 \
+  sanitize
+}
+
+stage_measure() {
+  part_of bench/device/hunch_bench_device "suite device" 120 \
     "$build/bench/device/hunch_bench_device" --json "$work/device.json"
-  part_of bench/device/hunch_bench_device_models "suite device_models" 100 \
+  part_of bench/device/hunch_bench_device_models "suite device_models" 150 \
     "$build/bench/device/hunch_bench_device_models" --json "$work/models.json"
-  part_of bench/device/libhunch_bench_chains.so "comparison with torch" 90 \
+  part_of bench/device/libhunch_bench_chains.so "comparison with torch" 120 \
     python3 "$here/device/compare.py" "$build/bench/device/libhunch_bench_chains.so" \
     --json "$work/compare.json"
-  sanitize
-  part_of examples/generate "generate" 40 \
+  part_of examples/generate "generate" 60 \
     "$build/examples/generate" --device cuda --batch 8 --color never
 }
 
-summarise() {
+run_stage() { # STAGE
+  : >"$parts"
+  rm -f "$work"/{device,models,compare}.json
+  began_stage=$SECONDS
+  echo "date     $today"
+  echo "GPU      $gpu"
+  echo "driver   $driver"
+  echo "CUDA     $cuda"
+  echo "commit   $commit"
+  echo "command  $command_line"
+  echo "stage    $1"
+  if [ "$1" != build ] && [ ! -f "$build/CMakeCache.txt" ]; then
+    note "$1" failed 0 "nothing is built: bench/gpu.sh build"
+  else
+    "stage_$1"
+  fi
+  summarise "$1"
+}
+
+summarise() { # STAGE
   echo
   echo "== summary"
   column_format='%-28s %-8s %5s s  %s\n'
@@ -240,15 +269,16 @@ summarise() {
     # shellcheck disable=SC2059
     printf "$column_format" "$name" "$state" "$seconds" "$remark"
   done <"$parts"
-  python3 "$here/device/collect.py" "$result.json" "$parts" "$work"/{device,models,compare}.json \
+  python3 "$here/device/collect.py" "$out/$today-$slug-$1.json" "$parts" "$work"/{device,models,compare}.json \
     -- "date=$today" "gpu=$gpu" "driver=$driver" "cuda=$cuda" "commit=$commit" \
-    "command=$command_line" || note collect failed 0 ""
+    "command=$command_line" "stage=$1" || note collect failed 0 ""
 }
 
-{
-  everything
-  summarise
-} 2>&1 | tee "$result.log"
-echo "$result.json"
-echo "$result.log"
-! cut -f 2 "$parts" | grep -qx failed
+failed=no
+for stage in "${stages[@]}"; do
+  run_stage "$stage" 2>&1 | tee "$out/$today-$slug-$stage.log"
+  if cut -f 2 "$parts" | grep -qx failed; then failed=yes; fi
+  echo "$out/$today-$slug-$stage.json"
+  echo "$out/$today-$slug-$stage.log"
+done
+[ "$failed" = no ]

@@ -33,8 +33,9 @@ need_packages() {
 
 # The headers of Thrust: from a CUDA toolkit if there is one, else from Debian.
 thrust_package() {
-  local dir
-  for dir in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda /usr/local/cuda-*; do
+  local dir nvcc
+  nvcc=$(readlink -f "${CUDACXX:-$(command -v nvcc || true)}" 2>/dev/null) || nvcc=
+  for dir in "${nvcc%/bin/nvcc}" "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda /usr/local/cuda-*; do
     [ -n "$dir" ] && { [ -e "$dir/include/cccl/thrust/sort.h" ] || [ -e "$dir/include/thrust/sort.h" ]; } && return 0
   done
   echo libthrust-dev

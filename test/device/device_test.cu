@@ -6,118 +6,25 @@
 // so. With HUNCH_TEST_SHORT=1 only so much is run as makes every body run once, for tools that
 // watch each access to memory.
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <string>
+#include <memory>
 #include <vector>
 
 #include <hunch/draft/ancestor_masks.hpp>
 #include <hunch/draft/draft_evidence.hpp>
 #include <hunch/draft/find_match.hpp>
 #include <hunch/draft/tree_links.hpp>
-#include <hunch/executor/cuda.cuh>
-#include <hunch/executor/host.hpp>
 #include <hunch/interop/flashinfer.hpp>
-#include <hunch/sampler/allowed_tokens.hpp>
-#include <hunch/sampler/bias.hpp>
-#include <hunch/sampler/greedy.hpp>
-#include <hunch/sampler/min_p.hpp>
-#include <hunch/sampler/penalties.hpp>
-#include <hunch/sampler/temperature.hpp>
-#include <hunch/sampler/top_k.hpp>
-#include <hunch/sampler/top_p.hpp>
-#include <hunch/verifier/block.hpp>
-#include <hunch/verifier/coupled.hpp>
-#include <hunch/verifier/greedy.hpp>
-#include <hunch/verifier/point_mass.hpp>
-#include <hunch/verifier/rejection.hpp>
-#include "../support/resident_runs.hpp"
+#include "device_checks.cuh"
 
+namespace hunch::test {
 namespace {
 
-using namespace hunch;
-using namespace hunch::test;
-
-int checks = 0;
-int failures = 0;
-bool has_device = false;
-bool brief = false;
-
-void check(bool passed, const std::string& what) {
-  ++checks;
-  if (!passed) {
-    ++failures;
-    std::printf("FAILED: %s\n", what.c_str());
-  }
-}
-
-using plain = sampler::pipeline<sampler::temperature>;
-using stages = sampler::pipeline<sampler::penalties, sampler::bias, sampler::temperature,
-                                 sampler::top_k, sampler::top_p, sampler::min_p>;
-
-using loopings = std::vector<executor::looping>;
-
-/// Watching tools know little of graphs; what they are to see are the bodies.
-loopings ways() {
-  if (brief) { return {executor::looping::launches}; }
-  return {executor::looping::launches, executor::looping::graphs, executor::looping::on_device};
-}
-
-std::string name_of(executor::looping how) {
-  return ", looping " + std::to_string(static_cast<int>(how));
-}
-
-template <class By = by_frequency, class S, class V>
-void same_texts(const char* name, S sampler, V verifier, run_kind kind) {
-  const std::int32_t count = brief ? 3 : 12;
-  const std::vector<run_request> requests = run_requests_of(kind, count);
-  const std::vector<std::int32_t> batches =
-      brief ? std::vector<std::int32_t>{2} : std::vector<std::int32_t>{1, 3, count};
-  for (const std::int32_t batch : batches) {
-    for (const std::int32_t eager_rows : {0, 1000}) {
-      for (const executor::looping how : ways()) {
-        const std::string what = std::string(name) + ", batch " + std::to_string(batch) +
-                                 ", eager rows " + std::to_string(eager_rows) + name_of(how);
-        if (!has_device) {
-          ++checks;
-          continue;
-        }
-        const auto expected = resident_texts<By>(executor::host{}, sampler, verifier, requests,
-                                                 batch, 1000, eager_rows);
-        check(resident_texts<By>(executor::cuda{how}, sampler, verifier, requests, batch,
-                                 batch == 3 ? 2 : 1000, eager_rows) == expected,
-              what);
-      }
-    }
-  }
-}
-
-/// A loop is used again while requests come and go, so that recordings meet other data; and another
-/// one, whose memory is elsewhere, shares its executor.
-void same_shrinking_texts() {
-  const std::vector<run_request> requests = run_requests_of(run_kind::staged, 12);
-  for (const executor::looping how : ways()) {
-    if (!has_device) {
-      ++checks;
-      continue;
-    }
-    const auto expected =
-        shrinking_texts(executor::host{}, stages{}, verifier::rejection{}, requests);
-    check(
-        shrinking_texts(executor::cuda{how}, stages{}, verifier::rejection{}, requests) == expected,
-        "a batch that shrinks, beside another loop" + name_of(how));
-  }
-}
-
 /// Random rows of probabilities, verified on host and device.
-void same_chains() {
+bool chains_are_the_same(std::int32_t batch) {
   constexpr std::int32_t length = 5, vocab = 5000;
-  const std::int32_t batch = brief ? 2 : 40;
-  if (!has_device) {
-    ++checks;
-    return;
-  }
   executor::cuda device;
   executor::cuda::buffer<float> q(device, batch * length * vocab);
   executor::cuda::buffer<float> p(device, batch * (length + 1) * vocab);
@@ -167,8 +74,7 @@ void same_chains() {
   for (std::size_t i = 0; i < out.size(); ++i) { out.data()[i] = 99; }
   interop::flashinfer::chain_speculative_sampling(device, args);
   device.synchronize();
-  check(expected == std::vector<std::int32_t>(out.data(), out.data() + out.size()),
-        "chains of probabilities");
+  return expected == std::vector<std::int32_t>(out.data(), out.data() + out.size());
 }
 
 /// What the bodies about drafts say, run by `e` on memory that host and device reach.
@@ -214,39 +120,56 @@ std::vector<double> facts_of_drafts(E& e) {
   return facts;
 }
 
-void same_facts() {
-  if (!has_device) {
-    ++checks;
-    return;
+/// Memory that is named, by an executor whose kernels are loaded before anything is recorded.
+struct counted_memory : executor::stream_ordered_memory {
+  int held = 0;
+
+  void* allocate(std::size_t bytes, cudaStream_t stream) override {
+    ++held;
+    return stream_ordered_memory::allocate(bytes, stream);
   }
-  executor::host host;
-  executor::cuda device;
-  const std::vector<double> expected = facts_of_drafts(host);
-  check(expected[2] == 3.0, "a tail of three tokens is found");
-  check(facts_of_drafts(device) == expected, "matches, evidence, masks and links");
+  void deallocate(void* data, std::size_t bytes, cudaStream_t stream) noexcept override {
+    --held;
+    stream_ordered_memory::deallocate(data, bytes, stream);
+  }
+};
+bool memory_is_the_named_one() {
+  const auto memory = std::make_shared<counted_memory>();
+  {
+    executor::cuda device(executor::looping::on_device, memory);
+    device.prepare();
+    const executor::cuda::resident<float> row(device, 1000);
+    const executor::cuda::resident<float> none(device, 0);
+    if (memory->held != 1) { return false; }
+  }
+  return memory->held == 0;
 }
 
 }  // namespace
+}  // namespace hunch::test
 
 int main() {
-  brief = std::getenv("HUNCH_TEST_SHORT") != nullptr;
-  int devices = 0;
-  has_device = cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
-  same_texts("rejection", plain{}, verifier::rejection{}, run_kind::sampled);
-  same_texts("block", plain{}, verifier::block{}, run_kind::sampled);
-  same_texts("point mass", plain{}, verifier::point_mass{}, run_kind::sampled);
-  same_texts("coupled", plain{}, verifier::coupled{}, run_kind::sampled);
-  same_texts("greedy", sampler::greedy{}, verifier::greedy{}, run_kind::greedy);
-  same_texts<by_router>("rejection over routed shortlists", plain{}, verifier::rejection{},
-                        run_kind::sampled);
-  same_texts("rejection with every stage", stages{}, verifier::rejection{}, run_kind::staged);
-  if (!brief) { same_shrinking_texts(); }
-  same_chains();
-  same_facts();
-  if (!has_device) {
-    std::printf("######## NO CUDA DEVICE: %d device checks were NOT RUN ########\n", checks);
+  using namespace hunch::test;
+  device_checks check;
+  check_texts_by_residuals(check);
+  check_texts_by_points(check);
+  check_texts_of_routers(check);
+  check_texts_of_stages(check);
+  check("chains of probabilities", [&] { return chains_are_the_same(check.brief ? 2 : 40); });
+  check("a tail of three tokens is found", [] {
+    hunch::executor::host host;
+    return facts_of_drafts(host)[2] == 3.0;
+  });
+  check("matches, evidence, masks and links", [] {
+    hunch::executor::host host;
+    hunch::executor::cuda device;
+    return facts_of_drafts(device) == facts_of_drafts(host);
+  });
+  check("memory comes from where it is said to", memory_is_the_named_one);
+  if (!check.has_device) {
+    std::printf("######## NO CUDA DEVICE: %d device checks were NOT RUN ########\n", check.made);
     return 0;
   }
-  std::printf("%d device checks, %d failed\n", checks, failures);
-  return failures == 0 ? 0 : 1;
+  std::printf("%d device checks, %d failed\n", check.made, check.failures);
+  return check.failures == 0 ? 0 : 1;
 }

@@ -247,6 +247,21 @@ TEST_CASE("rows and hidden states that are not aligned") {
   CHECK(same(found, expected[0]));
 }
 
+TEST_CASE("ranges that hold nothing are skipped") {
+  head_problem<bfloat16> all(96, 64, 2, 19, false);
+  all.ranges = {{{3, 20}, {70, 90}}, {{40, 41}}};
+  const auto expected = all.logits(warps{});
+  const auto by_thread = all.logits(executor::host{});
+  // Within a strip that nobody wants, at its beginning, in one that is wanted, and the wrong way
+  // round.
+  all.ranges = {{{3, 20}, {25, 25}, {36, 36}, {48, 48}, {70, 90}, {93, 92}}, {{2, 2}, {40, 41}}};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CHECK(same(all.logits(warps{{}, 3})[i], expected[i]));
+    CHECK(same(all.logits(executor::host{})[i], by_thread[i]));
+    CHECK(same(all.logits(threads{{}, 1, 3, 5})[i], by_thread[i]));
+  }
+}
+
 TEST_CASE("a hidden state without a number spoils its own logits only") {
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {

@@ -74,7 +74,7 @@ struct head_problem {
 
   shortlist list(std::size_t i) const {
     std::int32_t size = 0;
-    for (const row_range range : ranges[i]) { size += range.end - range.begin; }
+    for (const row_range range : ranges[i]) { size += std::max(0, range.end - range.begin); }
     return {ranges[i].data(),
             static_cast<std::int32_t>(ranges[i].size()),
             size,

@@ -14,9 +14,11 @@
 #endif
 
 #include <hunch/executor/cuda_error.cuh>
+#include <hunch/executor/detail/known_kernels.cuh>
 #include <hunch/executor/detail/launch.cuh>
 #include <hunch/executor/detail/recorder.cuh>
 #include <hunch/executor/detail/stream_order.cuh>
+#include <hunch/executor/device_memory.cuh>
 #include <hunch/executor/executor.hpp>
 
 /// \file
@@ -32,28 +34,31 @@ enum class looping {
   launches,   ///< nothing is recorded
 };
 
-/// Runs bodies on a CUDA stream, one thread block each, or a cluster of eight where a launch has
-/// few bodies that read rows and the device has clusters: the same bits, sooner. Errors of the
+/// Runs bodies on a CUDA stream, one thread block each, or a cluster of up to eight where a launch
+/// has few bodies that read rows and the device has clusters: the same bits, sooner. Errors of the
 /// runtime are thrown as `cuda_error`; errors of rows are data, as everywhere.
 ///
-/// `buffer` is pinned host memory that the device reaches, `resident` memory of the device. A loop
-/// is recorded once for every shape that it is given; a batch that grows or shrinks within a shape
-/// changes nothing but data, because everything that a step reads lies at fixed addresses.
+/// `buffer` is pinned host memory that the device reaches, `resident` memory of the device, from
+/// the `device_memory` that is named, else `stream_ordered_memory`. A loop is recorded once for
+/// every shape that it is given; a batch that grows or shrinks within a shape changes nothing but
+/// data, because everything that a step reads lies at fixed addresses.
 ///
 /// Copies share the stream and what was recorded. One thread at a time may use it.
 class cuda {
+  struct state;
+
  public:
   /// On a stream of its own, on the current device, which stays current while this is used.
-  explicit cuda(looping how = looping::on_device) : shared_(std::make_shared<state>(how)) {
-    detail::check(cudaStreamCreateWithFlags(&shared_->stream, cudaStreamNonBlocking),
-                  "cudaStreamCreateWithFlags");
-    shared_->owns_stream = true;
+  explicit cuda(looping how = looping::on_device, std::shared_ptr<device_memory> memory = nullptr)
+      : shared_(std::make_shared<state>(made_stream(), true, how, std::move(memory))) {
+    add_side();
   }
-  /// On a stream of the caller, who keeps it alive. It must not be the legacy default stream if
-  /// loops are to be recorded.
-  explicit cuda(cudaStream_t stream, looping how = looping::on_device)
-      : shared_(std::make_shared<state>(how)) {
-    shared_->stream = stream;
+  /// On a stream of the caller, who keeps it alive for as long as this and what was made with it.
+  /// It must not be the legacy default stream if loops are to be recorded.
+  explicit cuda(cudaStream_t stream, looping how = looping::on_device,
+                std::shared_ptr<device_memory> memory = nullptr)
+      : shared_(std::make_shared<state>(stream, false, how, std::move(memory))) {
+    add_side();
   }
 
   cudaStream_t stream() const { return shared_->stream; }
@@ -89,10 +94,10 @@ class cuda {
     static_assert(std::is_trivially_destructible_v<T>);
 
    public:
-    resident(cuda& executor, std::size_t n) : size_(n) {
+    resident(cuda& executor, std::size_t n)
+        : size_(n), data_(nullptr, give_back{executor.shared_, n * sizeof(T)}) {
       if (n == 0) { return; }
-      void* raw = nullptr;
-      detail::check(cudaMalloc(&raw, n * sizeof(T)), "cudaMalloc");
+      void* const raw = executor.shared_->memory->allocate(n * sizeof(T), executor.stream());
       data_.reset(static_cast<T*>(raw));
       detail::check(cudaMemsetAsync(raw, 0, n * sizeof(T), executor.stream()), "cudaMemsetAsync");
     }
@@ -100,11 +105,13 @@ class cuda {
     std::size_t size() const { return size_; }
 
    private:
-    struct free_device {
-      void operator()(T* data) const { cudaFree(data); }
+    struct give_back {
+      std::shared_ptr<state> to;  // whose stream, too, lives as long as its memory
+      std::size_t bytes;
+      void operator()(T* data) const { to->memory->deallocate(data, bytes, to->stream); }
     };
     std::size_t size_;
-    std::unique_ptr<T, free_device> data_;
+    std::unique_ptr<T, give_back> data_;
   };
 
   /// Does not wait; the body is copied. A count below 1 launches nothing.
@@ -112,11 +119,15 @@ class cuda {
   template <class Body>
   void launch(std::int32_t count, const Body& body) {
     static_assert(std::is_trivially_copyable_v<Body>, "hunch: a body is copied to the device");
+    static_cast<void>(&detail::is_known<Body>);
     if (count <= 0) { return; }
     if constexpr (reads_rows<Body>) {
-      if (count <= shared_->limits.clusters(detail::run_body_by_cluster<Body>, stream())) {
+      const std::int32_t blocks =
+          shared_->limits.blocks_of_cluster(detail::run_body_by_cluster<Body>, count, stream());
+      if (blocks > 1) {
         cudaLaunchAttribute attribute{};
-        const cudaLaunchConfig_t config = detail::cluster_launch(count, stream(), attribute);
+        const cudaLaunchConfig_t config =
+            detail::cluster_launch(count, blocks, stream(), attribute);
         return detail::check(cudaLaunchKernelEx(&config, detail::run_body_by_cluster<Body>, body),
                              "cudaLaunchKernelEx");
       }
@@ -133,17 +144,24 @@ class cuda {
 
   /// An executor on another stream, whose launches come after those that this one was given so
   /// far, and beside later ones until `join`. The same one every time; a recorded step may have
-  /// many.
+  /// many. That executor has no other one beside it.
   cuda& fork() {
     state& own = *shared_;
-    if (own.side == nullptr) { own.side = std::make_unique<cuda>(); }
+    if (own.side == nullptr) { return *this; }
     own.forked.signal(stream(), own.side->stream());
     return *own.side;
   }
-  /// Later launches come after those of the forked executor, if there is one. An error of the
-  /// runtime, which has then failed for good, shows in the next call.
+  /// Later launches come after those of the forked executor. An error of the runtime, which has
+  /// then failed for good, shows in the next call.
   void join() noexcept {
     if (shared_->side != nullptr) { shared_->joined.try_signal(shared_->side->stream(), stream()); }
+  }
+
+  /// Loads the kernels of all bodies that the program has code to launch: the first launch of a
+  /// kernel may wait for the device, and must not come while the stream is captured. `repeat` does
+  /// it before it records a loop; call it before you capture the stream yourself.
+  void prepare() {
+    shared_->loaded = detail::known_kernels::load(shared_->loaded, shared_->limits, stream());
   }
 
   void synchronize() { detail::check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize"); }
@@ -176,6 +194,7 @@ class cuda {
     }
     auto found = shared_->recorded.find({shape, again});
     if (found == shared_->recorded.end()) {
+      prepare();
       const bool on_device = shared_->how == looping::on_device;
       const detail::graph graph = on_device ? detail::record_loop(stream(), step, again)
                                             : detail::record_step(stream(), step);
@@ -208,7 +227,11 @@ class cuda {
 
  private:
   struct state {
-    explicit state(looping l) : how(l) {}
+    state(cudaStream_t s, bool owns, looping l, std::shared_ptr<device_memory> m)
+        : how(l),
+          stream(s),
+          owns_stream(owns),
+          memory(m != nullptr ? std::move(m) : std::make_shared<stream_ordered_memory>()) {}
     state(const state&) = delete;
     state& operator=(const state&) = delete;
     ~state() {
@@ -217,14 +240,30 @@ class cuda {
     }
 
     looping how;
-    cudaStream_t stream = nullptr;
-    bool owns_stream = false;
+    cudaStream_t stream;
+    bool owns_stream;
+    std::shared_ptr<device_memory> memory;
     std::unique_ptr<cuda> side;
     detail::order_of_streams forked;
     detail::order_of_streams joined;
     detail::launch_limits limits;
+    std::size_t loaded = 0;  ///< of the program's kernels
     std::map<std::pair<std::uint64_t, const std::int32_t*>, detail::executable> recorded;
   };
+
+  explicit cuda(std::shared_ptr<state> shared) : shared_(std::move(shared)) {}
+
+  /// Not in `fork`: nothing is made while a stream is captured.
+  void add_side() {
+    state& own = *shared_;
+    own.side.reset(new cuda(std::make_shared<state>(made_stream(), true, own.how, own.memory)));
+  }
+  static cudaStream_t made_stream() {
+    cudaStream_t made = nullptr;
+    detail::check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking),
+                  "cudaStreamCreateWithFlags");
+    return made;
+  }
 
   std::int32_t read(const std::int32_t* again) {
     std::int32_t value = 0;

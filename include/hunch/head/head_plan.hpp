@@ -80,13 +80,16 @@ HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t rows_in_front(row_range range, std::
   const std::int32_t end = range.end < first ? range.end : first;
   return range.begin < end ? end - range.begin : 0;
 }
-/// Bit i: row first + i of a strip is in the range. Without branches, so that host loops vectorise.
+/// Bit i: row first + i of a strip is in the range, which may be empty. Without branches, so that
+/// host loops vectorise.
 HUNCH_HOST_DEVICE HUNCH_INLINE std::uint32_t rows_inside(row_range range, std::int32_t first) {
   const auto inside = [first](std::int32_t row) {
     const std::int32_t i = row - first;
     return i < 0 ? 0 : i < strip_rows ? i : strip_rows;
   };
-  return (1u << inside(range.end)) - (1u << inside(range.begin));
+  const std::int32_t begin = inside(range.begin);
+  const std::int32_t end = inside(range.end);
+  return (1u << (begin < end ? end : begin)) - (1u << begin);
 }
 
 }  // namespace detail

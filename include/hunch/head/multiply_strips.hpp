@@ -246,6 +246,7 @@ struct multiply_strips {
       four_shares(worker, lists, 4 * n, row, shares);
       held |= shares[0].rows | shares[1].rows | shares[2].rows | shares[3].rows;
     }
+    if (held == 0) { return lists.drop(4 * Tiles); }  // an empty range, which a plan cannot see
     HUNCH_UNROLLED
     for (int n = 0; n < Tiles; ++n) {
       worker.each(

@@ -18,20 +18,21 @@ namespace detail {
 
 /// A thread block cluster as the machine of a `cooperative` team. A block writes to the shared
 /// memory of the others and never reads it.
-template <int Threads, int Blocks>
-class cluster_threads : public block_threads<Threads, Blocks> {
-  using block = block_threads<Threads, Blocks>;
+template <int Threads>
+class cluster_threads : public block_threads<Threads, portable_cluster> {
+  using block = block_threads<Threads, portable_cluster>;
 
  public:
   using storage = typename block::storage;
 
   __device__ explicit cluster_threads(storage& shared) : block(shared) {}
 
-  __device__ static constexpr std::int32_t parts() { return Blocks; }
-
   // Earlier devices have no clusters; kernels are compiled for them all the same, in a program for
   // several architectures, and not launched there.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  __device__ static std::int32_t parts() {
+    return static_cast<std::int32_t>(cooperative_groups::this_cluster().num_blocks());
+  }
   __device__ static std::int32_t part() {
     return static_cast<std::int32_t>(cooperative_groups::this_cluster().block_rank());
   }
@@ -45,6 +46,7 @@ class cluster_threads : public block_threads<Threads, Blocks> {
         &own, static_cast<unsigned>(kernel::opaque(p)));
   }
 #else
+  __device__ static std::int32_t parts() { return 1; }
   __device__ static std::int32_t part() { return 0; }
   __device__ static void sync() { __trap(); }
 
@@ -65,22 +67,26 @@ class cluster_threads : public block_threads<Threads, Blocks> {
 
 }  // namespace detail
 
-/// A team of a cluster of `Blocks` thread blocks of `Threads` threads each, for devices of compute
+/// A team of a cluster of thread blocks of `Threads` threads each, for devices of compute
 /// capability 9.0 and newer: where there are fewer rows than multiprocessors, several of them read
 /// one row.
 ///
 /// Every thread of the cluster makes it; `storage` belongs in the shared memory of each block.
-/// Launch with the cluster dimension `Blocks` and as many blocks for each body.
-template <int Threads, int Blocks = portable_cluster>
-class cluster : public cooperative<detail::cluster_threads<Threads, Blocks>> {
-  static_assert(Blocks > 0 && Blocks <= portable_cluster);
-  using machine = detail::cluster_threads<Threads, Blocks>;
+/// Launch with a cluster dimension of at most `portable_cluster`, and as many blocks for each body.
+template <int Threads>
+class cluster : public cooperative<detail::cluster_threads<Threads>> {
+  using machine = detail::cluster_threads<Threads>;
 
  public:
   using storage = typename machine::storage;
 
   __device__ explicit cluster(storage& shared) : cooperative<machine>(machine(shared)) {
     machine::sync();  // all blocks have begun, so that their memory may be written
+  }
+
+  /// Which body of the launch it is for.
+  __device__ static std::int32_t index() {
+    return static_cast<std::int32_t>(blockIdx.x) / machine::parts();
   }
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 
@@ -37,17 +38,17 @@ __global__ void __launch_bounds__(cuda_threads, 1)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   __shared__ typename team::cluster<cuda_threads>::storage storage;
   team::cluster<cuda_threads> team(storage);
-  body(team, static_cast<std::int32_t>(blockIdx.x / team::portable_cluster));
+  body(team, team.index());
 #endif
 }
 
-/// How `count` bodies are launched by clusters. `attribute` is part of it.
-inline cudaLaunchConfig_t cluster_launch(std::int32_t count, cudaStream_t stream,
-                                         cudaLaunchAttribute& attribute) {
+/// How `count` bodies are launched by clusters of `blocks` each. `attribute` is part of it.
+inline cudaLaunchConfig_t cluster_launch(std::int32_t count, std::int32_t blocks,
+                                         cudaStream_t stream, cudaLaunchAttribute& attribute) {
   attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim = {team::portable_cluster, 1, 1};
+  attribute.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(count) * team::portable_cluster);
+  config.gridDim = dim3(static_cast<unsigned>(count * blocks));
   config.blockDim = dim3(cuda_threads);
   config.stream = stream;
   config.attrs = &attribute;
@@ -55,29 +56,28 @@ inline cudaLaunchConfig_t cluster_launch(std::int32_t count, cudaStream_t stream
   return config;
 }
 
-/// What fits on the device at once, asked once for each kernel.
+/// What fits on a device at once, asked once for each kernel. Of the device that is current when it
+/// is made.
 class launch_limits {
  public:
-  /// Bodies of a launch up to which each gets a cluster. 0 where the device has no clusters, or the
-  /// code was compiled for one that has none.
+  launch_limits() {
+    int device = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    check(cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, device),
+          "cudaDeviceGetAttribute");
+  }
+
+  /// The blocks of the clusters by which `count` bodies are run: as many as keep the device busy,
+  /// if all clusters fit on it at once. 1 where a block each does, where the device has no
+  /// clusters, or the code was compiled for one that has none.
   template <class... Arguments>
-  std::int32_t clusters(void (*kernel)(Arguments...), cudaStream_t stream) {
-    const auto key = reinterpret_cast<const void*>(kernel);
-    const auto found = clusters_.find(key);
-    if (found != clusters_.end()) { return found->second; }
-    cudaFuncAttributes compiled{};
-    check(cudaFuncGetAttributes(&compiled, key), "cudaFuncGetAttributes");
-    std::int32_t limit = 0;
-    if (compiled.ptxVersion >= 90 && compiled.binaryVersion >= 90) {
-      int at_once = 0;
-      cudaLaunchAttribute attribute{};
-      const cudaLaunchConfig_t config = cluster_launch(1, stream, attribute);
-      check(cudaOccupancyMaxActiveClusters(&at_once, kernel, &config),
-            "cudaOccupancyMaxActiveClusters");
-      limit = std::min(at_once, processors() / team::portable_cluster);
+  std::int32_t blocks_of_cluster(void (*kernel)(Arguments...), std::int32_t count,
+                                 cudaStream_t stream) {
+    const std::array<std::int32_t, sizes>& most = clusters(kernel, stream);
+    for (int i = 0; i < sizes; ++i) {
+      if (count <= most[i]) { return team::portable_cluster >> i; }
     }
-    clusters_.emplace(key, limit);
-    return limit;
+    return 1;
   }
   /// Blocks of a kernel that fit on the device.
   template <class... Arguments>
@@ -88,22 +88,40 @@ class launch_limits {
     int each = 0;
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, cuda_threads, 0),
           "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-    const std::int32_t limit = std::max(1, each * processors());
+    const std::int32_t limit = std::max(1, each * processors_);
     blocks_.emplace(key, limit);
     return limit;
   }
 
  private:
-  static int processors() {
-    int device = 0;
-    int count = 0;
-    check(cudaGetDevice(&device), "cudaGetDevice");
-    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-          "cudaDeviceGetAttribute");
-    return count;
+  static constexpr int sizes = 3;  ///< of clusters: 8, 4 and 2 blocks
+
+  /// Bodies of a launch up to which each gets a cluster of that size.
+  template <class... Arguments>
+  const std::array<std::int32_t, sizes>& clusters(void (*kernel)(Arguments...),
+                                                  cudaStream_t stream) {
+    const auto key = reinterpret_cast<const void*>(kernel);
+    const auto found = clusters_.find(key);
+    if (found != clusters_.end()) { return found->second; }
+    cudaFuncAttributes compiled{};
+    check(cudaFuncGetAttributes(&compiled, key), "cudaFuncGetAttributes");
+    std::array<std::int32_t, sizes> most{};
+    if (compiled.ptxVersion >= 90 && compiled.binaryVersion >= 90) {
+      for (int i = 0; i < sizes; ++i) {
+        const std::int32_t blocks = team::portable_cluster >> i;
+        int at_once = 0;
+        cudaLaunchAttribute attribute{};
+        const cudaLaunchConfig_t config = cluster_launch(1, blocks, stream, attribute);
+        check(cudaOccupancyMaxActiveClusters(&at_once, kernel, &config),
+              "cudaOccupancyMaxActiveClusters");
+        most[i] = std::min(at_once, processors_ / blocks);
+      }
+    }
+    return clusters_.emplace(key, most).first->second;
   }
 
-  std::map<const void*, std::int32_t> clusters_;
+  int processors_ = 0;
+  std::map<const void*, std::array<std::int32_t, sizes>> clusters_;
   std::map<const void*, std::int32_t> blocks_;
 };
 

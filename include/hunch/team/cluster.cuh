@@ -30,11 +30,16 @@ class cluster_threads : public block_threads<Threads, portable_cluster> {
   // Earlier devices have no clusters; kernels are compiled for them all the same, in a program for
   // several architectures, and not launched there.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  // Both are read each time: else they would lie in registers beside all that a body does.
   __device__ static std::int32_t parts() {
-    return static_cast<std::int32_t>(cooperative_groups::this_cluster().num_blocks());
+    std::int32_t count = 0;
+    asm volatile("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(count));
+    return count;
   }
   __device__ static std::int32_t part() {
-    return static_cast<std::int32_t>(cooperative_groups::this_cluster().block_rank());
+    std::int32_t rank = 0;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
   }
   __device__ static void sync() { cooperative_groups::this_cluster().sync(); }
 

@@ -28,10 +28,9 @@ struct decide_repeat;
 }  // namespace names
 
 constexpr int nodes = 6;
-template <class S, class Tokens>
-using view = verify_view<kernel::slot_laws<float, S, nodes>, stored_drafts<law<float>>, Tokens>;
-template <class S, class V, class Tokens>
-using deciding = kernel::decide_slot<view<S, Tokens>, float, S, V, source, nodes>;
+template <class S, class V, bool IsChain>
+using deciding = kernel::decide_slot<kernel::slot_view<float, S, nodes, IsChain, false>, float, S,
+                                     V, source, nodes>;
 
 kernel_pointer step[] = {
     by_block<names::gather_contexts, selector::gather_contexts>(),
@@ -43,11 +42,11 @@ kernel_pointer step[] = {
     by_block<names::place_rows, kernel::place_rows<float, plain, nodes>>(),
     by_block<names::drop_target_rows, kernel::drop_target_rows<float, nodes>>(),
     by_block<names::slot_law, kernel::make_slot_laws<float, plain, nodes>>(),
-    by_block<names::decide_by_point_mass, deciding<plain, verifier::point_mass, chain_tokens>>(),
-    by_cluster<names::decide_by_point_mass, deciding<plain, verifier::point_mass, chain_tokens>>(),
-    by_block<names::decide_on_a_tree, deciding<plain, verifier::point_mass, drafted_tokens>>(),
-    by_cluster<names::decide_on_a_tree, deciding<plain, verifier::point_mass, drafted_tokens>>(),
-    by_block<names::decide_greedily, deciding<sampler::greedy, verifier::greedy, chain_tokens>>(),
+    by_block<names::decide_by_point_mass, deciding<plain, verifier::point_mass, true>>(),
+    by_cluster<names::decide_by_point_mass, deciding<plain, verifier::point_mass, true>>(),
+    by_block<names::decide_on_a_tree, deciding<plain, verifier::point_mass, false>>(),
+    by_cluster<names::decide_on_a_tree, deciding<plain, verifier::point_mass, false>>(),
+    by_block<names::decide_greedily, deciding<sampler::greedy, verifier::greedy, true>>(),
     by_block<names::report_emitted, kernel::report_emitted<float, nodes>>(),
     by_block<names::end_step, kernel::end_step<float, nodes>>(),
     by_block<names::begin_run, kernel::begin_run>(),

@@ -160,7 +160,7 @@ TEST_CASE("where there is no choice a draw does not read the row, and only there
       kernel::keep_top_k(team, l, k);
       kernel::normalise(team, l);
     }
-    team.last_sum() = {};
+    team.remember({});
     return l;
   };
   const law<float> argmax = law_with(0.0f, 0);

@@ -74,7 +74,7 @@ struct wrong_rejection {
 
   template <Team T, class View, class Random>
   void operator()(T& team, const View& view, const Random& random, verdict& out) const {
-    const drafted_tokens& tree = view.tree;
+    const auto& tree = view.tree;
     std::int32_t c = 0;
     for (;;) {
       const auto p = view.target(team, c);

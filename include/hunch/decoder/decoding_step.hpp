@@ -313,10 +313,8 @@ class decoding_step {
   void reset_stats() { memory_.launch(sizes_.max_batch, clear_slots{made_.counters}); }
 
  private:
-  using view_type =
-      verify_view<kernel::slot_laws<real, sampler_type, max_nodes>,
-                  stored_drafts<law<real>, selects_one_range<Selector>>,
-                  std::conditional_t<drafter_type::is_chain, chain_tokens, drafted_tokens>>;
+  using view_type = kernel::slot_view<real, sampler_type, max_nodes, drafter_type::is_chain,
+                                      selects_one_range<Selector>>;
 
   /// That the drafter reads: hidden states, or streams.
   static constexpr std::int32_t states_of_node =

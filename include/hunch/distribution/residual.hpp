@@ -35,6 +35,7 @@ struct residual {
       Over == list_kind::ranges ? team::up_to_avx2 : team::up_to_avx512;
   static constexpr bool is_vectorised = VectorisedLaw<P> && Over != list_kind::ranges &&
                                         (Over != list_kind::everything || VectorisedLaw<Q>);
+  static constexpr int rows = 2;
 
   P p;
   Q q;
@@ -137,6 +138,7 @@ template <class Residual>
 struct residual_and_remainder {
   using terms = team::two_terms<typename Residual::real>;
   static constexpr int compiled_up_to = Residual::compiled_up_to;
+  static constexpr int rows = Residual::rows;
 
   Residual residual;
   token_set removed;

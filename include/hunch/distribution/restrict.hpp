@@ -141,10 +141,9 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Logit> law_of_terms(T& team, row_vi
   // Not a quotient of both, for which a device needs more registers.
   const auto top_weight = static_cast<double>(terms.weight(result.maximum, terms.frame(all.top)));
   result.norm = static_cast<real_of<Logit>>(product(top_weight, 1.0 / all.sum));
-  team.last_sum() = result.remembered_as();
-#if !defined(__CUDA_ARCH__)
-  team.last_sum().has_tops = true;
-#endif
+  team::summed summed = result.remembered_as();
+  summed.has_tops = true;
+  team.remember(summed);
   return result;
 }
 
@@ -176,7 +175,6 @@ template <class Logit, Team T>
 HUNCH_HOST_DEVICE std::int32_t argmax(T& team, const law<Logit>& l) {
   std::int64_t begin = 0;
   std::int64_t end = l.size();
-#if !defined(__CUDA_ARCH__)  // a device has no registers for it
   const team::summed& last = team.last_sum();
   if (last.has_tops && last == l.remembered_as()) {
     const auto top = static_cast<std::int64_t>(order<real_of<Logit>>::of(l.maximum));
@@ -187,7 +185,6 @@ HUNCH_HOST_DEVICE std::int32_t argmax(T& team, const law<Logit>& l) {
     begin = g * group;
     end = begin + group < end ? begin + group : end;
   }
-#endif
   const std::int32_t found = team.reduce(
       end - begin, ids_equal_to<Logit>::none, ids_equal_to<Logit>{l.logits.data + begin, l.maximum},
       [](std::int32_t a, std::int32_t b) { return a < b ? a : b; });
@@ -278,7 +275,7 @@ template <class Logit, Team T>
 HUNCH_HOST_DEVICE void normalise(T& team, law<Logit>& l) {
   const law<Logit> before = l;
   l.norm = static_cast<real_of<Logit>>(1.0 / add_weights(team, before));
-  team.last_sum() = l.remembered_as();
+  team.remember(l.remembered_as());
 }
 
 }  // namespace hunch::kernel

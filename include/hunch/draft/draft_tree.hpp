@@ -32,11 +32,13 @@ enum class child_law {
 ///
 /// Once drawn, a token is never dropped because of its value, reordered or merged: that would
 /// change the law that it was drawn from.
-struct drafted_tokens {
-  std::int32_t count = 0;            ///< nodes, the root included
-  token* tokens = nullptr;           ///< [max_nodes]
-  std::int32_t* parent = nullptr;    ///< [max_nodes]; -1 for the root
-  std::int32_t* drawn_at = nullptr;  ///< [max_nodes] position of the token in its shortlist
+/// \tparam Tokens, Indices arrays: pointers, or what finds its elements when they are read.
+template <class Tokens, class Indices>
+struct token_tree {
+  std::int32_t count = 0;  ///< nodes, the root included
+  Tokens tokens = {};      ///< [max_nodes]
+  Indices parent = {};     ///< [max_nodes]; -1 for the root
+  Indices drawn_at = {};   ///< [max_nodes] position of the token in its shortlist
 
   /// The next child of `node` after node `after` in draw order, or -1. Start with after = node.
   HUNCH_HOST_DEVICE std::int32_t next_child(std::int32_t node, std::int32_t after) const {
@@ -53,6 +55,8 @@ struct drafted_tokens {
     return depth;
   }
 };
+
+using drafted_tokens = token_tree<token*, std::int32_t*>;
 
 /// The same where no node has two children.
 struct chain_tokens : drafted_tokens {

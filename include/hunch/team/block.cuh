@@ -22,17 +22,17 @@ namespace hunch::team {
 namespace detail {
 
 /// A value of a type that is known only at the call.
+template <std::size_t Size>
 struct alignas(16) value_slot {
-  static constexpr std::size_t size = 32;
-  unsigned char bytes[size];
+  unsigned char bytes[Size];
 
   template <class T>
   __device__ void put(const T& value) {
-    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= size);
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= Size);
     reinterpret_cast<T&>(bytes) = value;
   }
   template <class T>
-  __device__ T get() const {
+  __device__ const T& get() const {
     return reinterpret_cast<const T&>(bytes);
   }
 };
@@ -40,8 +40,9 @@ struct alignas(16) value_slot {
 /// What the threads of a block share, in a team of `Parts` blocks.
 template <int Threads, int Parts>
 struct block_storage {
-  value_slot warps[2][Threads / 32];
-  value_slot posted[2][Parts];
+  value_slot<32> warps[2][Threads / 32];
+  value_slot<32> posted[2][Parts];
+  value_slot<sizeof(summed)> last_sums[Threads / 32];
   shared_scratch scratch;
   typename cub::BlockScan<std::int32_t, Threads, cub::BLOCK_SCAN_WARP_SCANS>::TempStorage scan;
 };
@@ -56,7 +57,7 @@ class block_threads {
   using storage = block_storage<Threads, Parts>;
   using worker_type = device_warp;
 
-  __device__ explicit block_threads(storage& shared) : shared_(&shared) {}
+  __device__ explicit block_threads(storage& shared) : shared_(&shared) { remember({}); }
 
   __device__ static constexpr std::int32_t parts() { return 1; }
   __device__ static constexpr std::int32_t part() { return 0; }
@@ -75,7 +76,7 @@ class block_threads {
 
   __device__ shared_scratch& scratch() const { return shared_->scratch; }
   __device__ shared_scratch& scratch(std::int32_t) const { return shared_->scratch; }
-  __device__ value_slot& slot(std::int32_t, std::int32_t phase, std::int32_t i) const {
+  __device__ value_slot<32>& slot(std::int32_t, std::int32_t phase, std::int32_t i) const {
     return shared_->posted[phase][i];
   }
 
@@ -94,6 +95,15 @@ class block_threads {
   __device__ static double from_first(double value) {
     return __shfl_sync(warp::all_threads, value, 0);
   }
+  // In memory: it would be ten registers beside all that a body does.
+  __device__ const summed& last_sum() const {
+    return shared_->last_sums[worker()].template get<summed>();
+  }
+  __device__ void remember(const summed& what) const {
+    __syncwarp();  // the last one has been read
+    if (worker_thread() == 0) { shared_->last_sums[worker()].put(what); }
+    __syncwarp();
+  }
   template <class T, class F, class Op>
   __device__ static T fold(std::int64_t n, std::int64_t first, std::int64_t step, T value,
                            const F& f, const Op& op) {
@@ -108,7 +118,7 @@ class block_threads {
     const T of_warp = reducer(none).Reduce(mine, op);
     if constexpr (workers() == 1) { return from_first_of(of_warp); }
     phase_ ^= 1;
-    value_slot(&warps)[workers()] = shared_->warps[phase_];
+    value_slot<32>(&warps)[workers()] = shared_->warps[phase_];
     if (worker_thread() == 0) { warps[worker()].put(of_warp); }
     __syncthreads();
     const std::int32_t read = worker_thread() < workers() ? worker_thread() : 0;

@@ -51,8 +51,8 @@ struct shared_scratch {
   std::int64_t list[list_capacity];  ///< for `compact`
 };
 
-/// What the group sums in a team's scratch are the sums of, remembered by each rank for itself: the
-/// law of a row that has just been normalised can be drawn from without a second pass.
+/// What the group sums in a team's scratch are the sums of: the law of a row that has just been
+/// normalised can be drawn from without a second pass.
 struct summed {
   const void* row = nullptr;  ///< nullptr: nothing that is remembered
   double scale = 0.0;

@@ -65,7 +65,7 @@ class cluster_threads : public block_threads<Threads, portable_cluster> {
  public:
   __device__ shared_scratch& scratch() const { return this->shared_->scratch; }
   __device__ shared_scratch& scratch(std::int32_t p) const { return at(this->shared_->scratch, p); }
-  __device__ value_slot& slot(std::int32_t p, std::int32_t phase, std::int32_t i) const {
+  __device__ value_slot<32>& slot(std::int32_t p, std::int32_t phase, std::int32_t i) const {
     return at(this->shared_->posted[phase][i], p);
   }
 };

@@ -32,6 +32,14 @@ concept Vectorised = requires(const F& f, std::int64_t i) {
   f.four(i);
 };
 
+/// Rows that a function reads for an element, by `static constexpr int rows`: of one that reads
+/// two, half as many elements are under way at a time.
+template <class F>
+inline constexpr int rows_read = 1;
+template <class F>
+requires requires { F::rows; }
+inline constexpr int rows_read<F> = F::rows;
+
 /// Whether `load_four` works on `row`. On a device: also whether it lies in global memory, for the
 /// loads of which addresses need not be looked at.
 template <class T>

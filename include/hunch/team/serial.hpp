@@ -179,7 +179,8 @@ class serial {
   }
 
   HUNCH_HOST_DEVICE const shared_scratch& scratch() const { return scratch_; }
-  HUNCH_HOST_DEVICE summed& last_sum() { return last_sum_; }
+  HUNCH_HOST_DEVICE const summed& last_sum() const { return last_sum_; }
+  HUNCH_HOST_DEVICE void remember(const summed& what) { last_sum_ = what; }
 
  private:
   /// to[g] becomes the sum of group g of the elements [begin, end); returns their total.

@@ -116,6 +116,8 @@ class host_threads {
     return top_of(begin, end, terms);
   }
   static double from_first(double value) { return value; }
+  const summed& last_sum() const { return last_sum_; }
+  void remember(const summed& what) { last_sum_ = what; }
 
   template <class T, class F, class Op>
   static T fold(std::int64_t n, std::int64_t first, std::int64_t step, T value, const F& f,
@@ -177,6 +179,7 @@ class host_threads {
   storage* shared_;
   std::int32_t part_;
   std::int32_t thread_;
+  summed last_sum_;
 };
 
 }  // namespace detail

@@ -77,8 +77,8 @@ inline constexpr bool is_one_thread = requires {
 ///    element i to v, which all ranks know, and leaves the others.
 /// 7. `t.broadcast(v, from)` is rank `from`'s v on all ranks.
 /// 8. `t.scratch()` is shared by the ranks, or a copy that those who are near each other share.
-/// 9. `t.last_sum()` is a `team::summed` of this rank's own: `sum`, `sum_both` and `soft_sum`
-///    clear it, and whoever knows what was summed may set it.
+/// 9. `t.last_sum()` is what the group sums in the scratch are the sums of: `sum`, `sum_both` and
+///    `soft_sum` forget it, and a body that knows may say so to all ranks: `t.remember(s)`.
 /// 10. `t.for_each_worker(n, f)` calls f(worker, i) once for every i in [0, n), each by one of the
 ///    team's workers (see worker.hpp), `typename T::worker_type`, with a `sync` after the last.
 ///
@@ -109,7 +109,8 @@ concept Team = requires(T& t, std::int64_t n, double v) {
   { t.compact(n, detail::any_count{}, detail::any_count{}, 0) } -> std::same_as<std::int32_t>;
   { t.broadcast(v, 0) } -> std::same_as<double>;
   { t.scratch() } -> std::same_as<const team::shared_scratch&>;
-  { t.last_sum() } -> std::same_as<team::summed&>;
+  { t.last_sum() } -> std::same_as<const team::summed&>;
+  t.remember(team::summed{});
   typename T::worker_type;
   t.for_each_worker(0, detail::any_action{});
 };

@@ -8,6 +8,7 @@
 
 #include <hunch/core/config.hpp>
 #include <hunch/team/canonical.hpp>
+#include <hunch/team/four.hpp>
 
 /// \file
 /// Sums of functions of a row in the canonical order, by a single thread: tiles and groups of them.
@@ -27,6 +28,7 @@ concept Patched = requires(const F& f, std::int64_t i) {
 /// The plain part of such a function.
 template <class F>
 struct plain_part {
+  static constexpr int rows = rows_read<F>;
   const F& f;
   HUNCH_HOST_DEVICE HUNCH_INLINE auto operator()(std::int64_t i) const { return f.plain(i); }
   HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return f.is_aligned(); }

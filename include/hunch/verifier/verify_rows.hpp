@@ -21,11 +21,11 @@ struct target_row {
 /// The target's laws of one sequence, each made when it is first read and kept: a sampler may
 /// edit a row only once, and rows that no rule reads are never read. New logits need `unmade` laws;
 /// the laws are views of the logits, which stay in place while they are used.
-/// \tparam Rows gives the `target_row` of node c as rows[c].
-template <class Real, class S, class Rows = const target_row<Real>*>
+/// \tparam Rows gives the `target_row` of node c as rows[c]. \tparam Made likewise the law made.
+template <class Real, class S, class Rows = const target_row<Real>*, class Made = law<Real>*>
 struct sampled_laws {
-  Rows rows = {};             ///< [nodes]
-  law<Real>* made = nullptr;  ///< [nodes]; begins with `unmade` elements
+  Rows rows = {};  ///< [nodes]
+  Made made = {};  ///< [nodes]; begins with `unmade` elements
   S sampler;
 
   /// A law that has not been made.

@@ -35,6 +35,7 @@ namespace hunch::team {
 /// 5. `m.fold(n, first, step, v, f, op)` is v combined with the f(i) of one of `step` threads.
 ///    `m.combine(v, op)` combines the threads of a part and `m.scan(v, before)` is the total and
 ///    sets what is before, on all threads of the part.
+/// 6. `m.remember(s)` makes s what `m.last_sum()` is; all threads of a worker say the same.
 template <class Machine>
 class cooperative {
  public:
@@ -93,7 +94,7 @@ class cooperative {
   template <class F>
   HUNCH_HOST_DEVICE double sum(std::int64_t n, F&& f) {
     machine_.sync();  // the group sums of the last call have been read
-    last_sum_ = {};
+    machine_.remember({});
     for_each_group(n, [&](std::int32_t g) {
       double group = 0.0;
       tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) {
@@ -110,7 +111,7 @@ class cooperative {
   template <class F>
   HUNCH_HOST_DEVICE two_sums sum_both(std::int64_t n, F&& f) {
     machine_.sync();  // the sums of the last call have been read
-    last_sum_ = {};
+    machine_.remember({});
     for_each_group(n, [&](std::int32_t g) {
       two_sums group{0.0, 0.0};
       tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) {
@@ -134,7 +135,7 @@ class cooperative {
   HUNCH_HOST_DEVICE auto soft_sum(std::int64_t n, const Terms& terms) {
     using key = decltype(terms.lowest);
     machine_.sync();  // the group sums of the last call have been read
-    last_sum_ = {};
+    machine_.remember({});
     for_each_group(n, [&](std::int32_t g) {
       soft_total<key> group{terms.lowest, 0.0};
       tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) {
@@ -264,7 +265,8 @@ class cooperative {
   }
 
   HUNCH_HOST_DEVICE const shared_scratch& scratch() const { return machine_.scratch(); }
-  HUNCH_HOST_DEVICE summed& last_sum() { return last_sum_; }
+  HUNCH_HOST_DEVICE const summed& last_sum() const { return machine_.last_sum(); }
+  HUNCH_HOST_DEVICE void remember(const summed& what) { machine_.remember(what); }
 
  protected:
   HUNCH_HOST_DEVICE Machine& machine() { return machine_; }
@@ -308,7 +310,6 @@ class cooperative {
   }
 
   Machine machine_;
-  summed last_sum_;
   std::int32_t phase_ = 0;
 };
 

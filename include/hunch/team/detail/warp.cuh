@@ -36,9 +36,10 @@ __device__ HUNCH_INLINE void for_terms(std::int64_t begin, std::int64_t end, con
   if constexpr (Vectorised<F>) {
     if (f.is_aligned()) {
       // Without a way out in between, so that a compiler moves the loads to the front.
-      for (; at + (loads - 1) * lane_count + 4 <= count; at += loads * lane_count) {
+      constexpr int ahead = loads / rows_read<F>;
+      for (; at + (ahead - 1) * lane_count + 4 <= count; at += ahead * lane_count) {
 #pragma unroll
-        for (int k = 0; k < loads; ++k) { use_four(f.four(begin + at + k * lane_count), use); }
+        for (int k = 0; k < ahead; ++k) { use_four(f.four(begin + at + k * lane_count), use); }
       }
     }
   }

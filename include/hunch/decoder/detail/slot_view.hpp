@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <hunch/core/opaque.hpp>
+#include <hunch/decoder/detail/step_arrays.hpp>
+#include <hunch/distribution/law.hpp>
+#include <hunch/draft/draft_tree.hpp>
+#include <hunch/verifier/verifier.hpp>
+#include <hunch/verifier/verify_rows.hpp>
+
+/// \file
+/// What a verifier sees of one slot of a step. Everything is found when it is read: on a device the
+/// addresses of it all would lie in registers beside what a rule does.
+
+namespace hunch::kernel {
+
+/// An array of the nodes of a slot.
+template <class T>
+struct slot_array {
+  T* const* all = nullptr;  ///< where the pointer to the nodes of all slots is
+  std::int32_t first = 0;   ///< node of the slot among them
+
+  HUNCH_HOST_DEVICE T& operator[](std::int32_t node) const { return (*all)[opaque(first) + node]; }
+};
+
+/// The target's rows of slot `slot`.
+template <class Real, std::int32_t N>
+struct slot_rows {
+  const step_arrays<Real, N>* step = nullptr;
+  std::int32_t slot = 0;
+
+  HUNCH_HOST_DEVICE target_row<Real> operator[](std::int32_t node) const {
+    const std::int32_t at = opaque(slot);
+    const step_plan& plan = step->plans[at];
+    const draft_context& c = step->contexts[at];
+    return {step->logits[plan.first_row + plan.prefix + node], c.parameters,
+            step->trees.history(at, c, node, nullptr)};
+  }
+};
+
+template <class Real, class S, std::int32_t N>
+using slot_laws = sampled_laws<Real, S, slot_rows<Real, N>, slot_array<law<Real>>>;
+
+/// As `stored_drafts`.
+template <class Real, bool OneRange>
+struct slot_drafts {
+  static constexpr bool is_one_range = OneRange;
+  slot_array<law<Real>> laws;
+  slot_array<shortlist> lists;
+};
+
+/// As `drafted_tokens`, or `chain_tokens`.
+template <bool IsChain>
+struct slot_tokens : token_tree<slot_array<token>, slot_array<std::int32_t>> {
+  static constexpr bool is_chain = IsChain;
+};
+
+/// \tparam N nodes of a tree, at most. \tparam IsChain see `is_chain_tree`. \tparam OneRange see
+///         `has_one_range`.
+template <class Real, class S, std::int32_t N, bool IsChain, bool OneRange>
+using slot_view =
+    verify_view<slot_laws<Real, S, N>, slot_drafts<Real, OneRange>, slot_tokens<IsChain>>;
+
+}  // namespace hunch::kernel

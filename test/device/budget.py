@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernels of the gate may use, and whether they read rows four elements at a time.
+"""What the kernels of the gate may use, and whether they have many loads of a row under way.
 
     budget.py usage BUDGET FOLDER     the kernels are those of the budget, none needs more, and none
                                       has a stack or spills
     budget.py update BUDGET FOLDER    writes the budget anew
     budget.py stack FOLDER...         no kernel has a stack or spills
-    budget.py loads FOLDER            streaming kernels have 128-bit loads, 64-bit ones of 16-bit
-                                      logits, the control has none
+    budget.py loads FOLDER            streaming kernels have loads of many elements under way, the
+                                      control has not
 
 A line of the budget: kernel, team, registers, bytes of shared memory.
 """
@@ -45,9 +45,6 @@ STREAMING = [
     "strips_of_halves block",
     "strips_of_bytes block",
     "strips_to_bfloats block",
-]
-# Four logits of 16 bits are 8 bytes.
-STREAMING_HALVES = [
     "law_of_bfloats block",
     "law_of_bfloats cluster",
     "law_of_halves block",
@@ -63,7 +60,8 @@ STREAMING_HALVES = [
     "law_of_bfloats_through_all_stages cluster",
     "law_of_halves_through_all_stages block",
 ]
-SCALAR = "residual_sum_of_scalars block"
+CONTROL = "residual_sum_of_a_choice block"
+LOADS = 8
 
 
 def kernels_of(folder):
@@ -155,15 +153,12 @@ def stack(*folders):
 
 def loads(folder):
     kernels, _ = kernels_of(folder)
-    faults = [f"{name}: no 128-bit load" for name in STREAMING
-              if not kernels.get(name, {}).get("wide_loads")]
-    faults += [f"{name}: no 64-bit load" for name in STREAMING_HALVES
-               if not kernels.get(name, {}).get("paired_loads")]
-    for what, bits in [("wide_loads", 128), ("paired_loads", 64)]:
-        if kernels[SCALAR][what] != 0:
-            faults.append(f"{SCALAR}: has {bits}-bit loads, so that this test shows nothing")
-    return report(faults, f"{len(STREAMING)} streaming kernels have 128-bit loads, "
-                          f"{len(STREAMING_HALVES)} those of 64 bits")
+    found = {name: kernels.get(name, {}).get("loads", 0) for name in [*STREAMING, CONTROL]}
+    faults = [f"{name}: {found[name]} loads in a row, and {LOADS} are wanted" for name in STREAMING
+              if found[name] < LOADS]
+    if found[CONTROL] >= LOADS:
+        faults.append(f"{CONTROL}: {found[CONTROL]} loads in a row, so that this test shows nothing")
+    return report(faults, f"{len(STREAMING)} streaming kernels have {LOADS} loads under way or more")
 
 
 if __name__ == "__main__":

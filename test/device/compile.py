@@ -2,7 +2,7 @@
 """Compiles a file of the gate for one architecture, and notes what each of its kernels needs.
 
 Writes OUT/NAME.json: for every kernel its registers, bytes of shared memory, of stack and of
-spills, and how many 128-bit loads from global memory its PTX has, and 64-bit ones of pairs.
+spills, and how many loads its PTX has that are not of shared memory, at most, in a row without a branch.
 """
 
 import argparse
@@ -66,11 +66,15 @@ def loads_of(ptx):
                 closure(called, seen)
         return seen
 
-    loads = {"wide_loads": re.compile(r"\bld\.global\.(?:nc\.)?(?:v4\.[fub]32|v2\.[fub]64)"),
-             "paired_loads": re.compile(r"\bld\.global\.(?:nc\.)?v2\.[fub]32")}
-    return {kernel_name(k): {what: sum(len(of.findall(bodies[f])) for f in closure(k, set()))
-                             for what, of in loads.items()}
-            for k in kernels}
+    def in_a_row(body):
+        pieces = re.split(r"^\$\w+:|\bbra\b|\bbar(?:rier)?\.", body, flags=re.MULTILINE)
+        return max(len(re.findall(r"\bld\.(?!param|shared|local|const)", piece)) for piece in pieces)
+
+    most = {}
+    for k in kernels:
+        of_k = max(in_a_row(bodies[f]) for f in closure(k, set()))
+        most[kernel_name(k)] = {"loads": max(of_k, most.get(kernel_name(k), {}).get("loads", 0))}
+    return most
 
 
 def main():

@@ -8,7 +8,7 @@ namespace names {
 struct verify_by_rejection;
 struct rejection_on_probabilities;
 struct residual_sum;
-struct residual_sum_of_scalars;
+struct residual_sum_of_a_choice;
 }  // namespace names
 
 using written = probabilities<float>;
@@ -31,12 +31,16 @@ struct residual {
   }
 };
 
-/// The same through a function that does not say how it reads: a negative control.
-struct residual_of_scalars : residual {
+/// The same through a function that reads a row only where another one says so: a negative control.
+struct residual_of_a_choice : residual {
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t) const {
     const auto f = weight();
-    const double sum = team.sum(p.size(), [=](std::int64_t i) { return f(i); });
+    const double sum = team.sum(p.size(), [f, &row = p](std::int64_t i) {
+      float w = 0;
+      for (float x = row.logit(i); x > 0.0f; x -= 1.0f) { w += f(i); }
+      return w;
+    });
     if (team.rank() == 0) { *to = sum; }
   }
 };
@@ -48,7 +52,7 @@ kernel_pointer rejections[] = {
              kernel::verify_sequences<written_view, verifier::rejection, source>>(),
     by_block<names::residual_sum, residual>(),
     by_cluster<names::residual_sum, residual>(),
-    by_block<names::residual_sum_of_scalars, residual_of_scalars>(),
+    by_block<names::residual_sum_of_a_choice, residual_of_a_choice>(),
 };
 
 }  // namespace hunch::gate

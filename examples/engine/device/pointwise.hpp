@@ -8,7 +8,6 @@
 #include <engine/device/staging.hpp>
 #include <hunch/core/arithmetic.hpp>
 #include <hunch/core/bfloat16.hpp>
-#include <hunch/team/four.hpp>
 #include <hunch/team/team.hpp>
 
 /// \file
@@ -19,31 +18,19 @@ namespace engine::device {
 /// log2(e): exponentials are powers of two here.
 inline constexpr float log2_e = 1.44269504f;
 
-/// The values of a row, for sums: a warp adds a tile, with several loads of 16 bytes in flight.
+/// The values of a row, for sums.
 struct values_of {
   const float* row;
-
   HUNCH_HOST_DEVICE float operator()(std::int64_t i) const { return row[i]; }
-  HUNCH_HOST_DEVICE bool is_aligned() const { return hunch::team::loads_fours(row); }
-  HUNCH_HOST_DEVICE hunch::team::four<float> four(std::int64_t i) const {
-    return hunch::team::load_four(row + i);
-  }
 };
-static_assert(hunch::team::Vectorised<values_of>);
 
 /// Their squares.
 struct squares_of {
   const float* row;
-
-  HUNCH_HOST_DEVICE static float square(float x) { return hunch::kernel::product(x, x); }
-  HUNCH_HOST_DEVICE float operator()(std::int64_t i) const { return square(row[i]); }
-  HUNCH_HOST_DEVICE bool is_aligned() const { return hunch::team::loads_fours(row); }
-  HUNCH_HOST_DEVICE hunch::team::four<float> four(std::int64_t i) const {
-    const auto x = hunch::team::load_four(row + i);
-    return {{square(x[0]), square(x[1]), square(x[2]), square(x[3])}};
+  HUNCH_HOST_DEVICE float operator()(std::int64_t i) const {
+    return hunch::kernel::product(row[i], row[i]);
   }
 };
-static_assert(hunch::team::Vectorised<squares_of>);
 
 /// residual[i] = the embedding of the token of row i.
 struct embed_rows {

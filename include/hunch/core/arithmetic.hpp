@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include <hunch/core/config.hpp>
 
@@ -44,6 +45,19 @@ HUNCH_HOST_DEVICE HUNCH_INLINE constexpr X larger(X a, X b) {
 template <class X>
 HUNCH_HOST_DEVICE HUNCH_INLINE constexpr X clamped(X x, X least, X most) {
   return smaller(larger(x, least), most);
+}
+
+/// The larger of two numbers; a NaN if one of them is.
+template <class Real>
+HUNCH_HOST_DEVICE HUNCH_INLINE Real larger_or_nan(Real a, Real b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<Real, float>) {
+    float larger;  // in one instruction
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+    return larger;
+  }
+#endif
+  return a > b || a != a ? a : b;
 }
 
 /// A uniform number in [0, 1) with 53 bits. Fewer are not enough: 24 bits over a float prefix

@@ -59,6 +59,16 @@ requires std::is_arithmetic_v<T> HUNCH_HOST_DEVICE HUNCH_INLINE constexpr T to_r
   return x;
 }
 
+/// The element at `at` as what is computed of it. On a device it lies in global memory, the loads
+/// of which need not look at addresses. Not through the read-only cache: a body may have edited it.
+template <class T>
+HUNCH_HOST_DEVICE HUNCH_INLINE constexpr real_of<T> load(const T* at) {
+#if defined(__CUDA_ARCH__)
+  __builtin_assume(__isGlobal(at) != 0);
+#endif
+  return to_real(*at);
+}
+
 /// The nearest logit of type T, ties to even: what a stage that edits logits writes to a row. A
 /// finite number stays one, the largest that T has if need be: an edit makes no infinity of what
 /// was none in float.

@@ -11,24 +11,18 @@
 
 namespace hunch::kernel {
 
-/// The weight of each element times its logarithm to base 2, 0 for what has no weight. A
-/// `team::Vectorised` function.
+/// The weight of each element times its logarithm to base 2, 0 for what has no weight.
 template <class Logit>
 struct weighted_logarithms {
   using real = real_of<Logit>;
 
   law<Logit> l;
 
-  HUNCH_HOST_DEVICE HUNCH_INLINE real of(real x, std::int64_t i) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t i) const {
+    const real x = l.logit(i);
     const real w = l.weight_of(x, i);
     const real term = product(w, product(x - l.maximum, l.scale));
     return w > real(0) ? term : real(0);  // a logit of -inf is no number here
-  }
-  HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t i) const { return of(l.logit(i), i); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return l.is_aligned(); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<real> four(std::int64_t i) const {
-    const auto x = team::load_four(l.logits.data + i);
-    return {{of(x[0], i), of(x[1], i + 1), of(x[2], i + 2), of(x[3], i + 3)}};
   }
 };
 

@@ -12,7 +12,6 @@
 #include <hunch/model/rows.hpp>
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/detail/prefetch.hpp>
-#include <hunch/team/four.hpp>
 #include <hunch/team/tile_sums.hpp>
 
 namespace hunch {
@@ -59,9 +58,7 @@ struct law {
 
   HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t size() const { return logits.size; }
 
-  HUNCH_HOST_DEVICE HUNCH_INLINE real logit(std::int64_t i) const {
-    return to_real(logits.data[i]);
-  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE real logit(std::int64_t i) const { return load(logits.data + i); }
 
   HUNCH_HOST_DEVICE HUNCH_INLINE bool keeps(std::int64_t i) const { return keeps(logit(i), i); }
   /// The same for an element i whose logit x is known.
@@ -79,14 +76,6 @@ struct law {
   HUNCH_HOST_DEVICE HUNCH_INLINE real weight_of(real x, std::int64_t i) const {
     const real w = kernel::exp2_product(x - maximum, scale);
     return keeps(x, i) ? w : real(0);
-  }
-
-  /// What makes its weights a `team::Vectorised` function.
-  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return team::loads_fours(logits.data); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<real> four_weights(std::int64_t i) const {
-    const auto x = team::load_four(logits.data + i);
-    return {{weight_of(x[0], i), weight_of(x[1], i + 1), weight_of(x[2], i + 2),
-             weight_of(x[3], i + 3)}};
   }
 
   /// The probability of element i: O(1).
@@ -141,20 +130,9 @@ struct whole_law : law<Logit> {
   HUNCH_HOST_DEVICE HUNCH_INLINE real prob(std::int64_t i) const {
     return kernel::product(weight(i), this->norm);
   }
-  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<real> four_weights(std::int64_t i) const {
-    const auto x = team::load_four(this->logits.data + i);
-    return {{weight_of(x[0]), weight_of(x[1]), weight_of(x[2]), weight_of(x[3])}};
-  }
 };
 
 static_assert(Law<whole_law<float>>);
-
-/// A law whose elements can be read four at a time.
-template <class L>
-concept VectorisedLaw = Law<L> && requires(const L& l, std::int64_t i) {
-  { l.is_aligned() } -> std::same_as<bool>;
-  { l.four_weights(i) } -> std::same_as<team::four<typename L::real>>;
-};
 
 /// The weight of element i as a function object that is always inlined: what draws and sums take.
 template <Law L>
@@ -168,12 +146,6 @@ struct weights_of {
     l.only_kept();
   }
   { return law.only_kept(); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const requires VectorisedLaw<L> {
-    return law.is_aligned();
-  }
-  HUNCH_HOST_DEVICE HUNCH_INLINE auto four(std::int64_t i) const requires VectorisedLaw<L> {
-    return law.four_weights(i);
-  }
 };
 
 // Compilers before P1816, clang up to 16 among them, do not deduce this for an aggregate.
@@ -193,16 +165,11 @@ struct probabilities {
   HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t size() const { return values.size; }
   /// 0 for a negative number or a NaN: a draw over such a row must not leave the row.
   HUNCH_HOST_DEVICE HUNCH_INLINE Real weight(std::int64_t i) const {
-    return weight_of(values.data[i]);
+    return weight_of(load(values.data + i));
   }
   HUNCH_HOST_DEVICE HUNCH_INLINE static Real weight_of(Real w) { return w > Real(0) ? w : Real(0); }
   HUNCH_HOST_DEVICE HUNCH_INLINE Real prob(std::int64_t i) const {
     return kernel::product(values.data[i], norm);
-  }
-  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return team::loads_fours(values.data); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<Real> four_weights(std::int64_t i) const {
-    const auto x = team::load_four(values.data + i);
-    return {{weight_of(x[0]), weight_of(x[1]), weight_of(x[2]), weight_of(x[3])}};
   }
 };
 

@@ -33,8 +33,6 @@ struct residual {
   /// Over ranges, the search for a position takes longer than any load.
   static constexpr int compiled_up_to =
       Over == list_kind::ranges ? team::up_to_avx2 : team::up_to_avx512;
-  static constexpr bool is_vectorised = VectorisedLaw<P> && Over != list_kind::ranges &&
-                                        (Over != list_kind::everything || VectorisedLaw<Q>);
   static constexpr int rows = 2;
 
   P p;
@@ -64,12 +62,29 @@ struct residual {
 
   /// The residual of v, and q's weight.
   HUNCH_HOST_DEVICE HUNCH_INLINE team::two_terms<real> terms(std::int64_t v) const {
+    const real taken = product(b, q.norm);  // ahead: a product within a choice is a branch
     if constexpr (Over == list_kind::everything) {
       // An index as wide as v: a narrower one would make the loads of a loop a gather.
       const real drafted = q.weight(v);
-      return {rest_of(p.weight(v), drafted, product(b, q.norm)), drafted};
+      return {rest_of(p.weight(v), drafted, taken), drafted};
     } else {
-      return listed_terms(v, p.weight(v));
+      const real w = p.weight(v);
+      std::int32_t at = 0;
+      bool inside = false;
+      if constexpr (Over == list_kind::one_range) {
+        at = list.token_row[v] - first;
+        inside = (at >= 0) & (at < list.size);
+      } else if constexpr (Over == list_kind::parts) {
+        at = list.token_row[v] + list.shift[list.token_part[v]];
+        inside = at >= 0;
+      } else {
+        at = list.position_of(static_cast<token>(v));
+        inside = at >= 0;
+      }
+      // An index made by a mask: a choice between two loads would keep the loop from vectorising.
+      const std::int32_t loaded = at & -static_cast<std::int32_t>(inside);
+      const real drafted = q.weight(loaded);
+      return {rest_of(w, drafted, inside ? taken : real(0)), inside ? drafted : real(0)};
     }
   }
 
@@ -79,53 +94,7 @@ struct residual {
     q.prefetch_after(v);
   }
 
-  /// Four of them, from loads of fours; q's are gathered unless it ranges over everything.
-  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const requires is_vectorised {
-    if constexpr (Over == list_kind::everything) { return p.is_aligned() && q.is_aligned(); }
-    return p.is_aligned();
-  }
-  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<real> four(std::int64_t v) const requires
-      is_vectorised {
-    const auto t = four_terms(v);
-    return {{t[0].first, t[1].first, t[2].first, t[3].first}};
-  }
-  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<team::two_terms<real>> four_terms(
-      std::int64_t v) const requires is_vectorised {
-    const auto weight = p.four_weights(v);
-    if constexpr (Over == list_kind::everything) {
-      const auto drafted = q.four_weights(v);
-      const real taken = product(b, q.norm);
-      return {{{rest_of(weight[0], drafted[0], taken), drafted[0]},
-               {rest_of(weight[1], drafted[1], taken), drafted[1]},
-               {rest_of(weight[2], drafted[2], taken), drafted[2]},
-               {rest_of(weight[3], drafted[3], taken), drafted[3]}}};
-    } else {
-      return {{listed_terms(v, weight[0]), listed_terms(v + 1, weight[1]),
-               listed_terms(v + 2, weight[2]), listed_terms(v + 3, weight[3])}};
-    }
-  }
-
  private:
-  /// `terms` of a token v of weight w under p, where q ranges over a list.
-  HUNCH_HOST_DEVICE HUNCH_INLINE team::two_terms<real> listed_terms(std::int64_t v, real w) const {
-    const real taken = product(b, q.norm);  // ahead: a product within a choice is a branch
-    std::int32_t at = 0;
-    bool inside = false;
-    if constexpr (Over == list_kind::one_range) {
-      at = list.token_row[v] - first;
-      inside = (at >= 0) & (at < list.size);
-    } else if constexpr (Over == list_kind::parts) {
-      at = list.token_row[v] + list.shift[list.token_part[v]];
-      inside = at >= 0;
-    } else {
-      at = list.position_of(static_cast<token>(v));
-      inside = at >= 0;
-    }
-    // An index made by a mask: a choice between two loads would keep the loop from vectorising.
-    const std::int32_t loaded = at & -static_cast<std::int32_t>(inside);
-    const real drafted = q.weight(loaded);
-    return {rest_of(w, drafted, inside ? taken : real(0)), inside ? drafted : real(0)};
-  }
   HUNCH_HOST_DEVICE HUNCH_INLINE real rest_of(real w, real drafted, real taken) const {
     const real left = product(w, product(a, p.norm)) - product(drafted, taken);
     return left > real(0) ? left : real(0);
@@ -153,13 +122,6 @@ struct residual_and_remainder {
   HUNCH_HOST_DEVICE HUNCH_INLINE void prefetch_after(
       std::int64_t v) const requires team::Prefetched<Residual> {
     residual.prefetch_after(v);
-  }
-  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const requires Residual::is_vectorised {
-    return residual.is_aligned();
-  }
-  HUNCH_HOST_DEVICE HUNCH_INLINE auto plain_four(
-      std::int64_t v) const requires Residual::is_vectorised {
-    return residual.four_terms(v);
   }
   HUNCH_HOST_DEVICE bool is_plain(std::int64_t begin, std::int64_t end) const {
     return !removed.any_in(begin, end);

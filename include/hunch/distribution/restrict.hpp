@@ -23,42 +23,31 @@ namespace hunch::kernel {
 template <class Real>
 inline constexpr Real scale_at_one = Real(1.4426950408889634074);
 
-/// The key of each element of a row. A `team::Vectorised` function.
+/// The key of each element of a row.
 template <class Logit>
 struct keys_of {
   using keys = order<real_of<Logit>>;
+  static constexpr int rows = 1;
 
   const Logit* row;
 
   HUNCH_HOST_DEVICE HUNCH_INLINE typename keys::key operator()(std::int64_t i) const {
-    return keys::of(to_real(row[i]));
-  }
-  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return team::loads_fours(row); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<typename keys::key> four(std::int64_t i) const {
-    const auto x = team::load_four(row + i);
-    return {{keys::of(x[0]), keys::of(x[1]), keys::of(x[2]), keys::of(x[3])}};
+    return keys::of(load(row + i));
   }
 };
 
-/// The ids of the elements that are equal to `value`, `none` for all others. Likewise.
+/// The ids of the elements that are equal to `value`, `none` for all others.
 template <class Logit>
 struct ids_equal_to {
   using real = real_of<Logit>;
   static constexpr std::int32_t none = order<float>::highest;
+  static constexpr int rows = 1;
 
   const Logit* row;
   real value;
 
-  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t of(real x, std::int64_t i) const {
-    return x == value ? static_cast<std::int32_t>(i) : none;
-  }
   HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t operator()(std::int64_t i) const {
-    return of(to_real(row[i]), i);
-  }
-  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return team::loads_fours(row); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<std::int32_t> four(std::int64_t i) const {
-    const auto x = team::load_four(row + i);
-    return {{of(x[0], i), of(x[1], i + 1), of(x[2], i + 2), of(x[3], i + 3)}};
+    return load(row + i) == value ? static_cast<std::int32_t>(i) : none;
   }
 };
 

@@ -54,6 +54,7 @@ struct weigh_transitions {
   const transition_row<Real>* rows;  ///< [rows]
   S sampler;
   static constexpr bool reads_rows = true;
+  static constexpr int loads = team::loads_of<S>;
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {

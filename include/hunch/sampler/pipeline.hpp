@@ -103,6 +103,9 @@ struct pipeline : private Stages... {
                 "sampler::allowed_tokens) come before those that scale or restrict the law");
 
   static constexpr bool always_greedy = false;
+  /// Of a body that does nothing else, see `team::loads_of`: stages that edit or restrict leave a
+  /// device few registers.
+  static constexpr int loads = sizeof...(Stages) > 1 ? 8 : team::default_loads;
   static constexpr bool needs_counts = (detail::stage_needs_counts<Stages>() || ...);
   static constexpr bool needs_allowed = (detail::stage_needs_allowed<Stages>() || ...);
 

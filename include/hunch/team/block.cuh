@@ -12,8 +12,9 @@
 
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/detail/cooperative.hpp>
+#include <hunch/team/detail/crew.hpp>
+#include <hunch/team/detail/device_crew.cuh>
 #include <hunch/team/detail/tensor_warp.cuh>
-#include <hunch/team/detail/warp.cuh>
 #include <hunch/team/team.hpp>
 #include <hunch/team/tile_sums.hpp>
 
@@ -43,12 +44,13 @@ struct block_storage {
   value_slot<32> warps[2][Threads / 32];
   value_slot<32> posted[2][Parts];
   value_slot<sizeof(summed)> last_sums[Threads / 32];
+  double crews[Threads];
   shared_scratch scratch;
   typename cub::BlockScan<std::int32_t, Threads, cub::BLOCK_SCAN_WARP_SCANS>::TempStorage scan;
 };
 
 /// A thread block as the machine of a `cooperative` team; its workers are warps.
-template <int Threads, int Parts = 1>
+template <int Threads, int Loads, int Parts = 1>
 class block_threads {
   static_assert(Threads % 32 == 0 && Threads > 0 && Threads <= 1024,
                 "hunch: a block is made of whole warps, at most 32");
@@ -56,6 +58,8 @@ class block_threads {
  public:
   using storage = block_storage<Threads, Parts>;
   using worker_type = device_warp;
+  using crew_type = device_crew<Threads, Loads>;
+  static constexpr int loads = Loads;
 
   __device__ explicit block_threads(storage& shared) : shared_(&shared) { remember({}); }
 
@@ -66,10 +70,12 @@ class block_threads {
   __device__ static constexpr std::int32_t workers() { return Threads / 32; }
   // Of a number without a sign, for which a compiler keeps no register.
   __device__ static std::int32_t worker() { return static_cast<std::int32_t>(threadIdx.x / 32); }
-  __device__ static constexpr std::int32_t worker_size() { return 32; }
-  __device__ static std::int32_t worker_thread() {
-    return static_cast<std::int32_t>(threadIdx.x % 32);
+  __device__ static constexpr std::int32_t crews() { return Threads / crew_type::size; }
+  __device__ static std::int32_t crew() {
+    return static_cast<std::int32_t>(threadIdx.x / crew_type::size);
   }
+  __device__ static constexpr std::int32_t crew_size() { return crew_type::size; }
+  __device__ static std::int32_t crew_thread() { return crew_type::thread(); }
 
   __device__ static void sync() { __syncthreads(); }
   __device__ static void sync_part() { __syncthreads(); }
@@ -81,35 +87,27 @@ class block_threads {
   }
 
   template <class F>
-  __device__ static auto tile(std::int64_t begin, std::int64_t end, const F& f) {
-    return warp::tile_sum(begin, end, f);
+  __device__ auto tile(std::int64_t begin, std::int64_t end, const F& f) const {
+    return crew_sum<loads>(of_crew(), begin, end, f);
   }
   template <class F>
-  __device__ static two_sums tile_both(std::int64_t begin, std::int64_t end, const F& f) {
-    return warp::tile_sum_both(begin, end, f);
+  __device__ two_sums tile_both(std::int64_t begin, std::int64_t end, const F& f) const {
+    return crew_sum_both(of_crew(), begin, end, f);
   }
   template <class Terms>
-  __device__ static auto top(std::int64_t begin, std::int64_t end, const Terms& terms) {
-    return warp::top_of_tile(begin, end, terms);
+  __device__ auto soft_tile(std::int64_t begin, std::int64_t end, const Terms& terms) const {
+    return crew_soft_total(of_crew(), begin, end, terms);
   }
-  __device__ static double from_first(double value) {
-    return __shfl_sync(warp::all_threads, value, 0);
-  }
+  __device__ static double from_first(double value) { return __shfl_sync(all_threads, value, 0); }
   // In memory: it would be ten registers beside all that a body does.
   __device__ const summed& last_sum() const {
     return shared_->last_sums[worker()].template get<summed>();
   }
   __device__ void remember(const summed& what) const {
     __syncwarp();  // the last one has been read
-    if (worker_thread() == 0) { shared_->last_sums[worker()].put(what); }
+    if (threadIdx.x % 32 == 0) { shared_->last_sums[worker()].put(what); }
     __syncwarp();
   }
-  template <class T, class F, class Op>
-  __device__ static T fold(std::int64_t n, std::int64_t first, std::int64_t step, T value,
-                           const F& f, const Op& op) {
-    return warp::fold_share(n, first, step, value, f, op);
-  }
-
   /// One barrier: the warps' values have two sets of slots, which take turns.
   template <class T, class Op>
   __device__ T combine(T mine, const Op& op) {
@@ -119,9 +117,10 @@ class block_threads {
     if constexpr (workers() == 1) { return from_first_of(of_warp); }
     phase_ ^= 1;
     value_slot<32>(&warps)[workers()] = shared_->warps[phase_];
-    if (worker_thread() == 0) { warps[worker()].put(of_warp); }
+    if (threadIdx.x % 32 == 0) { warps[worker()].put(of_warp); }
     __syncthreads();
-    const std::int32_t read = worker_thread() < workers() ? worker_thread() : 0;
+    const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    const std::int32_t read = lane < workers() ? lane : 0;
     return from_first_of(
         reducer(none).Reduce(warps[read].template get<T>(), op, static_cast<int>(workers())));
   }
@@ -139,7 +138,10 @@ class block_threads {
  private:
   template <class T>
   __device__ static T from_first_of(const T& value) {
-    return cub::ShuffleIndex<32>(value, 0, warp::all_threads);
+    return cub::ShuffleIndex<32>(value, 0, all_threads);
+  }
+  __device__ crew_type of_crew() const {
+    return crew_type{shared_->crews + crew() * crew_type::size};
   }
 
   std::int32_t phase_ = 0;
@@ -151,9 +153,10 @@ class block_threads {
 ///
 /// Every thread of the block makes it. `storage` belongs in shared memory, declared by the kernel
 /// that wraps the body.
-template <int Threads>
-class block : public cooperative<detail::block_threads<Threads>> {
-  using machine = detail::block_threads<Threads>;
+/// \tparam Loads loads that a thread has under way while it reads a row, a power of two.
+template <int Threads, int Loads = default_loads>
+class block : public cooperative<detail::block_threads<Threads, Loads>> {
+  using machine = detail::block_threads<Threads, Loads>;
 
  public:
   using storage = typename machine::storage;

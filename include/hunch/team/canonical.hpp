@@ -11,7 +11,7 @@
 /// a sum must not depend on the team, the launch shape or the batch:
 ///
 /// - a row is cut into tiles of 4,096 elements;
-/// - a tile has 128 lanes (a warp with 16-byte loads, eight AVX-512 registers); lane l adds the
+/// - a tile has 128 lanes (four warps, eight AVX-512 registers); lane l adds the
 ///   elements l, l + 128, ... in order, and the lanes fold by halves: l += l + 64, ..., l += l + 1;
 /// - consecutive tiles form at most 64 groups; tiles combine in index order, in double, first
 ///   within their group, then over groups. Up to 262,144 elements a group is one tile.

@@ -18,9 +18,9 @@ namespace detail {
 
 /// A thread block cluster as the machine of a `cooperative` team. A block writes to the shared
 /// memory of the others and never reads it.
-template <int Threads>
-class cluster_threads : public block_threads<Threads, portable_cluster> {
-  using block = block_threads<Threads, portable_cluster>;
+template <int Threads, int Loads>
+class cluster_threads : public block_threads<Threads, Loads, portable_cluster> {
+  using block = block_threads<Threads, Loads, portable_cluster>;
 
  public:
   using storage = typename block::storage;
@@ -78,9 +78,9 @@ class cluster_threads : public block_threads<Threads, portable_cluster> {
 ///
 /// Every thread of the cluster makes it; `storage` belongs in the shared memory of each block.
 /// Launch with a cluster dimension of at most `portable_cluster`, and as many blocks for each body.
-template <int Threads>
-class cluster : public cooperative<detail::cluster_threads<Threads>> {
-  using machine = detail::cluster_threads<Threads>;
+template <int Threads, int Loads = default_loads>
+class cluster : public cooperative<detail::cluster_threads<Threads, Loads>> {
+  using machine = detail::cluster_threads<Threads, Loads>;
 
  public:
   using storage = typename machine::storage;

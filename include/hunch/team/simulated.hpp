@@ -12,7 +12,7 @@
 
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/detail/cooperative.hpp>
-#include <hunch/team/four.hpp>
+#include <hunch/team/detail/crew.hpp>
 #include <hunch/team/soft_sums.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/team/tile_sums.hpp>
@@ -22,23 +22,48 @@ namespace hunch::team {
 
 namespace detail {
 
-/// A function whose values come from its fours where there are four: what a device reads.
-template <Vectorised F>
-struct through_fours {
-  const F& f;
-  std::int64_t end;
+/// What a crew of host threads shares.
+struct host_crew_memory {
+  static constexpr int threads = 4;
 
-  auto operator()(std::int64_t i) const {
-    const std::int64_t first = i / 4 * 4;
-    return first + 4 <= end ? f.four(first)[i - first] : f(i);
+  std::barrier<> barrier{threads};
+  alignas(double) std::byte values[threads * sizeof(double)];
+};
+
+/// `Size` host threads as a crew, each of them a warp of its own; see crew.hpp.
+template <int Size>
+struct host_crew {
+  static constexpr int size = Size;
+  static constexpr int warp = 1;
+  static constexpr int loads = 4;
+
+  host_crew_memory* memory;
+  std::int32_t rank;
+
+  std::int32_t thread() const { return rank; }
+  void sync() const { memory->barrier.arrive_and_wait(); }
+  template <class Real>
+  static Real fold(Real value) {
+    return value;
+  }
+  template <class Key>
+  static Key largest(Key value) {
+    return value;
+  }
+  template <class T>
+  T& between(std::int32_t i) const {
+    static_assert(sizeof(T) <= sizeof(double));
+    return reinterpret_cast<T*>(memory->values)[i];
   }
 };
 
-/// Host threads as the machine of a `cooperative` team; each is a worker.
+/// Host threads as the machine of a `cooperative` team. Each is a worker; four are a crew, or one
+/// where they do not come out even.
 class host_threads {
  public:
   using worker_type = single_thread;
   static constexpr std::size_t slot_bytes = 64;
+  static constexpr int loads = 4;
 
   struct alignas(slot_bytes) value_slot {
     std::byte bytes[slot_bytes];
@@ -69,11 +94,13 @@ class host_threads {
       part(std::int32_t parts, std::int32_t threads)
           : barrier(threads),
             of_thread(static_cast<std::size_t>(threads)),
-            posted(static_cast<std::size_t>(2 * parts)) {}
+            posted(static_cast<std::size_t>(2 * parts)),
+            crews(static_cast<std::size_t>(threads / host_crew_memory::threads)) {}
 
       std::barrier<> barrier;
       std::vector<value_slot> of_thread;
       std::vector<value_slot> posted;
+      std::deque<host_crew_memory> crews;
       shared_scratch scratch;
     };
 
@@ -91,8 +118,12 @@ class host_threads {
   std::int32_t thread() const { return thread_; }
   std::int32_t workers() const { return threads(); }
   std::int32_t worker() const { return thread_; }
-  static constexpr std::int32_t worker_size() { return 1; }
-  static constexpr std::int32_t worker_thread() { return 0; }
+  std::int32_t crew_size() const {
+    return threads() % host_crew_memory::threads == 0 ? host_crew_memory::threads : 1;
+  }
+  std::int32_t crews() const { return threads() / crew_size(); }
+  std::int32_t crew() const { return thread_ / crew_size(); }
+  std::int32_t crew_thread() const { return thread_ % crew_size(); }
 
   void sync() { shared_->all_.arrive_and_wait(); }
   void sync_part() { own().barrier.arrive_and_wait(); }
@@ -104,33 +135,27 @@ class host_threads {
   }
 
   template <class F>
-  static auto tile(std::int64_t begin, std::int64_t end, const F& f) {
-    return of_tile(begin, end, f, [=](const auto& g) { return tile_sum(begin, end, g); });
+  auto tile(std::int64_t begin, std::int64_t end, const F& f) const {
+    return by_crew([&](const auto& crew) { return crew_sum<loads>(crew, begin, end, f); });
   }
   template <class F>
-  static two_sums tile_both(std::int64_t begin, std::int64_t end, const F& f) {
-    return of_tile(begin, end, f, [=](const auto& g) { return tile_sum_both(begin, end, g); });
+  two_sums tile_both(std::int64_t begin, std::int64_t end, const F& f) const {
+    return by_crew([&](const auto& crew) { return crew_sum_both(crew, begin, end, f); });
   }
   template <class Terms>
-  static auto top(std::int64_t begin, std::int64_t end, const Terms& terms) {
-    return top_of(begin, end, terms);
+  auto soft_tile(std::int64_t begin, std::int64_t end, const Terms& terms) const {
+    return by_crew([&](const auto& crew) { return crew_soft_total(crew, begin, end, terms); });
   }
-  static double from_first(double value) { return value; }
+  double from_first(double value) const {
+    if (crew_size() == 1) { return value; }
+    const host_crew<host_crew_memory::threads> crew = own_crew();
+    crew.sync();  // what was there before has been read
+    if (crew.thread() == 0) { crew.between<double>(0) = value; }
+    crew.sync();
+    return crew.between<double>(0);
+  }
   const summed& last_sum() const { return last_sum_; }
   void remember(const summed& what) { last_sum_ = what; }
-
-  template <class T, class F, class Op>
-  static T fold(std::int64_t n, std::int64_t first, std::int64_t step, T value, const F& f,
-                const Op& op) {
-    const auto add = [&](const auto& g) {
-      for (std::int64_t i = first; i < n; i += step) { value = op(value, static_cast<T>(g(i))); }
-      return value;
-    };
-    if constexpr (Vectorised<F>) {
-      if (f.is_aligned()) { return add(through_fours<F>{f, n}); }
-    }
-    return add(f);
-  }
 
   template <class T, class Op>
   T combine(T mine, const Op& op) {
@@ -153,19 +178,16 @@ class host_threads {
   }
 
  private:
-  /// sum(f), through fours where f has them.
-  template <class F, class Sum>
-  static auto of_tile(std::int64_t begin, std::int64_t end, const F& f, const Sum& sum) {
-    if constexpr (Patched<F>) {
-      if (f.is_plain(begin, end)) { return of_tile(begin, end, plain_part<F>{f}, sum); }
-    } else if constexpr (Vectorised<F>) {
-      if (f.is_aligned()) { return sum(through_fours<F>{f, end}); }
-    }
-    return sum(f);
-  }
-
   storage::part& at(std::int32_t p) const { return shared_->parts_[static_cast<std::size_t>(p)]; }
   storage::part& own() const { return at(part_); }
+  host_crew<host_crew_memory::threads> own_crew() const {
+    return {&own().crews[static_cast<std::size_t>(crew())], crew_thread()};
+  }
+  /// use(crew), that of this thread.
+  template <class Use>
+  auto by_crew(const Use& use) const {
+    return crew_size() == 1 ? use(host_crew<1>{nullptr, 0}) : use(own_crew());
+  }
   template <class T>
   void tell_part(const T& value) {
     own().of_thread[static_cast<std::size_t>(thread_)].put(value);

@@ -12,7 +12,6 @@
 #include <hunch/core/logit.hpp>
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/detail/prefetch.hpp>
-#include <hunch/team/four.hpp>
 #include <hunch/team/tile_sums.hpp>
 
 /// \file
@@ -89,21 +88,14 @@ template <class Terms>
 using frame_of =
     decltype(std::declval<const Terms&>().frame(std::declval<decltype(Terms::lowest)>()));
 
-/// The weights of the elements of such terms. A `Vectorised` function.
+/// The weights of the elements of such terms.
 template <class Terms>
 struct soft_weights {
   const Terms& terms;
   frame_of<Terms> frame;
 
   HUNCH_HOST_DEVICE HUNCH_INLINE auto operator()(std::int64_t i) const {
-    return terms.weight(to_real(terms.elements[i]), frame);
-  }
-  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return loads_fours(terms.elements); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE auto four(std::int64_t i) const {
-    const auto x = load_four(terms.elements + i);
-    return team::four<decltype(terms.weight(x[0], frame))>{
-        {terms.weight(x[0], frame), terms.weight(x[1], frame), terms.weight(x[2], frame),
-         terms.weight(x[3], frame)}};
+    return terms.weight(load(terms.elements + i), frame);
   }
 };
 

@@ -62,11 +62,10 @@ inline constexpr bool is_one_thread = requires {
 ///    keep(i, gate(i / team::gate_elements)): for an f that is costly and rarely called.
 /// 4. `t.sum(n, f)` adds f(0), ..., f(n - 1) in the canonical order (see canonical.hpp), the same
 ///    bits on every team; the result is on all ranks, its group sums in `t.scratch().groups`.
-///    f may be `team::Vectorised`. `t.sum_both(n, f)` adds both members of f(i),
-///    `team::two_terms`, in one pass; without group sums. `t.soft_sum(n, terms)` is the largest key
-///    and the sum of the weights in its frame, tile by tile, so that the row is read once (see
-///    `team::SoftTerms`), or not at all (`team::totalled_terms`); with group sums like `sum`,
-///    relative to the weight of that key.
+///    `t.sum_both(n, f)` adds both members of f(i), `team::two_terms`, in one pass; without group
+///    sums. `t.soft_sum(n, terms)` is the largest key and the sum of the weights in its frame, tile
+///    by tile, so that the row is read once (see `team::SoftTerms`), or not at all
+///    (`team::totalled_terms`); with group sums like `sum`, relative to the weight of that key.
 /// 5. `t.lanes(begin, end, f)` sets `t.scratch().lanes` to the sums of the 128 lanes of the tile
 ///    [begin, end), in double, each in order. `t.tiles(n, first, count, f)` sets them to the sums
 ///    of the tiles first, ..., first + count - 1 of [0, n), at most 128.
@@ -116,6 +115,16 @@ concept Team = requires(T& t, std::int64_t n, double v) {
 };
 
 namespace team {
+
+/// Loads that a thread of a device's team has under way while it reads a row.
+inline constexpr int default_loads = 16;
+/// The same by `static constexpr int loads` of a body, a power of two: more for one that does
+/// little else, fewer for one that needs its registers for other things.
+template <class Body>
+inline constexpr int loads_of = default_loads;
+template <class Body>
+requires requires { Body::loads; }
+inline constexpr int loads_of<Body> = Body::loads;
 
 /// The total of n elements whose group sums a team remembers.
 template <Team T>

@@ -8,7 +8,6 @@
 
 #include <hunch/core/config.hpp>
 #include <hunch/team/canonical.hpp>
-#include <hunch/team/four.hpp>
 
 /// \file
 /// Sums of functions of a row in the canonical order, by a single thread: tiles and groups of them.
@@ -25,21 +24,27 @@ concept Patched = requires(const F& f, std::int64_t i) {
   { f.is_plain(i, i) } -> std::same_as<bool>;
 };
 
+/// A function that reads rows from memory, and says how many, by `static constexpr int rows`: of
+/// one that reads two, half as many elements are under way at a time.
+template <class F>
+concept ReadsRows = requires {
+  F::rows;
+};
+template <class F>
+inline constexpr int rows_read = 1;
+template <ReadsRows F>
+inline constexpr int rows_read<F> = F::rows;
+
 /// The plain part of such a function.
 template <class F>
 struct plain_part {
   static constexpr int rows = rows_read<F>;
   const F& f;
   HUNCH_HOST_DEVICE HUNCH_INLINE auto operator()(std::int64_t i) const { return f.plain(i); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return f.is_aligned(); }
   HUNCH_HOST_DEVICE HUNCH_INLINE void prefetch_after(std::int64_t i) const requires requires {
     f.prefetch_after(i);
   }
   { f.prefetch_after(i); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE auto four(std::int64_t i) const requires requires {
-    f.plain_four(i);
-  }
-  { return f.plain_four(i); }
 };
 
 /// Calls use(l, f(base + l)) for the `count` lanes of a row of lanes with exceptions.

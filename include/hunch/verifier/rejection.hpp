@@ -32,9 +32,10 @@ struct rejection {
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, const View& view,
                                                            const Random& random,
                                                            verdict& out) const {
+    std::int32_t c = accept_at_once(team, view, random, out);
     // Left from inside: a test at the end of the loop would carry what is known of the verdict
     // around it.
-    for (std::int32_t c = 0;;) {
+    for (;;) {
       const auto p = view.target(team, c);
       if (p.status != status::ok) { return kernel::fail(out, p.status, c); }
       std::int32_t child = view.tree.next_child(c, c);
@@ -105,6 +106,43 @@ struct rejection {
         child = is_chain ? -1 : view.tree.next_child(c, child);
       }
     }
+  }
+
+ private:
+  /// The tests of a chain do not depend on each other: by several threads those of laws that are
+  /// known are made side by side, where one after the other would wait for memory several times
+  /// each. Accepts up to the first that refuses, or is to be looked at more closely, and returns
+  /// the node where it is made again.
+  template <Team T, class View, class Random>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE static std::int32_t accept_at_once(T& team,
+                                                                              const View& view,
+                                                                              const Random& random,
+                                                                              verdict& out) {
+    if constexpr (is_chain_tree<decltype(view.tree)> && !team::is_one_thread<T> &&
+                  requires { view.target.known(0); }) {
+      const std::int32_t drafts = view.tree.count - 1;
+      const std::int32_t accepted = team.reduce(
+          drafts, drafts,
+          [&](std::int64_t i) {
+            const auto c = static_cast<std::int32_t>(i);
+            if (!view.target.is_known(c)) { return c; }
+            const auto p = view.target.known(c);
+            const auto q = view.drafts.laws[c];
+            if (p.status != status::ok || q.status != status::ok) { return c; }
+            const auto p_x = static_cast<double>(p.prob(view.tree.tokens[c + 1]));
+            const auto q_x = static_cast<double>(q.prob(view.tree.drawn_at[c + 1]));
+            const bool accepts =
+                q_x > 0.0 && random.bernoulli(view.at(c, purpose::accept), p_x, q_x);
+            return accepts ? drafts : c;
+          },
+          [](std::int32_t a, std::int32_t b) { return a < b ? a : b; });
+      if (team.rank() == 0 && out.path != nullptr) {
+        for (std::int32_t i = 0; i < accepted; ++i) { out.path[i] = i + 1; }
+      }
+      out.accepted = accepted;
+      return accepted;
+    }
+    return 0;
   }
 };
 

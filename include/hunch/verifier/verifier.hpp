@@ -21,6 +21,8 @@ struct stored_laws {
   HUNCH_HOST_DEVICE L operator()(T&, std::int32_t c) const {
     return laws[c];
   }
+  HUNCH_HOST_DEVICE static constexpr bool is_known(std::int32_t) { return true; }
+  HUNCH_HOST_DEVICE L known(std::int32_t c) const { return laws[c]; }
 };
 
 /// The laws that the children of each node were drawn from, as they lie in a draft tree.
@@ -34,7 +36,9 @@ struct stored_drafts {
 
 /// What a verifier decides about: the draft of one sequence and the target's laws on it.
 /// \tparam Target gives the target's law after a node: target(team, node), collective. A rule asks
-///         for the nodes that it needs, so that a law that nobody needs is never made.
+///         for the nodes that it needs, so that a law that nobody needs is never made. One whose
+///         laws may have been made before can say so: target.known(node), by any rank, is the law
+///         if target.is_known(node).
 /// \tparam Drafts gives laws[node] and lists[node] of what was drawn there. One whose lists never
 ///         have more than one range may say so, see `has_one_range`.
 /// \tparam Tree has the members of `drafted_tokens` that the rule reads; another type where an

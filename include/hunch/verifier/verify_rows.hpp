@@ -28,6 +28,9 @@ struct sampled_laws {
   Made made = {};  ///< [nodes]; begins with `unmade` elements
   S sampler;
 
+  /// Of a rule that makes laws as it needs them: it has few registers left, see `team::loads_of`.
+  static constexpr int loads = 8;
+
   /// A law that has not been made.
   static constexpr law<Real> unmade{};
 
@@ -43,6 +46,8 @@ struct sampled_laws {
     }
     return l;
   }
+  HUNCH_HOST_DEVICE bool is_known(std::int32_t c) const { return made[c].logits.data != nullptr; }
+  HUNCH_HOST_DEVICE law<Real> known(std::int32_t c) const { return made[c]; }
 };
 
 namespace kernel {
@@ -53,6 +58,7 @@ template <class Real, class S>
 struct make_laws {
   sampled_laws<Real, S> laws;
   static constexpr bool reads_rows = true;
+  static constexpr int loads = team::loads_of<S>;
 
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {
@@ -70,6 +76,7 @@ struct verify_sequences {
   V verifier;
   Random random;
   static constexpr bool reads_rows = true;
+  static constexpr int loads = team::loads_of<decltype(View::target)>;
 
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {

@@ -119,6 +119,7 @@ struct make_slot_laws {
   step_arrays<Real, N> step;
   S sampler;
   static constexpr bool reads_rows = true;
+  static constexpr int loads = team::loads_of<S>;
 
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {
@@ -141,6 +142,7 @@ struct decide_slot {
   V verifier;
   Random random;
   static constexpr bool reads_rows = true;
+  static constexpr int loads = team::loads_of<decltype(View::target)>;
 
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t slot) const {

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include <hunch/distribution/law.hpp>
-#include <hunch/team/four.hpp>
 #include <hunch/team/processor.hpp>
 #include <hunch/team/team.hpp>
 
@@ -43,8 +42,8 @@ struct element_weight {
   }
 };
 
-/// The measure of the elements that are at least `least`, 0 of the others. A `team::Vectorised`
-/// function; without branches, so that its loops vectorise.
+/// The measure of the elements that are at least `least`, 0 of the others. Without branches, so
+/// that its loops vectorise.
 template <class Measure, class L>
 struct measured_at_least {
   using real = typename L::real;
@@ -52,15 +51,10 @@ struct measured_at_least {
   L l;
   real least;
 
-  HUNCH_HOST_DEVICE HUNCH_INLINE real of(real x, std::int64_t i) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t i) const {
+    const real x = l.logit(i);
     const real m = Measure::term(l, x, i);
     return x >= least ? m : real(0);
-  }
-  HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t i) const { return of(l.logit(i), i); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const { return l.is_aligned(); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE team::four<real> four(std::int64_t i) const {
-    const auto x = team::load_four(l.logits.data + i);
-    return {{of(x[0], i), of(x[1], i + 1), of(x[2], i + 2), of(x[3], i + 3)}};
   }
 };
 

@@ -104,7 +104,11 @@ struct quick_weights {
   /// sum + weight(x), rounded once; a NaN if x is one, or infinite.
   HUNCH_HOST_DEVICE HUNCH_INLINE float add_to(float sum, float x) const {
     const float above = x - base;
+#if defined(__CUDA_ARCH__)
+    const float d = larger_or_nan(least, above);  // one instruction, of which a host has two
+#else
     const float d = least > above ? least : above;  // in this order: a NaN stays
+#endif
     const float shifted = std::fma(d, scale, shift);
     const float y = exp2_series<2>(std::fma(d, scale, shift - shifted));
     return std::fma(y, bit_cast<float>(bit_cast<std::uint32_t>(shifted) << 23), sum);

@@ -25,12 +25,6 @@ struct weights_without {
   }
 
   HUNCH_HOST_DEVICE HUNCH_INLINE real plain(std::int64_t v) const { return law.weight(v); }
-  HUNCH_HOST_DEVICE HUNCH_INLINE bool is_aligned() const requires VectorisedLaw<L> {
-    return law.is_aligned();
-  }
-  HUNCH_HOST_DEVICE HUNCH_INLINE auto plain_four(std::int64_t v) const requires VectorisedLaw<L> {
-    return law.four_weights(v);
-  }
   HUNCH_HOST_DEVICE bool is_plain(std::int64_t begin, std::int64_t end) const {
     return !excluded.any_in(begin, end);
   }

@@ -42,6 +42,7 @@ struct draw_level {
   S sampler;
   Draw draw;
   static constexpr bool reads_rows = true;
+  static constexpr int loads = team::loads_of<S>;
 
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {

@@ -131,6 +131,7 @@ struct weigh_children {
   pruning<Real> step;
   S sampler;
   static constexpr bool reads_rows = true;
+  static constexpr int loads = team::loads_of<S>;
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {

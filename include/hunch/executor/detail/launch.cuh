@@ -26,8 +26,9 @@ namespace detail {
 // in flight, or the state of a verification rule in registers, needs more than a share of two.
 template <class Body>
 __global__ void __launch_bounds__(cuda_threads, 1) run_body(const __grid_constant__ Body body) {
-  __shared__ typename team::block<cuda_threads>::storage storage;
-  team::block<cuda_threads> team(storage);
+  using team_type = team::block<cuda_threads, team::loads_of<Body>>;
+  __shared__ typename team_type::storage storage;
+  team_type team(storage);
   body(team, static_cast<std::int32_t>(blockIdx.x));
 }
 
@@ -36,8 +37,9 @@ template <class Body>
 __global__ void __launch_bounds__(cuda_threads, 1)
     run_body_by_cluster(const __grid_constant__ Body body) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  __shared__ typename team::cluster<cuda_threads>::storage storage;
-  team::cluster<cuda_threads> team(storage);
+  using team_type = team::cluster<cuda_threads, team::loads_of<Body>>;
+  __shared__ typename team_type::storage storage;
+  team_type team(storage);
   body(team, team.index());
 #endif
 }

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include <hunch/team/canonical.hpp>
-#include <hunch/team/four.hpp>
+#include <hunch/team/detail/crew.hpp>
 #include <hunch/team/soft_sums.hpp>
 #include <hunch/team/tile_sums.hpp>
 
@@ -20,22 +20,22 @@ namespace hunch::team {
 /// scratch of another part, and every operation that has written to one ends with a barrier of the
 /// whole team: when it returns, a part may end.
 ///
-/// A `Machine` is what differs. In it, a worker is one or more threads of a part that sum a tile
-/// together; all of its threads call `tile`, `tile_both`, `top` and `from_first`.
+/// A `Machine` is what differs. In it, a crew is the threads of a part that sum a tile together,
+/// see crew.hpp; all of them call `tile`, `tile_both`, `soft_tile` and `from_first`.
 ///
 /// 1. `m.parts()`, `m.part()`; `m.threads()` of a part, `m.thread()`; `m.workers()` of a part,
-///    `m.worker()`; `m.worker_size()` threads of a worker, `m.worker_thread()`.
+///    `m.worker()`; `m.crews()` of a part, `m.crew()`; `m.crew_size()` threads of a crew,
+///    `m.crew_thread()`; a thread has `Machine::loads` elements under way.
 /// 2. `m.sync()` is a barrier of the team, `m.sync_part()` one of the part.
 /// 3. `m.scratch()` is the part's own, `m.scratch(p)` that of part p; `m.slot(p, phase, i)`, for
 ///    phase 0 and 1 and i < `m.parts()`, takes and gives a value: `put(v)`, `get<T>()`.
-/// 4. `m.tile(begin, end, f)` is the canonical sum of a tile and `m.tile_both` that of both terms,
-///    on the worker's first thread; `m.from_first(v)` is that thread's v. `m.top(begin, end,
-///    terms)` is the largest key, on all of its threads.
-///    `Machine::worker_type` is what bodies see of it, see worker.hpp.
-/// 5. `m.fold(n, first, step, v, f, op)` is v combined with the f(i) of one of `step` threads.
-///    `m.combine(v, op)` combines the threads of a part and `m.scan(v, before)` is the total and
+/// 4. `m.tile(begin, end, f)` is the canonical sum of a tile, `m.tile_both` that of both terms and
+///    `m.soft_tile(begin, end, terms)` its `soft_total`: sums on the crew's first thread, the
+///    largest key on all. `m.from_first(v)` is that thread's v, on the first `m.parts()` of them.
+///    `Machine::worker_type` is what bodies see of a worker, see worker.hpp.
+/// 5. `m.combine(v, op)` combines the threads of a part and `m.scan(v, before)` is the total and
 ///    sets what is before, on all threads of the part.
-/// 6. `m.remember(s)` makes s what `m.last_sum()` is; all threads of a worker say the same.
+/// 6. `m.remember(s)` makes s what `m.last_sum()` is; all threads of a part say the same.
 template <class Machine>
 class cooperative {
  public:
@@ -70,10 +70,12 @@ class cooperative {
   HUNCH_HOST_DEVICE T reduce(std::int64_t n, T identity, F&& f, Op&& op) {
     // Few elements are combined by every part for itself: sooner than one hears of another.
     if (machine_.parts() == 1 || n <= list_capacity) {
-      return machine_.combine(
-          machine_.fold(n, machine_.thread(), machine_.threads(), identity, f, op), op);
+      return machine_.combine(detail::fold_share<Machine::loads>(
+                                  n, machine_.thread(), machine_.threads(), identity, f, op),
+                              op);
     }
-    const T of_part = machine_.combine(machine_.fold(n, rank(), size(), identity, f, op), op);
+    const T of_part = machine_.combine(
+        detail::fold_share<Machine::loads>(n, rank(), size(), identity, f, op), op);
     tell_parts(of_part);
     T result = identity;
     for (std::int32_t p = 0; p < machine_.parts(); ++p) { result = op(result, posted<T>(p)); }
@@ -143,12 +145,8 @@ class cooperative {
           const soft_total<key> tile = terms.tiles[begin / tile_elements];
           group.add(tile.top, tile.sum, terms);
         } else {
-          const key top = machine_.top(begin, end, terms);
-          const double sum = top <= terms.lowest
-                                 ? 0.0
-                                 : static_cast<double>(machine_.tile(
-                                       begin, end, soft_weights<Terms>{terms, terms.frame(top)}));
-          group.add(top, sum, terms);  // the sum is that of the worker's first thread
+          const soft_total<key> tile = machine_.soft_tile(begin, end, terms);
+          group.add(tile.top, tile.sum, terms);
         }
       });
       share(group.sum, [g, top = group.top](shared_scratch& to, double value) {
@@ -196,11 +194,11 @@ class cooperative {
   template <class F>
   HUNCH_HOST_DEVICE void tiles(std::int64_t n, std::int64_t first, std::int32_t count, F&& f) {
     machine_.sync_part();  // the lanes of the last call have been read
-    for (std::int32_t k = machine_.worker(); k < count; k += machine_.workers()) {
+    for (std::int32_t k = machine_.crew(); k < count; k += machine_.crews()) {
       const std::int64_t begin = (first + k) * tile_elements;
       const std::int64_t end = begin + tile_elements < n ? begin + tile_elements : n;
       const auto sum = static_cast<double>(machine_.tile(begin, end, f));
-      if (machine_.worker_thread() == 0) { machine_.scratch().lanes[k] = sum; }
+      if (machine_.crew_thread() == 0) { machine_.scratch().lanes[k] = sum; }
     }
     machine_.sync_part();
   }
@@ -272,24 +270,23 @@ class cooperative {
   HUNCH_HOST_DEVICE Machine& machine() { return machine_; }
 
  private:
-  /// Calls use(g) for the groups of this worker; few groups are spread over all parts.
+  /// Calls use(g) for the groups of this crew; few groups are spread over all parts.
   template <class Use>
   HUNCH_HOST_DEVICE void for_each_group(std::int64_t n, Use&& use) {
     const std::int32_t groups = groups_of(n);
-    const std::int32_t step = machine_.workers() * machine_.parts();
-    for (std::int32_t g = machine_.worker() * machine_.parts() + machine_.part(); g < groups;
+    const std::int32_t step = machine_.crews() * machine_.parts();
+    for (std::int32_t g = machine_.crew() * machine_.parts() + machine_.part(); g < groups;
          g += step) {
       use(g);
     }
   }
 
-  /// Calls write(scratch, value) for the scratch of each part, with the value of the worker's first
+  /// Calls write(scratch, value) for the scratch of each part, with the value of the crew's first
   /// thread.
   template <class Write>
   HUNCH_HOST_DEVICE void share(double value, Write&& write) {
     const double shared = machine_.from_first(value);
-    for (std::int32_t p = machine_.worker_thread(); p < machine_.parts();
-         p += machine_.worker_size()) {
+    for (std::int32_t p = machine_.crew_thread(); p < machine_.parts(); p += machine_.crew_size()) {
       write(machine_.scratch(p), shared);
     }
   }

@@ -6,7 +6,7 @@
 #include <hunch/core/bfloat16.hpp>
 #include <hunch/core/config.hpp>
 #include <hunch/core/float16.hpp>
-#include <hunch/team/detail/warp.cuh>
+#include <hunch/team/detail/device_crew.cuh>
 #include <hunch/team/worker.hpp>
 
 namespace hunch::team {
@@ -26,15 +26,15 @@ struct device_warp {
   __device__ static void sync() { __syncwarp(); }
 
   __device__ static std::int32_t sum(std::int32_t x) {
-    return __reduce_add_sync(warp::all_threads, x);
+    return __reduce_add_sync(detail::all_threads, x);
   }
   __device__ static std::uint32_t any(std::uint32_t x) {
-    return __reduce_or_sync(warp::all_threads, x);
+    return __reduce_or_sync(detail::all_threads, x);
   }
   __device__ static std::uint64_t largest(std::uint64_t x) {
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) {
-      const std::uint64_t other = __shfl_xor_sync(warp::all_threads, x, offset);
+      const std::uint64_t other = __shfl_xor_sync(detail::all_threads, x, offset);
       x = other > x ? other : x;
     }
     return x;
@@ -58,7 +58,7 @@ struct device_warp {
   __device__ static void fold_halves(float& x) {
 #pragma unroll
     for (int offset = 8; offset > 0; offset /= 2) {
-      x += __shfl_down_sync(warp::all_threads, x, offset);
+      x += __shfl_down_sync(detail::all_threads, x, offset);
     }
   }
 };

@@ -61,7 +61,11 @@ class block_threads {
   using crew_type = device_crew<Threads, Loads>;
   static constexpr int loads = Loads;
 
-  __device__ explicit block_threads(storage& shared) : shared_(&shared) { remember({}); }
+  __device__ explicit block_threads(storage& shared) : shared_(&shared) {
+    // Not by `remember`: the address of a warp's own would stay in a register.
+    if (threadIdx.x < workers()) { shared.last_sums[threadIdx.x].put(summed{}); }
+    __syncthreads();
+  }
 
   __device__ static constexpr std::int32_t parts() { return 1; }
   __device__ static constexpr std::int32_t part() { return 0; }

@@ -106,6 +106,7 @@ struct pipeline : private Stages... {
   /// Of a body that does nothing else, see `team::loads_of`: stages that edit or restrict leave a
   /// device few registers.
   static constexpr int loads = sizeof...(Stages) > 1 ? 8 : team::default_loads;
+  static constexpr int blocks = sizeof...(Stages) > 1 ? 1 : 2;  ///< likewise, see `team::blocks_of`
   static constexpr bool needs_counts = (detail::stage_needs_counts<Stages>() || ...);
   static constexpr bool needs_allowed = (detail::stage_needs_allowed<Stages>() || ...);
 

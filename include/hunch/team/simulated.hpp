@@ -57,8 +57,8 @@ struct host_crew {
   }
 };
 
-/// Host threads as the machine of a `cooperative` team. Each is a worker; four are a crew, or one
-/// where they do not come out even.
+/// Host threads as the machine of a `cooperative` team. Each is a worker. The four of a part of
+/// four are a crew; in other parts each is one, for barriers of threads take long.
 class host_threads {
  public:
   using worker_type = single_thread;
@@ -119,7 +119,7 @@ class host_threads {
   std::int32_t workers() const { return threads(); }
   std::int32_t worker() const { return thread_; }
   std::int32_t crew_size() const {
-    return threads() % host_crew_memory::threads == 0 ? host_crew_memory::threads : 1;
+    return threads() == host_crew_memory::threads ? host_crew_memory::threads : 1;
   }
   std::int32_t crews() const { return threads() / crew_size(); }
   std::int32_t crew() const { return thread_ / crew_size(); }

@@ -126,6 +126,14 @@ template <class Body>
 requires requires { Body::loads; }
 inline constexpr int loads_of<Body> = Body::loads;
 
+/// Blocks of a body that a multiprocessor has registers for, by `static constexpr int blocks`: more
+/// than one for a body that is to overlap what it computes with what it waits for.
+template <class Body>
+inline constexpr int blocks_of = 1;
+template <class Body>
+requires requires { Body::blocks; }
+inline constexpr int blocks_of<Body> = Body::blocks;
+
 /// The total of n elements whose group sums a team remembers.
 template <Team T>
 HUNCH_HOST_DEVICE HUNCH_INLINE double remembered_total(T& team, std::int64_t n) {

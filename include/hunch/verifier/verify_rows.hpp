@@ -59,6 +59,7 @@ struct make_laws {
   sampled_laws<Real, S> laws;
   static constexpr bool reads_rows = true;
   static constexpr int loads = team::loads_of<S>;
+  static constexpr int blocks = sizeof(Real) > sizeof(float) ? 1 : team::blocks_of<S>;
 
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {

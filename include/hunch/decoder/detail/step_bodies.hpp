@@ -120,6 +120,7 @@ struct make_slot_laws {
   S sampler;
   static constexpr bool reads_rows = true;
   static constexpr int loads = team::loads_of<S>;
+  static constexpr int blocks = sizeof(Real) > sizeof(float) ? 1 : team::blocks_of<S>;
 
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {

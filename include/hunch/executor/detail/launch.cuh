@@ -22,10 +22,11 @@ inline constexpr int cuda_threads = 512;
 
 namespace detail {
 
-// One block of a multiprocessor's registers is enough of a demand: a thread that has several loads
-// in flight, or the state of a verification rule in registers, needs more than a share of two.
+// One block of a multiprocessor's registers is enough of a demand, unless a body says otherwise: a
+// thread that has the state of a verification rule in registers needs more than a share of two.
 template <class Body>
-__global__ void __launch_bounds__(cuda_threads, 1) run_body(const __grid_constant__ Body body) {
+__global__ void __launch_bounds__(cuda_threads, team::blocks_of<Body>)
+    run_body(const __grid_constant__ Body body) {
   using team_type = team::block<cuda_threads, team::loads_of<Body>>;
   __shared__ typename team_type::storage storage;
   team_type team(storage);
@@ -34,7 +35,7 @@ __global__ void __launch_bounds__(cuda_threads, 1) run_body(const __grid_constan
 
 /// The same by a cluster. In code for devices that have none it is empty and not launched.
 template <class Body>
-__global__ void __launch_bounds__(cuda_threads, 1)
+__global__ void __launch_bounds__(cuda_threads, team::blocks_of<Body>)
     run_body_by_cluster(const __grid_constant__ Body body) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   using team_type = team::cluster<cuda_threads, team::loads_of<Body>>;

@@ -27,6 +27,10 @@ class forgetful : public hunch::team::simulated {
       }
       const_cast<hunch::team::shared_scratch&>(scratch()).lanes[l] = sum;
     }
+    for (std::int32_t s = rank(); s < hunch::team::strand_count; s += size()) {
+      const_cast<hunch::team::shared_scratch&>(scratch()).strands[s] =
+          hunch::team::strand_sum(scratch().lanes, s);
+    }
   }
 };
 

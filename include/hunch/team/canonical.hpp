@@ -16,12 +16,16 @@
 /// - consecutive tiles form at most 64 groups; tiles combine in index order, in double, first
 ///   within their group, then over groups. Up to 262,144 elements a group is one tile.
 ///
-/// A draw follows the same hierarchy (group, tile, lane, element), and so re-reads one tile.
+/// A draw follows the same hierarchy (group, tile, lane, element), and so re-reads one tile. Eight
+/// lanes after each other are a strand: it walks along 16 strands and the lanes of one, and not
+/// along 128 lanes.
 
 namespace hunch::team {
 
 inline constexpr std::int64_t tile_elements = 4096;
 inline constexpr std::int32_t lane_count = 128;
+inline constexpr std::int32_t strand_count = 16;
+inline constexpr std::int32_t lanes_of_strand = lane_count / strand_count;
 inline constexpr std::int32_t max_groups = 64;
 
 /// Elements that share a value of the gate of `reduce_where`.
@@ -42,12 +46,14 @@ HUNCH_HOST_DEVICE constexpr std::int32_t groups_of(std::int64_t n) {
 /// Elements that a body may collect at a time.
 inline constexpr std::int32_t list_capacity = 2048;
 
-/// What the ranks of a team share: the partial sums of the last `sum`, the lanes of a tile, a list.
+/// What the ranks of a team share: the partial sums of the last `sum`, the lanes of a tile and its
+/// strands, a list.
 /// `groups` is valid until the team's next `sum`. Only the team's operations write it.
 struct shared_scratch {
   double groups[max_groups];
   std::int64_t tops[max_groups];  ///< for `soft_sum`
   double lanes[lane_count];
+  double strands[strand_count];
   std::int64_t list[list_capacity];  ///< for `compact`
 };
 
@@ -67,6 +73,14 @@ struct summed {
            a.threshold == b.threshold && a.last_kept == b.last_kept;
   }
 };
+
+/// The sum of the lanes of strand s.
+HUNCH_HOST_DEVICE HUNCH_INLINE double strand_sum(const double* lanes, std::int32_t s) {
+  double sum = lanes[s * lanes_of_strand];
+  HUNCH_UNROLLED
+  for (std::int32_t l = 1; l < lanes_of_strand; ++l) { sum += lanes[s * lanes_of_strand + l]; }
+  return sum;
+}
 
 /// The lanes of a tile, combined by halves: in lane[0] at the end. The halves are constants, so
 /// that hosts do it in registers.

@@ -127,9 +127,10 @@ class serial {
 
   template <class F>
   HUNCH_HOST_DEVICE HUNCH_INLINE void lanes(std::int64_t begin, std::int64_t end, const F& f) {
-    on_processor<compiled_up_to<F>>([begin, end, to = scratch_.lanes](const F& f)
-                                        HUNCH_INLINED { tile_lanes(begin, end, to, f); },
-                                    f);
+    on_processor<compiled_up_to<F>>(
+        [begin, end, to = scratch_.lanes, strands = scratch_.strands](const F& f)
+            HUNCH_INLINED { tile_lanes(begin, end, to, strands, f); },
+        f);
   }
 
   template <class F>

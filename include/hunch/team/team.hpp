@@ -67,8 +67,9 @@ inline constexpr bool is_one_thread = requires {
 ///    by tile, so that the row is read once (see `team::SoftTerms`), or not at all
 ///    (`team::totalled_terms`); with group sums like `sum`, relative to the weight of that key.
 /// 5. `t.lanes(begin, end, f)` sets `t.scratch().lanes` to the sums of the 128 lanes of the tile
-///    [begin, end), in double, each in order. `t.tiles(n, first, count, f)` sets them to the sums
-///    of the tiles first, ..., first + count - 1 of [0, n), at most 128.
+///    [begin, end), in double, each in order, and `t.scratch().strands` to those of its strands.
+///    `t.tiles(n, first, count, f)` sets the lanes to the sums of the tiles first, ..., first +
+///    count - 1 of [0, n), at most 128.
 /// 6. `t.compact(n, keep, f, capacity)` sets the first elements of `t.scratch().list` to f(i) for
 ///    the i with keep(i), in any order and as far as there is room, `capacity` of
 ///    `team::list_capacity`; returns how many there are, on all ranks. `t.fill(n, f)` sets element

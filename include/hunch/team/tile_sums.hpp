@@ -147,10 +147,11 @@ HUNCH_HOST_DEVICE HUNCH_INLINE two_sums tile_sum_both(std::int64_t begin, std::i
 }
 
 /// lanes[l] = f(begin + l) + f(begin + l + 128) + ... for i in [begin, end), at most one tile, in
-/// double, by a single thread.
+/// double, and the sums of their strands, by a single thread.
 template <class F>
 HUNCH_HOST_DEVICE HUNCH_INLINE void tile_lanes(std::int64_t begin, std::int64_t end,
-                                               double* HUNCH_RESTRICT lanes, F&& f) {
+                                               double* HUNCH_RESTRICT lanes,
+                                               double* HUNCH_RESTRICT strands, F&& f) {
   using real = decltype(f(begin));
   for (std::int32_t l = 0; l < lane_count; ++l) { lanes[l] = 0.0; }
   for (std::int64_t base = begin; base < end; base += lane_count) {
@@ -164,6 +165,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void tile_lanes(std::int64_t begin, std::int64_t 
     }
     for (std::int32_t l = 0; l < count; ++l) { lanes[l] += static_cast<double>(term[l]); }
   }
+  for (std::int32_t s = 0; s < strand_count; ++s) { strands[s] = strand_sum(lanes, s); }
 }
 
 /// Calls use(begin, end) for the tiles of group `g` of a row of n elements, in order.

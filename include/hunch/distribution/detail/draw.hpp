@@ -103,17 +103,22 @@ HUNCH_HOST_DEVICE HUNCH_INLINE decltype(auto) general_form(const Weight& weight)
 }
 
 /// What a draw chooses in the tile [begin, end), `fraction` of its weight into it, where `lanes`
-/// are the sums of its lanes; -1 if the chosen lane has no weight. By a single thread: additions in
-/// order are no work for several, which would wait for each other.
+/// and `strands` are its sums; -1 if there is no weight where it looks. By a single thread:
+/// additions in order are no work for several, which would wait for each other.
 template <class Weight>
-HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t walk_along_tile(const double* lanes, std::int64_t begin,
-                                                            std::int64_t end, double fraction,
-                                                            const Weight& weight) {
+HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t walk_along_tile(const double* lanes,
+                                                            const double* strands,
+                                                            std::int64_t begin, std::int64_t end,
+                                                            double fraction, const Weight& weight) {
   double in_tile = 0.0;
-  for (std::int32_t l = 0; l < team::lane_count; ++l) { in_tile += lanes[l]; }
-  const prefix_walk lane =
-      walk_along(fraction * in_tile, team::lane_count, [&](std::int32_t l) { return lanes[l]; });
-  const std::int64_t first = begin + lane.chosen;
+  for (std::int32_t s = 0; s < team::strand_count; ++s) { in_tile += strands[s]; }
+  const prefix_walk strand = walk_along(fraction * in_tile, team::strand_count,
+                                        [&](std::int32_t s) { return strands[s]; });
+  if (strand.chosen < 0) { return -1; }
+  const std::int32_t from = strand.chosen * team::lanes_of_strand;
+  const prefix_walk lane = walk_along(strand.fraction() * strand.weight, team::lanes_of_strand,
+                                      [&](std::int32_t i) { return lanes[from + i]; });
+  const std::int64_t first = begin + from + lane.chosen;
   const auto count =
       static_cast<std::int32_t>((end - first + team::lane_count - 1) / team::lane_count);
   const prefix_walk element = walk_along(lane.fraction() * lane.weight, count, [&](std::int32_t i) {
@@ -145,14 +150,14 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t draw_from_groups(T& team, 
   team.lanes(begin, end, weight);
   if constexpr (team::is_one_thread<T>) {
     return team::on_processor<team::up_to_avx2>(
-        [=, lanes = shared.lanes](const Weight& weight)
-            HUNCH_INLINED { return walk_along_tile(lanes, begin, end, fraction, weight); },
+        [=, lanes = shared.lanes, strands = shared.strands](const Weight& weight)
+            HUNCH_INLINED { return walk_along_tile(lanes, strands, begin, end, fraction, weight); },
         weight);
   } else {
     return team.reduce(
         1, std::int64_t(-1),
         [=, &shared](std::int64_t) {
-          return walk_along_tile(shared.lanes, begin, end, fraction, weight);
+          return walk_along_tile(shared.lanes, shared.strands, begin, end, fraction, weight);
         },
         [](std::int64_t a, std::int64_t b) { return a > b ? a : b; });
   }

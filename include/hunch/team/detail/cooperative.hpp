@@ -188,6 +188,11 @@ class cooperative {
       machine_.scratch().lanes[l] = sum;
     }
     machine_.sync_part();
+    shared_scratch& own = machine_.scratch();
+    for (std::int32_t s = machine_.thread(); s < strand_count; s += machine_.threads()) {
+      own.strands[s] = strand_sum(own.lanes, s);
+    }
+    machine_.sync_part();
   }
 
   /// Each part for itself.

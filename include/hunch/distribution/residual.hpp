@@ -15,8 +15,8 @@
 namespace hunch::kernel {
 
 /// What a draft law ranges over: every token in order, one range of a permuted head, parts of a
-/// clustered one, or any ranges.
-enum class list_kind { everything, one_range, parts, ranges };
+/// clustered one, either of these two, or any ranges.
+enum class list_kind { everything, one_range, parts, range_or_parts, ranges };
 
 /// The weight (a p(v) - b q(v))+ of every token v of the target's vocabulary: what a rejected draft
 /// leaves of the target's law. q ranges over the positions of a shortlist and is 0 outside.
@@ -33,7 +33,8 @@ struct residual {
   /// Over ranges, the search for a position takes longer than any load.
   static constexpr int compiled_up_to =
       Over == list_kind::ranges ? team::up_to_avx2 : team::up_to_avx512;
-  static constexpr int rows = 2;
+  /// With the tables by which a position is found.
+  static constexpr int rows = Over == list_kind::range_or_parts ? 4 : 2;
 
   P p;
   Q q;
@@ -77,6 +78,11 @@ struct residual {
       } else if constexpr (Over == list_kind::parts) {
         at = list.token_row[v] + list.shift[list.token_part[v]];
         inside = at >= 0;
+      } else if constexpr (Over == list_kind::range_or_parts) {
+        std::int32_t shift = -first;
+        if (list.shift != nullptr) { shift = list.shift[list.token_part[v]]; }
+        at = list.token_row[v] + shift;
+        inside = (at >= 0) & (at < list.size);
       } else {
         at = list.position_of(static_cast<token>(v));
         inside = at >= 0;
@@ -154,19 +160,26 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto with_fitting_residual(const P& p, 
   if (list.is_everything(p.size())) {
     return use(residual<P, Q, list_kind::everything>{.p = p, .q = q, .list = list, .a = a, .b = b});
   }
+#if defined(__CUDA_ARCH__)
+  // One form for both: they differ in loads that wait for nothing, and each form of a rule's sums
+  // is registers and code.
+  if constexpr (!OneRange) {
+    if (list.token_row != nullptr && (list.range_count == 1 || list.shift != nullptr)) {
+      return use(residual<P, Q, list_kind::range_or_parts>{
+          .p = p, .q = q, .list = list, .a = a, .b = b, .first = list.ranges[0].begin});
+    }
+    return use(residual<P, Q, list_kind::ranges>{.p = p, .q = q, .list = list, .a = a, .b = b});
+  }
+#endif
   if ((OneRange && !Searched) || (list.range_count == 1 && list.token_row != nullptr)) {
     return use(residual<P, Q, list_kind::one_range>{
         .p = p, .q = q, .list = list, .a = a, .b = b, .first = list.ranges[0].begin});
   }
-  // Device code looks shifts up as it would search, scalar by scalar: a form of its own for these
-  // costs registers that the kernels of verifiers do not have.
-#if !defined(__CUDA_ARCH__)
   if constexpr (!OneRange) {
     if (!Searched || (list.shift != nullptr && list.token_row != nullptr)) {
       return use(residual<P, Q, list_kind::parts>{.p = p, .q = q, .list = list, .a = a, .b = b});
     }
   }
-#endif
   if constexpr (Searched) {
     return use(residual<P, Q, list_kind::ranges>{.p = p, .q = q, .list = list, .a = a, .b = b});
   } else {

@@ -32,7 +32,8 @@ struct rejection {
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, const View& view,
                                                            const Random& random,
                                                            verdict& out) const {
-    std::int32_t c = accept_at_once(team, view, random, out);
+    const tests done = test_at_once(team, view, random, out);
+    std::int32_t c = done.accepted;
     // Left from inside: a test at the end of the loop would carry what is known of the verdict
     // around it.
     for (;;) {
@@ -65,6 +66,11 @@ struct rejection {
           out.next_origin = origin::corrected;
           if (out.next < 0) { kernel::emit_for_no_residual(team, view, c, p, random, out); }
           return;
+        }
+        if (is_chain && done.refuses) {
+          taken = 1.0;
+          child = -1;
+          continue;
         }
         const token x = view.tree.tokens[child];
         const std::int32_t at = view.tree.drawn_at[child];
@@ -109,40 +115,46 @@ struct rejection {
   }
 
  private:
+  /// What is known of a chain: how many drafts are accepted, and whether the next one is refused;
+  /// else it is to be looked at.
+  struct tests {
+    std::int32_t accepted;
+    bool refuses;
+  };
+
   /// The tests of a chain do not depend on each other: by several threads those of laws that are
   /// known are made side by side, where one after the other would wait for memory several times
-  /// each. Accepts up to the first that refuses, or is to be looked at more closely, and returns
-  /// the node where it is made again.
+  /// each.
   template <Team T, class View, class Random>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE static std::int32_t accept_at_once(T& team,
-                                                                              const View& view,
-                                                                              const Random& random,
-                                                                              verdict& out) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE static tests test_at_once(T& team, const View& view,
+                                                                     const Random& random,
+                                                                     verdict& out) {
     if constexpr (is_chain_tree<decltype(view.tree)> && !team::is_one_thread<T> &&
                   requires { view.target.known(0); }) {
       const std::int32_t drafts = view.tree.count - 1;
-      const std::int32_t accepted = team.reduce(
-          drafts, drafts,
+      // Twice the node of the first test that does not accept, and 1 more if it refuses.
+      const std::int32_t first = team.reduce(
+          drafts, 2 * drafts,
           [&](std::int64_t i) {
             const auto c = static_cast<std::int32_t>(i);
-            if (!view.target.is_known(c)) { return c; }
+            if (!view.target.is_known(c)) { return 2 * c; }
             const auto p = view.target.known(c);
             const auto q = view.drafts.laws[c];
-            if (p.status != status::ok || q.status != status::ok) { return c; }
+            if (p.status != status::ok || q.status != status::ok) { return 2 * c; }
             const auto p_x = static_cast<double>(p.prob(view.tree.tokens[c + 1]));
             const auto q_x = static_cast<double>(q.prob(view.tree.drawn_at[c + 1]));
-            const bool accepts =
-                q_x > 0.0 && random.bernoulli(view.at(c, purpose::accept), p_x, q_x);
-            return accepts ? drafts : c;
+            if (!(q_x > 0.0)) { return 2 * c; }
+            return random.bernoulli(view.at(c, purpose::accept), p_x, q_x) ? 2 * drafts : 2 * c + 1;
           },
           [](std::int32_t a, std::int32_t b) { return a < b ? a : b; });
+      const std::int32_t accepted = first / 2;
       if (team.rank() == 0 && out.path != nullptr) {
         for (std::int32_t i = 0; i < accepted; ++i) { out.path[i] = i + 1; }
       }
       out.accepted = accepted;
-      return accepted;
+      return {accepted, first % 2 != 0};
     }
-    return 0;
+    return {0, false};
   }
 };
 

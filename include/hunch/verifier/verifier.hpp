@@ -17,6 +17,9 @@ template <Law L>
 struct stored_laws {
   const L* laws = nullptr;  ///< [nodes]
 
+  /// Of a rule that makes no laws: it has registers for what it reads of a residual's two rows.
+  static constexpr int loads = 32;
+
   template <Team T>
   HUNCH_HOST_DEVICE L operator()(T&, std::int32_t c) const {
     return laws[c];

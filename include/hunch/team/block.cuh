@@ -99,8 +99,9 @@ class block_threads {
     return crew_sum_both(of_crew(), begin, end, f);
   }
   template <class Terms>
-  __device__ auto soft_tile(std::int64_t begin, std::int64_t end, const Terms& terms) const {
-    return crew_soft_total(of_crew(), begin, end, terms);
+  __device__ auto soft_tile(std::int64_t begin, std::int64_t end, const Terms& terms,
+                            last_frame<Terms>& last) const {
+    return crew_soft_total(of_crew(), begin, end, terms, last);
   }
   __device__ static double from_first(double value) { return __shfl_sync(all_threads, value, 0); }
   // In memory: it would be ten registers beside all that a body does.

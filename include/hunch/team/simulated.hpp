@@ -143,8 +143,10 @@ class host_threads {
     return by_crew([&](const auto& crew) { return crew_sum_both(crew, begin, end, f); });
   }
   template <class Terms>
-  auto soft_tile(std::int64_t begin, std::int64_t end, const Terms& terms) const {
-    return by_crew([&](const auto& crew) { return crew_soft_total(crew, begin, end, terms); });
+  auto soft_tile(std::int64_t begin, std::int64_t end, const Terms& terms,
+                 last_frame<Terms>& last) const {
+    return by_crew(
+        [&](const auto& crew) { return crew_soft_total(crew, begin, end, terms, last); });
   }
   double from_first(double value) const {
     if (crew_size() == 1) { return value; }

@@ -30,7 +30,7 @@ namespace hunch::team {
 /// 3. `m.scratch()` is the part's own, `m.scratch(p)` that of part p; `m.slot(p, phase, i)`, for
 ///    phase 0 and 1 and i < `m.parts()`, takes and gives a value: `put(v)`, `get<T>()`.
 /// 4. `m.tile(begin, end, f)` is the canonical sum of a tile, `m.tile_both` that of both terms and
-///    `m.soft_tile(begin, end, terms)` its `soft_total`: sums on the crew's first thread, the
+///    `m.soft_tile(begin, end, terms, last)` its `soft_total`: sums on the crew's first thread, the
 ///    largest key on all. `m.from_first(v)` is that thread's v, on the first `m.parts()` of them.
 ///    `Machine::worker_type` is what bodies see of a worker, see worker.hpp.
 /// 5. `m.combine(v, op)` combines the threads of a part and `m.scan(v, before)` is the total and
@@ -138,6 +138,7 @@ class cooperative {
     using key = decltype(terms.lowest);
     machine_.sync();  // the group sums of the last call have been read
     machine_.remember({});
+    detail::last_frame<Terms> last;
     for_each_group(n, [&](std::int32_t g) {
       soft_total<key> group{terms.lowest, 0.0};
       tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) {
@@ -145,7 +146,7 @@ class cooperative {
           const soft_total<key> tile = terms.tiles[begin / tile_elements];
           group.add(tile.top, tile.sum, terms);
         } else {
-          const soft_total<key> tile = machine_.soft_tile(begin, end, terms);
+          const soft_total<key> tile = machine_.soft_tile(begin, end, terms, last);
           group.add(tile.top, tile.sum, terms);
         }
       });

@@ -150,23 +150,50 @@ HUNCH_HOST_DEVICE two_sums crew_sum_both(const Crew& crew, std::int64_t begin, s
 template <class Crew>
 inline constexpr int cached_loads = Crew::loads < 8 ? Crew::loads : 8;
 
+/// The frame of the tile that a crew has summed before: as a rule that of the next one.
+template <class Terms>
+struct last_frame {
+  bool is_known = false;
+  frame_of<Terms> frame{};
+};
+
 /// The largest key of a tile, on all threads of a crew, and the sum of the weights in its frame,
-/// right on its first thread. The tile is read twice, the second time from the nearest cache, where
-/// those of all crews of a block have room; registers that would hold it are needed elsewhere.
+/// right on its first thread. A tile that has another frame than `last` is read twice, the second
+/// time from the nearest cache, where those of all crews of a block have room; registers that would
+/// hold it are needed elsewhere. \param last in, out.
 template <class Crew, class Terms>
 HUNCH_HOST_DEVICE HUNCH_INLINE auto crew_soft_total(const Crew& crew, std::int64_t begin,
-                                                    std::int64_t end, const Terms& terms) {
+                                                    std::int64_t end, const Terms& terms,
+                                                    last_frame<Terms>& last) {
   using key = decltype(Terms::lowest);
   using element = std::remove_const_t<typename Terms::element>;
   const auto read = [&](std::int64_t i) HUNCH_INLINED { return load(terms.elements + i); };
+  const auto key_of_all = [&](element top) HUNCH_INLINED {
+    return largest_of_crew(
+        crew, terms.magnitude(top) > terms.infinite ? terms.not_a_number : terms.key(top));
+  };
+  if constexpr (QuickTerms<Terms>) {
+    if (last.is_known) {
+      const auto quick = terms.quick(last.frame);
+      element top = terms.value(terms.lowest);
+      element lane[lanes_of_thread<Crew>] = {};
+      for_terms<Crew::loads>(crew, begin, end, read, [&](int j, element x) HUNCH_INLINED {
+        top = kernel::larger_or_nan(top, x);
+        lane[j] = quick.add_to(lane[j], x);
+      });
+      soft_total<key> total{key_of_all(top), 0.0};
+      if (total.top <= terms.lowest) { return total; }
+      if (terms.frame(total.top) == last.frame) {
+        total.sum = static_cast<double>(fold_crew(crew, lane));
+        return total;
+      }
+    }
+  }
   element top = terms.value(terms.lowest);
   for_terms<Crew::loads>(crew, begin, end, read, [&](int, element x) HUNCH_INLINED {
     top = kernel::larger_or_nan(top, x);
   });
-  soft_total<key> total{
-      largest_of_crew(crew,
-                      terms.magnitude(top) > terms.infinite ? terms.not_a_number : terms.key(top)),
-      0.0};
+  soft_total<key> total{key_of_all(top), 0.0};
   if (total.top <= terms.lowest) { return total; }
   if constexpr (QuickTerms<Terms>) {
     const auto quick = terms.quick(terms.frame(total.top));
@@ -176,6 +203,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto crew_soft_total(const Crew& crew, std::int64
         lane[j] = quick.add_to(lane[j], x);
       });
       total.sum = static_cast<double>(fold_crew(crew, lane));
+      last = {true, terms.frame(total.top)};
       return total;
     }
   }

@@ -122,24 +122,28 @@ class cuda {
     static_cast<void>(&detail::is_known<Body>);
     if (count <= 0) { return; }
     if constexpr (reads_rows<Body>) {
-      const std::int32_t blocks =
-          shared_->limits.blocks_of_cluster(detail::run_body_by_cluster<Body>, count, stream());
-      if (blocks > 1) {
-        cudaLaunchAttribute attribute{};
-        const cudaLaunchConfig_t config =
-            detail::cluster_launch(count, blocks, stream(), attribute);
-        return detail::check(cudaLaunchKernelEx(&config, detail::run_body_by_cluster<Body>, body),
-                             "cudaLaunchKernelEx");
+      const auto& limits = shared_->limits.of(detail::run_body_by_cluster<Body>, stream());
+      if (const std::int32_t blocks = limits.blocks_of_cluster(count); blocks > 1) {
+        return launch_as(detail::run_body_by_cluster<Body>, count, blocks, limits, body);
       }
     }
-    detail::run_body<Body><<<static_cast<unsigned>(count), cuda_threads, 0, stream()>>>(body);
-    detail::check(cudaGetLastError(), "launch");
+    launch_as(detail::run_body<Body>, count, 1,
+              shared_->limits.of(detail::run_body<Body>, stream()), body);
+  }
+
+  /// Whether a launch may be put on the device before the one in front of it has ended, where the
+  /// device can do that: it waits there, and saves most of what a launch costs. Yes, unless told
+  /// otherwise. Say no while you record into the body of a conditional node, of which nothing
+  /// documents that it may have such edges; `repeat` does.
+  void let_overlap(bool allowed) noexcept {
+    shared_->may_overlap = allowed;
+    if (shared_->side != nullptr) { shared_->side->let_overlap(allowed); }
   }
 
   /// Blocks that are on the device at once when `body` is launched.
   template <class Body>
   std::int32_t teams_at_once(const Body&) {
-    return shared_->limits.blocks(detail::run_body<Body>);
+    return shared_->limits.of(detail::run_body<Body>, stream()).blocks;
   }
 
   /// An executor on another stream, whose launches come after those that this one was given so
@@ -149,12 +153,15 @@ class cuda {
     state& own = *shared_;
     if (own.side == nullptr) { return *this; }
     own.forked.signal(stream(), own.side->stream());
+    own.side->shared_->overlaps = false;
     return *own.side;
   }
   /// Later launches come after those of the forked executor. An error of the runtime, which has
   /// then failed for good, shows in the next call.
   void join() noexcept {
-    if (shared_->side != nullptr) { shared_->joined.try_signal(shared_->side->stream(), stream()); }
+    if (shared_->side == nullptr) { return; }
+    shared_->joined.try_signal(shared_->side->stream(), stream());
+    shared_->overlaps = false;
   }
 
   /// Loads the kernels of all bodies that the program has code to launch: the first launch of a
@@ -196,6 +203,7 @@ class cuda {
     if (found == shared_->recorded.end()) {
       prepare();
       const bool on_device = shared_->how == looping::on_device;
+      const one_after_another in_loop(*this, on_device);
       const detail::graph graph = on_device ? detail::record_loop(stream(), step, again)
                                             : detail::record_step(stream(), step);
       cudaGraphExec_t executable = nullptr;
@@ -243,6 +251,8 @@ class cuda {
     cudaStream_t stream;
     bool owns_stream;
     std::shared_ptr<device_memory> memory;
+    bool may_overlap = true;
+    bool overlaps = true;  ///< not after another stream: a kernel waits only for one of its own
     std::unique_ptr<cuda> side;
     detail::order_of_streams forked;
     detail::order_of_streams joined;
@@ -252,6 +262,31 @@ class cuda {
   };
 
   explicit cuda(std::shared_ptr<state> shared) : shared_(std::move(shared)) {}
+
+  /// While it lives no launches overlap, if `demanded`.
+  class one_after_another {
+   public:
+    one_after_another(cuda& of, bool demanded) : of_(of), before_(of.shared_->may_overlap) {
+      if (demanded) { of_.let_overlap(false); }
+    }
+    one_after_another(const one_after_another&) = delete;
+    one_after_another& operator=(const one_after_another&) = delete;
+    ~one_after_another() { of_.let_overlap(before_); }
+
+   private:
+    cuda& of_;
+    bool before_;
+  };
+
+  template <class Body>
+  void launch_as(void (*kernel)(Body), std::int32_t count, std::int32_t blocks,
+                 const detail::launch_limits::of_kernel& limits, const Body& body) {
+    state& own = *shared_;
+    detail::body_launch how(count, blocks, stream());
+    if (limits.is_for_clusters && own.overlaps && own.may_overlap) { how.overlap(); }
+    own.overlaps = true;
+    detail::check(cudaLaunchKernelEx(&how.config(), kernel, body), "cudaLaunchKernelEx");
+  }
 
   /// Not in `fork`: nothing is made while a stream is captured.
   void add_side() {

@@ -46,10 +46,8 @@ class known_kernels {
 
 template <class Body>
 void load_kernels(launch_limits& limits, cudaStream_t stream) {
-  limits.blocks(run_body<Body>);
-  if constexpr (reads_rows<Body>) {
-    limits.blocks_of_cluster(run_body_by_cluster<Body>, 1, stream);
-  }
+  limits.of(run_body<Body>, stream);
+  if constexpr (reads_rows<Body>) { limits.of(run_body_by_cluster<Body>, stream); }
 }
 
 /// Made in every program that has code to launch `Body`.

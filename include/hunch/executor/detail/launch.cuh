@@ -22,6 +22,16 @@ inline constexpr int cuda_threads = 512;
 
 namespace detail {
 
+/// A kernel may be put on the device while the one before it in its stream still runs, so that a
+/// launch costs less: first of all it waits for the end of that one, and for its writes. From then
+/// on the next one may come.
+__device__ inline void follow_launch_before() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // One block of a multiprocessor's registers is enough of a demand, unless a body says otherwise: a
 // thread that has the state of a verification rule in registers needs more than a share of two.
 template <class Body>
@@ -29,6 +39,7 @@ __global__ void __launch_bounds__(cuda_threads, team::blocks_of<Body>)
     run_body(const __grid_constant__ Body body) {
   using team_type = team::block<cuda_threads, team::loads_of<Body>>;
   __shared__ typename team_type::storage storage;
+  follow_launch_before();
   team_type team(storage);
   body(team, static_cast<std::int32_t>(blockIdx.x));
 }
@@ -40,29 +51,65 @@ __global__ void __launch_bounds__(cuda_threads, team::blocks_of<Body>)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   using team_type = team::cluster<cuda_threads, team::loads_of<Body>>;
   __shared__ typename team_type::storage storage;
+  follow_launch_before();
   team_type team(storage);
   body(team, team.index());
 #endif
 }
 
-/// How `count` bodies are launched by clusters of `blocks` each. `attribute` is part of it.
-inline cudaLaunchConfig_t cluster_launch(std::int32_t count, std::int32_t blocks,
-                                         cudaStream_t stream, cudaLaunchAttribute& attribute) {
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(count * blocks));
-  config.blockDim = dim3(cuda_threads);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  return config;
-}
-
-/// What fits on a device at once, asked once for each kernel. Of the device that is current when it
-/// is made.
-class launch_limits {
+/// How `count` bodies are launched, by clusters of `blocks` each if these are more than one.
+class body_launch {
  public:
+  body_launch(std::int32_t count, std::int32_t blocks, cudaStream_t stream) {
+    config_.gridDim = dim3(static_cast<unsigned>(count * blocks));
+    config_.blockDim = dim3(cuda_threads);
+    config_.stream = stream;
+    config_.attrs = attributes_;
+    if (blocks > 1) {
+      cudaLaunchAttribute& cluster = attributes_[config_.numAttrs++];
+      cluster.id = cudaLaunchAttributeClusterDimension;
+      cluster.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
+    }
+  }
+  body_launch(const body_launch&) = delete;
+  body_launch& operator=(const body_launch&) = delete;
+
+  /// Before the kernel in front of it has ended; see `follow_launch_before`.
+  void overlap() {
+    cudaLaunchAttribute& early = attributes_[config_.numAttrs++];
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+  }
+  const cudaLaunchConfig_t& config() const { return config_; }
+
+ private:
+  cudaLaunchAttribute attributes_[2]{};
+  cudaLaunchConfig_t config_{};
+};
+
+/// What fits on a device at once of the kernels that it runs, asked once for each. Of the device
+/// that is current when it is made.
+class launch_limits {
+  static constexpr int sizes = 3;  ///< of clusters: 8, 4 and 2 blocks
+
+ public:
+  /// Of one kernel.
+  struct of_kernel {
+    /// Whether its code is for devices that have clusters and may let kernels overlap.
+    bool is_for_clusters = false;
+    std::int32_t blocks = 1;
+    std::array<std::int32_t, sizes> most{};  ///< bodies of a launch with clusters of each size
+
+    /// The blocks of the clusters by which `count` bodies are run: as many as keep the device busy,
+    /// if all clusters fit on it at once. 1 where a block each does, or there are no clusters.
+    std::int32_t blocks_of_cluster(std::int32_t count) const {
+      for (int i = 0; i < sizes; ++i) {
+        if (count <= most[i]) { return team::portable_cluster >> i; }
+      }
+      return 1;
+    }
+  };
+
   launch_limits() {
     int device = 0;
     check(cudaGetDevice(&device), "cudaGetDevice");
@@ -70,62 +117,33 @@ class launch_limits {
           "cudaDeviceGetAttribute");
   }
 
-  /// The blocks of the clusters by which `count` bodies are run: as many as keep the device busy,
-  /// if all clusters fit on it at once. 1 where a block each does, where the device has no
-  /// clusters, or the code was compiled for one that has none.
   template <class... Arguments>
-  std::int32_t blocks_of_cluster(void (*kernel)(Arguments...), std::int32_t count,
-                                 cudaStream_t stream) {
-    const std::array<std::int32_t, sizes>& most = clusters(kernel, stream);
-    for (int i = 0; i < sizes; ++i) {
-      if (count <= most[i]) { return team::portable_cluster >> i; }
-    }
-    return 1;
-  }
-  /// Blocks of a kernel that fit on the device.
-  template <class... Arguments>
-  std::int32_t blocks(void (*kernel)(Arguments...)) {
+  const of_kernel& of(void (*kernel)(Arguments...), cudaStream_t stream) {
     const auto key = reinterpret_cast<const void*>(kernel);
-    const auto found = blocks_.find(key);
-    if (found != blocks_.end()) { return found->second; }
+    const auto found = known_.find(key);
+    if (found != known_.end()) { return found->second; }
+    of_kernel limits;
+    cudaFuncAttributes compiled{};
+    check(cudaFuncGetAttributes(&compiled, key), "cudaFuncGetAttributes");
+    limits.is_for_clusters = compiled.ptxVersion >= 90 && compiled.binaryVersion >= 90;
     int each = 0;
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, cuda_threads, 0),
           "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-    const std::int32_t limit = std::max(1, each * processors_);
-    blocks_.emplace(key, limit);
-    return limit;
+    limits.blocks = std::max(1, each * processors_);
+    for (int i = 0; i < sizes && limits.is_for_clusters; ++i) {
+      const std::int32_t blocks = team::portable_cluster >> i;
+      int at_once = 0;
+      const body_launch by_cluster(1, blocks, stream);
+      check(cudaOccupancyMaxActiveClusters(&at_once, kernel, &by_cluster.config()),
+            "cudaOccupancyMaxActiveClusters");
+      limits.most[i] = std::min(at_once, processors_ / blocks);
+    }
+    return known_.emplace(key, limits).first->second;
   }
 
  private:
-  static constexpr int sizes = 3;  ///< of clusters: 8, 4 and 2 blocks
-
-  /// Bodies of a launch up to which each gets a cluster of that size.
-  template <class... Arguments>
-  const std::array<std::int32_t, sizes>& clusters(void (*kernel)(Arguments...),
-                                                  cudaStream_t stream) {
-    const auto key = reinterpret_cast<const void*>(kernel);
-    const auto found = clusters_.find(key);
-    if (found != clusters_.end()) { return found->second; }
-    cudaFuncAttributes compiled{};
-    check(cudaFuncGetAttributes(&compiled, key), "cudaFuncGetAttributes");
-    std::array<std::int32_t, sizes> most{};
-    if (compiled.ptxVersion >= 90 && compiled.binaryVersion >= 90) {
-      for (int i = 0; i < sizes; ++i) {
-        const std::int32_t blocks = team::portable_cluster >> i;
-        int at_once = 0;
-        cudaLaunchAttribute attribute{};
-        const cudaLaunchConfig_t config = cluster_launch(1, blocks, stream, attribute);
-        check(cudaOccupancyMaxActiveClusters(&at_once, kernel, &config),
-              "cudaOccupancyMaxActiveClusters");
-        most[i] = std::min(at_once, processors_ / blocks);
-      }
-    }
-    return clusters_.emplace(key, most).first->second;
-  }
-
   int processors_ = 0;
-  std::map<const void*, std::array<std::int32_t, sizes>> clusters_;
-  std::map<const void*, std::int32_t> blocks_;
+  std::map<const void*, of_kernel> known_;
 };
 
 }  // namespace detail

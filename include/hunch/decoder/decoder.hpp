@@ -61,7 +61,7 @@ class decoder {
                .vocab_size = requests_.vocab_size(),
                .ring = max_nodes,
                .log_probabilities = requests_.options().max_log_probabilities,
-               .eager_rows = host_reads<memory> ? 0 : 256,
+               .eager_rows = host_reads<memory> ? 0 : -1,
                .moves = false,
                .reports = true,
                .owner = "hunch::decoder"}) {

@@ -36,7 +36,8 @@ struct step_sizes {
   std::int32_t vocab_size = 0;
   std::int32_t ring = 0;                ///< entries of a slot: at least what a step may emit
   std::int32_t log_probabilities = -1;  ///< the most that are reported of a token; -1: none
-  std::int32_t eager_rows = 0;  ///< up to so many rows, laws are made before the verifier asks
+  std::int32_t eager_rows = 0;  ///< up to so many rows, laws are made before the verifier asks; -1:
+                                ///< as long as that is likely to be sooner, on a device
   bool moves = false;           ///< whether somebody reads `moves`
   bool reports = false;         ///< whether the host reads a `step_report` for each slot
   const char* owner = "hunch::decoding_step";  ///< what messages begin with
@@ -52,6 +53,7 @@ struct step_sizes {
       refuse({"ring must have room for the ", max_nodes, " tokens that a step may emit"});
     }
     if (log_probabilities < -1) { refuse({"log_probabilities must be at least -1"}); }
+    if (eager_rows < -1) { refuse({"eager_rows must be at least -1"}); }
     constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
     if (std::int64_t{max_batch} * max_nodes + chunks > most) {
       refuse({"max_batch * ", max_nodes,
@@ -214,7 +216,7 @@ class decoding_step {
       }
     }
     find_results(rows, evaluation, fixed);
-    if (of.slots * max_nodes <= sizes_.eager_rows) {
+    if (of.slots * max_nodes <= (sizes_.eager_rows < 0 ? few_rows : sizes_.eager_rows)) {
       memory_.launch(of.slots * max_nodes,
                      kernel::make_slot_laws<real, sampler_type, max_nodes>{of, sampler_});
     }
@@ -315,6 +317,10 @@ class decoding_step {
  private:
   using view_type = kernel::slot_view<real, sampler_type, max_nodes, drafter_type::is_chain,
                                       selects_one_range<Selector>>;
+
+  /// Rows whose laws are sooner made side by side than those that are read one after the other: of
+  /// a chain most are read, of a tree one path.
+  static constexpr std::int32_t few_rows = drafter_type::is_chain ? 512 : 128;
 
   /// That the drafter reads: hidden states, or streams.
   static constexpr std::int32_t states_of_node =

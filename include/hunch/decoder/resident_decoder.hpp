@@ -30,8 +30,9 @@ struct resident_options {
   std::int32_t ring = 1024;  ///< emitted tokens of a request that wait to be polled: at least the
                              ///< drafter's `max_nodes`, as many as a step may emit
   /// While a step has at most so many target rows, their laws are made side by side before the
-  /// verifier asks; else one after the other, and only those that it reads. 0: never.
-  std::int32_t eager_rows = 256;
+  /// verifier asks; else one after the other, and only those that it reads. 0: never. -1: up to 512
+  /// of chains, of which most are read, and 128 of trees, of which one path is.
+  std::int32_t eager_rows = -1;
 
   /// These, but for what a step refuses. \throws std::invalid_argument naming an option out of
   /// range.

@@ -73,7 +73,8 @@ def main():
     for row in rows:
         if args.table:
             unit = f" {row.unit.replace('us', 'µs')}" if row.unit else ""
-            print(f"| {row.name} | {row.value:.2f}{unit} | {row.bound} | {verdict_of(row)} |")
+            value = row.value if isinstance(row.value, int) else f"{row.value:.2f}"
+            print(f"| {row.name} | {value}{unit} | {row.bound} | {verdict_of(row)} |")
         else:
             print(f"{row.name:<84} {row.value:8.2f} {row.unit:<3} {row.bound:<8} {verdict_of(row)}")
     if args.json:

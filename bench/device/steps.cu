@@ -27,7 +27,9 @@ namespace {
 constexpr int rounds = 15;
 constexpr std::int32_t steps = 200;  ///< of a timed run
 constexpr std::int32_t batch = 2;    ///< one slot more than is measured: see `step_loop`
-constexpr float blur = 1.0f;         ///< of the draft's logits
+constexpr std::int32_t chunk = 1;    ///< prompt tokens of a step
+constexpr std::int32_t pass_rows = batch * chain_nodes + chunk;
+constexpr float blur = 1.0f;  ///< of the draft's logits
 
 }  // namespace
 
@@ -46,13 +48,13 @@ struct fill_head {
   }
 };
 
-/// A target and a draft model that launch nothing: their logits lie there already, in rows of their
-/// own for each node, but of one text.
+/// A target and a draft model that launch nothing: their logits lie there already, in an array with
+/// rows of their own for each row of a pass, but of one text.
 class free_model {
  public:
   explicit free_model(cuda& executor)
-      : executor_(executor), logits_(executor_, static_cast<std::size_t>(chain_nodes) * vocab) {
-    for (std::int64_t i = 0; i < chain_nodes; ++i) {
+      : executor_(executor), logits_(executor_, static_cast<std::size_t>(pass_rows) * vocab) {
+    for (std::int64_t i = 0; i < pass_rows; ++i) {
       executor_.launch(1, fill_rows{logits_.data() + i * vocab, vocab, 0, 0.0f});
     }
   }
@@ -61,7 +63,7 @@ class free_model {
     float* all;
     hunch::status status(std::int32_t) const { return hunch::status::ok; }
     row_view<float> logits(std::int32_t i) const {
-      return {all + static_cast<std::int64_t>(i % chain_nodes) * vocab, vocab};
+      return {all + static_cast<std::int64_t>(i) * vocab, vocab};
     }
   };
 
@@ -90,12 +92,14 @@ class step_loop {
  public:
   step_loop(cuda& executor, std::int32_t shortlist_rows)
       : model_(executor),
-        decoder_(
-            model_, drafter::autoregressive{model_, tree::chain<chain_length>{}},
-            selector::frequency{vocab_layout::identity(vocab), shortlist_rows}, plain{},
-            verifier::rejection{},
-            {.max_batch = batch, .max_length = 1 << 16, .chunk = 1, .ring = steps * chain_nodes},
-            {}, executor) {
+        decoder_(model_, drafter::autoregressive{model_, tree::chain<chain_length>{}},
+                 selector::frequency{vocab_layout::identity(vocab), shortlist_rows}, plain{},
+                 verifier::rejection{},
+                 {.max_batch = batch,
+                  .max_length = 1 << 16,
+                  .chunk = chunk,
+                  .ring = steps * chain_nodes},
+                 {}, executor) {
     for (std::int32_t i = 0; i < batch; ++i) { decoder_.add(prompt, {.max_new_tokens = 64}); }
     while (decoder_.running() > 0) {
       decoder_.run();

@@ -62,7 +62,7 @@ struct recording_host : executor::host {
       std::make_shared<std::set<const std::int32_t*>>();
 
   template <class Step>
-  void repeat(std::uint64_t shape, Step&& step, const std::int32_t* again) {
+  void repeat(std::uint64_t shape, Step&& step, std::int32_t* again) {
     recorded->insert(again);
     executor::host::repeat(shape, step, again);
   }
@@ -342,6 +342,69 @@ TEST_CASE("models that live on the executor") {
   check(by_frequency{}, plain_sampler{}, verifier::rejection{}, run_kind::sampled);
   check(by_frequency{}, sampler::greedy{}, verifier::greedy{}, run_kind::greedy);
   check(by_router{}, plain_sampler{}, verifier::rejection{}, run_kind::sampled);
+}
+
+/// A target whose rows of logits are not those of an array: bodies find each in a table.
+class scattered_target : public resident_target<float> {
+ public:
+  scattered_target(toy_target<float>& toy, std::int32_t max_rows)
+      : resident_target<float>(toy, max_rows), max_rows_(max_rows), rows_(index(2 * max_rows)) {}
+
+  struct evaluation {
+    const scattered_target* of;
+    hunch::status status(std::int32_t) const { return hunch::status::ok; }
+    row_view<float> logits(std::int32_t i) const { return of->row(i); }
+  };
+  evaluation evaluate(const rows& padded) {
+    const auto made = resident_target<float>::evaluate(padded);
+    for (std::int32_t i = 0; i < padded.size; ++i) {
+      const row_view<float> from = made.logits(i);
+      std::copy_n(from.data, from.size, row(i).data);
+    }
+    return {this};
+  }
+
+ private:
+  row_view<float> row(std::int32_t i) const {
+    // Of four rows the first three change places, and there is a gap.
+    const std::int32_t at = i / 4 * 8 + (i % 4 == 3 ? 5 : 2 - i % 4);
+    return {const_cast<float*>(rows_.data()) + std::ptrdiff_t{at} * vocab, vocab};
+  }
+  static std::size_t index(std::int32_t rows) {
+    return static_cast<std::size_t>(rows + 8) * static_cast<std::size_t>(vocab);
+  }
+
+  std::int32_t max_rows_;
+  std::vector<float> rows_;
+};
+
+TEST_CASE("logits that lie anywhere") {
+  const auto requests = requests_of(kind::sampled);
+  const selector::frequency frequent{shuffled_layout(vocab, 30), 20};
+  const auto write = [&](auto target_of, auto executor) {
+    toy_target<float> toy{target_world};
+    toy_draft<float> draft{draft_world, frequent.layout()};
+    auto target = target_of(toy);
+    resident_draft<float> drafts{draft};
+    resident_decoder d{
+        target,
+        drafter::autoregressive{drafts, chain{}},
+        frequent,
+        plain_sampler{},
+        verifier::rejection{},
+        resident_options{.max_batch = 4, .max_length = 64, .chunk = 3, .ring = 2 * length},
+        random_source<>{},
+        executor};
+    repeated_by by(d);
+    return outcome_of(by, requests, 4, 1000);
+  };
+  constexpr std::int32_t rows = 4 * (length + 1) + 3;
+  const auto in_an_array = [](toy_target<float>& t) { return resident_target<float>{t, rows}; };
+  const auto anywhere = [](toy_target<float>& t) { return scattered_target{t, rows}; };
+  const outcome expected = write(in_an_array, hidden_host{});
+  CHECK(write(anywhere, hidden_host{}) == expected);
+  CHECK(write(anywhere, executor::host{}) == expected);
+  CHECK(write(anywhere, many_threads()) == expected);
 }
 
 TEST_CASE("a loop that is used again while its batch shrinks, beside another one") {

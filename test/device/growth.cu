@@ -28,6 +28,7 @@ struct sampled_level;
 struct sampled_level_by_cost;
 struct common_sampled_level;
 struct ranked_level;
+struct plain_ranked_level;
 struct ranked_level_by_entropy;
 struct common_ranked_level;
 struct end_of_a_chain_level;
@@ -77,6 +78,8 @@ kernel_pointer growth[] = {
              drafter::draw_level<grown<sampled, length::cost>, plain, draw>>(),
     by_block<names::common_sampled_level, drafter::draw_level<grown_ahead<sampled>, plain, draw>>(),
     by_block<names::ranked_level, drafter::rank_level<grown<eagle>, stages>>(),
+    by_block<names::plain_ranked_level, drafter::rank_level<grown<eagle>, plain>>(),
+    by_cluster<names::plain_ranked_level, drafter::rank_level<grown<eagle>, plain>>(),
     by_block<names::ranked_level_by_entropy,
              drafter::rank_level<grown<eagle, length::entropy>, plain>>(),
     by_block<names::common_ranked_level,

@@ -50,7 +50,7 @@ kernel_pointer step[] = {
     by_block<names::report_emitted, kernel::report_emitted<float, nodes>>(),
     by_block<names::end_step, kernel::end_step<float, nodes>>(),
     by_block<names::begin_run, kernel::begin_run>(),
-    by_block<names::decide_repeat, kernel::decide_repeat>(),
+    by_block<names::decide_repeat, kernel::decide_repeat<executor::detail::loop_condition>>(),
 };
 
 }  // namespace hunch::gate

@@ -72,8 +72,8 @@ TEST_CASE("in double a draw is exact to 53 bits") {
   CHECK(distance_of_draw(weights_of<double>(4097, 4097, 8)) <= double_bound(4097));
 }
 
-TEST_CASE("groups of several tiles, beyond 262,144 elements") {
-  const std::int64_t n = 64 * 4096 + 4096 * 2 + 77;
+TEST_CASE("groups of several tiles, beyond 524,288 elements") {
+  const std::int64_t n = 128 * 4096 + 4096 * 2 + 77;
   REQUIRE(team::tiles_per_group(n) == 2);
   // Only the first, the last and some others: a word costs a pass over the row.
   std::vector<double> weights(static_cast<std::size_t>(n), 0.0);

@@ -44,7 +44,7 @@ TEST_CASE("a loop ends when its step says so") {
   std::int32_t again = 0;
   std::int32_t steps = 0;
   host.repeat(
-      1, [&] { again = ++steps < 4 ? 1 : 0; }, &again);
+      1, [&](const repeat_flag& flag) { flag.set(++steps < 4); }, &again);
   CHECK(steps == 4);
 }
 

@@ -38,9 +38,9 @@ class lazy_host : public executor::host {
     upload(to, from, n);
   }
   template <class Step>
-  void repeat(std::uint64_t shape, Step&& step, const std::int32_t* again) {
-    const auto whole = [&] {
-      step();
+  void repeat(std::uint64_t shape, Step&& step, std::int32_t* again) {
+    const auto whole = [&](const repeat_flag& flag) {
+      step(flag);
       synchronize();
     };
     executor::host::repeat(shape, whole, again);

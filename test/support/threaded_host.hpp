@@ -47,7 +47,7 @@ class threaded_host {
   }
   /// \param step is called by the thread, with what it refers to.
   template <class Step>
-  void repeat(std::uint64_t shape, Step step, const std::int32_t* again) {
+  void repeat(std::uint64_t shape, Step step, std::int32_t* again) {
     ++*loops;
     queue_->run([shape, step, again] { executor::host{}.repeat(shape, step, again); });
   }

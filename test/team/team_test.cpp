@@ -263,7 +263,7 @@ TEST_CASE("what the gate keeps and nothing else is combined") {
 }
 
 TEST_CASE("draws from groups of several tiles") {
-  const std::int64_t n = 64 * 4096 + 5000;
+  const std::int64_t n = 128 * 4096 + 5000;
   std::vector<float> weights(static_cast<std::size_t>(n), 0.0f);
   dice random{3};
   for (int i = 0; i < 300; ++i) {
@@ -289,8 +289,17 @@ TEST_CASE("draws from groups of several tiles") {
   }
 }
 
-TEST_CASE("laws and draws of rows whose groups are several tiles") {
-  const std::int32_t n = 64 * 4096 + 5000;
+/// About as many elements as 64 tiles have, and more; the last have groups of two tiles.
+#if defined(__SANITIZE_THREAD__)
+constexpr std::int32_t large_sizes[] = {262145, 128 * 4096 + 5000};
+constexpr team_shape large_shapes[] = {{2, 3}};
+#else
+constexpr std::int32_t large_sizes[] = {262143, 262144, 262145, 300000, 128 * 4096 + 5000};
+constexpr team_shape large_shapes[] = {{1, 1}, {1, 3}, {1, 8}, {8, 4}};
+#endif
+
+void same_laws_and_draws(std::int32_t n) {
+  CAPTURE(n);
   for (const row_kind kind : kinds) {
     std::vector<float> row = row_of(n, kind, 8);
     // The largest logits rise from tile to tile: every tile is scaled to the next.
@@ -311,7 +320,7 @@ TEST_CASE("laws and draws of rows whose groups are several tiles") {
     double mass = 0.0;
     for (std::int32_t i = 0; i < n; ++i) { mass += static_cast<double>(p.prob(i)); }
     CHECK(std::abs(mass - 1.0) < 1e-5);
-    for (const team_shape& shape : rule_shapes) {
+    for (const team_shape& shape : large_shapes) {
       std::vector<bits> seen(shape.size());
       shape.launch(1, [&](team::simulated& team, std::int32_t) {
         seen[static_cast<std::size_t>(team.rank())] = seen_by(team).first;
@@ -319,6 +328,19 @@ TEST_CASE("laws and draws of rows whose groups are several tiles") {
       for (const bits& b : seen) { CHECK(b == expected); }
     }
   }
+}
+
+TEST_CASE("laws and draws of rows of many tiles, of one for a group and of several") {
+  for (const std::int32_t n : large_sizes) { same_laws_and_draws(n); }
+}
+
+TEST_CASE("a group is one tile, for any vocabulary") {
+  for (const std::int64_t n : {1, 4096, 128256, 262143, 262144, 262145, 262208, 300000, 524288}) {
+    CHECK(team::tiles_per_group(n) == 1);
+    CHECK(team::groups_of(n) == team::tiles_of(n));
+  }
+  CHECK(team::tiles_per_group(524289) == 2);
+  CHECK(team::groups_of(524289) == 65);
 }
 
 /// Rows of several tiles with weights in different frames: one thread guesses the frame of a tile
@@ -883,7 +905,7 @@ TEST_CASE("the draft head over ranges") {
 TEST_CASE("the canonical order is what canonical.hpp says") {
   // A second implementation, from the words: lanes in order, halves folded, tiles in double.
   dice random{9};
-  for (const std::int64_t n : {1, 127, 129, 4096, 4100, 9000}) {
+  for (const std::int64_t n : {1, 127, 129, 4096, 4100, 9000, 262143, 262144, 262145, 300000}) {
     std::vector<float> x(static_cast<std::size_t>(n));
     for (float& v : x) { v = static_cast<float>(random.unit()); }
     double expected = 0.0;

@@ -60,6 +60,7 @@ class decoder {
                .max_length = requests_.options().max_length,
                .vocab_size = requests_.vocab_size(),
                .ring = max_nodes,
+               .ring_waits = false,
                .log_probabilities = requests_.options().max_log_probabilities,
                .eager_rows = host_reads<memory> ? 0 : -1,
                .moves = false,

@@ -21,6 +21,7 @@
 #include <hunch/executor/clear_slots.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/executor/owned_arrays.hpp>
+#include <hunch/model/found_rows.hpp>
 #include <hunch/model/staged_rows.hpp>
 #include <hunch/selector/selecting.hpp>
 #include <hunch/selector/selector.hpp>
@@ -35,6 +36,7 @@ struct step_sizes {
   std::int32_t max_length = std::numeric_limits<std::int32_t>::max();  ///< tokens of a text
   std::int32_t vocab_size = 0;
   std::int32_t ring = 0;                ///< entries of a slot: at least what a step may emit
+  bool ring_waits = false;              ///< see `rings`
   std::int32_t log_probabilities = -1;  ///< the most that are reported of a token; -1: none
   std::int32_t eager_rows = 0;  ///< up to so many rows, laws are made before the verifier asks; -1:
                                 ///< as long as that is likely to be sooner, on a device
@@ -115,7 +117,7 @@ class decoding_step {
         sizes_(sizes.checked(max_nodes)),
         memory_(executor),
         requests_(memory_, sizes.max_batch, sizes.vocab_size, sampler_type::needs_counts),
-        ring_(memory_, sizes.max_batch, sizes.ring),
+        ring_(memory_, sizes.max_batch, sizes.ring, sizes.ring_waits),
         trees_(memory_, {.max_batch = sizes.max_batch,
                          .max_nodes = max_nodes,
                          .max_ranges = selector_.max_ranges(),
@@ -129,6 +131,8 @@ class decoding_step {
         rows_(memory_, max_rows()),
         kept_(memory_, max_rows(), sizes.max_batch),
         released_(executor, 0, 1),
+        logits_(memory_, max_rows()),
+        states_(memory_, std::int64_t{max_rows()} * states_of_node),
         owned_(memory_) {
     const std::int64_t batch = sizes.max_batch;
     made_.in = requests_.view();
@@ -143,13 +147,10 @@ class decoding_step {
                 made_.counters);
     owned_.give(batch * max_nodes, made_.laws, made_.scratch, made_.paths);
     owned_.give(host_reads<memory> ? max_rows() : 0, made_.statuses);
-    owned_.give_host_written(max_rows(), made_.logits);
-    owned_.give_host_written(std::int64_t{max_rows()} * states_of_node, states_);
     if (sizes.moves) { owned_.give(max_rows(), made_.moves); }
     owned_.give(3, made_.counts);
     if (sizes.reports) { owned_.give_host_written(batch, made_.reports); }
     owned_.give_host_written(batch * max_nodes * made_.report_stride, made_.log_probabilities);
-    std::fill_n(made_.logits, max_rows(), row_view<real>{});
     reset_stats();
   }
 
@@ -209,13 +210,13 @@ class decoding_step {
   void verify(const step_bounds& bounds, const hunch::rows& rows, Evaluation& evaluation,
               bool fixed) {
     const profiler_range<E> range("hunch: verify");
-    const arrays_type of = arrays(bounds);
     if constexpr (host_reads<memory>) {
-      if (!take_statuses(evaluation, rows.size, of.statuses)) {
-        memory_.launch(of.slots, kernel::drop_target_rows<real, max_nodes>{of});
+      if (!take_statuses(evaluation, rows.size, made_.statuses)) {
+        memory_.launch(bounds.slots, kernel::drop_target_rows<real, max_nodes>{arrays(bounds)});
       }
     }
     find_results(rows, evaluation, fixed);
+    const arrays_type of = arrays(bounds);
     if (of.slots * max_nodes <= (sizes_.eager_rows < 0 ? few_rows : sizes_.eager_rows)) {
       memory_.launch(of.slots * max_nodes,
                      kernel::make_slot_laws<real, sampler_type, max_nodes>{of, sampler_});
@@ -265,11 +266,9 @@ class decoding_step {
       });
       has_states = has_states && found;
     }
-    drafter_.observe(
-        draft_state_,
-        draft_outcomes{
-            .slots = bounds.slots, .of = made_.outcomes, .states = has_states ? states_ : nullptr},
-        evaluation, memory_);
+    draft_outcomes outcomes{.slots = bounds.slots, .of = made_.outcomes, .states = {}};
+    if (has_states) { outcomes.states = states_.places(std::int64_t{rows.size} * states_of_node); }
+    drafter_.observe(draft_state_, outcomes, evaluation, memory_);
   }
 
   /// What enters the target's cache, and which slots are free. Waits as `rows` does.
@@ -368,7 +367,7 @@ class decoding_step {
         find_states(i, states, evaluation);
       }
       const row_view<real> row = evaluation.logits(i);
-      row_view<real>& known = made_.logits[i];
+      row_view<real>& known = logits_[i];
       if (fixed && known.data != nullptr && known.data != row.data) {
         throw std::logic_error(message(
             {"hunch: the target's logits of row ", i,
@@ -377,6 +376,7 @@ class decoding_step {
       }
       known = row;
     }
+    made_.logits = logits_.places(rows.size);
   }
 
   static std::int32_t states_in(const hunch::rows& rows) {
@@ -400,7 +400,7 @@ class decoding_step {
           throw std::invalid_argument(message({"hunch: the target's states have ", state.size,
                                                " numbers, and the drafter reads ", expected}));
         }
-        states_[std::int64_t{i} * states_of_node + j] = state.data;
+        states_[std::int64_t{i} * states_of_node + j] = {state.data, state.size};
       }
     }
   }
@@ -420,9 +420,10 @@ class decoding_step {
   staged_rows<memory> rows_;
   kept_list<memory> kept_;
   kept_list<E> released_;
+  found_rows<real, memory> logits_;         ///< [max_rows]
+  found_rows<const float, memory> states_;  ///< [max_rows, states_of_node] see `draft_outcomes`
   owned_arrays<memory> owned_;
-  arrays_type made_;                ///< but for what varies from step to step
-  const float** states_ = nullptr;  ///< [max_rows, states_of_node] see `draft_outcomes`
+  arrays_type made_;  ///< but for what varies from step to step
   std::int32_t draft_length_ = max_nodes - 1;
 };
 

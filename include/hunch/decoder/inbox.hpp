@@ -43,10 +43,19 @@ struct inbox_view {
   std::int64_t* taken = nullptr;   ///< [max_batch] requests that became sequences
   std::int32_t vocab_size = 0;
 
-  /// Looks what the host has written to a slot. By one rank.
-  HUNCH_HOST_DEVICE void look(std::int32_t slot) const {
-    seen[slot] = kernel::load_acquire(sent + slot);
-    ended[slot] = kernel::load_acquire(cancel + slot);
+  /// What the host has said to a slot.
+  struct words {
+    std::int64_t sent;
+    std::int64_t cancel;
+  };
+  /// Asks for it: what it stands for is there after `kernel::order_shared`.
+  HUNCH_HOST_DEVICE words said(std::int32_t slot) const {
+    return {kernel::load_shared(sent + slot), kernel::load_shared(cancel + slot)};
+  }
+  /// Notes it. By one rank.
+  HUNCH_HOST_DEVICE void note(std::int32_t slot, const words& w) const {
+    seen[slot] = w.sent;
+    ended[slot] = w.cancel;
   }
   /// Whether a request was seen that is no sequence yet.
   HUNCH_HOST_DEVICE bool waits(std::int32_t slot) const { return seen[slot] != taken[slot]; }
@@ -82,7 +91,11 @@ struct take_arrivals {
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     const std::int32_t slot = first + index;
-    if (team.rank() == 0) { from.look(slot); }
+    if (team.rank() == 0) {
+      const inbox_view::words said = from.said(slot);
+      kernel::order_shared();
+      from.note(slot, said);
+    }
     team.sync();
     from.admit(team, slot);
   }

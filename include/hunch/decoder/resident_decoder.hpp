@@ -81,7 +81,8 @@ struct resident_options {
 /// `evaluate`, `forward`, `head` and `commit` look at their arrays on the executor, in order with
 /// its launches, and at nothing on the host but the numbers of rows. The logits of row i of a pass,
 /// padding and what is not wanted included, lie at the same address in every pass; so do hidden
-/// states and streams, for drafters that read them.
+/// states and streams, for drafters that read them. Those of an array, rows equally far apart, are
+/// found soonest, see `row_places`.
 ///
 /// Arguments that are lvalues are held by reference, rvalues by value.
 template <class Target, class D, class Selector, class S, class V,
@@ -117,6 +118,7 @@ class resident_decoder
                                 .max_length = options.max_length,
                                 .vocab_size = static_cast<std::int32_t>(model.vocab_size()),
                                 .ring = options.ring,
+                                .ring_waits = true,
                                 .log_probabilities = -1,
                                 .eager_rows = options.eager_rows,
                                 .moves = false,

@@ -21,7 +21,7 @@ namespace hunch {
 /// \tparam Derived has `one_step(slots)`: launches and calls of the model over the first slots,
 ///         always the same, and `release(slot)`, which drops what a slot has between two loops.
 /// \tparam Step has the type `memory`, and `where()`, `requests()`, `ring()`, `take(slot)` and
-///         `stats()` of a `decoding_step`.
+///         `stats()` of a `decoding_step`; its rings wait.
 template <class Derived, class Model, class Step, class E>
 class resident_loop {
   static_assert(ResidentExecutor<E>,
@@ -80,9 +80,9 @@ class resident_loop {
       // An executor may take steps when this has returned.
       executor_.repeat(
           static_cast<std::uint64_t>(shape_),
-          [this, slots = shape_] {
+          [this, slots = shape_](const auto& again) {
             self().one_step(slots);
-            decide(slots);
+            decide(slots, again);
           },
           again_.data());
     } catch (...) {
@@ -193,14 +193,15 @@ class resident_loop {
   static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
   Derived& self() { return static_cast<Derived&>(*this); }
 
-  void decide(std::int32_t slots) {
-    step_.where().launch(1, kernel::decide_repeat{.in = step_.requests().view(),
-                                                  .slots = slots,
-                                                  .out = step_.ring(),
-                                                  .shared = signals_.data(),
-                                                  .loop = loop_.data(),
-                                                  .again = again_.data(),
-                                                  .max_new_entries = entries_});
+  template <class Condition>
+  void decide(std::int32_t slots, const Condition& again) {
+    step_.where().launch(1, kernel::decide_repeat<Condition>{.in = step_.requests().view(),
+                                                             .slots = slots,
+                                                             .out = step_.ring(),
+                                                             .shared = signals_.data(),
+                                                             .loop = loop_.data(),
+                                                             .again = again,
+                                                             .max_new_entries = entries_});
   }
 
   bool can_step() const {
@@ -208,7 +209,8 @@ class resident_loop {
     bool any = false;
     for (std::int32_t slot = 0; slot < slots_.size(); ++slot) {
       if (!uses(slot)) { continue; }
-      if (!out.has_room(slot, kernel::load_acquire(out.written + slot), entries_)) { return false; }
+      const std::int64_t written = kernel::load_acquire(out.written + slot);
+      if (!out.has_room(written, out.read[slot], entries_)) { return false; }
       any = true;
     }
     return any;

@@ -32,25 +32,40 @@ struct ring_entry {
 
 namespace kernel {
 
-/// Makes what was written before visible to who reads `at` with `load_acquire`. All of these stores
-/// and loads have one order: who stores here and then loads there sees the other, or is seen.
-HUNCH_HOST_DEVICE inline void store_release(std::int64_t* at, std::int64_t value) {
+/// Words that host and bodies share. What a thread has done before `order_shared` comes before what
+/// it does afterwards, as the other side sees it; of many words, one such call is enough: they are
+/// stored after it, or were loaded before it. On a host every access is ordered by itself.
+HUNCH_HOST_DEVICE inline void order_shared() {
 #if defined(__CUDA_ARCH__)
   __threadfence_system();
+#endif
+}
+HUNCH_HOST_DEVICE inline void store_shared(std::int64_t* at, std::int64_t value) {
+#if defined(__CUDA_ARCH__)
   *static_cast<volatile std::int64_t*>(at) = value;
-  __threadfence_system();
 #else
   std::atomic_ref<std::int64_t>(*at).store(value);
 #endif
 }
-HUNCH_HOST_DEVICE inline std::int64_t load_acquire(const std::int64_t* at) {
+HUNCH_HOST_DEVICE inline std::int64_t load_shared(const std::int64_t* at) {
 #if defined(__CUDA_ARCH__)
-  const std::int64_t value = *static_cast<const volatile std::int64_t*>(at);
-  __threadfence_system();
-  return value;
+  return *static_cast<const volatile std::int64_t*>(at);
 #else
   return std::atomic_ref<std::int64_t>(*const_cast<std::int64_t*>(at)).load();
 #endif
+}
+
+/// Makes what was written before visible to who reads `at` with `load_acquire`. All of these stores
+/// and loads have one order: who stores here and then loads there sees the other, or is seen.
+HUNCH_HOST_DEVICE inline void store_release(std::int64_t* at, std::int64_t value) {
+  order_shared();
+  store_shared(at, value);
+  order_shared();
+}
+HUNCH_HOST_DEVICE inline std::int64_t load_acquire(const std::int64_t* at) {
+  const std::int64_t value = load_shared(at);
+  order_shared();
+  return value;
 }
 
 }  // namespace kernel
@@ -61,17 +76,26 @@ struct rings {
   ring_entry* entries = nullptr;    ///< [max_batch, capacity]
   std::int64_t* written = nullptr;  ///< [max_batch] entries so far
   std::int64_t* read = nullptr;     ///< [max_batch] entries that the host has taken
-  /// [max_batch] `written` where only the loop reaches it: a device waits for the host's memory for
-  /// longer than a microsecond.
+  /// [max_batch] `written` and `read` where only the loop reaches them: a device waits for the
+  /// host's memory for longer than a microsecond.
   std::int64_t* counted = nullptr;
+  std::int64_t* seen = nullptr;  ///< `read` when the loop last looked
+  /// Whether what a step writes waits for who ends it: he publishes it for all slots at once.
+  bool waits = false;
 
   HUNCH_HOST_DEVICE ring_entry& at(std::int32_t slot, std::int64_t n) const {
     return entries[static_cast<std::int64_t>(slot) * capacity + n % capacity];
   }
-  /// Whether `count` more entries fit after those so far.
-  HUNCH_HOST_DEVICE bool has_room(std::int32_t slot, std::int64_t so_far,
+  /// Whether `count` more entries fit after the first `so_far`, of which `taken` have been read.
+  HUNCH_HOST_DEVICE bool has_room(std::int64_t so_far, std::int64_t taken,
                                   std::int32_t count) const {
-    return so_far - kernel::load_acquire(read + slot) + count <= capacity;
+    return so_far - taken + count <= capacity;
+  }
+
+  /// Entries [0, n) of a slot are there. By one rank of a body.
+  HUNCH_HOST_DEVICE void count(std::int32_t slot, std::int64_t n) const {
+    counted[slot] = n;
+    if (!waits) { kernel::store_release(written + slot, n); }
   }
 
   /// Calls use(entry) for what has come out of a slot and was not taken, in order. By the host.
@@ -89,14 +113,18 @@ struct rings {
 template <class M>
 class ring_storage {
  public:
-  ring_storage(M& memory, std::int32_t max_batch, std::int32_t capacity) : owned_(memory) {
+  /// \param waits see `rings`.
+  ring_storage(M& memory, std::int32_t max_batch, std::int32_t capacity, bool waits)
+      : owned_(memory) {
     view_.capacity = capacity;
+    view_.waits = waits;
     owned_.give_host_written(std::int64_t{max_batch} * capacity, view_.entries);
     owned_.give_host_written(max_batch, view_.written, view_.read);
-    owned_.give(max_batch, view_.counted);
+    owned_.give(max_batch, view_.counted, view_.seen);
     std::fill_n(view_.written, max_batch, 0);
     std::fill_n(view_.read, max_batch, 0);
     memory.launch(max_batch, clear_slots{view_.counted});
+    memory.launch(max_batch, clear_slots{view_.seen});
   }
 
   const rings& view() const { return view_; }

@@ -77,7 +77,8 @@ class decoder {
                 .max_canvas = options_.max_canvas,
                 .vocab_size = limits_.vocab_size,
                 .mask_token = limits_.mask_token,
-                .ring = round_type::max_entries},
+                .ring = round_type::max_entries,
+                .ring_waits = false},
                limits_.owner),
         requests_(options_.max_batch, round_type::max_entries, limits_.owner) {
     limits_.max_canvas = options_.max_canvas;

@@ -39,7 +39,8 @@ struct round_sizes {
   std::int32_t max_canvas = 0;  ///< positions of one
   std::int32_t vocab_size = 0;
   token mask_token = no_token;
-  std::int32_t ring = 0;  ///< entries of a slot: at least what a round may write
+  std::int32_t ring = 0;    ///< entries of a slot: at least what a round may write
+  bool ring_waits = false;  ///< see `rings`
 };
 
 /// What the host knows of a round before it is launched: so many there are at most.
@@ -95,7 +96,7 @@ class decoding_round {
         sizes_(checked(sizes, owner)),
         memory_(executor),
         requests_(memory_, sizes.max_batch, sizes.vocab_size, false),
-        ring_(memory_, sizes.max_batch, sizes.ring),
+        ring_(memory_, sizes.max_batch, sizes.ring, sizes.ring_waits),
         pass_(memory_, sizes.max_batch, max_drafts + 1, sizes.max_canvas),
         draft_passes_(memory_, sizes.max_batch, max_drafts, sizes.max_canvas),
         lengths_(memory_, sizes.max_batch),

@@ -75,7 +75,8 @@ class resident_decoder : public resident_loop<resident_decoder<Model, O, S, V, D
                                  .max_canvas = checked(options, limits).max_canvas,
                                  .vocab_size = limits.vocab_size,
                                  .mask_token = limits.mask_token,
-                                 .ring = options.ring},
+                                 .ring = options.ring,
+                                 .ring_waits = true},
                                 limits.owner);
             },
             options.max_batch, round_type::max_entries, limits_of(model).owner,

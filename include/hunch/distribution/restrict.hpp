@@ -159,7 +159,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Logit> unrestricted(
 }
 
 /// The lowest id among the elements equal to the maximum of `l`. Where the team remembers the
-/// largest keys of the law's groups, it reads one of them, a tile for up to 262,144 elements.
+/// largest keys of the law's groups, it reads one of them, a tile for up to 524,288 elements.
 template <class Logit, Team T>
 HUNCH_HOST_DEVICE std::int32_t argmax(T& team, const law<Logit>& l) {
   std::int64_t begin = 0;

@@ -9,6 +9,7 @@
 #include <hunch/core/types.hpp>
 #include <hunch/draft/draft_tree.hpp>
 #include <hunch/executor/host.hpp>
+#include <hunch/model/found_rows.hpp>
 #include <hunch/model/rows.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 
@@ -52,9 +53,9 @@ struct draft_outcomes {
   std::int32_t slots = 0;
   const draft_outcome* of = nullptr;  ///< [slots] where bodies reach it, as the paths
   /// [rows of the target's pass, 1 or streams of a node] the hidden states, or the streams, that a
-  /// drafter reads, at least of the `last_row()` of each slot that goes on. nullptr: the pass had
-  /// none, as while nothing drafts, or the model has thrown when it was asked for them.
-  const float* const* states = nullptr;
+  /// drafter reads, at least of the `last_row()` of each slot that goes on. None exist if the pass
+  /// had none, as while nothing drafts, or the model has thrown when it was asked for them.
+  row_places<const float> states;
 };
 
 /// Proposes a draft tree for every slot with a sequence.

@@ -191,12 +191,13 @@ class cuda {
     synchronize();
   }
 
-  /// Records step() when a shape is met for the first time, or calls it with `looping::launches`.
+  /// Records the step when a shape is met for the first time, or calls it with `looping::launches`.
   /// Returns at once with `looping::on_device`, else when the loop has ended.
   template <class Step>
-  void repeat(std::uint64_t shape, Step&& step, const std::int32_t* again) {
+  void repeat(std::uint64_t shape, Step&& step, std::int32_t* again) {
+    const detail::loop_condition flag{.flag = {again}};
     if (shared_->how == looping::launches) {
-      do { step(); } while (read(again) != 0);
+      do { step(flag); } while (read(again) != 0);
       return;
     }
     auto found = shared_->recorded.find({shape, again});
@@ -204,8 +205,8 @@ class cuda {
       prepare();
       const bool on_device = shared_->how == looping::on_device;
       const one_after_another in_loop(*this, on_device);
-      const detail::graph graph = on_device ? detail::record_loop(stream(), step, again)
-                                            : detail::record_step(stream(), step);
+      const detail::graph graph = on_device ? detail::record_loop(stream(), step, flag)
+                                            : detail::record_step(stream(), step, flag);
       cudaGraphExec_t executable = nullptr;
       detail::check(cudaGraphInstantiate(&executable, graph.get(), 0), "cudaGraphInstantiate");
       found = shared_->recorded.emplace(std::pair{shape, again}, executable).first;

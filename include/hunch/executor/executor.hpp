@@ -17,6 +17,10 @@ struct any_body {
   template <class T>
   HUNCH_HOST_DEVICE void operator()(T&, std::int32_t) const {}
 };
+struct any_step {
+  template <class Condition>
+  void operator()(const Condition&) const {}
+};
 
 }  // namespace detail
 
@@ -53,19 +57,29 @@ concept Executor = requires(E& e, std::int32_t count) {
 ///    buffers are this memory.
 /// 2. `e.upload(to, from, n)` and `e.download(to, from, n)` copy n values between the host's memory
 ///    and such a buffer, in order with launches; the host's memory is free again afterwards.
-/// 3. `e.repeat(shape, step, again)` runs step(), and again as long as `*again`, in resident
-///    memory, is not 0 after it. It need not wait for it, and may call step() once to record what
-///    it launches; steps of the same `shape` launch the same.
+/// 3. `e.repeat(shape, step, again)` runs step(condition), and again as long as a body of it has
+///    called condition.set(true), by one rank, where each step calls it once; `condition` is
+///    trivially copyable, and `*again`, in resident memory, is a place for what it says, such as a
+///    `repeat_flag`. It need not wait for it, and may call step once to record what it launches;
+///    steps of the same `shape` launch the same.
 ///
 /// Not required: that anything is recorded. What is recorded is known by its shape and `again`; an
 /// executor that keeps it has `e.forget(again)`, called when no loop runs and before that memory is
 /// freed, since another loop may get it.
 template <class E>
 concept ResidentExecutor = Executor<E> &&
-    requires(E& e, float* to, const float* from, void (*step)(), const std::int32_t* again) {
+    requires(E& e, float* to, const float* from, detail::any_step step, std::int32_t* again) {
   e.upload(to, from, std::size_t(1));
   e.download(to, from, std::size_t(1));
   e.repeat(std::uint64_t(0), step, again);
+};
+
+/// Says whether a step is repeated to an executor that looks there after each, see
+/// `ResidentExecutor`.
+struct repeat_flag {
+  std::int32_t* again;
+
+  HUNCH_HOST_DEVICE void set(bool more) const { *again = more ? 1 : 0; }
 };
 
 /// Copies n values from the host's memory into a buffer of an executor.

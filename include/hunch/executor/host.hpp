@@ -49,8 +49,8 @@ class host {
     std::copy_n(from, n, to);
   }
   template <class Step>
-  void repeat(std::uint64_t, Step&& step, const std::int32_t* again) {
-    do { step(); } while (*again != 0);
+  void repeat(std::uint64_t, Step&& step, std::int32_t* again) {
+    do { step(repeat_flag{again}); } while (*again != 0);
   }
 };
 

@@ -13,8 +13,9 @@
 /// - a row is cut into tiles of 4,096 elements;
 /// - a tile has 128 lanes (four warps, eight AVX-512 registers); lane l adds the
 ///   elements l, l + 128, ... in order, and the lanes fold by halves: l += l + 64, ..., l += l + 1;
-/// - consecutive tiles form at most 64 groups; tiles combine in index order, in double, first
-///   within their group, then over groups. Up to 262,144 elements a group is one tile.
+/// - consecutive tiles form at most 128 groups; tiles combine in index order, in double, first
+///   within their group, then over groups. Up to 524,288 elements, more than a vocabulary has, a
+///   group is one tile: the crews of a team take groups, and would wait for one that has two.
 ///
 /// A draw follows the same hierarchy (group, tile, lane, element), and so re-reads one tile. Eight
 /// lanes after each other are a strand: it walks along 16 strands and the lanes of one, and not
@@ -26,7 +27,7 @@ inline constexpr std::int64_t tile_elements = 4096;
 inline constexpr std::int32_t lane_count = 128;
 inline constexpr std::int32_t strand_count = 16;
 inline constexpr std::int32_t lanes_of_strand = lane_count / strand_count;
-inline constexpr std::int32_t max_groups = 64;
+inline constexpr std::int32_t max_groups = 128;
 
 /// Elements that share a value of the gate of `reduce_where`.
 inline constexpr std::int64_t gate_elements = 1024;
@@ -45,6 +46,8 @@ HUNCH_HOST_DEVICE constexpr std::int32_t groups_of(std::int64_t n) {
 
 /// Elements that a body may collect at a time.
 inline constexpr std::int32_t list_capacity = 2048;
+
+static_assert(max_groups <= lane_count, "of two sums at once, one lies in the lanes");
 
 /// What the ranks of a team share: the partial sums of the last `sum`, the lanes of a tile and its
 /// strands, a list.

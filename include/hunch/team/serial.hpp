@@ -137,12 +137,10 @@ class serial {
   HUNCH_HOST_DEVICE HUNCH_INLINE void tiles(std::int64_t n, std::int64_t first, std::int32_t count,
                                             const F& f) {
     // Groups of as many tiles are one tile each, summed by the loop of `sum`.
-    for (std::int32_t k = 0; k < count; k += max_groups) {
-      const std::int64_t begin = (first + k) * tile_elements;
-      const std::int32_t these = count - k < max_groups ? count - k : max_groups;
-      const std::int64_t end = begin + these * tile_elements;
-      group_sums(begin, end < n ? end : n, scratch_.lanes + k, f);
-    }
+    static_assert(lane_count <= max_groups);
+    const std::int64_t begin = first * tile_elements;
+    const std::int64_t end = begin + count * tile_elements;
+    group_sums(begin, end < n ? end : n, scratch_.lanes, f);
   }
 
   template <class F>

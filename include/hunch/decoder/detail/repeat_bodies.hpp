@@ -25,6 +25,7 @@ struct loop_signals {
 struct loop_state {
   std::int64_t number = 0;
   std::int64_t steps_left = 0;
+  std::int64_t stop = 0;  ///< that of `loop_signals`, when it last looked
 };
 
 /// Begins a loop: slot `slot` takes the request that waits for it.
@@ -41,54 +42,63 @@ struct begin_run {
   }
 };
 
-/// Looks at what the host has said, and decides whether the loop takes another step.
+/// Ends a step: what it has written to the rings is there for the host, and what the host has said
+/// decides whether the loop takes another step.
+/// \tparam Condition what an executor gives to a step that it repeats, see `ResidentExecutor`.
+template <class Condition>
 struct decide_repeat {
   inbox_view in;
   std::int32_t slots;  ///< that the step goes over
-  rings out;
+  rings out;           ///< of which what is written waits for this
   loop_signals* shared;
   loop_state* loop;
-  std::int32_t* again;           ///< out
+  Condition again;
   std::int32_t max_new_entries;  ///< entries that a step may write to a ring
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t) const {
-    const bool first = look(team);
-    team.sync();
+    const std::int64_t left = loop->steps_left - 1;
+    bool more = look(team) && left > 0;
     if (team.rank() == 0) {
-      --loop->steps_left;
-      *again = first && loop->steps_left > 0 ? 1 : 0;
+      loop->steps_left = left;
       // The host writes a request and then reads whether the loop has ended; the loop says that it
       // has and then looks for a request. One of the two sees the other.
-      if (*again == 0) { store_release(&shared->ended, loop->number); }
+      if (!more) { store_release(&shared->ended, loop->number); }
     }
-    team.sync();
-    const bool ends = *again == 0;
-    team.sync();
-    if (!ends || loop->steps_left <= 0 || !look(team)) { return; }
-    team.sync();
-    if (team.rank() == 0) {
-      store_release(&shared->ended, loop->number - 1);
-      *again = 1;
+    if (!more && left > 0) {
+      team.sync();
+      more = look(team);
+      if (more && team.rank() == 0) { store_release(&shared->ended, loop->number - 1); }
     }
+    if (team.rank() == 0) { again.set(more); }
   }
 
  private:
-  /// Whether there is something to do, and nothing against it. All looks at the host's memory at
-  /// the same time. Collective.
+  /// Whether there is something to do, and nothing against it. What is in the host's memory is
+  /// written and read side by side, and each thread waits for it once. Collective.
   template <Team T>
   HUNCH_HOST_DEVICE bool look(T& team) const {
+    const decide_repeat self = *this;
+    team::for_few(team, slots + 1, [=](std::int32_t slot) {
+      if (slot == self.slots) {
+        self.loop->stop = load_acquire(&self.shared->stop);
+        return;
+      }
+      order_shared();
+      store_shared(self.out.written + slot, self.out.counted[slot]);
+      const inbox_view::words said = self.in.said(slot);
+      const std::int64_t read = load_shared(self.out.read + slot);
+      order_shared();
+      self.in.note(slot, said);
+      self.out.seen[slot] = read;
+    });
     // 1: somebody runs, or comes; 2: somebody runs and has no room for what a step may emit, or the
     // host asks for an end.
-    const decide_repeat self = *this;
-    team::for_few(team, slots, [=](std::int32_t slot) { self.in.look(slot); });
-    team.sync();
     const std::int32_t seen = team::largest_of_few(team, slots + 1, [=](std::int32_t slot) {
-      if (slot == self.slots) {
-        return load_acquire(&self.shared->stop) < self.loop->number ? 0 : 2;
-      }
+      if (slot == self.slots) { return self.loop->stop < self.loop->number ? 0 : 2; }
       if (!self.in.all[slot].runs()) { return self.in.waits(slot) ? 1 : 0; }
-      return self.out.has_room(slot, self.out.counted[slot], self.max_new_entries) ? 1 : 2;
+      const rings& to = self.out;
+      return to.has_room(to.counted[slot], to.seen[slot], self.max_new_entries) ? 1 : 2;
     });
     return seen == 1;
   }

@@ -11,6 +11,7 @@
 #include <hunch/distribution/log_probabilities.hpp>
 #include <hunch/draft/draft_tree.hpp>
 #include <hunch/drafter/drafter.hpp>
+#include <hunch/model/found_rows.hpp>
 #include <hunch/model/staged_rows.hpp>
 #include <hunch/verifier/verifier.hpp>
 
@@ -75,7 +76,7 @@ struct step_arrays {
   draft_outcome* outcomes = nullptr;   ///< [max_batch]
   row_arrays rows;                     ///< the target's
   status* statuses = nullptr;          ///< of these, if some are not ok
-  row_view<Real>* logits = nullptr;    ///< after these, by the host
+  row_places<Real> logits;             ///< of these, found by the host
   law<Real>* laws = nullptr;           ///< [max_batch, N]
   double* scratch = nullptr;           ///< [max_batch, N]
   std::int32_t* paths = nullptr;       ///< [max_batch, N]

@@ -331,8 +331,7 @@ struct end_step {
                                 .finish = d.finish,
                                 .status = d.status};
     }
-    step.out.counted[slot] = n;
-    store_release(step.out.written + slot, n);
+    step.out.count(slot, n);
   }
 };
 

@@ -321,8 +321,7 @@ struct end_round {
     }
     outcome.finished = finish != finish_reason::none;
     round.lengths.observe(slot, outcome);
-    round.out.counted[slot] = n;
-    store_release(round.out.written + slot, n);
+    round.out.count(slot, n);
     if (outcome.finished) { s.id = 0; }
   }
 

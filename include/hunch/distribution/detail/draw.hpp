@@ -69,7 +69,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE double sum_for_draw(T& team, std::int64_t,
   return sum_of_weights(team, weight.law);
 }
 
-/// Chooses a tile of a group of several, beyond 262,144 elements: its index, `fraction` of the
+/// Chooses a tile of a group of several, beyond 524,288 elements: its index, `fraction` of the
 /// group's weight into the group; `fraction` becomes that into the tile.
 template <Team T, class Weight>
 HUNCH_HOST_DEVICE std::int32_t tile_in_group(T& team, std::int64_t n, std::int32_t first_tile,

@@ -51,12 +51,12 @@ struct keep_states {
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
     const draft_outcome& outcome = outcomes.of[slot];
     if (outcome.slot == no_slot) { return; }
-    const bool keeps = outcomes.states != nullptr && outcome.goes_on();
+    const bool keeps = outcomes.states.exist() && outcome.goes_on();
     if (team.rank() == 0) { to.known[slot] = keeps ? 1 : 0; }
     if (!keeps) { return; }
     const std::int64_t row = outcome.last_row();
     for (std::int32_t j = 0; j < to.each; ++j) {
-      const float* const from = outcomes.states[row * to.each + j];
+      const float* const from = outcomes.states[row * to.each + j].data;
       float* const copy = to.states_of(slot) + std::int64_t{j} * to.width;
       team.for_each(to.width, [=](std::int64_t i) { copy[i] = from[i]; });
     }

@@ -7,18 +7,29 @@
 
 #include <cuda_runtime.h>
 
+#include <hunch/core/config.hpp>
 #include <hunch/executor/cuda_error.cuh>
+#include <hunch/executor/executor.hpp>
 
 /// \file
 /// Steps as graphs.
 
 namespace hunch::executor::detail {
 
-/// A template so that several files of a program may hold it.
-template <class Handle>
-__global__ void decide_on_device(Handle handle, const std::int32_t* again) {
-  cudaGraphSetConditional(handle, *again != 0 ? 1u : 0u);
-}
+/// Whether a step is repeated: said to the WHILE node around it, by the body that knows, so that no
+/// kernel is launched for that; or in memory, to a host that reads it.
+struct loop_condition {
+  repeat_flag flag;
+  bool has_node = false;
+  cudaGraphConditionalHandle node{};
+
+  HUNCH_HOST_DEVICE void set(bool more) const {
+#if defined(__CUDA_ARCH__)
+    if (has_node) { return cudaGraphSetConditional(node, more ? 1u : 0u); }
+#endif
+    flag.set(more);
+  }
+};
 
 struct destroy_graph {
   void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
@@ -48,30 +59,30 @@ class capture_guard {
   bool open_ = true;
 };
 
-/// What step() launches on a stream goes into a graph.
+/// What a step launches on a stream goes into a graph.
 template <class Step>
-void capture(cudaStream_t stream, cudaGraph_t into, Step&& step) {
+void capture(cudaStream_t stream, cudaGraph_t into, Step& step, const loop_condition& again) {
   check(cudaStreamBeginCaptureToGraph(stream, into, nullptr, nullptr, 0,
                                       cudaStreamCaptureModeThreadLocal),
         "cudaStreamBeginCaptureToGraph");
   capture_guard guard(stream);
-  step();
+  step(again);
   guard.end("cudaStreamEndCapture");
 }
 
 /// One step.
 template <class Step>
-graph record_step(cudaStream_t stream, Step& step) {
+graph record_step(cudaStream_t stream, Step& step, const loop_condition& again) {
   cudaGraph_t raw = nullptr;
   check(cudaGraphCreate(&raw, 0), "cudaGraphCreate");
   graph out(raw);
-  capture(stream, out.get(), step);
+  capture(stream, out.get(), step, again);
   return out;
 }
 
 /// A WHILE node around one step. Its condition is true when the graph is launched.
 template <class Step>
-graph record_loop(cudaStream_t stream, Step& step, const std::int32_t* again) {
+graph record_loop(cudaStream_t stream, Step& step, loop_condition again) {
   cudaGraph_t raw = nullptr;
   check(cudaGraphCreate(&raw, 0), "cudaGraphCreate");
   graph out(raw);
@@ -89,11 +100,9 @@ graph record_loop(cudaStream_t stream, Step& step, const std::int32_t* again) {
 #else
   check(cudaGraphAddNode(&node, out.get(), nullptr, 0, &parameters), "cudaGraphAddNode");
 #endif
-  capture(stream, parameters.conditional.phGraph_out[0], [&] {
-    step();
-    decide_on_device<<<1, 1, 0, stream>>>(handle, again);
-    check(cudaGetLastError(), "launch");
-  });
+  again.has_node = true;
+  again.node = handle;
+  capture(stream, parameters.conditional.phGraph_out[0], step, again);
   return out;
 }
 

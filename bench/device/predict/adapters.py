@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of the adapters and of verification, B = 64, five drafts, beside what they replace. That takes
+as long as its launches cost and its bytes take at the bandwidth of a copy: less than it would."""
+
+from laws import CHAIN, Laws, VOCAB
+from model import Launch, Pass, Row, at_least
+
+FILES = ("laws", "halves", "rejection", "adapters", "adapters_on_logits")
+BATCH = 64
+NODES = CHAIN + 1
+
+# Rows of V floats that the replaced forms read and write for each request, and their launches. So
+# many requests have more rows than a cache holds: each pass over them goes through memory.
+FLASHINFER = (4, 1)  # both rows at the refused draft, for the sum and for the draw
+REPLACED = {
+    # Sums of the rows of both sides; what is accepted; both rows at the refused draft.
+    "vLLM's sampler on logits": (NODES + CHAIN + 2, 3),
+    "FlashInfer's chain of probabilities": FLASHINFER,
+    "SGLang's tree of probabilities": (4, 1),
+    # The softmax reads the target's rows for the sums, and once more to write them.
+    "FlashInfer's softmax and chain": (3 * NODES + FLASHINFER[0], 2),
+    # The softmax reads for the largest, for the sum and to write. p - q; that clamped; sums of it;
+    # divided by them; exponential times; divided by these; the largest. The last three of the row
+    # after the drafts.
+    "PyTorch's tensors": (4 * NODES + (3 + 2 + 1 + 2 + 1 + 3 + 1) * CHAIN + 5, 16),
+}
+
+
+def rows(model):
+    laws = Laws(model)
+    gpu = model.gpu
+    found = []
+
+    def add(name, launches, replaced):
+        time, bound = model.total(launches)
+        found.append(Row(f"{name}, 5 drafts, B = 64", "us", time, bound))
+        for form, goal in replaced:
+            count, nodes = REPLACED[form]
+            other = nodes * (gpu.node + gpu.memory) + model.at_copy(BATCH * count * VOCAB * 4)
+            found.append(Row(f"{form} / {name}, 5 drafts, B = 64", "", other / time, bound, goal))
+
+    residual = [Pass(laws.residual, VOCAB, 2, 4)]
+    law_checked = [Pass(laws.loops[0], VOCAB, 1, 4)]
+    # The laws of both sides, one after the other, as the rule asks for them.
+    add("vllm_logits",
+        [Launch("vllm_logits", BATCH, laws.passes() * 2 * CHAIN + residual,
+                CHAIN * laws.test + laws.draw)], [("vLLM's sampler on logits", at_least(2.0))])
+    add("flashinfer_chain",
+        [Launch("flashinfer_chain", BATCH, residual + 2 * law_checked, laws.decide)],
+        [("FlashInfer's chain of probabilities", None)])
+    add("sglang_target_only",
+        [Launch("sglang_target_only", BATCH, 2 * law_checked, 6 * laws.test + laws.draw)],
+        [("SGLang's tree of probabilities", None)])
+    sooner = min((laws.verify(BATCH, lazily) for lazily in (False, True)),
+                 key=lambda launches: model.total(launches)[0])
+    add("verification of logits", sooner, [("FlashInfer's softmax and chain", at_least(3.0)),
+                                           ("PyTorch's tensors", at_least(10.0))])
+    return found

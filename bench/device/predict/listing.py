@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the listing of a kernel's instructions says, as nvdisasm writes it: the loops that stream,
+and how often a thread waits for memory, one time after the other."""
+
+import dataclasses
+import glob
+import importlib.util
+import pathlib
+import re
+import shutil
+
+from gpu import ISSUE, PIPES, pipe_of
+
+LOADS = ("LDG", "LD")
+
+
+@dataclasses.dataclass
+class Loop:
+    """An innermost loop of a kernel that loads."""
+    loads: int  # of a thread, in one run through it
+    counts: dict  # warp instructions, by pipe
+    size: int = 0  # bytes of the loads
+    wide: int = 0  # bytes of those that take 16 at once: of rows that come in long pieces
+
+    def cycles(self):
+        """Of a multiprocessor, for one warp that goes through it once."""
+        total = sum(self.counts.values()) / ISSUE
+        return max([total] + [n / PIPES[pipe] for pipe, n in self.counts.items()])
+
+
+@dataclasses.dataclass
+class Instruction:
+    guard: str  # the predicate that it hangs on, or None
+    opcode: str
+    modifiers: str  # as in ".E.128"
+    operands: str
+
+    def is_load(self):
+        return self.opcode in LOADS
+
+    def size(self):
+        """Bytes of a load."""
+        found = re.search(r"\.(128|64|[US](?:16|8))\b", self.modifiers)
+        return {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}[found.group(1)] if found else 4
+
+
+@dataclasses.dataclass
+class Kernel:
+    loops: list  # its innermost loops with loads, in the order of the code
+    trips: int  # to memory, one after the other: see `trips_of`
+    barriers: int
+
+
+def disassembler():
+    for found in [shutil.which("nvdisasm"), *sorted(glob.glob("/usr/local/cuda*/bin/nvdisasm"))]:
+        if found:
+            return found
+    package = importlib.util.find_spec("nvidia")
+    for folder in package.submodule_search_locations if package else []:
+        for found in pathlib.Path(folder).glob("cu*/bin/nvdisasm"):
+            return str(found)
+    return None
+
+
+def trips_of(code):
+    """Loads of which each waits for the one before it, in the order of the code: because its address
+    comes from what that one brought, because a branch before it looks at that, or because a barrier
+    lies between them. A loop counts once, and code that is seldom reached as any other."""
+    depth, waited, longest = {}, 0, 0
+    for each in code:
+        if each.opcode == "BAR":
+            waited = longest
+            continue
+        names = re.findall(r"\b(U?R(?:\d+|Z)|U?P(?:\d|T))\b", each.operands)
+        writes = not re.match(r"ST|RED$|BRA|EXIT", each.opcode)
+        results = 0 if not writes else 2 if "SETP" in each.opcode else 1
+        used = max([waited, *(depth.get(n, 0) for n in [each.guard, *names[results:]])])
+        if each.opcode in ("BRA", "EXIT"):
+            waited = max(waited, used)
+        elif each.is_load() and names:
+            longest = max(longest, used + 1)
+            if first := re.fullmatch(r"(U?R)(\d+)", names[0]):
+                for i in range(max(1, each.size() // 4)):
+                    depth[f"{first.group(1)}{int(first.group(2)) + i}"] = used + 1
+        else:
+            for name in names[:results]:
+                depth[name] = 0 if name[-1] in "ZT" else used  # of these nothing is kept
+    return longest
+
+
+def kernels_in(text, kernel_name):
+    """Of each kernel what a listing says."""
+    found = {}
+    for section in re.split(r"^\.text\.", text, flags=re.MULTILINE)[1:]:
+        mangled = section.split(":", 1)[0]
+        place, code = {}, []
+        for line in section.splitlines():
+            if label := re.match(r"(\.L_x_\d+):", line.strip()):
+                place[label.group(1)] = len(code)
+            elif re.match(r"\s*//-+ ", line):
+                break
+            elif (op := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?(U?P\w+)\s+)?([A-Z]\w*)([\w.]*)(.*)", line)):
+                code.append(Instruction(*op.groups()))
+        ranges = []
+        for at, each in enumerate(code):
+            target = re.search(r"\(?(\.L_x_\d+)", each.operands)
+            if each.opcode == "BRA" and target and place.get(target.group(1), len(code)) <= at:
+                ranges.append((place[target.group(1)], at))
+        loops = []
+        for begin, end in sorted(ranges):
+            if any(b >= begin and e <= end and (b, e) != (begin, end) for b, e in ranges):
+                continue
+            counts, loads, size, wide = {}, 0, 0, 0
+            for each in code[begin:end + 1]:
+                counts[pipe_of(each.opcode)] = counts.get(pipe_of(each.opcode), 0) + 1
+                if each.is_load():
+                    loads += 1
+                    size += each.size()
+                    wide += each.size() if each.size() == 16 else 0
+            if loads > 0:
+                loops.append(Loop(loads, counts, size, wide))
+        found[kernel_name(mangled)] = Kernel(loops, trips_of(code),
+                                             sum(each.opcode == "BAR" for each in code))
+    return found

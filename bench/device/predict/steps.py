@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of whole steps without models: the launches of a recorded step, each by its kernel."""
+
+import heads
+from laws import Laws, VOCAB
+from model import Launch, Pass, Row, Small, at_most
+
+FILES = ("laws", "halves", "rejection", "step", "growth", "drafts", "clusters", "head")
+CHAIN = "chain of 5"
+TREE = "EAGLE-2 tree of 60 nodes, depth 6, routed shortlists"
+LISTED = 27000  # rows of a shortlist
+LAYERS = ((1024, 8192), (1008, 1024))  # of the router: rows, width
+CHILDREN = 10  # of a node of the tree
+PROBES = 41  # of the choice of clusters, each a count over them
+
+# Bodies that wait and do little, and the kernels of the gate that are theirs. Of one that depends on
+# the composition: that of a chain, that of a tree.
+SMALL = {
+    "begin_step": "begin_step",
+    "plan_drafts": "plan_of_a_model",
+    "stage_committed": "committed_tokens",
+    "stage_frontier": "frontier_rows",
+    "ask_level": "asks_of_a_level",
+    "choose_each": "prefixes_by_depth",
+    "list_level": "lists_of_a_level",
+    "end_level": ("end_of_a_chain_level", "end_of_a_dynamic_level"),
+    "finish_dynamic": "end_of_a_dynamic_tree",
+    "place_rows": "place_rows",
+    "end_step": "end_step",
+    "keep_read": "kept_tokens",
+    "gather_contexts": "gather_contexts",
+    "add_bias": "add_bias",
+    "prepare_head": "plan_of_a_head",
+}
+# Trips to the host's memory, one after the other.
+OF_HOST = {"decide_repeat": 1}
+
+
+class Bodies:
+    """What takes the time of a body of a step."""
+
+    def __init__(self, model):
+        self.model, self.laws = model, Laws(model)
+        self.products = heads.Products(model)
+
+    def launches(self, step, name):
+        """Of a list of bodies and how many there are of each."""
+        layers = iter(LAYERS * len(step))
+        return [self.of(each["body"], each["count"], name == CHAIN, layers) for each in step]
+
+    def of(self, body, count, is_chain, layers):
+        model, gpu, laws = self.model, self.model.gpu, self.laws
+        if body in SMALL:
+            kernel = SMALL[body]
+            return Small(f"{kernel if isinstance(kernel, str) else kernel[not is_chain]} block", count)
+        if body in OF_HOST:
+            return Small(f"{body} block", count, host=OF_HOST[body])
+        if body == "make_slot_laws":
+            return laws.law(count)
+        if body == "decide_slot" and is_chain:
+            return Launch("verify_by_rejection", count, [Pass(laws.residual, VOCAB, 2, 4)],
+                          laws.decide)
+        if body == "decide_slot":  # a test for each level of the tree, then a draw
+            return Launch("decide_on_a_tree", count, [], 6 * laws.test + laws.draw)
+        if body == "draw_level":  # the logits have just been written
+            return Launch("draw_of_a_child", count, self.from_cache(laws.loops), laws.draw)
+        if body == "rank_level":
+            return Launch("plain_ranked_level", count, self.from_cache(laws.loops) + self.ranking(),
+                          CHILDREN * 8 * gpu.barrier)
+        if body == "multiply_strips":
+            rows, width = next(layers)
+            return self.products.of(rows, width, 1)[1]
+        if body == "route_clusters":
+            kernel = model.gate.kernels["choose_by_rows block"]
+            return Small("choose_by_rows block", count, trips=kernel.trips,
+                         more=PROBES * (4 * gpu.barrier + gpu.near))
+        raise KeyError(f"no times for the body {body}: see steps.py")
+
+    def from_cache(self, loops):
+        first, second = loops[:2]
+        return [Pass(first, LISTED, 1, 4, "cache"), Pass(second, LISTED, 1, 4, "near")]
+
+    def ranking(self):
+        """The best of each tile, once more through the row."""
+        return [Pass(self.laws.loops[0], LISTED, 1, 4, "cache")]
+
+
+def rows(model):
+    found = []
+    for name, what, goal in ((CHAIN, "5 drafts, B = 1, 27000 draft rows", 40.0),
+                             (TREE, f"{TREE}, B = 1", 120.0)):
+        step = model.steps[name]
+        own = [each for each in step if not each["beside"]]
+        bodies = Bodies(model)
+        what = f"step without models and heads, graph, {what}"
+        parts = [(what, own, at_most(goal))]
+        if len(own) < len(step):
+            # A draft model's layer takes longer than what runs beside it; and if there were none:
+            parts.append((f"{what}, with its router", step, None))
+        for what, part, wanted in parts:
+            launches = bodies.launches(part, name)
+            time, _ = model.total(launches)
+            nodes = len(launches) * model.gpu.node
+            found.append(Row(what, "us", time, "launches" if 2 * nodes > time else "chain", wanted))
+            found.append(Row(f"{what}: launches", "", len(launches)))
+    return found

@@ -2,15 +2,12 @@
 #include <hunch/decoder/detail/repeat_bodies.hpp>
 #include <hunch/decoder/detail/step_bodies.hpp>
 #include <hunch/sampler/greedy.hpp>
-#include <hunch/selector/detail/layered_router.hpp>
 #include <hunch/verifier/greedy.hpp>
 #include <hunch/verifier/point_mass.hpp>
 #include "gate.cuh"
 
 namespace hunch::gate {
 namespace names {
-struct gather_contexts;
-struct add_bias;
 struct bound_drafts;
 struct cleared_slots;
 struct take_arrivals;
@@ -33,8 +30,6 @@ using deciding = kernel::decide_slot<kernel::slot_view<float, S, nodes, IsChain,
                                      V, source, nodes>;
 
 kernel_pointer step[] = {
-    by_block<names::gather_contexts, selector::gather_contexts>(),
-    by_block<names::add_bias, selector::add_bias>(),
     by_block<names::take_arrivals, take_arrivals>(),
     by_block<names::bound_drafts, bound_drafts>(),
     by_block<names::cleared_slots, clear_slots<sequence>>(),

@@ -73,14 +73,14 @@ class clustered {
         : begin_(executor, static_cast<std::size_t>(of.layout().clusters()) + 1),
           workspace_(executor, values(capacity, of.router().scratch)),
           scores_(executor, values(capacity, of.router().clusters)),
-          ahead_(of.router(), executor, capacity, scores_.data()) {
+          routing_(of.router(), executor, capacity) {
       write_buffer(executor, begin_.data(), of.layout().cluster_begin(), begin_.size());
     }
 
     const std::int32_t* begin() const { return begin_.data(); }
     float* workspace() const { return workspace_.data(); }  ///< [capacity, scratch]
     float* scores() const { return scores_.data(); }        ///< [capacity, clusters]
-    routing_ahead<R, E>& ahead() { return ahead_; }
+    const selector::routing<R, B, E>& routing() const { return routing_; }
 
    private:
     template <class T>
@@ -92,7 +92,7 @@ class clustered {
     buffer<std::int32_t> begin_;
     buffer<float> workspace_;
     buffer<float> scores_;
-    routing_ahead<R, E> ahead_;
+    selector::routing<R, B, E> routing_;
   };
 
   template <class E>
@@ -104,16 +104,14 @@ class clustered {
   template <class E>
   void select(memory<E>& m, E& executor, const selector_contexts& contexts,
               const selector_lists& lists, float* scores) const {
-    m.ahead()(executor, router_, contexts, lists);
-    using left = typename routing_ahead<R, E>::router_type;
-    executor.launch(contexts.size, kernel::route_clusters<left, B>{
-                                       .router = m.ahead().left(router_),
-                                       .choose = {m.begin(), layout_.clusters(), budget_},
-                                       .contexts = contexts,
-                                       .lists = lists,
-                                       .workspace = m.workspace(),
-                                       .scores = m.scores(),
-                                       .told = scores});
+    m.routing()(executor, contexts.size,
+                kernel::route_clusters<R, B>{.router = router_,
+                                             .choose = {m.begin(), layout_.clusters(), budget_},
+                                             .contexts = contexts,
+                                             .lists = lists,
+                                             .workspace = m.workspace(),
+                                             .scores = m.scores(),
+                                             .told = scores});
   }
 
  private:

@@ -9,7 +9,7 @@
 #include <hunch/core/config.hpp>
 #include <hunch/core/float16.hpp>
 #include <hunch/head/head_weights.hpp>
-#include <hunch/head/range_gemv.hpp>
+#include <hunch/selector/detail/dense_layer.hpp>
 #include <hunch/team/serial.hpp>
 #include <hunch/team/team.hpp>
 
@@ -36,7 +36,7 @@ namespace router {
 
 /// W2 max(0, W1 x + b1) + b2: the router of DynaSpec (arXiv:2510.13847), whose x is the embedding
 /// of the last token and the drafter's hidden state before it. A view of weights, in memory that
-/// whoever calls it reaches: see `selector::clustered`.
+/// whoever calls it reaches: see `selector::clustered`. The same bits on every team.
 /// \tparam Weight float, bfloat16, float16 or std::int8_t.
 template <class Weight>
 struct mlp {
@@ -59,26 +59,18 @@ struct mlp {
         inputs(w1.width),
         scratch(w1.rows) {}
 
+  HUNCH_HOST_DEVICE kernel::dense_layer<Weight> hidden_layer() const {
+    return {first, first_bias, true};
+  }
+  HUNCH_HOST_DEVICE kernel::dense_layer<Weight> score_layer() const {
+    return {second, second_bias, false};
+  }
+
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, const float* context, float* workspace,
                                     float* scores) const {
-    product(team, first, context, workspace);
-    const float* const b1 = first_bias;
-    team.for_each(first.rows, [=](std::int64_t i) {
-      const float x = workspace[i] + b1[i];
-      workspace[i] = x > 0.0f ? x : 0.0f;
-    });
-    product(team, second, workspace, scores);
-    const float* const b2 = second_bias;
-    team.for_each(second.rows, [=](std::int64_t i) { scores[i] += b2[i]; });
-  }
-
- private:
-  template <class T>
-  HUNCH_HOST_DEVICE static void product(T& team, const kernel::head_weights<Weight>& w,
-                                        const float* x, float* y) {
-    kernel::gemv(team, w, x, y);
-    team.sync();
+    hidden_layer()(team, context, workspace);
+    score_layer()(team, workspace, scores);
   }
 };
 

@@ -113,15 +113,14 @@ class block_threads {
     if (threadIdx.x % 32 == 0) { shared_->last_sums[worker()].put(what); }
     __syncwarp();
   }
-  /// One barrier: the warps' values have two sets of slots, which take turns.
+  /// One barrier.
   template <class T, class Op>
   __device__ T combine(T mine, const Op& op) {
     using reducer = cub::WarpReduce<T>;
     typename reducer::TempStorage none;  // shuffles need no memory
     const T of_warp = reducer(none).Reduce(mine, op);
     if constexpr (workers() == 1) { return from_first_of(of_warp); }
-    phase_ ^= 1;
-    value_slot<32>(&warps)[workers()] = shared_->warps[phase_];
+    value_slot<32>(&warps)[workers()] = next_slots();
     if (threadIdx.x % 32 == 0) { warps[worker()].put(of_warp); }
     __syncthreads();
     const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
@@ -137,10 +136,62 @@ class block_threads {
     return total;
   }
 
+  /// By halves: an addition of 64 bits to shared memory would be a loop.
+  __device__ static void add(std::int64_t& to, std::int64_t value) {
+    auto* const half = reinterpret_cast<unsigned*>(&to);
+    const auto low = static_cast<unsigned>(value);
+    const unsigned before = atomicAdd(half, low);
+    const unsigned high = static_cast<unsigned>(value >> 32) + (before + low < low ? 1u : 0u);
+    if (high != 0) { atomicAdd(half + 1, high); }
+  }
+  __device__ static void count(std::int64_t& to) {
+    atomicAdd(reinterpret_cast<unsigned*>(&to), 1u);
+  }
+  /// Neighbouring bins are a thread's, and that whose bins it is among tells the others.
+  __device__ found_bin first_reaching(const std::int64_t* sums, std::int64_t wanted) {
+    constexpr int each = (list_capacity + Threads - 1) / Threads;
+    const std::int32_t first = thread() * each;
+    std::int64_t own = 0;
+    HUNCH_UNROLLED
+    for (int b = 0; b < each; ++b) { own += first + b < list_capacity ? sums[first + b] : 0; }
+    std::int64_t upto = own;
+    HUNCH_UNROLLED
+    for (int offset = 1; offset < 32; offset *= 2) {
+      const std::int64_t other = __shfl_up_sync(all_threads, upto, offset);
+      upto += static_cast<std::int32_t>(threadIdx.x % 32) >= offset ? other : 0;
+    }
+    value_slot<32>(&warps)[workers()] = next_slots();
+    if (threadIdx.x % 32 == 31) { warps[worker()].put(upto); }
+    __syncthreads();
+    found_bin found;
+    for (std::int32_t w = 0; w < workers(); ++w) {
+      const std::int64_t of_warp = warps[w].template get<std::int64_t>();
+      upto += w < worker() ? of_warp : 0;
+      found.before += of_warp;
+    }
+    if (found.before < wanted) { return found; }  // of all bins
+    value_slot<32>& told = next_slots()[0];
+    if (upto - own < wanted && upto >= wanted) {
+      found.before = upto - own;
+      found.bin = first;
+      while (found.before + sums[found.bin] < wanted) { found.before += sums[found.bin++]; }
+      found.within = sums[found.bin];
+      told.put(found);
+    }
+    __syncthreads();
+    return told.template get<found_bin>();
+  }
+
  protected:
   storage* shared_;
 
  private:
+  /// Values of the warps have two sets of slots, which take turns: a barrier lies between their
+  /// being read and being written again.
+  __device__ value_slot<32> (&next_slots())[Threads / 32] {
+    phase_ ^= 1;
+    return shared_->warps[phase_];
+  }
   template <class T>
   __device__ static T from_first_of(const T& value) {
     return cub::ShuffleIndex<32>(value, 0, all_threads);

@@ -60,6 +60,35 @@ struct shared_scratch {
   std::int64_t list[list_capacity];  ///< for `compact`
 };
 
+/// The first of some bins with which the sums of theirs reach an amount; `list_capacity` if all of
+/// them do not.
+struct found_bin {
+  std::int32_t bin = list_capacity;
+  std::int64_t before = 0;  ///< the sums of the bins in front of it
+  std::int64_t within = 0;  ///< its own
+};
+
+/// The amount of each where elements are counted: teams count faster than they add.
+struct one_each {
+  using integer = std::int32_t;
+  HUNCH_HOST_DEVICE HUNCH_INLINE constexpr std::int64_t operator()(std::int64_t) const { return 1; }
+};
+
+/// That bin, by a single thread.
+HUNCH_HOST_DEVICE HUNCH_INLINE found_bin first_reaching(const std::int64_t* sums,
+                                                        std::int64_t wanted) {
+  found_bin found;
+  for (std::int32_t b = 0; b < list_capacity; ++b) {
+    if (found.before + sums[b] >= wanted) {
+      found.bin = b;
+      found.within = sums[b];
+      return found;
+    }
+    found.before += sums[b];
+  }
+  return found;
+}
+
 /// What the group sums in a team's scratch are the sums of: the law of a row that has just been
 /// normalised can be drawn from without a second pass.
 struct summed {

@@ -172,6 +172,26 @@ class serial {
         keep, f);
   }
 
+  template <class F>
+  HUNCH_HOST_DEVICE HUNCH_INLINE void fill_by_worker(std::int32_t n, F&& f) {
+    single_thread worker;
+    const auto put = [list = scratch_.list](std::int32_t k, std::int64_t value) {
+      list[k] = value;
+    };
+    for (std::int32_t i = 0; i < n; ++i) { f(worker, i, put); }
+  }
+
+  template <class Bin, class Amount>
+  HUNCH_HOST_DEVICE found_bin find_bin(std::int64_t n, std::int64_t wanted, const Bin& bin,
+                                       const Amount& amount) {
+    for (std::int32_t b = 0; b < list_capacity; ++b) { scratch_.list[b] = 0; }
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int32_t b = bin(i);
+      if (b >= 0) { scratch_.list[b] += amount(i); }
+    }
+    return first_reaching(scratch_.list, wanted);
+  }
+
   template <class T>
   HUNCH_HOST_DEVICE static T broadcast(T value, std::int32_t) {
     return value;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <barrier>
 #include <cstddef>
 #include <cstdint>
@@ -177,6 +178,14 @@ class host_threads {
     }
     sync_part();
     return total;
+  }
+
+  static void add(std::int64_t& to, std::int64_t value) {
+    std::atomic_ref<std::int64_t>(to).fetch_add(value, std::memory_order_relaxed);
+  }
+  static void count(std::int64_t& to) { add(to, 1); }
+  static found_bin first_reaching(const std::int64_t* sums, std::int64_t wanted) {
+    return team::first_reaching(sums, wanted);
   }
 
  private:

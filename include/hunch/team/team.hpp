@@ -25,6 +25,10 @@ struct any_count {
 struct any_op {
   HUNCH_HOST_DEVICE int operator()(int a, int) const { return a; }
 };
+struct any_put {
+  template <class Worker, class Put>
+  HUNCH_HOST_DEVICE void operator()(Worker&, std::int32_t, const Put&) const {}
+};
 struct any_gate {
   HUNCH_HOST_DEVICE bool operator()(std::int64_t, float) const { return false; }
 };
@@ -81,6 +85,12 @@ inline constexpr bool is_one_thread = requires {
 ///    `soft_sum` forget it, and a body that knows may say so to all ranks: `t.remember(s)`.
 /// 10. `t.for_each_worker(n, f)` calls f(worker, i) once for every i in [0, n), each by one of the
 ///    team's workers (see worker.hpp), `typename T::worker_type`, with a `sync` after the last.
+/// 11. `t.fill_by_worker(n, f)` calls f(worker, i, put) likewise, where put(k, v), by any of the
+///     worker's lanes, sets element k of the list to v. Each is set once; the others are lost.
+/// 12. `t.find_bin(n, wanted, bin, amount)` adds amount(i) >= 0 to bin(i) for the i in [0, n), an
+///     integer each, and finds the first bin with which the sums, from bin 0 on, reach `wanted` >
+///     0: see `team::found_bin`. `team::list_capacity` bins; a negative one is none. Faster where
+///     the amount is `team::one_each`. Uses the list.
 ///
 /// Function objects are copied, once for each call or more often, and called as const: what they
 /// change they refer to. None but those of `for_each` and `for_each_worker` changes anything.
@@ -113,6 +123,8 @@ concept Team = requires(T& t, std::int64_t n, double v) {
   t.remember(team::summed{});
   typename T::worker_type;
   t.for_each_worker(0, detail::any_action{});
+  t.fill_by_worker(0, detail::any_put{});
+  { t.find_bin(n, n, detail::any_count{}, detail::any_count{}) } -> std::same_as<team::found_bin>;
 };
 
 namespace team {

@@ -3,10 +3,13 @@
 
 #include <cstdint>
 
+#include <hunch/core/arithmetic.hpp>
 #include <hunch/core/bits.hpp>
 #include <hunch/core/config.hpp>
+#include <hunch/core/types.hpp>
 #include <hunch/distribution/law.hpp>
 #include <hunch/distribution/restrict.hpp>
+#include <hunch/selector/detail/ranked_cut.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/vocab/budget.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
@@ -27,47 +30,105 @@ struct choose_clusters {
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int32_t operator()(T& team, float* scores,
                                                                    std::int32_t depth,
                                                                    row_range* ranges) const {
-    const law<float> chosen = best(team, scores, depth);
+    const choice chosen = best(team, scores, depth);
     // Unit 0 is the core, unit c + 1 is cluster c; 64 units in a word.
     const std::int32_t units = clusters + 1;
     const std::int32_t words = (units + 63) / 64;
-    team.fill(words, [=, *this](std::int64_t w) {
-      std::uint64_t bits = 0;
-      const std::int64_t first = w * 64;
-      for (std::int64_t u = first; u < first + 64 && u < units; ++u) {
-        const bool in = u == 0 ? begin[0] > 0 : takes(chosen, u - 1);
-        bits |= static_cast<std::uint64_t>(in) << (u - first);
-      }
-      return static_cast<std::int64_t>(bits);
-    });
+    const std::int32_t* const rows = begin;
+    mark_units(team, chosen, scores, words);
     const std::int64_t* const list = team.scratch().list;
-    const auto word = [=](std::int64_t w) {
+    const auto word = [=](std::int32_t w) {
       return w < 0 || w >= words ? std::uint64_t(0) : static_cast<std::uint64_t>(list[w]);
     };
     // A range begins at a unit that is in, after one that is not.
-    const auto starts = [=](std::int64_t w) {
+    const auto starts = [=](std::int32_t w) {
       return word(w) & ~(word(w) << 1 | word(w - 1) >> 63);
     };
-    const std::int32_t* const rows = begin;
-    team.for_each(words, [=](std::int64_t w) {
-      std::int32_t at = 0;
-      for (std::int64_t before = 0; before < w; ++before) { at += count_of(starts(before)); }
-      for (std::uint64_t left = starts(w); left != 0; left &= left - 1) {
-        const std::int64_t first = w * 64 + lowest_of(left);
-        std::int64_t last = first;  // the first unit after that is not in
-        while ((word(last / 64) >> (last % 64) & 1u) != 0) { ++last; }
-        ranges[at++] = {first == 0 ? 0 : rows[first - 1], rows[last - 1]};
+    // Those of the starts `own` of a word, after `before` in the words in front of it.
+    const auto write = [=](std::int32_t w, std::int32_t before, std::uint64_t own) HUNCH_INLINED {
+      const std::uint64_t all = starts(w);
+      for (std::uint64_t left = all & own; left != 0; left &= left - 1) {
+        const std::int32_t bit = lowest_of(left);
+        const std::int32_t first = w * 64 + bit;
+        std::int32_t v = w;  // the word of the first unit after that is not in
+        std::uint64_t out = ~word(v) & ~std::uint64_t(0) << bit;
+        while (out == 0) { out = ~word(++v); }
+        const std::int32_t last = v * 64 + lowest_of(out);
+        ranges[before + count_of(all & ((std::uint64_t(1) << bit) - 1))] = {
+            first == 0 ? 0 : rows[first - 1], rows[last - 1]};
       }
-    });
+    };
+    if constexpr (T::worker_type::lanes == 1) {
+      team.for_each(words, [=](std::int64_t w) {
+        std::int32_t before = 0;
+        for (std::int32_t v = 0; v < w; ++v) { before += count_of(starts(v)); }
+        write(static_cast<std::int32_t>(w), before, ~std::uint64_t(0));
+      });
+    } else {
+      team.for_each_worker(words, [=](auto& worker, std::int32_t w) {
+        typename T::worker_type::template per_lane<std::int32_t> counts;
+        worker.each(
+            [=](std::int32_t lane, std::int32_t& count) {
+              count = 0;
+              for (std::int32_t v = lane; v < w; v += 32) { count += count_of(starts(v)); }
+            },
+            counts);
+        const std::int32_t before = worker.sum(counts);
+        worker.each([=](std::int32_t lane) {
+          write(w, before, std::uint64_t(0x100000001) << lane);  // two of 64
+        });
+      });
+    }
     std::int32_t count = 0;
-    for (std::int64_t w = 0; w < words; ++w) { count += count_of(starts(w)); }
+    for (std::int32_t w = 0; w < words; ++w) { count += count_of(starts(w)); }
     return count;
   }
 
  private:
   /// Scores that are not numbers choose the first cluster: any choice is exact.
-  HUNCH_HOST_DEVICE static bool takes(const law<float>& chosen, std::int64_t c) {
-    return chosen.status == status::ok ? chosen.keeps(c) : c == 0;
+  struct choice {
+    ranked_cut cut;
+    bool of_numbers;
+
+    HUNCH_HOST_DEVICE HUNCH_INLINE bool takes(const float* scores, std::int64_t c) const {
+      return of_numbers ? cut.keeps(scores[c], static_cast<std::int32_t>(c)) : c == 0;
+    }
+  };
+
+  /// Puts the units that are in into the team's list: a loop that vectorises, or votes of a warp.
+  template <class T>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void mark_units(T& team, const choice& chosen,
+                                                           const float* scores,
+                                                           std::int32_t words) const {
+    const std::int32_t units = clusters + 1;
+    const bool core = begin[0] > 0;
+    const auto is_in = [=](std::int64_t u)
+                           HUNCH_INLINED { return u == 0 ? core : chosen.takes(scores, u - 1); };
+    if constexpr (T::worker_type::lanes == 1) {
+      team.fill(words, [=](std::int64_t w) {
+        std::uint64_t bits = 0;
+        const std::int64_t first = w * 64;
+        for (std::int64_t u = first; u < first + 64 && u < units; ++u) {
+          bits |= static_cast<std::uint64_t>(is_in(u)) << (u - first);
+        }
+        return static_cast<std::int64_t>(bits);
+      });
+    } else {
+      team.fill_by_worker(words, [=](auto& worker, std::int32_t w, const auto& put) {
+        typename T::worker_type::template per_lane<std::uint32_t> lower, upper;
+        worker.each(
+            [=](std::int32_t lane, std::uint32_t& low, std::uint32_t& high) {
+              const std::int32_t u = w * 64 + lane;
+              low = static_cast<std::uint32_t>(u < units && is_in(u)) << lane;
+              high = static_cast<std::uint32_t>(u + 32 < units && is_in(u + 32)) << lane;
+            },
+            lower, upper);
+        const std::uint64_t bits = std::uint64_t(worker.any(upper)) << 32 | worker.any(lower);
+        worker.each([&](std::int32_t lane) {
+          if (lane == 0) { put(w, static_cast<std::int64_t>(bits)); }
+        });
+      });
+    }
   }
 
   HUNCH_HOST_DEVICE HUNCH_INLINE bool ranks_per_row() const {
@@ -78,49 +139,58 @@ struct choose_clusters {
     }
   }
 
-  template <class T>
-  HUNCH_HOST_DEVICE static HUNCH_INLINE_ON_DEVICE std::int32_t count_in(T& team,
-                                                                        const law<float>& l) {
-    return team.reduce(
-        l.size(), std::int32_t(0), [=](std::int64_t c) { return l.keeps(c) ? 1 : 0; },
-        [](std::int32_t a, std::int32_t b) { return a + b; });
+  /// Rows of a cluster.
+  struct rows_of_cluster {
+    using integer = std::int32_t;
+    const std::int32_t* begin;
+    HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t operator()(std::int64_t c) const {
+      return begin[c + 1] - begin[c];
+    }
+  };
+  /// What a share is one of: the mass of the clusters by the router's law, in whole numbers, whose
+  /// sums have no order; or all that have some mass, for small ones would be lost beside large
+  /// ones.
+  struct mass_of_cluster {
+    using integer = std::int64_t;
+    law<float> router;
+    const std::int32_t* begin;
+    bool per_row;
+    bool counts;
+    HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t operator()(std::int64_t c) const {
+      const float w = router.weight(c);
+      const std::int32_t rows = per_row ? begin[c + 1] - begin[c] : 1;
+      const auto mass = static_cast<std::int64_t>(static_cast<std::int32_t>(w * 0x1p30f)) * rows;
+      return counts ? (w > 0.0f ? 1 : 0) : mass;
+    }
+  };
+
+  template <class T, class Amount>
+  HUNCH_HOST_DEVICE static HUNCH_INLINE_ON_DEVICE typename Amount::integer sum_of(
+      T& team, std::int32_t n, const Amount& amount) {
+    using integer = typename Amount::integer;
+    return team.reduce(n, integer(0), amount, [](integer a, integer b) { return a + b; });
   }
-  /// The core included.
-  template <class T>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int32_t rows_in(T& team,
-                                                                const law<float>& l) const {
-    const std::int32_t* const first = begin;
-    return first[0] + team.reduce(
-                          l.size(), std::int32_t(0),
-                          [=](std::int64_t c) { return l.keeps(c) ? first[c + 1] - first[c] : 0; },
-                          [](std::int32_t a, std::int32_t b) { return a + b; });
-  }
-  /// By the router's law, in units of its own.
-  template <class T>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE double mass_in(T& team, const law<float>& l) const {
-    const std::int32_t* const first = begin;
-    const bool per_row = ranks_per_row();
-    return team.sum(l.size(), [=](std::int64_t c) {
-      const float rows = per_row ? static_cast<float>(first[c + 1] - first[c]) : 1.0f;
-      return product(l.weight(c), rows);
-    });
+  template <class T, class Amount>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE typename Amount::integer kept_by(
+      T& team, const ranked_cut& cut, const float* scores, const Amount& amount) const {
+    struct kept {
+      using integer = typename Amount::integer;
+      ranked_cut cut;
+      const float* scores;
+      Amount amount;
+      HUNCH_HOST_DEVICE HUNCH_INLINE integer operator()(std::int64_t c) const {
+        return cut.keeps(scores[c], static_cast<std::int32_t>(c)) ? static_cast<integer>(amount(c))
+                                                                  : integer(0);
+      }
+    };
+    return sum_of(team, clusters, kept{cut, scores, amount});
   }
 
-  /// What a share is one of: the mass of the clusters, or all that have some, for small ones would
-  /// be lost in a sum beside large ones.
+  /// The best clusters. In the order of their scores, and of their numbers where these are equal,
+  /// the choice ends with the cluster that uses the budget up.
   template <class T>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE double shared_in(T& team, const law<float>& l) const {
-    if (budget.share < 1.0f) { return mass_in(team, l); }
-    return static_cast<double>(team.reduce(
-        l.size(), std::int32_t(0), [=](std::int64_t c) { return l.weight(c) > 0.0f ? 1 : 0; },
-        [](std::int32_t a, std::int32_t b) { return a + b; }));
-  }
-
-  /// The best clusters as a law that keeps them. In the order of their scores, and of their numbers
-  /// where these are equal, it ends with the cluster that uses the budget up.
-  template <class T>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<float> best(T& team, float* scores,
-                                                           std::int32_t depth) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE choice best(T& team, float* scores,
+                                                       std::int32_t depth) const {
     if (ranks_per_row()) {
       const std::int32_t* const first = begin;
       team.for_each(clusters, [=](std::int64_t c) {
@@ -128,49 +198,34 @@ struct choose_clusters {
       });
     }
     const law<float> all = whole_row(team, row_view<const float>{scores, clusters});
-    if (all.status != status::ok) { return all; }
+    if (all.status != status::ok) { return {.cut = {}, .of_numbers = false}; }
+    const ranked_cut::keys::key top = ranked_cut::keys::of(all.maximum);
     const std::int32_t most = budget.at(depth);
-    double wanted = 0.0;
+    ranked_cut cut;
+    if (most < clusters) {
+      cut = cut_at_amount(team, scores, clusters, top, most, team::one_each{});
+    }
     if constexpr (hunch::detail::has_share<B>) {
-      wanted = static_cast<double>(budget.share) * shared_in(team, all);
-    }
-    const auto up_to = [=](float score, std::int32_t number) {
-      law<float> l = all;
-      l.threshold = score;
-      l.last_kept = number;
-      return l;
-    };
-    const auto is_used_up = [&](const law<float>& l) {
-      const std::int32_t count = count_in(team, l);
-      if (count == 0 || count >= most) { return count > 0; }
-      if constexpr (hunch::detail::has_rows<B>) {
-        if (rows_in(team, l) >= budget.rows_at(depth)) { return true; }
-      }
-      if constexpr (hunch::detail::has_share<B>) {
-        if (shared_in(team, l) >= wanted) { return true; }
-      }
-      return false;
-    };
-    using keys = order<float>;
-    const float score = keys::value(detail::largest_key(
-        keys::minus_infinity, keys::of(all.maximum) + 1,
-        [&](keys::key k) { return is_used_up(up_to(keys::value(k), last_id)); }));
-    std::int32_t low = 0;
-    std::int32_t high = clusters - 1;
-    while (low < high) {
-      const std::int32_t middle = low + (high - low) / 2;
-      if (is_used_up(up_to(score, middle))) {
-        high = middle;
-      } else {
-        low = middle + 1;
+      const mass_of_cluster mass{all, begin, ranks_per_row(), !(budget.share < 1.0f)};
+      const double wanted =
+          static_cast<double>(budget.share) * static_cast<double>(sum_of(team, clusters, mass));
+      const auto whole = static_cast<std::int64_t>(wanted);
+      const std::int64_t least = whole + (static_cast<double>(whole) < wanted ? 1 : 0);
+      if (kept_by(team, cut, scores, mass) >= least) {
+        cut = cut_at_amount(team, scores, clusters, top, least, mass);
       }
     }
-    law<float> l = up_to(score, low);
     if constexpr (hunch::detail::has_rows<B>) {
-      // It does not fit, and is not the only one: without it.
-      if (rows_in(team, l) > budget.rows_at(depth) && count_in(team, l) > 1) { --l.last_kept; }
+      const rows_of_cluster rows{begin};
+      const std::int64_t room = budget.rows_at(depth) - begin[0];
+      const std::int64_t least = larger(room, std::int64_t(1));
+      if (kept_by(team, cut, scores, rows) >= least) {
+        cut = cut_at_amount(team, scores, clusters, top, least, rows);
+        // It does not fit, and is not the only one: without it.
+        if (cut.before > 0 && cut.before + rows(cut.number) > room) { --cut.number; }
+      }
     }
-    return l;
+    return {.cut = cut, .of_numbers = true};
   }
 };
 

@@ -1,166 +1,170 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
-#include <hunch/core/arithmetic.hpp>
 #include <hunch/core/config.hpp>
 #include <hunch/executor/executor.hpp>
-#include <hunch/head/head_weights.hpp>
-#include <hunch/head/shortlist_head.hpp>
-#include <hunch/model/rows.hpp>
+#include <hunch/selector/detail/dense_layer.hpp>
+#include <hunch/selector/detail/route_clusters.hpp>
 #include <hunch/selector/router.hpp>
 #include <hunch/selector/selector.hpp>
+#include <hunch/team/last_arrival.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 
 /// \file
-/// A router of two layers for executors with teams to spare: a product of all contexts of a depth
-/// with a layer reads its weights once, by all teams.
+/// A router of two layers for executors with teams to spare: a launch for each layer, whose strips
+/// all teams share, so that weights are read once for all contexts of a depth. Of a single context
+/// the last team that is done chooses the clusters; of several, a team each in a third launch.
 
-namespace hunch::selector {
+namespace hunch::kernel {
 
-/// Copies context `i` to a row of its own.
-struct gather_contexts {
+/// Asks for memory that is read soon, by who can. Collective.
+template <class T>
+HUNCH_HOST_DEVICE void ask_for([[maybe_unused]] T& team, [[maybe_unused]] const void* from,
+                               [[maybe_unused]] std::int64_t bytes) {
+#if defined(__CUDA_ARCH__)
+  constexpr std::int64_t line = 128;
+  for (std::int64_t at = team.rank() * line; at < bytes; at += team.size() * line) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const char*>(from) + at));
+  }
+#endif
+}
+
+/// The contexts that a launch routes.
+struct routed_contexts {
   selector_contexts contexts;
   row_range* const* asked;  ///< [size] nullptr: there is none
-  std::int32_t width;
-  float* to;          ///< [size, width] out
-  std::int32_t* row;  ///< [size] out: i, or -1
+  std::int32_t size;        ///< those in front of it are routed
 
-  template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t i) const {
-    const bool there = asked[i] != nullptr;
-    if (team.rank() == 0) { row[i] = there ? i : -1; }
-    if (!there) { return; }
-    const float* const from = contexts.states[i];
-    float* const of = to + static_cast<std::int64_t>(i) * width;
-    team.for_each(width, [=](std::int64_t n) { of[n] = from[n]; });
+  /// Calls use(first, count) for groups of them in which there is any. The first group is not asked
+  /// whether it is, so that what it needs is not waited for.
+  template <class Use>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void for_groups(const Use& use) const {
+    HUNCH_ROLLED
+    for (std::int32_t first = 0; first < size; first += detail::states_together) {
+      const std::int32_t left = size - first;
+      std::int32_t count = left < detail::states_together ? left : detail::states_together;
+      if (size > 1) {  // padding stands behind
+        while (count > 0 && asked[first + count - 1] == nullptr) { --count; }
+      }
+      if (count > 0) { use(first, count); }
+    }
   }
 };
 
-/// y += bias for each context that is there, and y = max(0, y) between two layers.
-struct add_bias {
-  const std::int32_t* row;  ///< [size] -1: there is none
-  const float* bias;        ///< [width]
-  std::int32_t width;
-  bool rectified;
-  float* y;  ///< [size, width]
+/// The hidden layer: strip `index` for all contexts.
+template <class Weight>
+struct route_hidden {
+  routed_contexts of;
+  dense_layer<Weight> layer;
+  const float* nothing;             ///< [inputs] zeros: what there is of padding
+  float* hidden;                    ///< [size, width] out
+  head_weights<Weight> read_later;  ///< by the next layer
 
   template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t i) const {
-    if (row[i] < 0) { return; }
-    float* const of = y + static_cast<std::int64_t>(i) * width;
-    const float* const b = bias;
-    const float least = rectified ? 0.0f : -kernel::infinity<float>;
-    team.for_each(width, [=](std::int64_t n) {
-      const float x = of[n] + b[n];
-      of[n] = x > least ? x : least;
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    const std::int64_t bytes =
+        static_cast<std::int64_t>(read_later.rows) * read_later.width * sizeof(Weight);
+    const std::int64_t share = bytes / layer.strips();
+    ask_for(team, reinterpret_cast<const char*>(read_later.data) + index * share, share);
+    of.for_groups([&](std::int32_t first, std::int32_t count) {
+      const route_hidden& self = *this;
+      layer.strip(
+          team, index, count,
+          [&self, first](std::int32_t s) {
+            return self.of.asked[first + s] == nullptr ? self.nothing
+                                                       : self.of.contexts.states[first + s];
+          },
+          [&self, first](std::int32_t s) { return self.hidden_of(first + s); });
     });
-  }
-};
-
-/// A layer over all contexts: a head of which each of them wants all rows.
-template <class Weight, Executor E>
-class router_layer {
- public:
-  /// \param out [capacity, weights.rows]
-  router_layer(E& executor, const kernel::head_weights<Weight>& weights, std::int32_t capacity,
-               float* out)
-      : weights_(weights),
-        product_(executor, weights.rows, weights.width),
-        all_(executor, 1),
-        lists_(executor, static_cast<std::size_t>(capacity)),
-        views_(executor, static_cast<std::size_t>(capacity)) {
-    const std::int32_t rows = weights.rows;
-    const row_range range{0, rows};
-    const std::vector<shortlist> lists(lists_.size(), shortlist{.ranges = all_.data(),
-                                                                .range_count = 1,
-                                                                .size = rows,
-                                                                .row_token = nullptr,
-                                                                .token_row = nullptr,
-                                                                .vocab_size = rows});
-    std::vector<row_view<float>> views;
-    for (std::int64_t i = 0; i < capacity; ++i) { views.push_back({out + i * rows, rows}); }
-    write_buffer(executor, all_.data(), &range, 1);
-    write_buffer(executor, lists_.data(), lists.data(), lists.size());
-    write_buffer(executor, views_.data(), views.data(), views.size());
-  }
-
-  /// Row i of `out` = weights . row i of `from`, for i < size with row[i] >= 0.
-  void operator()(E& executor, std::int32_t size, const std::int32_t* row, const float* from) {
-    product_(executor, weights_, from, weights_.width, {size, row, lists_.data(), views_.data()});
   }
 
  private:
-  kernel::head_weights<Weight> weights_;
-  shortlist_head<E, Weight> product_;
-  workspace<E, row_range> all_;
-  workspace<E, shortlist> lists_;
-  workspace<E, row_view<float>> views_;
+  HUNCH_HOST_DEVICE float* hidden_of(std::int32_t i) const {
+    return hidden + static_cast<std::int64_t>(i) * layer.weights.rows;
+  }
 };
 
-/// Scores clusters in front of the body that chooses them: nothing, unless R has layers and E has
-/// teams to spare.
-template <class R, class E>
-struct routing_ahead {
-  using router_type = R;
-
-  routing_ahead(const R&, E&, std::int32_t, float*) {}
-  void operator()(E&, const R&, const selector_contexts&, const selector_lists&) {}
-  static const R& left(const R& router) { return router; }
-};
-
-/// The router that is left where the scores are there.
-struct routed_ahead {
-  std::int32_t clusters = 0;
-  std::int32_t inputs = 0;
-  std::int32_t scratch = 0;
+/// The layer of scores: strip `index` for all contexts; then, by the last team, the choice.
+template <class Weight, ClusterBudget B>
+struct route_scores {
+  routed_contexts of;
+  dense_layer<Weight> layer;
+  const float* hidden;  ///< [size, width]
+  route_clusters<routed_ahead, B> choose;
+  bool chooses;           ///< else a launch of `choose` comes after this
+  std::int32_t* arrived;  ///< workspace: 0
 
   template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T&, const float*, float*, float*) const {}
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    of.for_groups([&](std::int32_t first, std::int32_t count) {
+      const route_scores& self = *this;
+      layer.strip(
+          team, index, count,
+          [&self, first](std::int32_t s) {
+            return self.hidden + static_cast<std::int64_t>(first + s) * self.layer.weights.width;
+          },
+          [&self, first](std::int32_t s) { return self.choose.scores_of(first + s); });
+    });
+    if (chooses && team::arrives_last(team, arrived, layer.strips())) {
+      for (std::int32_t i = 0; i < of.size; ++i) { choose(team, i); }
+    }
+  }
 };
 
-template <class Weight, class E>
+}  // namespace hunch::kernel
+
+namespace hunch::selector {
+
+/// Contexts that are routed and chosen for by a body each, by a router that is one.
+template <class R, ClusterBudget B, class E>
+struct routing {
+  routing(const R&, E&, std::int32_t) {}
+
+  void operator()(E& executor, std::int32_t size,
+                  const kernel::route_clusters<R, B>& choose) const {
+    executor.launch(size, choose);
+  }
+};
+
+/// The same layer by layer, on executors that have teams to spare.
+template <class Weight, ClusterBudget B, class E>
 requires requires(E& e) { e.teams_at_once(hunch::detail::any_body{}); }
-struct routing_ahead<router::mlp<Weight>, E> {
-  using router_type = routed_ahead;
+class routing<router::mlp<Weight>, B, E> {
+ public:
+  routing(const router::mlp<Weight>& router, E& executor, std::int32_t capacity)
+      : nothing_(executor, static_cast<std::size_t>(router.inputs)),
+        hidden_(executor,
+                static_cast<std::size_t>(capacity) * static_cast<std::size_t>(router.first.rows)),
+        arrived_(executor, 1) {}
 
-  routing_ahead(const router::mlp<Weight>& router, E& executor, std::int32_t capacity,
-                float* scores)
-      : contexts(executor, values(capacity, router.inputs)),
-        row(executor, values(capacity, 1)),
-        hidden(executor, values(capacity, router.first.rows)),
-        first(executor, router.first, capacity, hidden.data()),
-        second(executor, router.second, capacity, scores),
-        out(scores) {}
-
-  void operator()(E& executor, const router::mlp<Weight>& router, const selector_contexts& of,
-                  const selector_lists& lists) {
-    executor.launch(of.size,
-                    gather_contexts{of, lists.ranges, router.inputs, contexts.data(), row.data()});
-    first(executor, of.size, row.data(), contexts.data());
-    executor.launch(
-        of.size, add_bias{row.data(), router.first_bias, router.first.rows, true, hidden.data()});
-    second(executor, of.size, row.data(), hidden.data());
-    executor.launch(of.size, add_bias{row.data(), router.second_bias, router.clusters, false, out});
-  }
-  static routed_ahead left(const router::mlp<Weight>& router) {
-    return {router.clusters, router.inputs, 0};
-  }
-
-  static std::size_t values(std::int32_t capacity, std::int32_t each) {
-    return static_cast<std::size_t>(capacity) * static_cast<std::size_t>(each);
+  void operator()(E& executor, std::int32_t size,
+                  const kernel::route_clusters<router::mlp<Weight>, B>& choose) const {
+    const kernel::routed_contexts of{choose.contexts, choose.lists.ranges, size};
+    const kernel::route_hidden<Weight> hidden{.of = of,
+                                              .layer = choose.router.hidden_layer(),
+                                              .nothing = nothing_.data(),
+                                              .hidden = hidden_.data(),
+                                              .read_later = choose.router.second};
+    const kernel::route_scores<Weight, B> scores{.of = of,
+                                                 .layer = choose.router.score_layer(),
+                                                 .hidden = hidden_.data(),
+                                                 .choose = choose.routed(),
+                                                 .chooses = size == 1,
+                                                 .arrived = arrived_.data()};
+    executor.launch(hidden.layer.strips(), hidden);
+    executor.launch(scores.layer.strips(), scores);
+    if (!scores.chooses) { executor.launch(size, scores.choose); }
   }
 
-  workspace<E, float> contexts;    ///< [capacity, inputs]
-  workspace<E, std::int32_t> row;  ///< [capacity]
-  workspace<E, float> hidden;      ///< [capacity, first.rows]
-  router_layer<Weight, E> first;
-  router_layer<Weight, E> second;
-  float* out;
+ private:
+  workspace<E, float> nothing_;         ///< [inputs]
+  workspace<E, float> hidden_;          ///< [capacity, first.rows]
+  workspace<E, std::int32_t> arrived_;  ///< [1]
 };
 
 }  // namespace hunch::selector

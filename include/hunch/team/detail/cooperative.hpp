@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/detail/crew.hpp>
@@ -35,7 +36,10 @@ namespace hunch::team {
 ///    `Machine::worker_type` is what bodies see of a worker, see worker.hpp.
 /// 5. `m.combine(v, op)` combines the threads of a part and `m.scan(v, before)` is the total and
 ///    sets what is before, on all threads of the part.
-/// 6. `m.remember(s)` makes s what `m.last_sum()` is; all threads of a part say the same.
+/// 6. `Machine::add(to, v)` adds v >= 0 to an integer in the scratch that others add to, too,
+///    `Machine::count(to)` less than 2^32 times 1 in all; `m.first_reaching(sums, wanted)`, of the
+///    scratch, is that of canonical.hpp, on all threads.
+/// 7. `m.remember(s)` makes s what `m.last_sum()` is; all threads of a part say the same.
 template <class Machine>
 class cooperative {
  public:
@@ -254,6 +258,38 @@ class cooperative {
     }
     machine_.sync();
     return total;
+  }
+
+  template <class F>
+  HUNCH_HOST_DEVICE void fill_by_worker(std::int32_t n, F&& f) {
+    machine_.sync();  // the list of the last call has been read
+    const auto put = [this](std::int32_t k, std::int64_t value) {
+      for (std::int32_t p = 0; p < machine_.parts(); ++p) { machine_.scratch(p).list[k] = value; }
+    };
+    for_each_worker(n, [&](worker_type& worker, std::int32_t i) { f(worker, i, put); });
+  }
+
+  /// Each part for itself: these are few elements.
+  template <class Bin, class Amount>
+  HUNCH_HOST_DEVICE found_bin find_bin(std::int64_t n, std::int64_t wanted, Bin&& bin,
+                                       Amount&& amount) {
+    std::int64_t* const sums = machine_.scratch().list;
+    machine_.sync_part();  // the list of the last call has been read
+    for (std::int32_t b = machine_.thread(); b < list_capacity; b += machine_.threads()) {
+      sums[b] = 0;
+    }
+    machine_.sync_part();
+    for (std::int64_t i = machine_.thread(); i < n; i += machine_.threads()) {
+      const std::int32_t b = bin(i);
+      if (b < 0) { continue; }
+      if constexpr (std::is_same_v<std::remove_cvref_t<Amount>, one_each>) {
+        Machine::count(sums[b]);
+      } else {
+        Machine::add(sums[b], amount(i));
+      }
+    }
+    machine_.sync_part();
+    return machine_.first_reaching(sums, wanted);
   }
 
   template <class T>

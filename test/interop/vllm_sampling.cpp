@@ -95,10 +95,16 @@ TEST_CASE("vllm: a census in arrays of an engine is that of a text") {
   dice random{1};
   for (const std::int32_t vocab : {1, 3, 40}) {
     const texts t = some_texts(random, 5, vocab);
-    engine_census one(5, vocab, 16), other(5, vocab, 16);
+    engine_census one(5, vocab, 16);
     count<std::int64_t>(executor::host{}, one, t);
-    count<std::int32_t>(two_blocks, other, t);
-    CHECK(one.index == other.index);
+    for (const threads& teams : {one_block, two_blocks}) {
+      engine_census other(5, vocab, 16);
+      count<std::int32_t>(teams, other, t);
+      CHECK(one.index == other.index);
+      CHECK(one.size == other.size);
+      CHECK(one.tokens == other.tokens);
+      CHECK(one.emitted == other.emitted);
+    }
     for (std::int32_t s = 0; s < 5; ++s) {
       const auto at = static_cast<std::size_t>(s);
       counted_text expected(vocab, t.prompts[at], t.emitted[at].size());

@@ -7,7 +7,6 @@
 #include <hunch/distribution/given_uniforms.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/interop/chain.hpp>
-#include <hunch/interop/vllm_logits.hpp>
 #include <hunch/sampler/greedy.hpp>
 #include <hunch/verifier/greedy.hpp>
 #include <hunch/verifier/rejection.hpp>

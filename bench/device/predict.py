@@ -286,6 +286,13 @@ def rows_of(model, gate):
         for lazily in (False, True):
             add(f"verify, 5 drafts, B = {batch}, laws {'when asked for' if lazily else 'side by side'}",
                 verify(batch, lazily), goal=1.4, floor=at_copy((CHAIN + 2) * batch))
+    # All rows of target and draft for their laws, and at a refusal one of each again.
+    of_requests = gate.streams("vllm_laws block", 8)
+    rows = 2 * CHAIN + 1
+    for batch in (32, 64):
+        add(f"requests on logits in a graph, 5 drafts, B = {batch}",
+            [law(batch * rows, "vllm_laws", of_requests),
+             Launch("vllm_logits", batch, [Pass(residual, VOCAB, 2, 4)], decide)])
     return found
 
 
@@ -300,7 +307,7 @@ def main():
         print("SKIPPED: no nvdisasm")
         return NOT_RUN
     gate = Gate(args.folder, nvdisasm)
-    for file in ("laws", "halves", "rejection"):
+    for file in ("laws", "halves", "rejection", "adapters_on_logits"):
         gate.read(file)
     rows = rows_of(Model(GPUS[args.gpu], gate), gate)
     missed = 0

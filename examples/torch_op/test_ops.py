@@ -629,6 +629,23 @@ class OnCuda(Operators, unittest.TestCase):
         for got, same in zip(captured, wanted):
             self.assertTrue(got.equal(same))
 
+    def test_replays_read_what_has_changed_since_the_capture(self):
+        _, args, kwargs = self.some_calls()[0]
+        op = ops.chain_speculative_sampling
+        op(*args, **kwargs)  # loads the kernels
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = op(*args, **kwargs)
+        texts = []
+        for _ in range(8):
+            kwargs["lengths"] += 1
+            graph.replay()
+            for got, wanted in zip(captured, op(*args, **kwargs)):
+                self.assertTrue(got.equal(wanted))
+            texts.append(captured[0].clone())
+        self.assertTrue(any(not one.equal(texts[0]) for one in texts[1:]))
+
 
 if __name__ == "__main__":
     if not torch.cuda.is_available():

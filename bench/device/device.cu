@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
       bench::device::measure_heads(out, executor, copy);
       bench::device::measure_laws(out, executor, copy);
       bench::device::measure_verification(out, executor, copy);
+      bench::device::measure_adapters(out, executor, copy);
     }
     bench::device::measure_steps(out);
   });

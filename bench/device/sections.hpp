@@ -17,6 +17,8 @@ void measure_heads(report& out, cuda& executor, memory_copy& copy);
 void measure_laws(report& out, cuda& executor, memory_copy& copy);
 /// Verification of chains, from logits to the verdict.
 void measure_verification(report& out, cuda& executor, memory_copy& copy);
+/// Requests in the arrays of an engine, on logits.
+void measure_adapters(report& out, cuda& executor, memory_copy& copy);
 /// A step of the resident loop with models that cost nothing.
 void measure_steps(report& out);
 

@@ -27,18 +27,41 @@ def statuses(like, batch):
 
 
 @torch.library.register_fake("hunch::chain_speculative_sampling")
-def _(draft_probs, draft_token_ids, target_probs, *, seeds=None, lengths=None, uniform_samples=None):
+def _(draft_probs, draft_token_ids, target_probs, *, seeds=None, lengths=None, uniform_samples=None, check_rows=False):
     batch, length, _ = draft_probs.shape
     return (int32s(draft_probs, batch, length + 1), int32s(draft_probs, batch), int32s(draft_probs, batch),
             statuses(draft_probs, batch))
 
 
-@torch.library.register_fake("hunch::rejection_sample")
-def _(target_logits, draft_logits, draft_sampled, cu_num_logits, pos, idx_mapping, temperature, seed,
-      num_speculative_steps, *, block_verification=False, target_is_scaled=True, draft_is_scaled=True):
+def sampled_requests(target_logits, idx_mapping, num_speculative_steps):
     requests = idx_mapping.shape[0]
     return (int64s(target_logits, requests, num_speculative_steps + 1), int32s(target_logits, requests),
             statuses(target_logits, requests))
+
+
+@torch.library.register_fake("hunch::rejection_sample")
+def _(target_logits, draft_logits, draft_sampled, cu_num_logits, pos, idx_mapping, temperature, seed,
+      num_speculative_steps, *, block_verification=False, target_is_scaled=True, draft_is_scaled=True, top_k=None,
+      top_p=None, min_p=None):
+    return sampled_requests(target_logits, idx_mapping, num_speculative_steps)
+
+
+@torch.library.register_fake("hunch::rejection_sample_")
+def _(target_logits, draft_logits, draft_sampled, cu_num_logits, pos, idx_mapping, temperature, seed,
+      num_speculative_steps, *, block_verification=False, target_is_scaled=True, draft_is_scaled=True, top_k=None,
+      top_p=None, min_p=None, repetition_penalty=None, presence_penalty=None, frequency_penalty=None,
+      census_tokens=None, census_emitted=None, census_index=None, census_size=None, allowed=None, mask_of_row=None):
+    return sampled_requests(target_logits, idx_mapping, num_speculative_steps)
+
+
+@torch.library.register_fake("hunch::begin_texts")
+def _(census_tokens, census_emitted, census_index, census_size, state, ids, lengths):
+    return statuses(ids, ids.shape[0])
+
+
+@torch.library.register_fake("hunch::count_tokens")
+def _(census_tokens, census_emitted, census_index, census_size, state, ids, lengths):
+    return statuses(ids, ids.shape[0])
 
 
 def verified_trees(candidates, levels):
@@ -50,7 +73,7 @@ def verified_trees(candidates, levels):
 @torch.library.register_fake("hunch::tree_speculative_sampling_target_only")
 def _(candidates, retrieve_index, retrieve_next_token, retrieve_next_sibling, target_probs, levels, *, seeds=None,
       lengths=None, uniform_samples=None, uniform_samples_for_final_sampling=None, threshold_single=1.0,
-      threshold_acc=1.0):
+      threshold_acc=1.0, check_rows=False):
     return verified_trees(candidates, levels)
 
 

@@ -3,10 +3,13 @@
 
 #include <variant>
 
+#include <hunch/core/bfloat16.hpp>
+#include <hunch/core/float16.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/interop/flashinfer.hpp>
 #include <hunch/interop/sglang.hpp>
 #include <hunch/interop/sglang_tree.hpp>
+#include <hunch/interop/text_census.hpp>
 #include <hunch/interop/vllm_logits.hpp>
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/rejection.hpp>
@@ -24,16 +27,25 @@ namespace sglang = hunch::interop::sglang;
 namespace vllm = hunch::interop::vllm;
 
 using chains = flashinfer::chain_arguments<float>;
+/// \tparam Logit float, or a type of 16 bits.
+template <class Logit>
 struct ragged_chains {
-  vllm::logits_arguments<float> arguments;
+  vllm::logits_arguments<Logit> arguments;
   bool block_verification = false;
+};
+/// Prompts of new texts, or tokens that go on texts.
+struct tokens_of_texts {
+  hunch::interop::counted_texts texts;
+  bool begins = false;
 };
 using sampled_trees = sglang::target_only_arguments<float>;
 using greedy_trees = sglang::greedy_arguments;
 using tree_choices = sglang::build_tree_arguments;
 
 /// An operation and its tensors: plain structs of sizes and pointers.
-using operation = std::variant<chains, ragged_chains, sampled_trees, greedy_trees, tree_choices>;
+using operation = std::variant<chains, ragged_chains<float>, ragged_chains<hunch::bfloat16>,
+                               ragged_chains<hunch::float16>, sampled_trees, greedy_trees,
+                               tree_choices, tokens_of_texts>;
 
 /// Launches an operation on an executor.
 template <hunch::Executor E>
@@ -41,7 +53,8 @@ struct launch_on {
   E& executor;
 
   void operator()(const chains& a) const { flashinfer::chain_speculative_sampling(executor, a); }
-  void operator()(const ragged_chains& a) const {
+  template <class Logit>
+  void operator()(const ragged_chains<Logit>& a) const {
     if (a.block_verification) {
       vllm::rejection_sample(executor, a.arguments, hunch::verifier::block{});
     } else {
@@ -53,6 +66,13 @@ struct launch_on {
   }
   void operator()(const greedy_trees& a) const { sglang::verify_tree_greedy(executor, a); }
   void operator()(const tree_choices& a) const { sglang::build_tree_kernel_efficient(executor, a); }
+  void operator()(const tokens_of_texts& a) const {
+    if (a.begins) {
+      hunch::interop::begin_texts(executor, a.texts);
+    } else {
+      hunch::interop::count_tokens(executor, a.texts);
+    }
+  }
 };
 
 /// Launches an operation on a stream of the current device. Defined in device.cu.

@@ -80,6 +80,11 @@ def gap(law, p0, p1, p2):
     return (law - plain).abs().sum().item() / 2
 
 
+def results(of):
+    """What an operator returns, as a tuple where it is one tensor too."""
+    return (of,) if isinstance(of, torch.Tensor) else of
+
+
 class Operators:
     device = "cpu"
 
@@ -90,8 +95,8 @@ class Operators:
         """Calls an operator on the device under test; results come back to the CPU."""
         def there(x):
             return x.to(self.device) if isinstance(x, torch.Tensor) else x
-        results = getattr(ops, name)(*map(there, args), **{k: there(v) for k, v in kwargs.items()})
-        return [r.cpu() for r in results]
+        outputs = getattr(ops, name)(*map(there, args), **{k: there(v) for k, v in kwargs.items()})
+        return [r.cpu() for r in outputs]
 
     def all_ok(self, status):
         self.assertTrue((status == STATUS["ok"]).all(), status)
@@ -273,6 +278,95 @@ class Operators:
         for got, same in zip(self.call("rejection_sample", **c), wanted):
             self.assertTrue(got.equal(same))
 
+    def census(self, prompts, emitted, vocab):
+        """The census of texts, one for each state, in tensors on the device."""
+        states, capacity = len(prompts), 64
+        arrays = [torch.full(shape, -9, dtype=torch.int32, device=self.device)
+                  for shape in ((states, capacity), (states, capacity), (states, vocab), (states,))]
+        for name, texts in (("begin_texts", prompts), ("count_tokens", emitted)):
+            ids = torch.full((states, max(map(len, texts))), -1, device=self.device)
+            for row, text in zip(ids, texts):
+                row[:len(text)] = torch.tensor(text, device=self.device)
+            lengths = i32(*map(len, texts)).to(self.device)
+            self.all_ok(getattr(ops, name)(*arrays, torch.arange(states, device=self.device).int(), ids, lengths))
+        return dict(zip(("census_tokens", "census_emitted", "census_index", "census_size"), arrays))
+
+    def test_logits_and_ids_of_other_types_are_read_as_they_are(self):
+        c = self.requests([2, 0, 3, 1], 3, 40)
+        for half in (torch.bfloat16, torch.float16):
+            for k in ("target_logits", "draft_logits"):
+                c[k] = c[k].to(half)
+            got = self.call("rejection_sample", **{**c, "draft_sampled": c["draft_sampled"].long()})
+            wide = {k: c[k].float() for k in ("target_logits", "draft_logits")}
+            for one, other in zip(got, self.call("rejection_sample", **{**c, **wide})):
+                self.assertTrue(one.equal(other))
+            c.update(wide)
+        q, ids, p = self.chains(batch=9)
+        padded_q, padded_p = (torch.full((*t.shape[:2], 64), float("nan")) for t in (q, p))
+        padded_q[..., :50], padded_p[..., :50] = q, p
+        u = torch.rand(9, 4)
+        wanted = self.call("chain_speculative_sampling", q, ids, p, uniform_samples=u)
+        got = getattr(ops, "chain_speculative_sampling")(
+            padded_q.to(self.device)[..., :50], ids.long().to(self.device), padded_p.to(self.device)[..., :50],
+            uniform_samples=u.to(self.device), check_rows=True)
+        for one, other in zip(got, wanted):
+            self.assertTrue(one.cpu().equal(other))
+
+    def test_cuts_are_those_of_logits_that_were_cut_before(self):
+        n, vocab = 4, 40
+        c = self.requests([r % (n + 1) for r in range(60)], n, vocab)
+        states = len(c["temperature"])
+        k, least = torch.randint(0, 6, (states,)).int(), 0.2 * torch.rand(states)
+        cut, plain = c["target_logits"].clone(), self.call("rejection_sample", **c)
+        for r, state in enumerate(c["idx_mapping"].tolist()):
+            rows = cut[c["cu_num_logits"][r]:c["cu_num_logits"][r + 1]]
+            p = rows.softmax(-1)
+            rows[p < least[state] * p.amax(-1, keepdim=True)] = -torch.inf
+            if k[state] > 0:
+                rows[rows < rows.topk(int(k[state])).values[:, -1:]] = -torch.inf
+        got = self.call("rejection_sample", **c, top_k=k, min_p=least, top_p=torch.ones(states))
+        for one, other in zip(got, self.call("rejection_sample", **{**c, "target_logits": cut})):
+            self.assertTrue(one.equal(other))
+        self.assertFalse(got[0].equal(plain[0]))
+
+    def test_penalties_and_masks_are_those_of_logits_that_were_edited_before(self):
+        n, vocab = 4, 40
+        c = self.requests([r % (n + 1) for r in range(40)], n, vocab)
+        states = len(c["temperature"])
+        texts = [[torch.randint(vocab, (int(torch.randint(1, 12, ())),)).tolist() for _ in range(states)]
+                 for _ in range(2)]
+        penalties = dict(repetition_penalty=1 + torch.rand(states), presence_penalty=torch.rand(states),
+                         frequency_penalty=torch.rand(states))
+        masks = torch.randint(-2 ** 31, 2 ** 31, (3, 2)).int()
+        mask_of_row = torch.randint(-1, 3, (len(c["target_logits"]),)).int()
+        edited = c["target_logits"].clone()
+        for r, state in enumerate(c["idx_mapping"].tolist()):
+            begin, end = c["cu_num_logits"][r:r + 2].tolist()
+            for row in range(begin, end):
+                emitted = texts[1][state] + c["draft_sampled"][begin + 1:row + 1].tolist()
+                count = torch.bincount(torch.tensor(emitted), minlength=vocab)
+                x, occurs = edited[row], (count > 0) | torch.zeros(vocab).bool().index_fill(
+                    0, torch.tensor(texts[0][state]), True)
+                repeated = torch.where(x > 0, x / penalties["repetition_penalty"][state],
+                                       x * penalties["repetition_penalty"][state])
+                minus = penalties["frequency_penalty"][state] * count + penalties["presence_penalty"][state]
+                edited[row] = torch.where(occurs, repeated - torch.where(count > 0, minus, 0.0), x)
+                if mask_of_row[row] >= 0:
+                    words = masks[mask_of_row[row]].long()
+                    allowed = (words[torch.arange(vocab) // 32] >> torch.arange(vocab) % 32) & 1
+                    edited[row, allowed == 0] = -torch.inf
+        census, plain = self.census(*texts, vocab), self.call("rejection_sample", **c)
+
+        def there(values):
+            return {k: v.to(self.device) if isinstance(v, torch.Tensor) else v for k, v in values.items()}
+        arguments = there(dict(c, **penalties, allowed=masks, mask_of_row=mask_of_row))
+        got = ops.rejection_sample_(**arguments, **census)
+        self.assertTrue(arguments["target_logits"].cpu().allclose(edited, rtol=1e-6, atol=1e-6))
+        wanted = self.call("rejection_sample", **{**c, "target_logits": arguments["target_logits"].cpu()})
+        for one, other in zip(got, wanted):
+            self.assertTrue(one.cpu().equal(other))
+        self.assertFalse(got[0].cpu().equal(plain[0]))
+
     # --- (c) trees -----------------------------------------------------------------------------
     def trees(self, batch=100, topk=3, depth=3, nodes=12, vocab=4):
         """Random trees of an EAGLE-2 drafter's form, and the tokens of their nodes."""
@@ -411,18 +505,28 @@ class Operators:
         links = ops.build_tree(parents, selected, lengths, topk)[2:5]
         requests = self.requests([1, 0, 3], 3, 12)
         named = ("num_speculative_steps",)
+        census = {k: v.cpu() for k, v in self.census(5 * [[1, 2, 3]], 5 * [[3, 4]], 12).items()}
         positional = [requests[k] for k in requests if k not in named] + [requests[k] for k in named]
         calls = [("chain_speculative_sampling", [q, ids, p], dict(seeds=seeds, lengths=ones)),
-                 ("rejection_sample", positional, dict(block_verification=True)),
+                 ("rejection_sample", positional, dict(block_verification=True, top_k=torch.full((5,), 3).int())),
+                 ("rejection_sample_", positional, dict(presence_penalty=torch.ones(5), **census,
+                                                        allowed=torch.full((7, 1), 0x7f0).int())),
+                 ("begin_texts", [*census.values(), i32(4, 0), i64([1, 2], [3, 3]), i32(2, 1)], {}),
+                 ("count_tokens", [*census.values(), i32(4, 0), i64([1, 2], [3, 3]), i32(2, 1)], {}),
                  ("tree_speculative_sampling_target_only", [candidates, *links, laws(*candidates.shape, 4), 4],
                   dict(seeds=seeds, lengths=ones)),
                  ("verify_tree_greedy", [candidates, *links, torch.randint(4, (candidates.numel(),)), 4], {}),
                  ("build_tree", [parents, selected, lengths, topk], {})]
 
         def there(x):
-            return x.to(self.device) if isinstance(x, torch.Tensor) else x
+            return x.to(self.device, copy=True) if isinstance(x, torch.Tensor) else x
         return [(name, [there(x) for x in args], {k: there(v) for k, v in kwargs.items()})
                 for name, args, kwargs in calls]
+
+    def copied(self, args, kwargs):
+        def copy(x):
+            return x.clone() if isinstance(x, torch.Tensor) else x
+        return [copy(x) for x in args], {k: copy(v) for k, v in kwargs.items()}
 
     def test_schemas_and_fakes(self):
         for name, args, kwargs in self.some_calls():
@@ -435,7 +539,8 @@ class Operators:
                 torch._dynamo.reset()
                 op = getattr(ops, name)
                 compiled = torch.compile(lambda *a, **k: op(*a, **k), backend="aot_eager", fullgraph=True, dynamic=True)
-                for got, wanted in zip(compiled(*args, **kwargs), op(*args, **kwargs)):
+                first = self.copied(args, kwargs)  # some operators write what they are given
+                for got, wanted in zip(results(compiled(*first[0], **first[1])), results(op(*args, **kwargs))):
                     self.assertTrue(got.equal(wanted))
 
     def test_empty_batches(self):
@@ -449,7 +554,7 @@ class Operators:
         faults = [
             ("chain_speculative_sampling", 0, lambda t: t[0], "draft_probs must have 3 dimensions"),
             ("chain_speculative_sampling", 0, lambda t: t.double(), "draft_probs must be Float, it is Double"),
-            ("chain_speculative_sampling", 1, lambda t: t.long(), "draft_token_ids must be Int, it is Long"),
+            ("chain_speculative_sampling", 1, lambda t: t.float(), "draft_token_ids must be Int, it is Float"),
             ("chain_speculative_sampling", 2, lambda t: t[:, 1:].contiguous(),
              r"target_probs must have the shape \[6, 4, 50\], it has \[6, 3, 50\]"),
             ("chain_speculative_sampling", 2, lambda t: t.transpose(0, 1).contiguous().transpose(0, 1),
@@ -468,7 +573,13 @@ class Operators:
             ("tree_speculative_sampling_target_only", 5, lambda n: 0, "levels must be at least 1, it is 0"),
             ("tree_speculative_sampling_target_only", "threshold_acc", lambda t: 1.5, "must be in .0, 1., it is 1.5"),
             ("tree_speculative_sampling_target_only", "uniform_samples", lambda t: torch.rand(6, 12), "give either"),
-            ("verify_tree_greedy", 4, lambda t: t.int(), "target_predict must be Long, it is Int"),
+            ("verify_tree_greedy", 4, lambda t: t.double(), "target_predict must be Int, it is Double"),
+            ("rejection_sample", 0, lambda t: t.double(), "target_logits must be Float, it is Double"),
+            ("rejection_sample", 1, lambda t: t.half(), "draft_logits must be Float, it is Half"),
+            ("rejection_sample", "top_k", lambda t: t.long(), "top_k must be Int, it is Long"),
+            ("rejection_sample_", "census_size", lambda t: None, "penalties need a census"),
+            ("rejection_sample_", "allowed", lambda t: t.long(), "allowed must be Int, it is Long"),
+            ("begin_texts", 3, lambda t: t[1:], r"census_size must have the shape \[5\]"),
             ("build_tree", 3, lambda k: 0, "topk must be at least 1"),
             ("build_tree", 3, lambda k: 4, r"must have topk \* \(depth - 1\) \+ 1 columns, it has 7, and topk is 4"),
         ]
@@ -485,11 +596,12 @@ class OnTheCpu(Operators, unittest.TestCase):
     def test_threads_change_nothing(self):
         threads = torch.get_num_threads()
         for name, args, kwargs in self.some_calls():
-            results = []
+            by_threads = []
             for n in (1, 3):
                 torch.set_num_threads(n)
-                results.append(getattr(ops, name)(*args, **kwargs))
-            for one, three in zip(*results):
+                own_args, own_kwargs = self.copied(args, kwargs)
+                by_threads.append(results(getattr(ops, name)(*own_args, **own_kwargs)))
+            for one, three in zip(*by_threads):
                 self.assertTrue(one.equal(three))
         torch.set_num_threads(threads)
 
@@ -502,7 +614,7 @@ class OnCuda(Operators, unittest.TestCase):
         for name, args, kwargs in self.some_calls():
             on_cpu = getattr(ops, name)(*[x.cpu() if isinstance(x, torch.Tensor) else x for x in args],
                                         **{k: v.cpu() if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()})
-            for there, here in zip(getattr(ops, name)(*args, **kwargs), on_cpu):
+            for there, here in zip(results(getattr(ops, name)(*args, **kwargs)), results(on_cpu)):
                 self.assertTrue(there.cpu().equal(here))
 
     def test_work_goes_to_the_current_stream_and_into_graphs(self):
@@ -516,6 +628,23 @@ class OnCuda(Operators, unittest.TestCase):
         torch.cuda.synchronize()
         for got, same in zip(captured, wanted):
             self.assertTrue(got.equal(same))
+
+    def test_replays_read_what_has_changed_since_the_capture(self):
+        _, args, kwargs = self.some_calls()[0]
+        op = ops.chain_speculative_sampling
+        op(*args, **kwargs)  # loads the kernels
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = op(*args, **kwargs)
+        texts = []
+        for _ in range(8):
+            kwargs["lengths"] += 1
+            graph.replay()
+            for got, wanted in zip(captured, op(*args, **kwargs)):
+                self.assertTrue(got.equal(wanted))
+            texts.append(captured[0].clone())
+        self.assertTrue(any(not one.equal(texts[0]) for one in texts[1:]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <hunch/core/bfloat16.hpp>
+#include <hunch/interop/text_census.hpp>
 #include <hunch/interop/vllm_logits.hpp>
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/rejection.hpp>
@@ -6,18 +8,39 @@
 
 namespace hunch::gate {
 namespace names {
+struct vllm_laws;
+struct vllm_laws_of_bfloats;
+struct vllm_laws_through_stages;
+struct vllm_laws_of_bfloats_through_stages;
 struct vllm_logits;
 struct vllm_logits_by_block;
+struct vllm_logits_of_bfloats;
 struct vllm_logits_without_draft_law;
+struct prompts_of_an_engine;
+struct tokens_of_an_engine;
 }  // namespace names
 
+using namespace interop;
+
 kernel_pointer adapters_on_logits[] = {
-    by_block<names::vllm_logits,
-             interop::vllm::logits_body<float, verifier::rejection, source, true>>(),
+    by_block<names::vllm_laws, vllm::request_laws<float, scaled_logits>>(),
+    by_cluster<names::vllm_laws, vllm::request_laws<float, scaled_logits>>(),
+    by_block<names::vllm_laws_of_bfloats, vllm::request_laws<bfloat16, scaled_logits>>(),
+    by_block<names::vllm_laws_through_stages, vllm::request_laws<float, sampled_logits>>(),
+    by_cluster<names::vllm_laws_through_stages, vllm::request_laws<float, sampled_logits>>(),
+    by_block<names::vllm_laws_of_bfloats_through_stages,
+             vllm::request_laws<bfloat16, sampled_logits>>(),
+    by_block<names::vllm_logits, vllm::verify_request<float, verifier::rejection, source, true>>(),
+    by_cluster<names::vllm_logits,
+               vllm::verify_request<float, verifier::rejection, source, true>>(),
     by_block<names::vllm_logits_by_block,
-             interop::vllm::logits_body<float, verifier::block, source, true>>(),
+             vllm::verify_request<float, verifier::block, source, true>>(),
+    by_block<names::vllm_logits_of_bfloats,
+             vllm::verify_request<bfloat16, verifier::rejection, source, true>>(),
     by_block<names::vllm_logits_without_draft_law,
-             interop::vllm::logits_body<float, verifier::rejection, source, false>>(),
+             vllm::verify_request<float, verifier::rejection, source, false>>(),
+    by_block<names::prompts_of_an_engine, count_text<true>>(),
+    by_block<names::tokens_of_an_engine, count_text<false>>(),
 };
 
 }  // namespace hunch::gate

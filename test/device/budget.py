@@ -59,6 +59,13 @@ STREAMING = [
     "law_of_bfloats_through_all_stages block",
     "law_of_bfloats_through_all_stages cluster",
     "law_of_halves_through_all_stages block",
+    "vllm_laws block",
+    "vllm_laws cluster",
+    "vllm_laws_of_bfloats block",
+    "vllm_laws_through_stages block",
+    "vllm_laws_through_stages cluster",
+    "vllm_logits block",
+    "flashinfer_chain block",
 ]
 CONTROL = "residual_sum_of_a_choice block"
 LOADS = 8

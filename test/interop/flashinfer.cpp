@@ -64,9 +64,11 @@ adapter::chain_arguments<float> arguments(const chains& c, outputs& out) {
 }
 
 template <class E>
-outputs run(const chains& c, E executor, const interop::random_keys* keys = nullptr) {
+outputs run(const chains& c, E executor, const interop::random_keys* keys = nullptr,
+            bool check_rows = false) {
   outputs out;
   auto args = arguments(c, out);
+  args.check_rows = check_rows;
   if (keys != nullptr) {
     args.keys = *keys;
   } else {
@@ -129,8 +131,10 @@ TEST_CASE("flashinfer: the same uniforms give the tokens and counts of a scalar 
         const outputs got = run(c, executor::host{});
         CHECK(got == expected);
         for (const std::int32_t n : got.emitted) { (n - 1000 < length ? rejected : whole) += 1; }
-        if (batch % 2 == 0) { CHECK(run(c, two_blocks) == expected); }
-        if (batch == 3) { CHECK(run(c, one_block) == expected); }
+        // Rows of laws pass, and nothing else changes.
+        CHECK(run(c, executor::host{}, nullptr, true) == expected);
+        if (batch % 2 == 0) { CHECK(run(c, two_blocks, nullptr, length % 2 == 0) == expected); }
+        if (batch == 3) { CHECK(run(c, one_block, nullptr, length % 2 == 0) == expected); }
       }
     }
   }
@@ -240,10 +244,12 @@ TEST_CASE("flashinfer: a bad sequence gets its status, the others are as without
   const float inf = std::numeric_limits<float>::infinity();
   const auto p_row = [&](chains& c, std::int64_t i) { return c.target.data() + (4 + i) * vocab; };
   const auto q_row = [&](chains& c, std::int64_t i) { return c.draft.data() + (3 + i) * vocab; };
-  const auto check = [&](status wanted, auto&& damage, std::int32_t accepted = 0) {
+  const auto check_with = [&](bool check_rows, status wanted, auto&& damage,
+                              std::int32_t accepted) {
     chains c = good;
     damage(c);
-    const outputs out = run(c, executor::host{});
+    const outputs out = run(c, executor::host{}, nullptr, check_rows);
+    CHECK(run(c, one_block, nullptr, check_rows) == out);
     CHECK(out.statuses[1] == wanted);
     std::vector<std::int32_t> written(4, -1);
     std::copy_n(c.ids.begin() + 3, accepted, written.begin());
@@ -255,6 +261,10 @@ TEST_CASE("flashinfer: a bad sequence gets its status, the others are as without
       CHECK(out.statuses[static_cast<std::size_t>(b)] == status::ok);
     }
   };
+  const auto check = [&](status wanted, auto&& damage, std::int32_t accepted = 0) {
+    check_with(false, wanted, damage, accepted);
+    check_with(true, wanted, damage, accepted);
+  };
   const auto all = [&](float* row, float value) { std::fill(row, row + vocab, value); };
   check(status::invalid_token, [&](chains& c) { c.ids[3] = -1; });
   check(status::invalid_token, [&](chains& c) { c.ids[5] = vocab; });
@@ -265,13 +275,25 @@ TEST_CASE("flashinfer: a bad sequence gets its status, the others are as without
   check(status::invalid_logits, [&](chains& c) { all(p_row(c, 0), 0.0f); });
   check(status::invalid_logits, [&](chains& c) { all(p_row(c, 0), -1.0f); });
   check(status::invalid_logits, [&](chains& c) { all(p_row(c, 0), inf); });
-  check(status::invalid_draft, [&](chains& c) {  // rejected for sure, and q is no law
+  const auto q_is_no_law = [&](chains& c) {  // rejected for sure
     p_row(c, 0)[c.ids[3]] = 0.0f;
     float rest = 0.0f;
     for (int v = 0; v < vocab; ++v) { rest += p_row(c, 0)[v]; }
     p_row(c, 0)[(c.ids[3] + 1) % vocab] += 1.0f - rest;
     all(q_row(c, 0), 1.0f);
-  });
+  };
+  check_with(true, status::invalid_draft, q_is_no_law, 0);
+  // Only the sum of a row tells that it is none.
+  const auto p_is_no_law = [&](chains& c) {
+    all(p_row(c, 0), 0.4f);
+    p_row(c, 0)[c.ids[3]] = 0.0f;
+  };
+  check_with(true, status::invalid_logits, p_is_no_law, 0);
+  for (const auto& damage : {std::function<void(chains&)>(q_is_no_law), {p_is_no_law}}) {
+    chains c = good;
+    damage(c);
+    CHECK(run(c, executor::host{}).statuses[1] == status::ok);
+  }
   // What is accepted for sure in front of a bad row stays.
   const auto certain = [&](chains& c) {
     all(p_row(c, 0), 0.0f);
@@ -291,6 +313,117 @@ TEST_CASE("flashinfer: a bad sequence gets its status, the others are as without
         all(q_row(c, 1), nan);
       },
       1);
+}
+
+TEST_CASE("flashinfer: whatever the rows hold, a token is in the vocabulary or there is a status") {
+  dice random{9};
+  const std::int32_t vocab = 130;
+  const float odd[] = {
+      0.0f,         -1.0f, 1e-40f, 0.3f, 2.0f, 3e38f, std::numeric_limits<float>::infinity(),
+      std::nanf("")};
+  int with_status = 0;
+  for (int round = 0; round < 300; ++round) {
+    chains c = some_chains(random, 2, 3, vocab);
+    for (std::vector<float>* const rows : {&c.draft, &c.target}) {
+      for (int i = 0; i < 1 << random.below(9); ++i) {
+        (*rows)[static_cast<std::size_t>(random.below(static_cast<std::int32_t>(rows->size())))] =
+            odd[random.below(8)];
+      }
+    }
+    const outputs out = run(c, executor::host{}, nullptr, round % 2 == 0);
+    for (std::int64_t b = 0; b < 2; ++b) {
+      const text emitted = emitted_of(row_of(out.tokens, b, 4));
+      const auto at = static_cast<std::size_t>(b);
+      const bool ok = out.statuses[at] == status::ok;
+      with_status += ok ? 0 : 1;
+      CHECK(std::ssize(emitted) == out.emitted[at] - 1000 + (ok ? 1 : 0));
+      for (const token t : emitted) { CHECK((t >= 0 && t < vocab)); }
+    }
+  }
+  CHECK(with_status > 50);
+}
+
+TEST_CASE("flashinfer: ids of 64 bits and rows that lie apart change nothing") {
+  dice random{10};
+  for (const std::int32_t vocab : vocab_sizes) {
+    const chains c = some_chains(random, 4, 3, vocab);
+    const outputs expected = run(c, executor::host{});
+    const auto draft = padded(c.draft, vocab, 5);
+    const auto target = padded(c.target, vocab, 3);
+    const auto ids = widened(c.ids);
+    const auto check = [&](auto executor) {
+      outputs out;
+      auto args = arguments(c, out);
+      std::vector<std::int64_t> tokens(out.tokens.size(), -7);
+      args.uniform_samples = c.uniforms.data();
+      args.draft_probs = draft.data();
+      args.target_probs = target.data();
+      args.draft_stride = vocab + 5;
+      args.target_stride = vocab + 3;
+      args.draft_token_ids = ids.data();
+      args.output_token_ids = tokens.data();
+      args.check_rows = true;
+      adapter::chain_speculative_sampling(executor, args);
+      out.tokens.assign(tokens.begin(), tokens.end());
+      CHECK(out == expected);
+    };
+    check(executor::host{});
+    check(two_blocks);
+  }
+}
+
+TEST_CASE("flashinfer: an id of 64 bits that is none is not cut down to one") {
+  dice random{11};
+  const chains c = some_chains(random, 1, 2, 20);
+  for (const std::int64_t id : {(std::int64_t(1) << 32) + c.ids[0], -(std::int64_t(1) << 40)}) {
+    outputs out;
+    auto args = arguments(c, out);
+    const std::vector<std::int64_t> ids{id, c.ids[1]};
+    args.draft_token_ids = ids.data();
+    args.uniform_samples = c.uniforms.data();
+    executor::host host;
+    adapter::chain_speculative_sampling(host, args);
+    CHECK(out.statuses[0] == status::invalid_token);
+  }
+}
+
+TEST_CASE("flashinfer: a replay reads seeds, offsets and lengths where they lie") {
+  dice random{12};
+  const chains c = some_chains(random, 3, 4, 60);
+  std::uint64_t seed = 5;
+  std::uint64_t offset = 0;
+  std::vector<std::uint64_t> seeds{7, 8, 9};
+  std::vector<std::uint32_t> lengths{20, 30, 40};
+  const interop::random_keys forms[] = {{.seed = &seed, .offset = &offset},
+                                        {.offset = &offset, .seeds = seeds.data()},
+                                        {.seeds = seeds.data(), .lengths = lengths.data()},
+                                        {.seed = 5, .offset = 0}};
+  for (const interop::random_keys& keys : forms) {
+    outputs out;
+    auto args = arguments(c, out);
+    args.accepted = args.emitted = nullptr;
+    args.keys = keys;
+    recorded_launches graph;
+    adapter::chain_speculative_sampling(graph, args);
+    const outputs unwritten = out;
+    std::vector<std::vector<std::int32_t>> texts;
+    for (int step = 0; step < 12; ++step) {
+      CHECK(unwritten.statuses[0] == status::cache_full);  // nothing ran at the recording
+      graph.replay();
+      const outputs replayed = out;
+      interop::random_keys now = keys;  // the numbers of an eager call
+      if (&keys == &forms[0]) { now = {.seed = seed, .offset = offset}; }
+      CHECK(run(c, executor::host{}, &now).tokens == replayed.tokens);
+      texts.push_back(replayed.tokens);
+      offset += 1;
+      for (std::uint32_t& n : lengths) { n += 1 + static_cast<std::uint32_t>(step); }
+    }
+    int changes = 0;
+    for (std::size_t i = 1; i < texts.size(); ++i) { changes += texts[i] != texts[i - 1] ? 1 : 0; }
+    // The control: numbers are part of what was recorded.
+    CHECK((&keys == &forms[3] ? changes == 0 : changes > 6));
+    offset = 0;
+  }
 }
 
 TEST_CASE("uniforms of the caller become the words that have them") {

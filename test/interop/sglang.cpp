@@ -116,6 +116,7 @@ struct sampled_case {
   std::int32_t vocab = 0;
   std::vector<float> target, coins, final_coins;
   float single = 1.0f, acc = 1.0f;
+  bool check_rows = false;
 };
 
 template <class E>
@@ -125,6 +126,7 @@ forest run(const sampled_case& c, E executor) {
   args.trees = f.view();
   args.vocab = c.vocab;
   args.target_probs = c.target.data();
+  args.check_rows = c.check_rows;
   args.threshold_single = c.single;
   args.threshold_acc = c.acc;
   args.uniform_samples = c.coins.data();
@@ -189,6 +191,7 @@ TEST_CASE("sglang: the same uniforms give the tree walk of a scalar reference") 
         CAPTURE(nodes);
         CAPTURE(threshold);
         const forest expected = reference(c);
+        c.check_rows = nodes % 3 == 0;
         CHECK(run(c, executor::host{}) == expected);
         CHECK(run(c, nodes % 2 == 0 ? one_block : two_blocks) == expected);
         for (const std::int32_t n : expected.accepted) { accepted += n; }
@@ -307,14 +310,14 @@ double gap_of_counting_twice(const shape& s, const law_world& target) {
         if (source.bernoulli(a, p[x], left)) {
           trees.accept_index[0] = 0;
           trees.accept_token_num[0] = 0;
-          trees.predicts[0] = static_cast<std::int32_t>(x);
+          trees.predicts.put(0, static_cast<token>(x));
           return;
         }
         rest[x] = 0.0;
       }
       trees.accept_index[0] = 0;
       trees.accept_token_num[0] = 0;
-      trees.predicts[0] = drawn(source, 0, rest);
+      trees.predicts.put(0, drawn(source, 0, rest));
     });
   });
 }
@@ -402,6 +405,14 @@ TEST_CASE("sglang: bad trees and rows end in a status, the others are as without
   check(status::invalid_logits, fill(std::numeric_limits<float>::infinity()));
   check(status::invalid_logits, fill(0.0f));
   check(status::invalid_logits, fill(-1.0f));
+  const auto too_little = fill(0.6f / static_cast<float>(vocab));
+  check(status::invalid_logits, [&](sampled_case& c) {
+    too_little(c);
+    c.check_rows = true;
+  });
+  sampled_case unchecked = good;
+  too_little(unchecked);
+  CHECK(run(unchecked, executor::host{}).statuses[1] == status::ok);
   // A node that is accepted for sure in front of a bad row stays.
   sampled_case before = good;
   std::fill_n(before.target.begin() + 6 * before.vocab, before.vocab, 0.0f);
@@ -436,6 +447,46 @@ TEST_CASE("sglang: bad trees and rows end in a status, the others are as without
   adapter::verify_tree_greedy(host, {f.view(), predict.data()});
   CHECK(f.statuses[1] == status::invalid_draft);
   CHECK(f.statuses[0] == status::ok);
+}
+
+TEST_CASE("sglang: ids of 32 bits and rows that lie apart change nothing") {
+  dice random{9};
+  for (const std::int32_t vocab : vocab_sizes) {
+    sampled_case c;
+    c.vocab = vocab;
+    c.trees = some_trees(random, 3, 6, 4, vocab);
+    for (int i = 0; i < 18; ++i) { append(c.target, any_law(random, vocab)); }
+    c.coins = uniforms_of(random, 18);
+    c.final_coins = uniforms_of(random, 3);
+    const forest expected = run(c, executor::host{});
+    const auto target = padded(c.target, vocab, 4);
+    forest f = c.trees;
+    const std::vector<std::int32_t> candidates(f.candidates.begin(), f.candidates.end());
+    std::vector<std::int64_t> predicts(f.candidates.size(), -7);
+    executor::host host;
+    adapter::target_only_arguments<float> args;
+    args.trees = f.view();
+    args.trees.candidates = candidates.data();
+    args.trees.predicts = predicts.data();
+    args.vocab = vocab;
+    args.target_stride = vocab + 4;
+    args.target_probs = target.data();
+    args.uniform_samples = c.coins.data();
+    args.uniform_samples_for_final_sampling = c.final_coins.data();
+    adapter::tree_speculative_sampling_target_only(host, args);
+    f.predicts.assign(predicts.begin(), predicts.end());
+    CHECK(f == expected);
+
+    const std::vector<std::int32_t> predicted(18, random.below(vocab));
+    const ids wide = widened(predicted);
+    forest narrow_greedy = c.trees;
+    forest wide_greedy = c.trees;
+    auto trees = narrow_greedy.view();
+    trees.candidates = candidates.data();
+    adapter::verify_tree_greedy(host, {trees, predicted.data()});
+    adapter::verify_tree_greedy(host, {wide_greedy.view(), wide.data()});
+    CHECK(narrow_greedy == wide_greedy);
+  }
 }
 
 TEST_CASE("sglang: without uniforms the words have addresses") {

@@ -5,7 +5,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <vector>
 
@@ -31,6 +34,40 @@ inline constexpr std::int32_t vocab_sizes[] = {1, 2, 3, 31, 127, 128, 129, 300};
 /// Bodies run by blocks of threads, and by clusters of two blocks.
 inline const threads one_block{{}, 1, 3};
 inline const threads two_blocks{{}, 2, 2};
+
+/// Keeps what is launched, with the arguments as they are then, and launches it again and again, as
+/// a captured graph does. Copies share them.
+struct recorded_launches : executor::host {
+  std::shared_ptr<std::vector<std::function<void()>>> launches =
+      std::make_shared<std::vector<std::function<void()>>>();
+
+  template <class Body>
+  void launch(std::int32_t count, const Body& body) {
+    launches->push_back([count, body] { executor::host{}.launch(count, body); });
+  }
+  void replay() const {
+    for (const auto& launch : *launches) { launch(); }
+  }
+};
+
+/// Rows of n elements with `more` NaN after each.
+template <class Real>
+std::vector<Real> padded(const std::vector<Real>& rows, std::int32_t n, std::int32_t more) {
+  std::vector<Real> out;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    out.push_back(rows[i]);
+    if ((i + 1) % static_cast<std::size_t>(n) == 0) {
+      out.resize(out.size() + static_cast<std::size_t>(more),
+                 std::numeric_limits<Real>::quiet_NaN());
+    }
+  }
+  return out;
+}
+
+/// The same ids in 64 bits.
+inline std::vector<std::int64_t> widened(const std::vector<std::int32_t>& ids) {
+  return {ids.begin(), ids.end()};
+}
 
 /// A law over n tokens: smooth, with many zeros, or with all mass on one token.
 template <class Real = float>

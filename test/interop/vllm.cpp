@@ -59,11 +59,13 @@ ragged some_chains(dice& random, std::int32_t batch, std::int32_t vocab) {
 }
 
 template <class E>
-outputs run(const ragged& c, E executor, const interop::random_keys* keys = nullptr) {
+outputs run(const ragged& c, E executor, const interop::random_keys* keys = nullptr,
+            bool check_rows = false) {
   outputs out;
   out.tokens.assign(static_cast<std::size_t>(c.batch() * (c.most + 1)), -7);
   out.statuses.assign(static_cast<std::size_t>(c.batch()), status::cache_full);
   adapter::rejection_arguments<float> args;
+  args.check_rows = check_rows;
   args.batch = c.batch();
   args.num_tokens = static_cast<std::int32_t>(c.ids.size());
   args.max_spec_len = c.most;
@@ -132,6 +134,7 @@ TEST_CASE("vllm: the same uniforms give the tokens of a scalar reference") {
       const ragged c = some_chains(random, 1 + round % 5, vocab);
       const outputs expected = reference(c);
       CHECK(run(c, executor::host{}) == expected);
+      CHECK(run(c, executor::host{}, nullptr, true) == expected);
       if (round % 3 == 0) { CHECK(run(c, two_blocks) == expected); }
       if (round % 3 == 1) { CHECK(run(c, one_block) == expected); }
     }
@@ -229,6 +232,62 @@ TEST_CASE("vllm: seeds of sequences do not depend on the batch") {
   }
 }
 
+TEST_CASE("vllm: ids of 64 bits and rows that lie apart change nothing") {
+  dice random{5};
+  for (const std::int32_t vocab : vocab_sizes) {
+    const ragged c = some_chains(random, 4, vocab);
+    const outputs expected = run(c, executor::host{});
+    const auto draft = padded(c.draft, vocab, 2);
+    const auto target = padded(c.target, vocab, 7);
+    const auto ids = widened(c.ids);
+    const auto bonus = widened(c.bonus);
+    std::vector<std::int64_t> tokens(expected.tokens.size(), -7);
+    std::vector<status> statuses(expected.statuses.size(), status::cache_full);
+    adapter::rejection_arguments<float> args;
+    args.batch = c.batch();
+    args.num_tokens = static_cast<std::int32_t>(c.ids.size());
+    args.max_spec_len = c.most;
+    args.vocab = vocab;
+    args.draft_stride = vocab + 2;
+    args.target_stride = vocab + 7;
+    args.draft_token_ids = ids.data();
+    args.cu_num_draft_tokens = c.ends.data();
+    args.draft_probs = c.has_draft ? draft.data() : nullptr;
+    args.target_probs = target.data();
+    args.bonus_token_ids = bonus.data();
+    args.is_greedy = c.greedy.data();
+    args.output_token_ids = tokens.data();
+    args.status = statuses.data();
+    args.uniform_probs = c.tests.data();
+    args.recovery_uniforms = c.recoveries.data();
+    executor::host host;
+    adapter::rejection_sample(host, args);
+    CHECK(tokens == widened(expected.tokens));
+    CHECK(statuses == expected.statuses);
+  }
+}
+
+TEST_CASE("vllm: whether rows are laws is looked at where that is wanted") {
+  ragged c;
+  c.most = 1;
+  c.vocab = 3;
+  c.ends = {1};
+  c.ids = {1};
+  c.bonus = {0};
+  c.greedy = {0};
+  c.tests = {0.9f};
+  c.recoveries = {0.1f};
+  c.draft = {0.0f, 1.0f, 0.0f};
+  c.target = {0.4f, 0.1f, 0.4f};
+  CHECK(run(c, executor::host{}).statuses[0] == status::ok);
+  CHECK(run(c, executor::host{}, nullptr, true).statuses[0] == status::invalid_logits);
+  c.target[2] = 0.5f;
+  CHECK(run(c, executor::host{}, nullptr, true).statuses[0] == status::ok);
+  c.draft[0] = 0.3f;
+  CHECK(run(c, executor::host{}).statuses[0] == status::ok);
+  CHECK(run(c, executor::host{}, nullptr, true).statuses[0] == status::invalid_draft);
+}
+
 TEST_CASE("vllm: a bad sequence gets its status, the others are as without it") {
   dice random{4};
   ragged good = some_chains(random, 3, 20);
@@ -242,6 +301,7 @@ TEST_CASE("vllm: a bad sequence gets its status, the others are as without it") 
       ragged c = good;
       damage(c);
       const outputs out = run(c, executor::host{});
+      CHECK(run(c, executor::host{}, nullptr, true) == out);
       CHECK(out.statuses[1] == wanted);
       std::vector<std::int32_t> written(6, -1);
       std::copy_n(c.ids.begin() + static_cast<std::ptrdiff_t>(first), accepted, written.begin());

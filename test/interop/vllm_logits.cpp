@@ -8,148 +8,11 @@
 #include <limits>
 #include <vector>
 
-#include <hunch/core/logit.hpp>
-#include <hunch/interop/vllm_logits.hpp>
 #include <hunch/verifier/block.hpp>
-#include "support.hpp"
+#include "logits_requests.hpp"
 
 namespace hunch::test {
 namespace {
-
-namespace adapter = interop::vllm;
-
-struct outputs {
-  std::vector<std::int64_t> tokens;
-  std::vector<std::int32_t> counts;
-  std::vector<status> statuses;
-
-  friend bool operator==(const outputs&, const outputs&) = default;
-};
-
-struct requests {
-  std::int32_t vocab = 0, draft_vocab = 0, steps = 0, states = 0;
-  std::vector<double> target, draft;
-  std::vector<std::int32_t> sampled, cu{0}, mapping;
-  std::vector<std::int64_t> pos, seed;
-  std::vector<float> temperature;
-  bool has_draft = true, scaled = true;
-
-  std::int32_t batch() const { return static_cast<std::int32_t>(mapping.size()); }
-  std::int64_t draft_row(std::int32_t b, std::int32_t step) const {
-    return static_cast<std::int64_t>(mapping[static_cast<std::size_t>(b)]) * steps + step;
-  }
-};
-
-std::vector<double> softmax(const std::vector<double>& logits, double temperature) {
-  const double top = *std::ranges::max_element(logits);
-  std::vector<double> p;
-  double sum = 0.0;
-  for (const double x : logits) {
-    p.push_back(std::exp((x - top) / temperature));
-    sum += p.back();
-  }
-  for (double& x : p) { x /= sum; }
-  return p;
-}
-
-std::vector<double> some_logits(dice& random, std::int32_t n) {
-  std::vector<double> row;
-  for (std::int32_t v = 0; v < n; ++v) {
-    const bool banned = v > 0 && random.below(4) == 0;
-    row.push_back(banned ? -std::numeric_limits<double>::infinity() : 5.0 * random.unit());
-  }
-  return row;
-}
-
-/// The temperature that the laws of a request are made with; 0: greedy.
-double scale_of(const requests& c, std::int32_t b) {
-  const double t = c.temperature[static_cast<std::size_t>(c.mapping[static_cast<std::size_t>(b)])];
-  return t == 0.0 || !c.scaled ? t : 1.0;
-}
-
-requests some_requests(dice& random, std::int32_t batch, std::int32_t vocab) {
-  requests c;
-  c.vocab = vocab;
-  c.draft_vocab = random.below(3) > 0 ? vocab : 1 + random.below(vocab);
-  c.steps = 5;
-  c.states = batch + random.below(3);
-  c.has_draft = random.below(3) > 0;
-  c.scaled = random.below(2) == 0;
-  for (std::int32_t s = 0; s < c.states; ++s) {
-    c.seed.push_back(static_cast<std::int64_t>(random.next() >> 1));
-    c.temperature.push_back(random.below(4) == 0 ? 0.0f
-                                                 : 0.25f + static_cast<float>(random.unit()));
-  }
-  for (std::int32_t i = 0; i < c.states * c.steps; ++i) {
-    append(c.draft, some_logits(random, c.draft_vocab));
-  }
-  std::vector<std::int32_t> order(static_cast<std::size_t>(c.states));
-  std::iota(order.begin(), order.end(), 0);
-  for (std::int32_t b = 0; b < batch; ++b) {
-    std::swap(order[static_cast<std::size_t>(b)],
-              order[static_cast<std::size_t>(b + random.below(c.states - b))]);
-    c.mapping.push_back(order[static_cast<std::size_t>(b)]);
-    const std::int32_t length = random.below(6);
-    const std::int32_t at = random.below(1000);
-    for (std::int32_t i = 0; i <= length; ++i) {
-      c.pos.push_back(at + i);
-      if (i == 0) {
-        c.sampled.push_back(random.below(vocab));
-      } else {
-        const auto q = row_of(c.draft, c.draft_row(b, i - 1), c.draft_vocab);
-        const double t = scale_of(c, b);
-        c.sampled.push_back(picked(softmax(q, t == 0.0 ? 1.0 : t), random.unit()));
-        if (random.below(8) == 0) { c.sampled.back() = -1; }
-      }
-      append(c.target, some_logits(random, vocab));
-      if (i < length && random.below(2) == 0 && c.draft_vocab == vocab) {
-        // Here target and draft agree.
-        const auto q = row_of(c.draft, c.draft_row(b, i), vocab);
-        std::ranges::copy(q, c.target.end() - vocab);
-      }
-    }
-    c.cu.push_back(static_cast<std::int32_t>(c.sampled.size()));
-  }
-  return c;
-}
-
-template <class Real>
-std::vector<Real> logits_in(const std::vector<double>& row) {
-  std::vector<Real> out;
-  for (const double x : row) { out.push_back(to_logit<Real>(static_cast<real_of<Real>>(x))); }
-  return out;
-}
-
-template <class E, class Real = double>
-outputs run(const requests& c, E executor) {
-  const auto target = logits_in<Real>(c.target);
-  const auto draft = logits_in<Real>(c.draft);
-  outputs out;
-  out.tokens.assign(static_cast<std::size_t>(c.batch() * (c.steps + 1)), -7);
-  out.counts.assign(static_cast<std::size_t>(c.batch()), -7);
-  out.statuses.assign(static_cast<std::size_t>(c.batch()), status::cache_full);
-  adapter::logits_arguments<Real> args;
-  args.num_reqs = c.batch();
-  args.max_num_reqs = c.states;
-  args.num_logits = static_cast<std::int32_t>(c.sampled.size());
-  args.num_speculative_steps = c.steps;
-  args.vocab = c.vocab;
-  args.draft_vocab = c.draft_vocab;
-  args.target_logits = target.data();
-  args.draft_logits = c.has_draft ? draft.data() : nullptr;
-  args.draft_sampled = c.sampled.data();
-  args.cu_num_logits = c.cu.data();
-  args.pos = c.pos.data();
-  args.idx_mapping = c.mapping.data();
-  args.temperature = c.temperature.data();
-  args.seed = c.seed.data();
-  args.target_is_scaled = args.draft_is_scaled = c.scaled;
-  args.sampled = out.tokens.data();
-  args.num_sampled = out.counts.data();
-  args.status = out.statuses.data();
-  adapter::rejection_sample(executor, args);
-  return out;
-}
 
 outputs reference(const requests& c) {
   outputs out;
@@ -286,17 +149,17 @@ double gap_of(const law_world& target, const law_world& draft, const law_world& 
     args.cu_num_logits = cu.data();
     args.pos = pos.data();
     args.idx_mapping = &mapping;
-    args.temperature = &temperature;
+    args.sampling.temperature = &temperature;
     args.seed = &seed;
     args.sampled = out.data();
     args.num_sampled = &count;
     args.status = &result;
     executor::host host;
-    if (given == what_is_given::logits) {
-      host.launch(1, adapter::logits_body<Real, V, forking_source, true>{args, verifier, source});
-    } else {
-      host.launch(1, adapter::logits_body<Real, V, forking_source, false>{args, verifier, source});
-    }
+    if (given == what_is_given::nothing) { args.draft_logits = nullptr; }
+    std::vector<law<Real>> scratch = scratch_of(args);
+    args.workspace = scratch.data();
+    adapter::make_request_laws(host, args);
+    adapter::verify_requests(host, args, verifier, source);
     REQUIRE(result == status::ok);
     const text emitted = emitted_of(out);
     REQUIRE(std::ssize(emitted) == count);
@@ -327,12 +190,86 @@ TEST_CASE("vllm: the law emitted from logits is the target's") {
   }
 }
 
+TEST_CASE("vllm: ids of 64 and of 32 bits and rows of logits that lie apart change nothing") {
+  dice random{5};
+  for (const std::int32_t vocab : vocab_sizes) {
+    for (int round = 0; round < 6; ++round) {
+      const requests c = some_requests(random, 1 + round % 4, vocab);
+      const outputs expected = run<executor::host, float>(c, {});
+      auto target = padded(logits_in<float>(c.target), vocab, 3);
+      const auto draft = padded(logits_in<float>(c.draft), c.draft_vocab, 1 + round);
+      const auto ids = widened(c.sampled);
+      std::vector<std::int32_t> tokens(expected.tokens.size(), -7);
+      logits_call<float> call(c);
+      call.args.target_logits = target.data();
+      call.args.target_stride = vocab + 3;
+      if (c.has_draft) { call.args.draft_logits = draft.data(); }
+      call.args.draft_stride = c.draft_vocab + 1 + round;
+      call.args.draft_sampled = ids.data();
+      call.args.sampled = tokens.data();
+      outputs out = round % 2 == 0 ? call.on(executor::host{}) : call.on(two_blocks);
+      out.tokens = widened(tokens);
+      CHECK(out == expected);
+    }
+  }
+}
+
+TEST_CASE("vllm: a replay reads seeds, positions and temperatures where they lie") {
+  dice random{6};
+  requests c = some_requests(random, 4, 60);
+  c.scaled = false;
+  logits_call<float> recorded(c);
+  recorded.args.pos = c.pos.data();
+  recorded_launches graph;
+  recorded.on(graph);
+  CHECK(recorded.out.statuses[0] == status::cache_full);  // nothing ran at the recording
+  std::vector<outputs> all;
+  for (int step = 0; step < 12; ++step) {
+    graph.replay();
+    CHECK(recorded.out == run<executor::host, float>(c, {}));
+    all.push_back(recorded.out);
+    if (step % 3 == 0) {
+      for (std::int64_t& seed : c.seed) { seed += 1; }
+    } else if (step % 3 == 1) {
+      for (std::int64_t& p : c.pos) { p += 4; }
+    } else {
+      for (float& t : c.temperature) { t *= 0.9f; }
+    }
+  }
+  int changes = 0;
+  for (std::size_t i = 1; i < all.size(); ++i) { changes += all[i] == all[i - 1] ? 0 : 1; }
+  CHECK(changes > 3);
+  graph.replay();
+  const outputs before = recorded.out;
+  graph.replay();
+  CHECK(recorded.out == before);  // the control: what does not change is drawn again
+}
+
 TEST_CASE("vllm: correcting for a draft law where nothing was drafted is seen to be biased") {
   const law_world p{3, 11};
   const law_world q{3, 12};
   CHECK(exact_gap(p, 1, [&](const forking_source& source) {
           return text{drawn(source, 0, residual(p.after({}), q.after({})))};
         }) > 1e-3);
+}
+
+TEST_CASE("vllm: a draft that the draft's vocabulary does not have is an error of its request") {
+  dice random{7};
+  requests c = some_requests(random, 3, 20);
+  while (!c.has_draft || c.draft_vocab >= 20 || c.cu[2] - c.cu[1] < 2 ||
+         c.sampled[static_cast<std::size_t>(c.cu[1]) + 1] < 0) {
+    c = some_requests(random, 3, 20);
+  }
+  c.temperature.assign(c.temperature.size(), 1.0f);
+  const outputs expected = run(c, executor::host{});
+  c.sampled[static_cast<std::size_t>(c.cu[1]) + 1] = c.draft_vocab;
+  const outputs out = run(c, executor::host{});
+  CHECK(run(c, one_block) == out);
+  CHECK(out.statuses == std::vector<status>{status::ok, status::invalid_draft, status::ok});
+  CHECK(out.counts[1] == 0);
+  for (const std::int64_t b : {0, 2}) {
+    CHECK(row_of(out.tokens, b, 6) == row_of(expected.tokens, b, 6));
+  }
 }
 
 TEST_CASE("vllm: a bad request gets its status, the others are as without it") {

@@ -236,11 +236,13 @@ TEST_CASE("arrays of an engine beyond 2^31 elements: logits") {
   args.cu_num_logits = bounds;
   args.pos = positions.data();
   args.idx_mapping = states_of;
-  args.temperature = temperatures.data();
+  args.sampling.temperature = temperatures.data();
   args.seed = seeds.data();
   args.sampled = out.data();
   args.num_sampled = counts.data();
   args.status = statuses.data();
+  const sparse_array<law<float>> scratch(args.workspace_bytes() / sizeof(law<float>));
+  args.workspace = scratch.data();
   executor::host host;
   interop::vllm::rejection_sample(host, args);
   CHECK(statuses[0] == status::invalid_parameter);

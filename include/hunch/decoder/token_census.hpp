@@ -38,6 +38,9 @@ struct token_census {
     for (std::int32_t i = 0; team.rank() == 0 && i < length; ++i) { entry(prompt[i]); }
   }
 
+  /// Counts a token of a prompt. By one rank.
+  HUNCH_HOST_DEVICE void read(token t) { entry(t); }
+
   /// Counts an emitted token. By one rank.
   HUNCH_HOST_DEVICE void emit(token t) {
     if (counts()) { ++emitted[entry(t)]; }

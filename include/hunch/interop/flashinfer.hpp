@@ -14,19 +14,27 @@
 
 namespace hunch::interop::flashinfer {
 
-/// The arguments of `chain_speculative_sampling`. All arrays are contiguous and lie in memory that
-/// the executor's bodies reach; none may overlap another.
+/// The arguments of `chain_speculative_sampling`. Arrays are contiguous unless a stride says
+/// otherwise, and lie in memory that the executor's bodies reach; none may overlap another. All of
+/// them are read and written when the bodies run, by every replay of a captured graph.
 template <class Real = float>
 struct chain_arguments {
   std::int32_t batch = 0;
   std::int32_t length = 0;  ///< drafted tokens of every sequence, 0 or more
   std::int32_t vocab = 0;
 
-  const Real* draft_probs = nullptr;              ///< [batch, length, vocab]
-  const std::int32_t* draft_token_ids = nullptr;  ///< [batch, length] drawn from these rows
-  const Real* target_probs = nullptr;             ///< [batch, length + 1, vocab]
+  std::int64_t draft_stride = 0;   ///< between rows of `draft_probs`; 0: as `vocab`
+  std::int64_t target_stride = 0;  ///< between rows of `target_probs`; 0: as `vocab`
 
-  std::int32_t* output_token_ids = nullptr;  ///< [batch, length + 1] out: -1 after the last token
+  const Real* draft_probs = nullptr;   ///< [batch, length, vocab]
+  id_array draft_token_ids;            ///< [batch, length] drawn from these rows
+  const Real* target_probs = nullptr;  ///< [batch, length + 1, vocab]
+  /// Whether the two rows that the last token rests on are checked to be laws, with a sum of 1: it
+  /// reads both once more. What a softmax makes of logits is one, or holds NaN everywhere,
+  /// which is seen in any case.
+  bool check_rows = false;
+
+  id_output output_token_ids;  ///< [batch, length + 1] out: -1 after the last token
   /// [batch] in/out, may be null: increased by the number of positions that pass their own test,
   /// whatever comes before them (`output_accepted_token_num`). A measure of the draft.
   std::int32_t* accepted = nullptr;
@@ -62,11 +70,16 @@ struct chain_body {
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t row) const {
     const std::int64_t first = static_cast<std::int64_t>(row) * args.length;
-    const std::int32_t* const drafted = args.draft_token_ids + first;
+    const id_array drafted = args.draft_token_ids.from(first);
     const drafted_chain chain(drafted, args.length);
-    const written_rows<Real> target{args.target_probs + (first + row) * args.vocab, args.vocab};
-    const drafts_of<written_rows<Real>> drafts{{args.draft_probs + first * args.vocab, args.vocab},
-                                               first_tokens(args.vocab)};
+    const written_rows<Real> target =
+        written_rows<Real>{args.target_probs, args.vocab,
+                           distance_of_rows(args.target_stride, args.vocab)}
+            .from(first + row);
+    const written_rows<Real> q = written_rows<Real>{args.draft_probs, args.vocab,
+                                                    distance_of_rows(args.draft_stride, args.vocab)}
+                                     .from(first);
+    const drafts_of<written_rows<Real>> drafts{q, first_tokens(args.vocab)};
     const bool given = args.uniform_samples != nullptr;
     const verify_view<written_rows<Real>, drafts_of<written_rows<Real>>, drafted_chain> view{
         .tree = chain,
@@ -78,11 +91,11 @@ struct chain_body {
     verdict out;
     if (ids_below(team, drafted, args.length, args.vocab)) {
       verifier::rejection{}(team, view, random, out);
-      check_rows(team, target, drafts, chain, true, out);
+      check_verdict(team, target, drafts, chain, true, args.check_rows, out);
     } else {
       out.status = status::invalid_token;
     }
-    write_chain(team, drafted, out, args.output_token_ids + (first + row), args.length + 1);
+    write_chain(team, drafted, out, args.output_token_ids.from(first + row), args.length + 1);
     report(team, args.status, row, out.status);
     count(team, view, row, out);
   }
@@ -116,9 +129,10 @@ struct chain_body {
 ///
 /// A sequence with an error gets the drafts that were accepted before it, which are counted, then
 /// -1, and has its `status`: `invalid_token` for an id outside [0, vocab); `invalid_draft` where q
-/// of a drafted id is 0 or a NaN, or q's row at the rejection is no law; `invalid_logits` where p's
-/// row at the last token is no law. The others are not disturbed. Rows that the rule does not read
-/// are not looked at.
+/// of a drafted id is 0 or a NaN; `invalid_logits` where p of a drafted id that was tested is no
+/// probability, or p's row at the last token holds none. With `check_rows` also `invalid_draft`
+/// where q's row at the rejection is no law, and `invalid_logits` where p's row at the last token
+/// is none. The others are not disturbed. Rows that the rule does not read are not looked at.
 ///
 /// Launches one body per sequence and returns without waiting; allocates nothing. Per accepted
 /// position one element of p and of q is read, at the last one whole rows.

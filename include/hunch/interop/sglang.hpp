@@ -21,12 +21,16 @@
 
 namespace hunch::interop::sglang {
 
-/// The arguments of `tree_speculative_sampling_target_only`. Arrays as those of `linked_trees`.
+/// The arguments of `tree_speculative_sampling_target_only`. Arrays as those of `linked_trees`, but
+/// for a stride.
 template <class Real = float>
 struct target_only_arguments {
   linked_trees trees;
   std::int32_t vocab = 0;
+  std::int64_t target_stride = 0;      ///< between rows of `target_probs`; 0: as `vocab`
   const Real* target_probs = nullptr;  ///< [batch, nodes, vocab] after the tokens of the nodes
+  bool check_rows = false;  ///< whether the row at the last token is checked to be a law,
+                            ///< as in `flashinfer::chain_arguments`
 
   float threshold_single = 1.0f;  ///< in [0, 1]; below 1 the rule is lossy
   float threshold_acc = 1.0f;     ///< likewise; below 1e-9 it counts as 1e-9
@@ -142,7 +146,9 @@ struct target_only_body {
     const view_type view{
         .tree = walk.tree(out, steps_left),
         .children = child_law::ranked,
-        .target = {args.target_probs + walk.at(0) * args.vocab, args.vocab},
+        .target =
+            rows{args.target_probs, args.vocab, distance_of_rows(args.target_stride, args.vocab)}
+                .from(walk.at(0)),
         .drafts = {},
         .seed = given ? static_cast<std::uint64_t>(walk.row) : args.keys.seed_of(walk.row),
         .length = given ? 0u : args.keys.length_of(walk.row)};
@@ -157,6 +163,8 @@ struct target_only_body {
                    [&](const auto& p, std::int32_t c) { return choose(team, p, c); });
     if (steps_left < 0) { no_tree(out); }
     if (out.status != status::ok) { return; }
+    if (out.next < 0) { out.status = status::invalid_logits; }
+    if (!args.check_rows) { return; }
     team.sync();  // the path is there for all ranks
     const std::int32_t last = out.accepted > 0 ? out.path[out.accepted - 1] : 0;
     if (!is_law(team, view.target[last].values)) { out.status = status::invalid_logits; }
@@ -172,11 +180,12 @@ struct target_only_body {
 /// of `verifier::point_mass`; below 1 the thresholds are those of SGLang's kernel.)
 ///
 /// A sequence with an error gets -1 as the prediction of its last accepted node, and its `status`:
-/// `invalid_logits` where a probability that the rule reads is none, or the row at the last token
-/// is no law, and `invalid_draft` for more than `kernel::max_siblings` siblings, after the nodes
-/// that were accepted before. With no accepted node but the root: `invalid_token` for a linked id
-/// outside [0, vocab); `invalid_draft` for a link or a slot that leads out of its array, or links
-/// that run in a circle. The others are not disturbed.
+/// `invalid_logits` where p of a child that was asked is no probability, the row at the last token
+/// holds none, or, with `check_rows`, is no law; and `invalid_draft` for more than
+/// `kernel::max_siblings` siblings, after the nodes that were accepted before. With no accepted
+/// node but the root: `invalid_token` for a linked id outside [0, vocab); `invalid_draft` for a
+/// link or a slot that leads out of its array, or links that run in a circle. The others are not
+/// disturbed.
 ///
 /// Launches one body per sequence and returns without waiting; allocates nothing. Per accepted node
 /// one element for each child tested is read, at the last node a whole row.
@@ -196,8 +205,7 @@ void tree_speculative_sampling_target_only(E& executor, const target_only_argume
 /// The arguments of `verify_tree_greedy`. Arrays as those of `linked_trees`.
 struct greedy_arguments {
   linked_trees trees;
-  const std::int64_t* target_predict = nullptr;  ///< [slots] the target's argmax after the token
-                                                 ///< of a slot
+  id_array target_predict;  ///< [slots] the target's argmax after the token of a slot
 };
 
 /// Verifies the tree of sequence `row`. One team per sequence.
@@ -232,13 +240,12 @@ struct greedy_body {
   };
   struct predictions {
     tree_walk walk;
-    const std::int64_t* target_predict;
+    id_array target_predict;
 
     template <Team T>
     HUNCH_HOST_DEVICE prediction operator()(T&, std::int32_t c) const {
-      const std::int64_t x = target_predict[walk.trees.retrieve_index[walk.at(c)]];
-      const bool valid = x >= 0 && x < std::int64_t(1) << 31;
-      return {static_cast<token>(x), valid ? status::ok : status::invalid_token};
+      const token x = target_predict[walk.trees.retrieve_index[walk.at(c)]];
+      return {x, x >= 0 ? status::ok : status::invalid_token};
     }
   };
 };

@@ -16,8 +16,9 @@
 namespace hunch::interop::sglang {
 
 /// The trees of a batch and where the verdicts go. All arrays are contiguous and lie in memory that
-/// the executor's bodies reach; none may overlap another. Node 0 of a tree is the last token that
-/// was emitted before.
+/// the executor's bodies reach; none may overlap another. All of them are read and written when the
+/// bodies run, by every replay of a captured graph. Node 0 of a tree is the last token that was
+/// emitted before.
 struct linked_trees {
   std::int32_t batch = 0;
   std::int32_t nodes = 0;   ///< of a tree, the root included (`num_draft_tokens`)
@@ -25,13 +26,13 @@ struct linked_trees {
                             ///< nodes are not looked at
   std::int32_t slots = 0;   ///< elements of `predicts`, usually batch * nodes
 
-  const std::int64_t* candidates = nullptr;             ///< [batch, nodes] tokens
+  id_array candidates;                                  ///< [batch, nodes] tokens
   const std::int64_t* retrieve_index = nullptr;         ///< [batch, nodes] the slot of a node
   const std::int64_t* retrieve_next_token = nullptr;    ///< [batch, nodes] first child, -1: none
   const std::int64_t* retrieve_next_sibling = nullptr;  ///< [batch, nodes] -1: none
 
-  std::int32_t* predicts = nullptr;  ///< [slots] out: at the slots of the root and of accepted
-                                     ///< nodes the token after them; others are left as they are
+  id_output predicts;  ///< [slots] out: at the slots of the root and of accepted nodes the token
+                       ///< after them; others are left as they are
   std::int32_t* accept_index = nullptr;      ///< [batch, levels] out: slots of the root and of
                                              ///< accepted nodes, then -1
   std::int32_t* accept_token_num = nullptr;  ///< [batch] out: accepted nodes, without the root
@@ -40,14 +41,7 @@ struct linked_trees {
 
 /// One such tree as the tree of a `verify_view`, for rules that walk down once from the root.
 struct linked_tree {
-  struct ids {
-    const std::int64_t* candidates = nullptr;
-    HUNCH_HOST_DEVICE token operator[](std::int32_t node) const {
-      return static_cast<token>(candidates[node]);
-    }
-  };
-
-  ids tokens;
+  id_array tokens;
   const std::int64_t* next_token = nullptr;
   const std::int64_t* next_sibling = nullptr;
   const std::int32_t* accepted = nullptr;  ///< of the verdict: the level of the walk
@@ -77,7 +71,7 @@ struct tree_walk {
   }
   HUNCH_HOST_DEVICE linked_tree tree(const verdict& out, std::int32_t& steps_left) const {
     steps_left = 4 * trees.nodes;  // a rule sees a node at most twice as a child, twice as itself
-    return {.tokens = {trees.candidates + at(0)},
+    return {.tokens = trees.candidates.from(at(0)),
             .next_token = trees.retrieve_next_token + at(0),
             .next_sibling = trees.retrieve_next_sibling + at(0),
             .accepted = &out.accepted,
@@ -136,8 +130,8 @@ struct tree_walk {
     };
     if (has_root) {
       team.for_each(accepted + 1, [=](std::int64_t i) {
-        w.trees.predicts[slot_of(i)] =
-            i < accepted ? static_cast<token>(w.trees.candidates[w.at(w.path()[i])]) : next;
+        w.trees.predicts.put(slot_of(i),
+                             i < accepted ? w.trees.candidates[w.at(w.path()[i])] : next);
       });
     }
     team.for_each(trees.levels, [=](std::int64_t i) {

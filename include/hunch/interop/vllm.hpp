@@ -7,7 +7,6 @@
 #include <hunch/distribution/given_uniforms.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/interop/chain.hpp>
-#include <hunch/interop/vllm_logits.hpp>
 #include <hunch/sampler/greedy.hpp>
 #include <hunch/verifier/greedy.hpp>
 #include <hunch/verifier/rejection.hpp>
@@ -18,27 +17,32 @@
 
 namespace hunch::interop::vllm {
 
-/// The arguments of `rejection_sample`. All arrays are contiguous and lie in memory that the
-/// executor's bodies reach; none may overlap another. The drafts of all sequences lie one after the
-/// other, T = num_tokens of them.
+/// The arguments of `rejection_sample`. Arrays are contiguous unless a stride says otherwise, and
+/// lie in memory that the executor's bodies reach; none may overlap another. All of them are read
+/// and written when the bodies run, by every replay of a captured graph. The drafts of all
+/// sequences lie one after the other, T = num_tokens of them.
 template <class Real = float>
 struct rejection_arguments {
   std::int32_t batch = 0;
   std::int32_t num_tokens = 0;    ///< T
   std::int32_t max_spec_len = 0;  ///< the most drafts of a sequence
   std::int32_t vocab = 0;
+  std::int64_t draft_stride = 0;   ///< between rows of `draft_probs`; 0: as `vocab`
+  std::int64_t target_stride = 0;  ///< between rows of `target_probs`; 0: as `vocab`
 
-  const std::int32_t* draft_token_ids = nullptr;      ///< [T]
+  id_array draft_token_ids;                           ///< [T]
   const std::int32_t* cu_num_draft_tokens = nullptr;  ///< [batch] inclusive sums
   const Real* draft_probs = nullptr;   ///< [T, vocab] the rows that the drafts were drawn from; or
                                        ///< null: any drafts, for which no law is known
   const Real* target_probs = nullptr;  ///< [T, vocab]; logits will do where `is_greedy`
-  const std::int32_t* bonus_token_ids = nullptr;  ///< [batch, 1] emitted after a chain that was
-                                                  ///< accepted whole: drawn from the target's law
-  const std::uint8_t* is_greedy = nullptr;        ///< [batch], 1: greedy decoding; null: none is
+  id_array bonus_token_ids;  ///< [batch, 1] emitted after a chain that was accepted whole: drawn
+                             ///< from the target's law
+  const std::uint8_t* is_greedy = nullptr;  ///< [batch], 1: greedy decoding; null: none is
+  bool check_rows = false;  ///< whether p's and q's row at a rejection are checked to be laws, as
+                            ///< in `flashinfer::chain_arguments`
 
-  std::int32_t* output_token_ids = nullptr;  ///< [batch, max_spec_len + 1] out: -1 after the last
-  hunch::status* status = nullptr;           ///< [batch] out, may be null
+  id_output output_token_ids;       ///< [batch, max_spec_len + 1] out: -1 after the last
+  hunch::status* status = nullptr;  ///< [batch] out, may be null
 
   random_keys keys;
   /// [T] or null: uniforms in [0, 1) in place of `keys`; element t tests draft t. If given, so is
@@ -76,7 +80,7 @@ struct rejection_body {
     const std::int32_t end = args.cu_num_draft_tokens[row];
     const bool inside =
         begin >= 0 && begin <= end && end <= args.num_tokens && end - begin <= args.max_spec_len;
-    const std::int32_t* const drafted = args.draft_token_ids + (inside ? begin : 0);
+    const id_array drafted = args.draft_token_ids.from(inside ? begin : 0);
     const std::int32_t length = inside ? end - begin : 0;
     verdict out;
     if (!inside) {
@@ -90,9 +94,10 @@ struct rejection_body {
     }
     const bool whole = out.status == status::ok && out.accepted == length;
     if (whole && (out.next < 0 || out.next >= args.vocab)) { out.status = status::invalid_token; }
-    write_chain(team, drafted, out,
-                args.output_token_ids + static_cast<std::int64_t>(row) * (args.max_spec_len + 1),
-                args.max_spec_len + 1);
+    write_chain(
+        team, drafted, out,
+        args.output_token_ids.from(static_cast<std::int64_t>(row) * (args.max_spec_len + 1)),
+        args.max_spec_len + 1);
     report(team, args.status, row, out.status);
   }
 
@@ -130,13 +135,16 @@ struct rejection_body {
   struct no_drafts {};
 
   HUNCH_HOST_DEVICE written_rows<Real> target_rows(std::int32_t begin) const {
-    return {args.target_probs + static_cast<std::int64_t>(begin) * args.vocab, args.vocab};
+    return written_rows<Real>{args.target_probs, args.vocab,
+                              distance_of_rows(args.target_stride, args.vocab)}
+        .from(begin);
   }
   HUNCH_HOST_DEVICE auto draft_rows(std::int32_t begin, const drafted_chain& chain) const {
     if constexpr (HasDraftProbs) {
       (void)chain;
-      return written_rows<Real>{args.draft_probs + static_cast<std::int64_t>(begin) * args.vocab,
-                                args.vocab};
+      return written_rows<Real>{args.draft_probs, args.vocab,
+                                distance_of_rows(args.draft_stride, args.vocab)}
+          .from(begin);
     } else {
       (void)begin;
       return point_rows<Real>{chain.tokens.drafted, args.vocab};
@@ -170,7 +178,7 @@ struct rejection_body {
         .length = given ? 0u : args.keys.length_of(row)};
     verifier::rejection{}(team, view, random, out);
     const bool whole = out.accepted + 1 == chain.count;
-    check_rows(team, target.rows, drafts, chain, !whole, out);
+    check_verdict(team, target.rows, drafts, chain, !whole, args.check_rows, out);
     if (whole) { out.next = args.bonus_token_ids[row]; }
   }
 };
@@ -187,9 +195,10 @@ struct rejection_body {
 /// A sequence with an error gets the drafts that were accepted before it, then -1, and has its
 /// `status`: `invalid_parameter` where its range of drafts leads out of the arrays; `invalid_token`
 /// for an id outside [0, vocab), or such a bonus token where it is due; `invalid_draft` where q of
-/// a drafted id is 0 or a NaN, or q's row at the rejection is no law; `invalid_logits` where p's
-/// row at the rejection is no law, or a greedy row has a NaN. The others are not disturbed. Rows
-/// that the rule does not read are not looked at.
+/// a drafted id is 0 or a NaN; `invalid_logits` where p of a drafted id that was tested is no
+/// probability, p's row at the rejection holds none, or a greedy row has a NaN. With `check_rows`
+/// also `invalid_draft` where q's row at the rejection is no law, and `invalid_logits` where p's is
+/// none. The others are not disturbed. Rows that the rule does not read are not looked at.
 ///
 /// Launches one body per sequence and returns without waiting; allocates nothing. Per accepted
 /// position one element of p and of q is read, at a rejection whole rows.

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
-#include <hunch/core/arithmetic.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/interop/chain.hpp>
-#include <hunch/sampler/pipeline.hpp>
-#include <hunch/sampler/temperature.hpp>
+#include <hunch/interop/request_sampling.hpp>
+#include <hunch/interop/text_census.hpp>
 #include <hunch/verifier/greedy.hpp>
 #include <hunch/verifier/rejection.hpp>
 
 /// \file
 /// Ragged chains, verified on logits: the tensors of the rejection sampler of vLLM's GPU runner. No
-/// probability is written out: a row that is read becomes a `law`. See docs/interop.md.
+/// probability is written out: a row becomes a `law`. See docs/interop.md.
 
 namespace hunch::interop::vllm {
 
 /// The arguments of `rejection_sample` on logits. Arrays are contiguous unless a stride says
-/// otherwise, and lie in memory that the executor's bodies reach; none may overlap another. Logits
-/// are only read. Sequence b has the rows cu_num_logits[b], ..., cu_num_logits[b + 1] - 1: one more
-/// than it has drafts, and at most num_speculative_steps + 1.
+/// otherwise, and lie in memory that the executor's bodies reach; none may overlap another. All of
+/// them are read and written when the bodies run, by every replay of a captured graph; what is a
+/// number here stays as it was at the capture. Sequence b has the rows cu_num_logits[b], ...,
+/// cu_num_logits[b + 1] - 1: one more than it has drafts, and at most num_speculative_steps + 1.
 template <class Real = float>
 struct logits_arguments {
   std::int32_t num_reqs = 0;               ///< requests of the batch
@@ -31,42 +32,176 @@ struct logits_arguments {
   std::int32_t vocab = 0;
   std::int32_t draft_vocab = 0;  ///< of `draft_logits`; 0: as `vocab`. Tokens beyond it have q = 0
   std::int64_t target_stride = 0;  ///< between rows of `target_logits`; 0: as `vocab`
+  std::int64_t draft_stride = 0;   ///< between rows of `draft_logits`; 0: as `draft_vocab`
 
-  const Real* target_logits = nullptr;  ///< [num_logits, vocab]
+  /// [num_logits, vocab] only read, unless there are penalties or masks: these are then applied in
+  /// place, once for each call.
+  Real* target_logits = nullptr;
   /// [max_num_reqs, num_speculative_steps, draft_vocab] the logits that drafts were drawn by, at
   /// the request's state, in their order; or null: any drafts, for which no law is known.
   const Real* draft_logits = nullptr;
   /// [num_logits] the token that each row has read: the last emitted one, then the drafts. -1 ends
   /// the chain before it: nothing was drafted there.
-  const std::int32_t* draft_sampled = nullptr;
+  id_array draft_sampled;
   const std::int32_t* cu_num_logits = nullptr;  ///< [num_reqs + 1] the first is 0
   const std::int64_t* pos = nullptr;            ///< [num_logits] position of that token in the text
   const std::int32_t* idx_mapping = nullptr;    ///< [num_reqs] the state of a request
-  const float* temperature = nullptr;           ///< [max_num_reqs] 0: greedy decoding
   const std::int64_t* seed = nullptr;           ///< [max_num_reqs]
+
+  parameter_arrays sampling;     ///< by state
+  text_census census;            ///< of the texts up to the last emitted token; for penalties
+  allowed_arrays allowed;        ///< by row of logits
   bool target_is_scaled = true;  ///< whether the logits have been divided by the temperature
   bool draft_is_scaled = true;   ///< likewise
 
-  std::int64_t* sampled = nullptr;      ///< [num_reqs, num_speculative_steps + 1] out: -1 after the
-                                        ///< last token
+  id_output sampled;  ///< [num_reqs, num_speculative_steps + 1] out: -1 after the last token
   std::int32_t* num_sampled = nullptr;  ///< [num_reqs] out: 1 or more, or those before an error
   hunch::status* status = nullptr;      ///< [num_reqs] out, may be null
+
+  /// [workspace_bytes()] scratch for the time of the call, aligned as `law<Real>` is.
+  void* workspace = nullptr;
+
+  constexpr std::size_t workspace_bytes() const {
+    const auto requests = static_cast<std::size_t>(num_reqs);
+    const std::size_t paths = sampling.penalises()
+                                  ? static_cast<std::size_t>(num_speculative_steps + 1) *
+                                        static_cast<std::size_t>(2 * (num_speculative_steps + 1))
+                                  : 0;
+    return requests * (static_cast<std::size_t>(laws_of_request()) * sizeof(law<Real>) +
+                       paths * sizeof(std::int32_t));
+  }
+  /// Laws of a request in the scratch: the target's, then the draft's.
+  HUNCH_HOST_DEVICE constexpr std::int32_t laws_of_request() const {
+    return num_speculative_steps + 1 + (draft_logits != nullptr ? num_speculative_steps : 0);
+  }
+  HUNCH_HOST_DEVICE law<Real>* laws_of(std::int32_t row) const {
+    return static_cast<law<Real>*>(workspace) + static_cast<std::int64_t>(row) * laws_of_request();
+  }
+  HUNCH_HOST_DEVICE std::int32_t vocab_of_draft() const {
+    return draft_logits != nullptr && draft_vocab > 0 ? draft_vocab : vocab;
+  }
 };
 
-/// The law of a row of logits at a temperature. Collective.
-template <Team T, class Real>
-HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> law_at(T& team, row_view<const Real> row,
-                                                          float temperature) {
-  sampling_parameters parameters;
-  parameters.temperature = temperature;
-  // Samplers may edit rows; this one has no stage that does.
-  return sampler::pipeline<sampler::temperature>{}(
-      team, row_view<Real>{const_cast<Real*>(row.data), row.size}, parameters, row_history{});
-}
+/// One request of a call.
+struct request {
+  bool is_inside = false;  ///< whether its rows and its state are in the arrays
+  bool has_tokens = true;  ///< whether its drafts are in the vocabulary
+  std::int32_t state = 0;
+  std::int32_t begin = 0;   ///< its first row
+  std::int32_t length = 0;  ///< drafts before the first that is -1
+  id_array drafted;         ///< [length]
 
-/// Verifies the chain of request `row`. One team per request.
+  template <class Real>
+  HUNCH_HOST_DEVICE static request of(const logits_arguments<Real>& args, std::int32_t row) {
+    request r;
+    const std::int32_t end = args.cu_num_logits[row + 1];
+    r.begin = args.cu_num_logits[row];
+    r.state = args.idx_mapping[row];
+    r.is_inside = r.begin >= 0 && r.begin < end && end <= args.num_logits &&
+                  end - r.begin <= args.num_speculative_steps + 1 && r.state >= 0 &&
+                  r.state < args.max_num_reqs;
+    if (!r.is_inside) { return r; }
+    r.drafted = args.draft_sampled.from(r.begin + 1);
+    // By every rank for itself: the loads do not wait for each other, as ranks would.
+    bool ended = false;
+    for (std::int32_t i = 0; i < end - r.begin - 1; ++i) {
+      const token t = r.drafted[i];
+      ended |= t == no_token;
+      r.length += ended ? 0 : 1;
+      r.has_tokens &= ended || (t >= 0 && t < args.vocab);
+    }
+    return r;
+  }
+};
+
+/// Makes law `index` % laws_of_request() of request `index` / laws_of_request(): the target's after
+/// the root and each draft, then the draft's. One team per law. A row without a law gets one that
+/// carries its error; what no rule reads is not made.
+/// \tparam S its sampler.
+template <class Real, class S>
+struct request_laws {
+  logits_arguments<Real> args;
+  S sampler;
+  static constexpr bool reads_rows = true;
+  static constexpr int loads = team::loads_of<S>;
+  static constexpr int blocks = sizeof(Real) > sizeof(float) ? 1 : team::blocks_of<S>;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {
+    const std::int32_t row = index / args.laws_of_request();
+    const std::int32_t at = index % args.laws_of_request();
+    const request r = request::of(args, row);
+    const bool is_draft = at > args.num_speculative_steps;
+    const std::int32_t node = is_draft ? at - args.num_speculative_steps - 1 : at;
+    if (!r.is_inside || !r.has_tokens || node >= r.length + (is_draft ? 0 : 1)) { return; }
+    sampling_parameters parameters = args.sampling.of(r.state);
+    if (is_draft && parameters.temperature == 0.0f) { return; }  // the greedy rule reads none
+    row_history history;
+    law<Real> l;
+    l.status = sampler.check(parameters);
+    if (is_draft) {
+      // Drafts are drawn by the logits and the temperature: every other stage is off.
+      parameters = {.temperature = parameters.temperature};
+      if (r.drafted[node] >= args.vocab_of_draft()) { l.status = status::invalid_draft; }
+    } else if (!find_history(team, r, row, node, parameters, history)) {
+      l.status = status::invalid_parameter;
+    }
+    if (l.status == status::ok) {
+      const bool is_scaled = is_draft ? args.draft_is_scaled : args.target_is_scaled;
+      if (is_scaled && parameters.temperature != 0.0f) { parameters.temperature = 1.0f; }
+      l = sampler(team, is_draft ? draft_row(r, node) : target_row(r, node), parameters, history);
+    }
+    if (team.rank() == 0) { args.laws_of(row)[at] = l; }
+  }
+
+ private:
+  HUNCH_HOST_DEVICE row_view<Real> target_row(const request& r, std::int32_t node) const {
+    return {
+        args.target_logits + (r.begin + node) * distance_of_rows(args.target_stride, args.vocab),
+        args.vocab};
+  }
+  HUNCH_HOST_DEVICE row_view<Real> draft_row(const request& r, std::int32_t node) const {
+    const std::int64_t at = static_cast<std::int64_t>(r.state) * args.num_speculative_steps + node;
+    // No stage edits it.
+    return {const_cast<Real*>(args.draft_logits) +
+                at * distance_of_rows(args.draft_stride, args.vocab_of_draft()),
+            args.vocab_of_draft()};
+  }
+
+  /// What stages that edit a row of the target ask for. False where there is no such mask, or the
+  /// texts were not counted.
+  template <Team T>
+  HUNCH_HOST_DEVICE bool find_history(T& team, const request& r, std::int32_t row,
+                                      std::int32_t node, const sampling_parameters& parameters,
+                                      row_history& history) const {
+    if constexpr (S::needs_counts) {
+      const sampling_parameters off;
+      if (parameters.repetition_penalty != off.repetition_penalty ||
+          parameters.presence_penalty != off.presence_penalty ||
+          parameters.frequency_penalty != off.frequency_penalty) {
+        if (!args.census.counts_for(r.state, args.vocab)) { return false; }
+        history.counts = args.census.of(r.state, args.census.size[r.state]).view();
+        // The chain up to this row as a tree, of this team alone.
+        const std::int64_t nodes = args.num_speculative_steps + 1;
+        std::int32_t* const tokens = reinterpret_cast<std::int32_t*>(args.laws_of(args.num_reqs)) +
+                                     (row * nodes + node) * 2 * nodes;
+        std::int32_t* const parents = tokens + nodes;
+        team.for_each(node + 1, [=](std::int64_t i) {
+          tokens[i] = i == 0 ? no_token : r.drafted[i - 1];
+          parents[i] = static_cast<std::int32_t>(i) - 1;
+        });
+        history.tree_tokens = tokens;
+        history.tree_parent = parents;
+        history.node = node;
+      }
+    }
+    return !S::needs_allowed || args.allowed.find(r.begin + node, args.vocab, history.allowed);
+  }
+};
+
+/// Verifies the chain of request `row` by the laws in the scratch. One team per request.
 template <class Real, class V, RandomSource Random, bool HasDraftLogits>
-struct logits_body {
+struct verify_request {
   logits_arguments<Real> args;
   V verifier;
   Random random;
@@ -75,16 +210,18 @@ struct logits_body {
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t row) const {
     verdict out;
-    const request r = request_of(team, row, out);
-    if (out.status == status::ok) {
-      if (args.temperature[r.state] == 0.0f) {
-        verify(team, r, verifier::greedy{}, out);
-      } else {
-        verify(team, r, verifier, out);
-      }
+    const request r = request::of(args, row);
+    if (!r.is_inside) {
+      out.status = status::invalid_parameter;
+    } else if (!r.has_tokens) {
+      out.status = status::invalid_token;
+    } else if (args.sampling.temperature_of(r.state) == 0.0f) {
+      verify(team, row, r, verifier::greedy{}, out);
+    } else {
+      verify(team, row, r, verifier, out);
     }
     const std::int32_t capacity = args.num_speculative_steps + 1;
-    write_chain(team, r.drafted, out, args.sampled + static_cast<std::int64_t>(row) * capacity,
+    write_chain(team, r.drafted, out, args.sampled.from(static_cast<std::int64_t>(row) * capacity),
                 capacity);
     if (team.rank() == 0) {
       args.num_sampled[row] = out.accepted + (out.status == status::ok ? 1 : 0);
@@ -93,141 +230,89 @@ struct logits_body {
   }
 
  private:
-  struct request {
-    std::int32_t state = 0;
-    std::int32_t begin = 0;                 ///< its first row
-    const std::int32_t* drafted = nullptr;  ///< [length]
-    std::int32_t length = 0;
-  };
-
-  template <Team T>
-  HUNCH_HOST_DEVICE request request_of(T& team, std::int32_t row, verdict& out) const {
-    request r;
-    const std::int32_t end = args.cu_num_logits[row + 1];
-    r.state = args.idx_mapping[row];
-    r.begin = args.cu_num_logits[row];
-    const bool inside = r.begin >= 0 && r.begin < end && end <= args.num_logits &&
-                        end - r.begin <= args.num_speculative_steps + 1 && r.state >= 0 &&
-                        r.state < args.max_num_reqs;
-    using keys = kernel::order<float>;
-    constexpr std::int32_t none = keys::highest;
-    // Finite and not negative; a NaN is neither.
-    if (!inside || !(args.temperature[r.state] >= 0.0f &&
-                     keys::of(args.temperature[r.state]) < keys::plus_infinity)) {
-      out.status = status::invalid_parameter;
-      return r;
-    }
-    const std::int32_t* const drafted = args.draft_sampled + r.begin + 1;
-    r.drafted = drafted;
-    r.length = team.reduce(
-        end - r.begin - 1, end - r.begin - 1,
-        [=](std::int64_t i) {
-          return drafted[i] == no_token ? static_cast<std::int32_t>(i) : none;
-        },
-        [](std::int32_t a, std::int32_t b) { return a < b ? a : b; });
-    if (!ids_below(team, drafted, r.length, args.vocab)) { out.status = status::invalid_token; }
-    return r;
-  }
-
-  /// The laws of rows of logits, each made when it is first read.
-  struct lazy_rows {
-    const Real* rows;
-    std::int32_t vocab;
-    std::int64_t stride;
-    float temperature;
-
-    template <Team T>
-    HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> operator()(T& team, std::int32_t c) const {
-      return law_at(team, row_view<const Real>{rows + c * stride, vocab}, temperature);
-    }
-  };
-  /// The same as an array that belongs to a team.
-  template <class T>
-  struct lazy_laws {
-    T* team;
-    lazy_rows rows;
-
-    HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> operator[](std::int32_t c) const {
-      return rows(*team, c);
-    }
-  };
-
-  HUNCH_HOST_DEVICE std::int32_t draft_vocab() const {
-    return HasDraftLogits && args.draft_vocab > 0 ? args.draft_vocab : args.vocab;
-  }
-
-  template <Team T>
-  HUNCH_HOST_DEVICE auto draft_laws(T& team, const request& r, float temperature) const {
+  HUNCH_HOST_DEVICE auto draft_laws(std::int32_t row, const request& r) const {
     if constexpr (HasDraftLogits) {
-      const std::int64_t size = draft_vocab();
-      return lazy_laws<T>{&team,
-                          {.rows = args.draft_logits + static_cast<std::int64_t>(r.state) *
-                                                           args.num_speculative_steps * size,
-                           .vocab = draft_vocab(),
-                           .stride = size,
-                           .temperature = temperature}};
+      (void)r;
+      return static_cast<const law<Real>*>(args.laws_of(row) + args.num_speculative_steps + 1);
     } else {
-      (void)team;
-      (void)temperature;
+      (void)row;
       return point_rows<real_of<Real>>{r.drafted, args.vocab};
     }
   }
 
   template <Team T, class Rule>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void verify(T& team, const request& r, const Rule& rule,
-                                                       verdict& out) const {
-    const float t = args.temperature[r.state];
-    const std::int64_t stride = args.target_stride > 0 ? args.target_stride : args.vocab;
-    const lazy_rows target{.rows = args.target_logits + r.begin * stride,
-                           .vocab = args.vocab,
-                           .stride = stride,
-                           .temperature = t == 0.0f || !args.target_is_scaled ? t : 1.0f};
-    const auto laws = draft_laws(team, r, args.draft_is_scaled ? 1.0f : t);
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void verify(T& team, std::int32_t row, const request& r,
+                                                       const Rule& rule, verdict& out) const {
+    const auto laws = draft_laws(row, r);
     using drafts_type = drafts_of<std::remove_const_t<decltype(laws)>>;
-    const verify_view<lazy_rows, drafts_type, drafted_chain> view{
+    const verify_view<stored_laws<law<Real>>, drafts_type, drafted_chain> view{
         .tree = drafted_chain(r.drafted, r.length),
         .children = child_law::independent,
-        .target = target,
-        .drafts = {laws, first_tokens(draft_vocab())},
+        .target = {args.laws_of(row)},
+        .drafts = {laws, first_tokens(args.vocab_of_draft())},
         .seed = static_cast<std::uint64_t>(args.seed[r.state]),
         .length = static_cast<std::uint32_t>(args.pos[r.begin]) + 1u};
     rule(team, view, random, out);
   }
 };
 
+/// Makes the laws of all rows that a rule may read, side by side: the first half of
+/// `rejection_sample`. Launches one body per law, (2 num_speculative_steps + 1) num_reqs of them.
+template <Executor E, class Real>
+void make_request_laws(E& executor, const logits_arguments<Real>& args) {
+  const std::int32_t laws = args.num_reqs * args.laws_of_request();
+  if (args.sampling.only_temperature() && args.allowed.words == nullptr) {
+    executor.launch(laws, request_laws<Real, scaled_logits>{args, {}});
+  } else {
+    executor.launch(laws, request_laws<Real, sampled_logits>{args, {}});
+  }
+}
+
+/// Verifies the requests of a batch by laws that were made: the second half. Launches one body per
+/// request.
+template <Executor E, class Real, class V, RandomSource Random>
+void verify_requests(E& executor, const logits_arguments<Real>& args, V verifier, Random random) {
+  if (args.draft_logits != nullptr) {
+    executor.launch(args.num_reqs, verify_request<Real, V, Random, true>{args, verifier, random});
+  } else {
+    executor.launch(args.num_reqs, verify_request<Real, V, Random, false>{args, verifier, random});
+  }
+}
+
 /// Rejection sampling of a ragged batch on logits: `V` where the temperature is positive,
 /// `verifier::greedy` where it is 0. Each request emits its accepted drafts and one more token.
 /// (Leviathan, Kalman, Matias 2023, arXiv:2211.17192; of blocks: Sun et al. 2024, arXiv:2403.10444)
+///
+/// The target's law of a row is what the library's stages make of it: penalties for the text and
+/// the drafts before the row, the row's mask, the temperature unless the logits are scaled, min-p,
+/// top-k, top-p. That of a draft is its logits at the temperature.
 ///
 /// Lossless if V is, for any q that the drafts were drawn from, or, without q, for any drafts that
 /// were fixed before. Random choices have the library's own addresses, with the request's seed and
 /// pos + 1 of its first row, the committed length; so what a request gets depends neither on the
 /// batch nor on its place in it, and V may look beyond the accepted tokens, as `verifier::block`
-/// does. The laws are those of the logits at hand: cuts and penalties are to be applied before.
+/// does. Both are read when the bodies run: a graph whose `pos` has moved on draws other words.
 ///
 /// A request with an error gets the drafts that were accepted before it, and its `status`: plain
 /// decoding writes these, too, and meets the same error. `invalid_parameter`, and no token, where
-/// its rows or its state lead out of the arrays, or its temperature is negative or not finite;
-/// `invalid_token` for an id outside [0, vocab) before the first -1; `invalid_draft` where q of a
-/// drafted id is 0 or its row has no law; `invalid_logits` where a row of the target that is read
-/// has none. The others are not disturbed.
+/// its rows or its state lead out of the arrays, a parameter is out of range, see
+/// `sampling_parameters`, or it has penalties and its text was not counted; `invalid_token` for an
+/// id outside [0, vocab) before the first -1. After the drafts before it: `invalid_draft` where q
+/// of a drafted id is 0 or its row has no law; `invalid_logits` where a row of the target has none,
+/// `empty_support` where a mask left none, `invalid_parameter` where there is no such mask. The
+/// others are not disturbed. A request without rows, as a padded batch has, is `invalid_parameter`.
 ///
-/// Launches one body per request and returns without waiting; allocates nothing. A row that is
-/// needed is read for its maximum, for its norm, and where the last token is drawn.
+/// Launches a body for each law and then one for each request, and returns without waiting;
+/// allocates nothing. Every row is read once for its law where nothing restricts it, and at a
+/// rejection p's and q's once more.
 /// \tparam V a verifier of chains that uses q: `verifier::rejection` or `verifier::block`.
 template <Executor E, class Real, class V = verifier::rejection>
 void rejection_sample(E& executor, const logits_arguments<Real>& args, V verifier = {}) {
   static_assert(V::lossless && V::needs_draft_law && V::accepts(child_law::independent, true),
                 "hunch: rejection_sample on logits verifies chains against draft laws: give it "
                 "verifier::rejection or verifier::block");
-  const random_source<> random;
-  if (args.draft_logits != nullptr) {
-    executor.launch(args.num_reqs,
-                    logits_body<Real, V, random_source<>, true>{args, verifier, random});
-  } else {
-    executor.launch(args.num_reqs,
-                    logits_body<Real, V, random_source<>, false>{args, verifier, random});
-  }
+  make_request_laws(executor, args);
+  verify_requests(executor, args, verifier, random_source<>{});
 }
 
 }  // namespace hunch::interop::vllm

@@ -45,7 +45,7 @@ struct allowed_tokens {
     }
   }
 
-  static constexpr status take(sampling_parameters& p) {
+  HUNCH_HOST_DEVICE static constexpr status take(sampling_parameters& p) {
     p.constrained = false;
     return status::ok;
   }

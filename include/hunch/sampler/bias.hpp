@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
+#include <hunch/core/arithmetic.hpp>
 #include <hunch/sampler/pipeline.hpp>
 
 namespace hunch::sampler {
@@ -28,10 +28,10 @@ struct bias {
 
   /// In range if no value is NaN or +inf. That tokens are in the vocabulary and none occurs twice
   /// is checked where the vocabulary is known, when the request is added.
-  static constexpr status take(sampling_parameters& p) {
+  HUNCH_HOST_DEVICE static constexpr status take(sampling_parameters& p) {
     bool valid = true;
     for (std::int32_t i = 0; i < p.bias_count; ++i) {
-      valid = valid && p.bias[i].value <= std::numeric_limits<float>::max();
+      valid = valid && p.bias[i].value <= kernel::largest<float>;
     }
     p.bias = nullptr;
     p.bias_count = 0;

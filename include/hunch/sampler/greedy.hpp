@@ -21,7 +21,7 @@ struct greedy {
     return l;
   }
 
-  constexpr status check(sampling_parameters p) const {
+  HUNCH_HOST_DEVICE constexpr status check(sampling_parameters p) const {
     p.temperature = p.temperature == 0.0f ? 1.0f : p.temperature;
     return p == sampling_parameters{} ? status::ok : status::invalid_parameter;
   }

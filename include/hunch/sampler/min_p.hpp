@@ -18,7 +18,7 @@ struct min_p {
     return p.min_p <= 0.0f;
   }
 
-  static constexpr status take(sampling_parameters& p) {
+  HUNCH_HOST_DEVICE static constexpr status take(sampling_parameters& p) {
     const bool valid = p.min_p >= 0.0f && p.min_p <= 1.0f;
     p.min_p = sampling_parameters{}.min_p;
     return valid ? status::ok : status::invalid_parameter;

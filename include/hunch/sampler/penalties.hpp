@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include <hunch/core/arithmetic.hpp>
 #include <hunch/sampler/pipeline.hpp>
@@ -47,8 +46,8 @@ struct penalties {
   }
 
   /// Resets the fields to their defaults where this stage takes care of them.
-  static constexpr status take(sampling_parameters& p) {
-    constexpr float most = std::numeric_limits<float>::max();
+  HUNCH_HOST_DEVICE static constexpr status take(sampling_parameters& p) {
+    constexpr float most = kernel::largest<float>;
     const auto finite = [](float x) { return x >= -most && x <= most; };
     const bool valid = p.repetition_penalty > 0.0f && finite(p.repetition_penalty) &&
                        finite(p.presence_penalty) && finite(p.frequency_penalty);

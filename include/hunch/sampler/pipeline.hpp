@@ -147,7 +147,7 @@ struct pipeline : private Stages... {
     return l;
   }
 
-  constexpr status check(sampling_parameters p) const {
+  HUNCH_HOST_DEVICE constexpr status check(sampling_parameters p) const {
     status result = status::ok;
     const auto note = [&result](status s) { result = s == status::ok ? result : s; };
     (note(Stages::take(p)), ...);

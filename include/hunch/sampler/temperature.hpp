@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <limits>
-
+#include <hunch/core/arithmetic.hpp>
 #include <hunch/distribution/restrict.hpp>
 #include <hunch/sampler/pipeline.hpp>
 
@@ -29,8 +28,8 @@ struct temperature {
   }
 
   /// Resets the field to its default where this stage takes care of it.
-  static constexpr status take(sampling_parameters& p) {
-    const bool valid = p.temperature >= 0.0f && p.temperature <= std::numeric_limits<float>::max();
+  HUNCH_HOST_DEVICE static constexpr status take(sampling_parameters& p) {
+    const bool valid = p.temperature >= 0.0f && p.temperature <= kernel::largest<float>;
     p.temperature = sampling_parameters{}.temperature;
     return valid ? status::ok : status::invalid_parameter;
   }

@@ -19,7 +19,7 @@ struct top_k {
     return p.top_k <= 0;
   }
 
-  static constexpr status take(sampling_parameters& p) {
+  HUNCH_HOST_DEVICE static constexpr status take(sampling_parameters& p) {
     const bool valid = p.top_k >= 0;
     p.top_k = sampling_parameters{}.top_k;
     return valid ? status::ok : status::invalid_parameter;

@@ -21,7 +21,7 @@ struct top_p {
     return p.top_p >= 1.0f;
   }
 
-  static constexpr status take(sampling_parameters& p) {
+  HUNCH_HOST_DEVICE static constexpr status take(sampling_parameters& p) {
     const bool valid = p.top_p > 0.0f && p.top_p <= 1.0f;
     p.top_p = sampling_parameters{}.top_p;
     return valid ? status::ok : status::invalid_parameter;

@@ -19,6 +19,7 @@ class Gpu:
     near: float  # L1
     host: float  # memory of the host, across the bus
     node: float  # from the end of a kernel of a graph to the first instruction of the next
+    follow: float  # the same where the next one waits on the device: programmatic dependent launch
     cluster_barrier: float
     barrier: float
     registers: int = 65536
@@ -28,10 +29,11 @@ class Gpu:
 
 # Copy: measured by others on H200 and H100 SXM. Latencies: microbenchmarks of Hopper (arXiv:
 # 2402.13499); of a graph's node and of barriers, the manufacturer's examples; of the host's memory,
-# a read across PCIe 5. What a device measures replaces them.
+# a read across PCIe 5. What is left of a launch that overlaps is a guess: its writes must be seen.
+# What a device measures replaces them.
 GPUS = {
-    "h200": Gpu(132, 1830.0, 4.3e6, 0.65, 0.27, 0.035, 1.2, 1.3, 0.5, 0.03),
-    "h100": Gpu(132, 1755.0, 3.0e6, 0.65, 0.27, 0.035, 1.2, 1.3, 0.5, 0.03),
+    "h200": Gpu(132, 1830.0, 4.3e6, 0.65, 0.27, 0.035, 1.2, 1.3, 0.8, 0.5, 0.03),
+    "h100": Gpu(132, 1755.0, 3.0e6, 0.65, 0.27, 0.035, 1.2, 1.3, 0.8, 0.5, 0.03),
 }
 
 # Warp instructions that a multiprocessor begins in a cycle, by the pipe that they need. Of products

@@ -15,6 +15,7 @@ from listing import kernels_in
 MARGIN = 1.15
 TILE = 4096
 CREWS = 4  # of a block
+BESIDES = 0.1  # what the executor takes a body for beside its rows, as a share of a block's time
 
 
 class Gate:
@@ -67,6 +68,7 @@ class Launch:
     bodies: int
     passes: list
     chain: float = 0.0  # what one body does besides, one thing after the other
+    sums: int = 1  # of which each ends with a barrier of the team; another one hides behind its loads
 
 
 @dataclasses.dataclass
@@ -97,12 +99,15 @@ class Model:
     def __init__(self, gpu, gate, steps=None):
         self.gpu, self.gate, self.steps = gpu, gate, steps
 
-    def time(self, launch):
-        """Microseconds, and what they are bound by."""
-        return {Launch: self.launch, Stream: self.stream, Small: self.small}[type(launch)](launch)
+    def time(self, launch, node=None):
+        """Microseconds, and what they are bound by. `node` is what the launch itself costs."""
+        run = {Launch: self.launch, Stream: self.stream, Small: self.small}[type(launch)]
+        return run(launch, self.gpu.node if node is None else node)
 
     def total(self, launches):
-        times = [self.time(each) for each in launches]
+        """Of launches of one stream, of which each overlaps with the one before it."""
+        times = [self.time(each, self.gpu.follow if i > 0 else None)
+                 for i, each in enumerate(launches)]
         return sum(t for t, _ in times), max(times)[1]
 
     def at_copy(self, size):
@@ -116,13 +121,18 @@ class Model:
                           2048 // THREADS))
 
     def team(self, launch):
-        """Blocks of a body: the largest cluster with which all fit, as the executor chooses."""
+        """Blocks of a body: with which all are soonest done, as the executor chooses."""
         if f"{launch.kernel} cluster" not in self.gate.usage:
             return 1
-        room = self.gpu.processors * self.resident(f"{launch.kernel} cluster")
-        return next((size for size in (8, 4, 2) if launch.bodies * size <= room), 1)
 
-    def launch(self, launch):
+        def time(size):
+            kernel = f"{launch.kernel} {'cluster' if size > 1 else 'block'}"
+            at_once = self.gpu.processors * self.resident(kernel) // size
+            return math.ceil(launch.bodies / at_once) * (1 / size + BESIDES)
+
+        return min((1, 2, 4, 8), key=time)
+
+    def launch(self, launch, node):
         gpu, team = self.gpu, self.team(launch)
         kernel = f"{launch.kernel} {'cluster' if team > 1 else 'block'}"
         blocks = launch.bodies * team
@@ -131,19 +141,19 @@ class Model:
         waves = math.ceil(blocks / (busy * resident))
         issue = bytes_read = 0.0
         chain = launch.chain
+        chain += launch.sums * (gpu.cluster_barrier if team > 1 else 2 * gpu.barrier)
         for each in launch.passes:
+            tiles = math.ceil(math.ceil(each.elements / TILE) / (CREWS * team))
             threads = each.elements / each.elements_of_loop()  # that go through the loop
             cycles = threads / 32 * each.loop.cycles()
             issue += launch.bodies * cycles / busy / gpu.clock
             if each.source == "memory":
                 bytes_read += launch.bodies * each.elements * each.rows * each.size
-            tiles = math.ceil(math.ceil(each.elements / TILE) / (CREWS * team))
             trips = tiles * TILE / 128 / each.elements_of_loop()
             wait = {"memory": gpu.memory, "cache": gpu.cache, "near": gpu.near}[each.source]
             # Of one crew, four warps of which each has a scheduler for itself.
             work = each.loop.cycles() * 4 / gpu.clock
             chain += trips * (wait + work) + tiles * 4 * gpu.barrier
-            chain += 2 * (gpu.cluster_barrier if team > 1 else gpu.barrier)
         under_way = resident * THREADS * max(
             [each.loop.loads * each.size for each in launch.passes], default=4)
         bandwidth = self.bandwidth(busy, under_way)
@@ -151,9 +161,9 @@ class Model:
         bound = max(times, key=times.get)
         # Before the first element is there, and after the last one, nothing overlaps.
         ends = gpu.memory if launch.passes and bound != "chain" else 0.0
-        return gpu.node + ends + times[bound], bound
+        return node + ends + times[bound], bound
 
-    def stream(self, stream):
+    def stream(self, stream, node):
         gpu = self.gpu
         resident = self.resident(stream.kernel)
         busy = min(gpu.processors, stream.blocks)
@@ -170,9 +180,9 @@ class Model:
             "issue": stream.pieces * trips * cycles / busy / gpu.clock,
             "chain": rounds * trips * (gpu.memory + cycles * 4 / gpu.clock)}
         bound = max(times, key=times.get)
-        return gpu.node + gpu.memory + times[bound], bound
+        return node + gpu.memory + times[bound], bound
 
-    def small(self, small):
+    def small(self, small, node):
         gpu = self.gpu
         kernel = self.gate.kernels[small.kernel]
         at_once = gpu.processors * self.resident(small.kernel)
@@ -180,7 +190,7 @@ class Model:
         chain = ((trips - small.host) * gpu.cache + small.host * gpu.host +
                  kernel.barriers * gpu.barrier + small.more)
         wait = math.ceil(small.bodies / at_once) * chain
-        return gpu.node + wait, "launches" if gpu.node > wait else "chain"
+        return node + wait, "launches" if node > wait else "chain"
 
     def bandwidth(self, busy, under_way):
         """Of so many multiprocessors, each with so many bytes under way."""

@@ -100,7 +100,7 @@ def rows(model):
         for what, part, wanted in parts:
             launches = bodies.launches(part, name)
             time, _ = model.total(launches)
-            nodes = len(launches) * model.gpu.node
+            nodes = len(launches) * model.gpu.follow
             found.append(Row(what, "us", time, "launches" if 2 * nodes > time else "chain", wanted))
             found.append(Row(f"{what}: launches", "", len(launches)))
     return found

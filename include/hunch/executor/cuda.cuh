@@ -121,14 +121,16 @@ class cuda {
     static_assert(std::is_trivially_copyable_v<Body>, "hunch: a body is copied to the device");
     static_cast<void>(&detail::is_known<Body>);
     if (count <= 0) { return; }
+    const auto& by_block = shared_->limits.of(detail::run_body<Body>, stream());
     if constexpr (reads_rows<Body>) {
-      const auto& limits = shared_->limits.of(detail::run_body_by_cluster<Body>, stream());
-      if (const std::int32_t blocks = limits.blocks_of_cluster(count); blocks > 1) {
-        return launch_as(detail::run_body_by_cluster<Body>, count, blocks, limits, body);
+      const auto& by_cluster = shared_->limits.of(detail::run_body_by_cluster<Body>, stream());
+      const std::int32_t blocks =
+          detail::launch_limits::blocks_of_cluster(count, by_block, by_cluster);
+      if (blocks > 1) {
+        return launch_as(detail::run_body_by_cluster<Body>, count, blocks, by_cluster, body);
       }
     }
-    launch_as(detail::run_body<Body>, count, 1,
-              shared_->limits.of(detail::run_body<Body>, stream()), body);
+    launch_as(detail::run_body<Body>, count, 1, by_block, body);
   }
 
   /// Whether a launch may be put on the device before the one in front of it has ended, where the

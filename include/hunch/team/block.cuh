@@ -83,6 +83,9 @@ class block_threads {
 
   __device__ static void sync() { __syncthreads(); }
   __device__ static void sync_part() { __syncthreads(); }
+  // Of a block, whose barrier is short, all of it: the crews do not wait at the same place.
+  __device__ static void arrive() { __syncthreads(); }
+  __device__ static void wait() {}
 
   __device__ shared_scratch& scratch() const { return shared_->scratch; }
   __device__ shared_scratch& scratch(std::int32_t) const { return shared_->scratch; }
@@ -100,8 +103,8 @@ class block_threads {
   }
   template <class Terms>
   __device__ auto soft_tile(std::int64_t begin, std::int64_t end, const Terms& terms,
-                            last_frame<Terms>& last) const {
-    return crew_soft_total(of_crew(), begin, end, terms, last);
+                            frame_of<Terms>& likely) const {
+    return crew_soft_total(of_crew(), begin, end, terms, likely);
   }
   __device__ static double from_first(double value) { return __shfl_sync(all_threads, value, 0); }
   // In memory: it would be ten registers beside all that a body does.

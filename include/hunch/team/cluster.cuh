@@ -42,6 +42,8 @@ class cluster_threads : public block_threads<Threads, Loads, portable_cluster> {
     return rank;
   }
   __device__ static void sync() { cooperative_groups::this_cluster().sync(); }
+  __device__ static void arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
+  __device__ static void wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 
  private:
   template <class T>
@@ -54,6 +56,8 @@ class cluster_threads : public block_threads<Threads, Loads, portable_cluster> {
   __device__ static std::int32_t parts() { return 1; }
   __device__ static std::int32_t part() { return 0; }
   __device__ static void sync() { __trap(); }
+  __device__ static void arrive() { __trap(); }
+  __device__ static void wait() { __trap(); }
 
  private:
   template <class T>

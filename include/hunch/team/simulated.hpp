@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <hunch/team/canonical.hpp>
@@ -96,11 +98,13 @@ class host_threads {
           : barrier(threads),
             of_thread(static_cast<std::size_t>(threads)),
             posted(static_cast<std::size_t>(2 * parts)),
+            arrived(static_cast<std::size_t>(threads)),
             crews(static_cast<std::size_t>(threads / host_crew_memory::threads)) {}
 
       std::barrier<> barrier;
       std::vector<value_slot> of_thread;
       std::vector<value_slot> posted;
+      std::vector<std::optional<std::barrier<>::arrival_token>> arrived;
       std::deque<host_crew_memory> crews;
       shared_scratch scratch;
     };
@@ -127,6 +131,8 @@ class host_threads {
   std::int32_t crew_thread() const { return thread_ % crew_size(); }
 
   void sync() { shared_->all_.arrive_and_wait(); }
+  void arrive() { arrived().emplace(shared_->all_.arrive()); }
+  void wait() { shared_->all_.wait(std::move(*arrived())); }
   void sync_part() { own().barrier.arrive_and_wait(); }
 
   shared_scratch& scratch() const { return own().scratch; }
@@ -145,9 +151,9 @@ class host_threads {
   }
   template <class Terms>
   auto soft_tile(std::int64_t begin, std::int64_t end, const Terms& terms,
-                 last_frame<Terms>& last) const {
+                 frame_of<Terms>& likely) const {
     return by_crew(
-        [&](const auto& crew) { return crew_soft_total(crew, begin, end, terms, last); });
+        [&](const auto& crew) { return crew_soft_total(crew, begin, end, terms, likely); });
   }
   double from_first(double value) const {
     if (crew_size() == 1) { return value; }
@@ -191,6 +197,9 @@ class host_threads {
  private:
   storage::part& at(std::int32_t p) const { return shared_->parts_[static_cast<std::size_t>(p)]; }
   storage::part& own() const { return at(part_); }
+  std::optional<std::barrier<>::arrival_token>& arrived() {
+    return own().arrived[static_cast<std::size_t>(thread_)];
+  }
   host_crew<host_crew_memory::threads> own_crew() const {
     return {&own().crews[static_cast<std::size_t>(crew())], crew_thread()};
   }

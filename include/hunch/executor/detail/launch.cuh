@@ -39,8 +39,8 @@ __global__ void __launch_bounds__(cuda_threads, team::blocks_of<Body>)
     run_body(const __grid_constant__ Body body) {
   using team_type = team::block<cuda_threads, team::loads_of<Body>>;
   __shared__ typename team_type::storage storage;
+  team_type team(storage);  // which the launch before may still run beside
   follow_launch_before();
-  team_type team(storage);
   body(team, static_cast<std::int32_t>(blockIdx.x));
 }
 
@@ -51,8 +51,8 @@ __global__ void __launch_bounds__(cuda_threads, team::blocks_of<Body>)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   using team_type = team::cluster<cuda_threads, team::loads_of<Body>>;
   __shared__ typename team_type::storage storage;
+  team_type team(storage);  // which the launch before may still run beside
   follow_launch_before();
-  team_type team(storage);
   body(team, team.index());
 #endif
 }
@@ -97,17 +97,8 @@ class launch_limits {
   struct of_kernel {
     /// Whether its code is for devices that have clusters and may let kernels overlap.
     bool is_for_clusters = false;
-    std::int32_t blocks = 1;
-    std::array<std::int32_t, sizes> most{};  ///< bodies of a launch with clusters of each size
-
-    /// The blocks of the clusters by which `count` bodies are run: as many as keep the device busy,
-    /// if all clusters fit on it at once. 1 where a block each does, or there are no clusters.
-    std::int32_t blocks_of_cluster(std::int32_t count) const {
-      for (int i = 0; i < sizes; ++i) {
-        if (count <= most[i]) { return team::portable_cluster >> i; }
-      }
-      return 1;
-    }
+    std::int32_t blocks = 1;                     ///< on the device at once
+    std::array<std::int32_t, sizes> clusters{};  ///< of each size likewise
   };
 
   launch_limits() {
@@ -132,13 +123,35 @@ class launch_limits {
     limits.blocks = std::max(1, each * processors_);
     for (int i = 0; i < sizes && limits.is_for_clusters; ++i) {
       const std::int32_t blocks = team::portable_cluster >> i;
-      int at_once = 0;
       const body_launch by_cluster(1, blocks, stream);
-      check(cudaOccupancyMaxActiveClusters(&at_once, kernel, &by_cluster.config()),
+      check(cudaOccupancyMaxActiveClusters(&limits.clusters[i], kernel, &by_cluster.config()),
             "cudaOccupancyMaxActiveClusters");
-      limits.most[i] = std::min(at_once, processors_ / blocks);
     }
     return known_.emplace(key, limits).first->second;
+  }
+
+  /// The blocks of the clusters by which `count` bodies are soonest run; 1: a block each. More of
+  /// them take less time for a body, but fewer bodies are on the device at once, and what is left
+  /// for the end keeps little of it busy.
+  static std::int32_t blocks_of_cluster(std::int32_t count, const of_kernel& by_block,
+                                        const of_kernel& by_cluster) {
+    // What a body takes whoever reads its rows, as a share of what a block takes to read them.
+    constexpr double besides = 0.1;
+    const auto time = [=](std::int32_t at_once, std::int32_t blocks) {
+      return ((count + at_once - 1) / at_once) * (1.0 / blocks + besides);
+    };
+    std::int32_t best = 1;
+    double least = time(by_block.blocks, 1);
+    for (int i = sizes - 1; i >= 0; --i) {
+      if (by_cluster.clusters[i] == 0) { continue; }
+      const std::int32_t blocks = team::portable_cluster >> i;
+      const double taken = time(by_cluster.clusters[i], blocks);
+      if (taken < least) {
+        best = blocks;
+        least = taken;
+      }
+    }
+    return best;
   }
 
  private:

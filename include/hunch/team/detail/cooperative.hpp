@@ -27,13 +27,15 @@ namespace hunch::team {
 /// 1. `m.parts()`, `m.part()`; `m.threads()` of a part, `m.thread()`; `m.workers()` of a part,
 ///    `m.worker()`; `m.crews()` of a part, `m.crew()`; `m.crew_size()` threads of a crew,
 ///    `m.crew_thread()`; a thread has `Machine::loads` elements under way.
-/// 2. `m.sync()` is a barrier of the team, `m.sync_part()` one of the part.
+/// 2. `m.sync()` is a barrier of the team, `m.sync_part()` one of the part. `m.arrive()` and then
+///    `m.wait()` are a barrier of the team in two halves, and no other one of the team between
+///    them: what a thread does there need not wait for the others.
 /// 3. `m.scratch()` is the part's own, `m.scratch(p)` that of part p; `m.slot(p, phase, i)`, for
 ///    phase 0 and 1 and i < `m.parts()`, takes and gives a value: `put(v)`, `get<T>()`.
 /// 4. `m.tile(begin, end, f)` is the canonical sum of a tile, `m.tile_both` that of both terms and
-///    `m.soft_tile(begin, end, terms, last)` its `soft_total`: sums on the crew's first thread, the
-///    largest key on all. `m.from_first(v)` is that thread's v, on the first `m.parts()` of them.
-///    `Machine::worker_type` is what bodies see of a worker, see worker.hpp.
+///    `m.soft_tile(begin, end, terms, likely)` its `soft_total`: sums on the crew's first thread,
+///    the largest key on all. `m.from_first(v)` is that thread's v, on the first `m.parts()` of
+///    them. `Machine::worker_type` is what bodies see of a worker, see worker.hpp.
 /// 5. `m.combine(v, op)` combines the threads of a part and `m.scan(v, before)` is the total and
 ///    sets what is before, on all threads of the part.
 /// 6. `Machine::add(to, v)` adds v >= 0 to an integer in the scratch that others add to, too,
@@ -99,15 +101,17 @@ class cooperative {
 
   template <class F>
   HUNCH_HOST_DEVICE double sum(std::int64_t n, F&& f) {
-    machine_.sync();  // the group sums of the last call have been read
+    arrival others(machine_);  // the group sums of the last call have been read
     machine_.remember({});
     for_each_group(n, [&](std::int32_t g) {
       double group = 0.0;
       tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) {
         group += static_cast<double>(machine_.tile(begin, end, f));
       });
+      others.wait();
       share(group, [g](shared_scratch& to, double value) { to.groups[g] = value; });
     });
+    others.wait();
     machine_.sync();
     double total = 0.0;
     for (std::int32_t g = 0; g < groups_of(n); ++g) { total += scratch().groups[g]; }
@@ -116,7 +120,7 @@ class cooperative {
 
   template <class F>
   HUNCH_HOST_DEVICE two_sums sum_both(std::int64_t n, F&& f) {
-    machine_.sync();  // the sums of the last call have been read
+    arrival others(machine_);  // the sums of the last call have been read
     machine_.remember({});
     for_each_group(n, [&](std::int32_t g) {
       two_sums group{0.0, 0.0};
@@ -125,9 +129,11 @@ class cooperative {
         group.first += tile.first;
         group.second += tile.second;
       });
+      others.wait();
       share(group.first, [g](shared_scratch& to, double value) { to.groups[g] = value; });
       share(group.second, [g](shared_scratch& to, double value) { to.lanes[g] = value; });
     });
+    others.wait();
     machine_.sync();
     two_sums total{0.0, 0.0};
     for (std::int32_t g = 0; g < groups_of(n); ++g) {
@@ -140,9 +146,10 @@ class cooperative {
   template <class Terms>
   HUNCH_HOST_DEVICE auto soft_sum(std::int64_t n, const Terms& terms) {
     using key = decltype(terms.lowest);
-    machine_.sync();  // the group sums of the last call have been read
+    arrival others(machine_);  // the group sums of the last call have been read
     machine_.remember({});
-    detail::last_frame<Terms> last;
+    // At first that of a logit of 0, as of most rows; then that of the tile before.
+    frame_of<Terms> likely{};
     for_each_group(n, [&](std::int32_t g) {
       soft_total<key> group{terms.lowest, 0.0};
       tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) {
@@ -150,15 +157,17 @@ class cooperative {
           const soft_total<key> tile = terms.tiles[begin / tile_elements];
           group.add(tile.top, tile.sum, terms);
         } else {
-          const soft_total<key> tile = machine_.soft_tile(begin, end, terms, last);
+          const soft_total<key> tile = machine_.soft_tile(begin, end, terms, likely);
           group.add(tile.top, tile.sum, terms);
         }
       });
+      others.wait();
       share(group.sum, [g, top = group.top](shared_scratch& to, double value) {
         to.tops[g] = top;
         to.groups[g] = value;
       });
     });
+    others.wait();
     machine_.sync();
     const std::int32_t groups = groups_of(n);
     shared_scratch& own = machine_.scratch();
@@ -178,7 +187,8 @@ class cooperative {
   HUNCH_HOST_DEVICE void lanes(std::int64_t begin, std::int64_t end, F&& f) {
     machine_.sync_part();  // the lanes of the last call have been read
     for (std::int32_t l = machine_.thread(); l < lane_count; l += machine_.threads()) {
-      constexpr std::int32_t ahead = 8;  // loads under way
+      using function = std::remove_cvref_t<F>;
+      constexpr std::int32_t ahead = detail::elements_ahead<function>(Machine::loads);
       using real = decltype(f(begin));
       double sum = 0.0;
       std::int64_t i = begin + l;
@@ -312,6 +322,20 @@ class cooperative {
   HUNCH_HOST_DEVICE Machine& machine() { return machine_; }
 
  private:
+  /// A barrier whose second half comes as late as possible: before the first write for others.
+  class arrival {
+   public:
+    HUNCH_HOST_DEVICE explicit arrival(Machine& machine) : machine_(machine) { machine.arrive(); }
+    HUNCH_HOST_DEVICE void wait() {
+      if (!waited_) { machine_.wait(); }
+      waited_ = true;
+    }
+
+   private:
+    Machine& machine_;
+    bool waited_ = false;
+  };
+
   /// Calls use(g) for the groups of this crew; few groups are spread over all parts.
   template <class Use>
   HUNCH_HOST_DEVICE void for_each_group(std::int64_t n, Use&& use) {

@@ -150,21 +150,14 @@ HUNCH_HOST_DEVICE two_sums crew_sum_both(const Crew& crew, std::int64_t begin, s
 template <class Crew>
 inline constexpr int cached_loads = Crew::loads < 8 ? Crew::loads : 8;
 
-/// The frame of the tile that a crew has summed before: as a rule that of the next one.
-template <class Terms>
-struct last_frame {
-  bool is_known = false;
-  frame_of<Terms> frame{};
-};
-
 /// The largest key of a tile, on all threads of a crew, and the sum of the weights in its frame,
-/// right on its first thread. A tile that has another frame than `last` is read twice, the second
+/// right on its first thread. A tile that has another frame than `likely` is read twice, the second
 /// time from the nearest cache, where those of all crews of a block have room; registers that would
-/// hold it are needed elsewhere. \param last in, out.
+/// hold it are needed elsewhere. \param likely in, out.
 template <class Crew, class Terms>
 HUNCH_HOST_DEVICE HUNCH_INLINE auto crew_soft_total(const Crew& crew, std::int64_t begin,
                                                     std::int64_t end, const Terms& terms,
-                                                    last_frame<Terms>& last) {
+                                                    frame_of<Terms>& likely) {
   using key = decltype(Terms::lowest);
   using element = std::remove_const_t<typename Terms::element>;
   const auto read = [&](std::int64_t i) HUNCH_INLINED { return load(terms.elements + i); };
@@ -173,8 +166,8 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto crew_soft_total(const Crew& crew, std::int64
         crew, terms.magnitude(top) > terms.infinite ? terms.not_a_number : terms.key(top));
   };
   if constexpr (QuickTerms<Terms>) {
-    if (last.is_known) {
-      const auto quick = terms.quick(last.frame);
+    const auto quick = terms.quick(likely);
+    if (quick.exist()) {
       element top = terms.value(terms.lowest);
       element lane[lanes_of_thread<Crew>] = {};
       for_terms<Crew::loads>(crew, begin, end, read, [&](int j, element x) HUNCH_INLINED {
@@ -183,7 +176,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto crew_soft_total(const Crew& crew, std::int64
       });
       soft_total<key> total{key_of_all(top), 0.0};
       if (total.top <= terms.lowest) { return total; }
-      if (terms.frame(total.top) == last.frame) {
+      if (terms.frame(total.top) == likely) {
         total.sum = static_cast<double>(fold_crew(crew, lane));
         return total;
       }
@@ -203,7 +196,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto crew_soft_total(const Crew& crew, std::int64
         lane[j] = quick.add_to(lane[j], x);
       });
       total.sum = static_cast<double>(fold_crew(crew, lane));
-      last = {true, terms.frame(total.top)};
+      likely = terms.frame(total.top);
       return total;
     }
   }

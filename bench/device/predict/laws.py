@@ -28,11 +28,8 @@ class Laws:
         first, second = (loops or self.loops)[:2]
         return [Pass(first, elements, 1, size), Pass(second, elements, 1, size, "near")]
 
-    def law(self, bodies):
-        return Launch("law_of_a_row", bodies, self.passes())
-
-    def law_of_bfloats(self, bodies):
-        return Launch("law_of_bfloats", bodies, self.passes(VOCAB, self.of_bfloats, 2))
+    def law(self, bodies, kernel="law_of_a_row", loops=None, size=4):
+        return Launch(kernel, bodies, self.passes(VOCAB, loops, size))
 
     def verify(self, batch, lazily=False):
         passes = [Pass(self.residual, VOCAB, 2, 4)]
@@ -60,7 +57,7 @@ def rows(model):
 
     add("law of a row", [laws.law(1)], floor=at_copy(1))
     wide = add("laws of 64 rows", [laws.law(64)], floor=at_copy(64))
-    narrow = add("laws of 64 rows in bfloat16", [laws.law_of_bfloats(64)])
+    narrow = add("laws of 64 rows in bfloat16", [laws.law(64, "law_of_bfloats", laws.of_bfloats, 2)])
     found.append(Row("laws of 64 rows: bfloat16 / float", "", narrow / wide, "", at_most(0.6)))
     add("verify in a graph, 5 drafts, B = 1, rows in memory", laws.verify(1), at_most(12.0))
     for batch in (64, 256):

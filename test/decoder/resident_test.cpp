@@ -348,7 +348,7 @@ TEST_CASE("models that live on the executor") {
 class scattered_target : public resident_target<float> {
  public:
   scattered_target(toy_target<float>& toy, std::int32_t max_rows)
-      : resident_target<float>(toy, max_rows), max_rows_(max_rows), rows_(index(2 * max_rows)) {}
+      : resident_target<float>(toy, max_rows), rows_(index(2 * max_rows)) {}
 
   struct evaluation {
     const scattered_target* of;
@@ -374,7 +374,6 @@ class scattered_target : public resident_target<float> {
     return static_cast<std::size_t>(rows + 8) * static_cast<std::size_t>(vocab);
   }
 
-  std::int32_t max_rows_;
   std::vector<float> rows_;
 };
 

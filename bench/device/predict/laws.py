@@ -45,11 +45,11 @@ class Laws:
         # Once: for the largest and, in the frame that is likely to be its, for the sum.
         return [Pass(loops or self.loops, elements, 1, size, source)]
 
-    def law(self, bodies):
-        return Launch("law_of_a_row", bodies, self.passes())
+    def law(self, bodies, kernel="law_of_a_row", loops=None, size=4):
+        return Launch(kernel, bodies, self.passes(VOCAB, loops, size))
 
     def law_of_bfloats(self, bodies):
-        return Launch("law_of_bfloats", bodies, self.passes(VOCAB, self.of_bfloats, 2))
+        return self.law(bodies, "law_of_bfloats", self.of_bfloats, 2)
 
     def verify_bfloats(self, batch):
         return [self.law_of_bfloats(batch * (CHAIN + 1)),

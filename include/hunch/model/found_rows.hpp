@@ -44,20 +44,26 @@ class found_rows {
   /// The first `count`, all of which have been noted unless the host reads the memory of the step:
   /// then bodies read the table, for it lies where they do.
   row_places<Real> places(std::int64_t count) const {
-    if (host_reads<M> || !equally_apart(count)) { return {.table = table_}; }
-    return {.first = table_[0].data, .stride = stride(count), .size = table_[0].size};
+    row_places<Real> found;
+    if (host_reads<M> || !equally_apart(count)) {
+      found.table = table_;
+    } else {
+      found = {table_[0].data, stride(count), table_[0].size, nullptr};
+    }
+    return found;
   }
 
  private:
   static std::intptr_t address(const row_view<Real>& row) {
     return reinterpret_cast<std::intptr_t>(row.data);
   }
+  static constexpr std::intptr_t element = sizeof(Real);
+
   std::int64_t stride(std::int64_t count) const {
-    const auto size = static_cast<std::intptr_t>(sizeof(Real));
-    return count > 1 ? (address(table_[1]) - address(table_[0])) / size : 0;
+    return count > 1 ? (address(table_[1]) - address(table_[0])) / element : 0;
   }
   bool equally_apart(std::int64_t count) const {
-    const auto bytes = static_cast<std::intptr_t>(stride(count) * sizeof(Real));
+    const std::intptr_t bytes = stride(count) * element;
     for (std::int64_t i = 0; i < count; ++i) {
       if (table_[i].size != table_[0].size ||
           address(table_[i]) != address(table_[0]) + i * bytes) {

@@ -25,6 +25,7 @@
 #include <hunch/tools/router_weights.hpp>
 #include <hunch/vocab/layouts.hpp>
 #include "../support/hash.hpp"
+#include "../support/team_executors.hpp"
 
 namespace hunch::test {
 namespace {
@@ -106,8 +107,14 @@ std::vector<row_range> expected_ranges(const scored& of, const B& budget, std::i
   return out;
 }
 
+/// By a team of so many blocks of threads, or by one thread.
+struct team_shape {
+  std::int32_t blocks = 1;
+  std::int32_t ranks = 0;
+};
+
 template <class B>
-std::vector<row_range> chosen_by(std::int32_t ranks, const scored& of, const B& budget,
+std::vector<row_range> chosen_by(team_shape shape, const scored& of, const B& budget,
                                  std::int32_t depth) {
   std::vector<row_range> ranges(of.scores.size() + 1);
   std::int32_t count = 0;
@@ -117,11 +124,11 @@ std::vector<row_range> chosen_by(std::int32_t ranks, const scored& of, const B& 
     const std::int32_t found = choose(team, scores.data(), depth, ranges.data());
     if (team.rank() == 0) { count = found; }
   };
-  if (ranks == 0) {
+  if (shape.ranks == 0) {
     team::serial team;
     body(team, 0);
   } else {
-    team::simulated::launch(ranks, 1, body);
+    team::simulated::launch(shape.blocks, shape.ranks, 1, body);
   }
   ranges.resize(static_cast<std::size_t>(count));
   return ranges;
@@ -132,10 +139,10 @@ template <class B>
 void check_budget(const scored& of, const B& budget) {
   for (const std::int32_t depth : {0, 1, 2, 5}) {
     const auto expected = expected_ranges(of, budget, depth);
-    CHECK(chosen_by(0, of, budget, depth) == expected);
+    CHECK(chosen_by({}, of, budget, depth) == expected);
     if (depth != 2) { continue; }
-    for (const std::int32_t ranks : {3, 32}) {
-      CHECK(chosen_by(ranks, of, budget, depth) == expected);
+    for (const team_shape shape : {team_shape{1, 3}, team_shape{1, 32}, team_shape{2, 3}}) {
+      CHECK(chosen_by(shape, of, budget, depth) == expected);
     }
   }
 }
@@ -170,13 +177,59 @@ TEST_CASE("the best clusters, ties to the lower number") {
   }
 }
 
+TEST_CASE("clusters by scores of all sizes, by one thread and by many") {
+  dice random{17};
+  const auto some_score = [&] {
+    switch (random.below(8)) {
+      case 0:
+        return 0.0f;
+      case 1:
+        return -0.0f;
+      case 2:
+        return std::numeric_limits<float>::denorm_min();
+      case 3:
+        return -std::numeric_limits<float>::infinity();
+      case 4:
+        return static_cast<float>(std::ldexp(random.unit() - 0.5, random.below(200) - 100));
+      default:
+        return static_cast<float>(10.0 * random.unit() - 5.0);
+    }
+  };
+#if defined(__SANITIZE_THREAD__)
+  constexpr std::int32_t counts[] = {90, 2100};
+#else
+  constexpr std::int32_t counts[] = {1, 90, 1000, 2047, 2048, 2049, 9000};  // of two digits, too
+#endif
+  for (const std::int32_t clusters : counts) {
+    for (int round = 0; round < 4; ++round) {
+      scored of(clusters, round % 2 * 7, 1, static_cast<std::uint64_t>(clusters + round));
+      for (float& s : of.scores) { s = some_score(); }
+      of.scores.back() = 5.0f;
+      const auto same = [&](const auto& budget) {
+        const auto alone = chosen_by({}, of, budget, 0);
+        CHECK(chosen_by({1, 5}, of, budget, 0) == alone);
+        CHECK(chosen_by({2, 2}, of, budget, 0) == alone);
+        return alone;
+      };
+      for (const std::int32_t most : {1, clusters / 3 + 1, clusters}) {
+        CHECK(same(budget::fixed{most}) == expected_ranges(of, budget::fixed{most}, 0));
+        const budget::rows rows{most, 7 + clusters};
+        CHECK(same(rows) == expected_ranges(of, rows, 0));
+        same(budget::mass{most, 0.6f});
+        same(budget::mass{most, 1.0f});
+        same(budget::per_row{budget::mass{most, 0.9f}});
+      }
+    }
+  }
+}
+
 TEST_CASE("scores that are not numbers choose some clusters") {
   scored of(70, 3, 40, 5);
   of.scores[20] = std::numeric_limits<float>::quiet_NaN();
   const std::vector<row_range> expected{{0, of.begin[1]}};
-  CHECK(chosen_by(0, of, budget::fixed{4}, 0) == expected);
+  CHECK(chosen_by({}, of, budget::fixed{4}, 0) == expected);
   std::fill(of.scores.begin(), of.scores.end(), -std::numeric_limits<float>::infinity());
-  CHECK(chosen_by(3, of, budget::mass{4, 0.5f}, 0) == expected);
+  CHECK(chosen_by({1, 3}, of, budget::mass{4, 0.5f}, 0) == expected);
 }
 
 TEST_CASE("clusters that a router rules out come last") {
@@ -186,28 +239,52 @@ TEST_CASE("clusters that a router rules out come last") {
   check_budget(of, budget::fixed{4});
   check_budget(of, budget::per_row{budget::rows{50, 100}});
   check_budget(of, budget::mass{50, 1.0f});
-  CHECK(chosen_by(0, of, budget::mass{50, 1.0f}, 0).size() == 3);
+  CHECK(chosen_by({}, of, budget::mass{50, 1.0f}, 0).size() == 3);
 }
 
 TEST_CASE("a cluster of few rows is worth as much as a large one that is more probable") {
   scored of(3, 0, 1, 1);
   of.begin = {0, 10, 12, 13};
   of.scores = {std::log(0.6f), std::log(0.3f), std::log(0.1f)};
-  CHECK(chosen_by(0, of, budget::fixed{1}, 0) == std::vector<row_range>{{0, 10}});
-  CHECK(chosen_by(0, of, budget::per_row{budget::fixed{1}}, 0) == std::vector<row_range>{{10, 12}});
+  CHECK(chosen_by({}, of, budget::fixed{1}, 0) == std::vector<row_range>{{0, 10}});
+  CHECK(chosen_by({}, of, budget::per_row{budget::fixed{1}}, 0) ==
+        std::vector<row_range>{{10, 12}});
   // The share is one of probability: 0.3 and 0.1 are less than half of it.
-  CHECK(chosen_by(0, of, budget::per_row{budget::mass{3, 0.39f}}, 0) ==
+  CHECK(chosen_by({}, of, budget::per_row{budget::mass{3, 0.39f}}, 0) ==
         std::vector<row_range>{{10, 13}});
-  CHECK(chosen_by(0, of, budget::per_row{budget::mass{3, 0.5f}}, 0) ==
+  CHECK(chosen_by({}, of, budget::per_row{budget::mass{3, 0.5f}}, 0) ==
         std::vector<row_range>{{0, 13}});
-  CHECK(chosen_by(0, of, budget::per_row{budget::rows{3, 4}}, 0) ==
+  CHECK(chosen_by({}, of, budget::per_row{budget::rows{3, 4}}, 0) ==
         std::vector<row_range>{{10, 13}});
-  CHECK(chosen_by(0, of, budget::rows{3, 4}, 0) == std::vector<row_range>{{0, 10}});
+  CHECK(chosen_by({}, of, budget::rows{3, 4}, 0) == std::vector<row_range>{{0, 10}});
+}
+
+/// The scores of a layer by the words of sliced_rows.hpp.
+template <class Weight>
+float sliced_product(const Weight* row, std::size_t width, const float* x) {
+  constexpr std::size_t each = 4 / sizeof(Weight);
+  constexpr std::size_t least = 16 * 16 * each;  // elements of 1,024 bytes
+  const std::size_t slice = ((width + 15) / 16 + least - 1) / least * least;
+  float lane[16] = {};
+  for (std::size_t begin = 0; begin < width; begin += slice) {
+    float sums[16 * each] = {};
+    for (std::size_t k = begin; k < std::min(width, begin + slice); ++k) {
+      float& sum = sums[(k - begin) % (16 * each)];
+      sum = std::fma(to_float(row[k]), x[k], sum);
+    }
+    for (std::size_t l = 0; l < 16; ++l) {
+      lane[l] += each == 1 ? sums[l] : sums[l * each] + sums[l * each + each - 1];
+    }
+  }
+  for (std::size_t half = 8; half > 0; half /= 2) {
+    for (std::size_t l = 0; l < half; ++l) { lane[l] += lane[l + half]; }
+  }
+  return lane[0];
 }
 
 template <class Weight>
-void check_router(double tolerance) {
-  constexpr std::int32_t inputs = 37, width = 20, clusters = 50;
+void check_router(std::int32_t inputs, std::int32_t width, std::int32_t clusters,
+                  double tolerance) {
   dice random{3};
   const auto numbers = [&](std::int32_t n) {
     std::vector<float> out(static_cast<std::size_t>(n));
@@ -232,26 +309,40 @@ void check_router(double tolerance) {
   const std::vector<float> x = numbers(inputs);
   const router::mlp<Weight> route{
       {w1.data(), width, inputs}, b1.data(), {w2.data(), clusters, width}, b2.data()};
-  std::vector<float> scores(clusters);
-  std::vector<float> workspace(static_cast<std::size_t>(route.scratch));
+  const auto size = [](std::int32_t n) { return static_cast<std::size_t>(n); };
+  std::vector<float> scores(size(clusters));
+  std::vector<float> workspace(size(route.scratch));
   team::serial team;
   route(team, x.data(), workspace.data(), scores.data());
-  for (std::size_t c = 0; c < clusters; ++c) {
+  std::vector<double> hidden;
+  for (std::size_t i = 0; i < size(width); ++i) {
+    double sum = static_cast<double>(b1[i]);
+    for (std::size_t k = 0; k < size(inputs); ++k) {
+      sum += static_cast<double>(to_float(w1[i * size(inputs) + k])) * static_cast<double>(x[k]);
+    }
+    hidden.push_back(std::max(sum, 0.0));
+    const float exact =
+        sliced_product(w1.data() + i * size(inputs), size(inputs), x.data()) + b1[i];
+    CHECK(workspace[i] == std::max(exact, 0.0f));
+  }
+  for (std::size_t c = 0; c < size(clusters); ++c) {
     double score = static_cast<double>(b2[c]);
-    for (std::size_t i = 0; i < width; ++i) {
-      double hidden = static_cast<double>(b1[i]);
-      for (std::size_t k = 0; k < inputs; ++k) {
-        hidden += static_cast<double>(to_float(w1[i * inputs + k])) * static_cast<double>(x[k]);
-      }
-      score += static_cast<double>(to_float(w2[c * width + i])) * std::max(hidden, 0.0);
+    for (std::size_t i = 0; i < size(width); ++i) {
+      score += static_cast<double>(to_float(w2[c * size(width) + i])) * hidden[i];
     }
     CHECK(std::abs(static_cast<double>(scores[c]) - score) < tolerance);
   }
-  std::vector<float> by_threads(clusters);
-  team::simulated::launch(32, 1, [&](auto& threads, std::int32_t) {
-    route(threads, x.data(), workspace.data(), by_threads.data());
-  });
-  CHECK(by_threads == scores);
+  for (const team_shape shape : {team_shape{1, 32}, team_shape{2, 3}}) {
+    std::vector<float> by_threads(size(clusters));
+    team::simulated::launch(shape.blocks, shape.ranks, 1, [&](auto& threads, std::int32_t) {
+      route(threads, x.data(), workspace.data(), by_threads.data());
+    });
+    CHECK(by_threads == scores);
+  }
+  std::vector<float> by_warp(size(clusters));
+  warp_team warp;
+  route(warp, x.data(), workspace.data(), by_warp.data());
+  CHECK(by_warp == scores);
 }
 
 TEST_CASE("a router in bytes has nearly the scores of its weights") {
@@ -290,8 +381,82 @@ TEST_CASE("a router in bytes has nearly the scores of its weights") {
 }
 
 TEST_CASE("a router of two layers") {
-  check_router<float>(1e-4);
-  check_router<bfloat16>(1e-4);
+  check_router<float>(37, 20, 50, 1e-4);
+  check_router<bfloat16>(37, 20, 50, 1e-4);
+#if !defined(__SANITIZE_THREAD__)
+  // More than a slice, more than sixteen of the shortest, and neither.
+  check_router<float>(4 * 256, 256, 9, 1e-3);
+  check_router<bfloat16>(3 * 512 + 32, 600, 17, 1e-3);
+  check_router<bfloat16>(8192 + 77, 33, 8, 1e-3);
+#endif
+}
+
+/// A selector of contexts, some of them padding, on an executor: its lists, time after time.
+template <class S, class E>
+std::vector<std::vector<row_range>> routed(const S& selector, E executor, std::int32_t contexts,
+                                           std::int32_t padding) {
+  const auto width = static_cast<std::size_t>(selector.context_width());
+  const std::int32_t size = contexts + padding;
+  std::vector<std::vector<row_range>> out;
+  selecting<const S, E> select(selector, executor, size);
+  for (std::uint64_t time = 0; time < 3; ++time) {
+    std::vector<std::vector<float>> states;
+    std::vector<const float*> read;
+    std::vector<std::vector<row_range>> lists(
+        static_cast<std::size_t>(contexts),
+        std::vector<row_range>(static_cast<std::size_t>(selector.max_ranges())));
+    std::vector<row_range*> to;
+    dice random{time};
+    for (std::int32_t i = 0; i < size; ++i) {
+      states.emplace_back();
+      for (std::size_t k = 0; k < width; ++k) {
+        states.back().push_back(static_cast<float>(2.0 * random.unit() - 1.0));
+      }
+    }
+    for (std::size_t i = 0; i < static_cast<std::size_t>(size); ++i) {
+      const bool there = i < lists.size();
+      read.push_back(there ? states[i].data() : nullptr);  // nobody reads what is padding
+      to.push_back(there ? lists[i].data() : nullptr);
+    }
+    std::vector<std::int32_t> counts(static_cast<std::size_t>(size), -1);
+    select.select({size, 1, nullptr, read.data()}, {to.data(), counts.data()});
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      if (i >= lists.size()) {
+        CHECK(counts[i] == -1);
+        continue;
+      }
+      lists[i].resize(static_cast<std::size_t>(counts[i]));
+      out.push_back(lists[i]);
+    }
+  }
+  return out;
+}
+
+TEST_CASE("contexts that are routed layer by layer have the lists of those routed one by one") {
+  constexpr std::int32_t inputs = 70, width = 21, vocab = 300;
+  std::vector<std::int32_t> begin{5};
+  while (begin.back() < vocab) { begin.push_back(std::min(vocab, begin.back() + 7)); }
+  const auto clusters = static_cast<std::int32_t>(begin.size()) - 1;
+  router::weights weights = router::weights::sized(inputs, width, clusters);
+  dice random{5};
+  for (auto* v : {&weights.first, &weights.first_bias, &weights.second, &weights.second_bias}) {
+    for (float& x : *v) { x = static_cast<float>(2.0 * random.unit() - 1.0); }
+  }
+  const selector::clustered selector{vocab_layout::identity(vocab).clustered(begin), weights.view(),
+                                     budget::position_aware{9}};
+  for (const std::int32_t contexts : {1, 2, 3, 5}) {
+    for (const std::int32_t padding : {0, 1, 3}) {
+      const auto one_by_one = routed(selector, executor::host{}, contexts, padding);
+      threads several;
+      several.blocks = contexts % 2 + 1;
+      several.ranks = 3;
+      CHECK(routed(selector, several, contexts, padding) == one_by_one);
+      CHECK(routed(selector, warps{}, contexts, padding) == one_by_one);
+    }
+  }
+  // Negative control: they are not the same lists.
+  const auto lists = routed(selector, executor::host{}, 2, 0);
+  CHECK(lists[0] != lists[1]);
 }
 
 TEST_CASE("an oracle chooses the clusters that the target likes best") {

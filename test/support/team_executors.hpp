@@ -50,6 +50,12 @@ struct warp_team : team::serial {
     team::simulated_warp worker;
     for (std::int32_t i = 0; i < n; ++i) { f(worker, i); }
   }
+  template <class F>
+  void fill_by_worker(std::int32_t n, F&& f) {
+    team::simulated_warp worker;
+    const auto put = [this](std::int32_t k, std::int64_t value) { this->put(k, value); };
+    for (std::int32_t i = 0; i < n; ++i) { f(worker, i, put); }
+  }
 };
 static_assert(Team<warp_team>);
 

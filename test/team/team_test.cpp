@@ -536,6 +536,74 @@ TEST_CASE("a list holds what is kept, once, and no more than there is room for")
   }
 }
 
+TEST_CASE("what workers put is in the list, for all ranks") {
+  for (const team_shape shape : shapes) {
+    constexpr std::int32_t items = 37, each = 40;
+    std::vector<std::int32_t> right(shape.size(), 0);
+    team::simulated::launch(shape.blocks, shape.ranks, 1, [&](auto& team, std::int32_t) {
+      for (const std::int64_t times : {1, 3}) {
+        team.fill_by_worker(items, [=](auto&, std::int32_t i, const auto& put) {
+          for (std::int32_t k = 0; k < each; ++k) { put(k * items + i, times * (k * items + i)); }
+        });
+        for (std::int32_t k = 0; k < items * each; ++k) {
+          right[static_cast<std::size_t>(team.rank())] += team.scratch().list[k] == times * k;
+        }
+      }
+    });
+    for (const std::int32_t count : right) { CHECK(count == 2 * items * each); }
+  }
+}
+
+TEST_CASE("the bin with which sums reach an amount") {
+  dice random{11};
+  constexpr std::int32_t n = 1500;
+  std::vector<std::int32_t> bin;
+  std::vector<std::int64_t> amount;
+  std::int64_t all = 0;
+  for (std::int32_t i = 0; i < n; ++i) {
+    bin.push_back(random.below(11) == 0 ? -1 : random.below(random.below(2) == 0 ? 3 : 2048));
+    amount.push_back(random.below(4) == 0 ? 0 : std::int64_t{random.below(1 << 20)} << 14);
+    all += bin.back() < 0 ? 0 : amount.back();
+  }
+  const auto check = [&](auto& team, std::int64_t wanted, const auto& of) {
+    std::vector<std::int64_t> sums(team::list_capacity, 0);
+    for (std::size_t i = 0; i < bin.size(); ++i) {
+      if (bin[i] >= 0) { sums[static_cast<std::size_t>(bin[i])] += of(static_cast<int>(i)); }
+    }
+    std::int64_t before = 0;
+    std::int32_t expected = 0;
+    while (expected < team::list_capacity &&
+           before + sums[static_cast<std::size_t>(expected)] < wanted) {
+      before += sums[static_cast<std::size_t>(expected++)];
+    }
+    const team::found_bin found = team.find_bin(
+        n, wanted, [&](std::int64_t i) { return bin[static_cast<std::size_t>(i)]; }, of);
+    return found.bin == expected && found.before == before &&
+           found.within ==
+               (expected < team::list_capacity ? sums[static_cast<std::size_t>(expected)] : 0);
+  };
+  const auto weighed = [&](std::int64_t i) { return amount[static_cast<std::size_t>(i)]; };
+  const auto check_all = [&](auto& team) {
+    bool right = true;
+    for (const std::int64_t wanted : {std::int64_t(1), all / 3, all - 1, all, all + 1}) {
+      right = check(team, wanted, weighed) && right;
+    }
+    for (const std::int64_t wanted : {1, 2, 700, 1499}) {
+      right = check(team, wanted, team::one_each{}) && right;
+    }
+    return right;
+  };
+  team::serial serial;
+  CHECK(check_all(serial));
+  for (const team_shape shape : shapes) {
+    std::vector<char> right(shape.size(), 0);
+    team::simulated::launch(shape.blocks, shape.ranks, 1, [&](auto& team, std::int32_t) {
+      right[static_cast<std::size_t>(team.rank())] = check_all(team) ? 1 : 0;
+    });
+    for (const char each : right) { CHECK(each == 1); }
+  }
+}
+
 TEST_CASE("what all ranks know is noted in the list, and the rest of it stays") {
   const auto is_right = [](auto& team) {
     bool right = true;

@@ -21,9 +21,10 @@ HUNCH_HOST_DEVICE bool arrives_last(T& team, std::int32_t* arrived, std::int32_t
   std::int32_t before = 0;
   if (team.rank() == 0) {
 #if defined(__CUDA_ARCH__)
-    __threadfence();
-    before = atomicAdd(arrived, 1);
-    __threadfence();
+    asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], 1;"
+                 : "=r"(before)
+                 : "l"(__cvta_generic_to_global(arrived))
+                 : "memory");
 #else
     before = std::atomic_ref<std::int32_t>(*arrived).fetch_add(1, std::memory_order_acq_rel);
 #endif

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include <hunch/core/arithmetic.hpp>
 #include <hunch/core/bfloat16.hpp>
@@ -11,6 +13,7 @@
 #include <hunch/head/detail/rows_ahead.hpp>
 #include <hunch/head/detail/tensor_strip.hpp>
 #include <hunch/head/head_weights.hpp>
+#include <hunch/selector/detail/ask_for.hpp>
 #include <hunch/selector/detail/sliced_rows.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
@@ -42,51 +45,49 @@ HUNCH_HOST_DEVICE HUNCH_INLINE float element_of(std::uint32_t word, int i) {
   }
 }
 
-/// Four rows of a slice times some states, by sixteen lanes of a warp: what one of them adds up.
+/// Four rows of a slice times some states, by sixteen lanes of a warp: the share of one of them.
 template <int States, class Weight>
 struct slice_share {
   static constexpr int rows = 4;
   static constexpr int each = elements_per_lane<Weight>;
   /// Steps whose weights are under way together.
   static constexpr int ahead = States == 1 ? slice_steps : slice_steps / 2;
+  static constexpr std::int32_t step = step_elements<Weight>;
 
-  float lanes[States][rows];
+  const Weight* row[rows];  ///< the lane's first element of each
+  std::int32_t size;        ///< elements from there on
+  std::uint32_t words[ahead][rows];
+  float parts[States][rows][each];
 
-  /// \param row the lane's first element of each row. \param size elements from there on.
-  /// \param whole whether a slice has whole steps, and rows are aligned.
-  HUNCH_HOST_DEVICE HUNCH_INLINE void add(const Weight* const (&row)[rows],
-                                          const float* const (&x)[States], std::int32_t size,
-                                          bool whole) {
-    constexpr std::int32_t step = step_elements<Weight>;
-    float parts[States][rows][each] = {};
-    std::int32_t k = 0;
-    if (whole) {
-      HUNCH_ROLLED
-      for (; k + (ahead - 1) * step < size; k += ahead * step) {
-        std::uint32_t words[ahead][rows];
+  /// Reads the weights of `ahead` steps from element k on; rows are aligned.
+  HUNCH_HOST_DEVICE HUNCH_INLINE void read(std::int32_t k) {
+    HUNCH_UNROLLED
+    for (int j = 0; j < ahead; ++j) {
+      HUNCH_UNROLLED
+      for (int r = 0; r < rows; ++r) {
+        words[j][r] = *reinterpret_cast<const std::uint32_t*>(row[r] + k + j * step);
+      }
+    }
+  }
+  /// Adds their products with elements of x, of which the lane's first is x[i][0].
+  HUNCH_HOST_DEVICE HUNCH_INLINE void add(const float* const (&x)[States], std::int32_t k) {
+    HUNCH_UNROLLED
+    for (int j = 0; j < ahead; ++j) {
+      HUNCH_UNROLLED
+      for (int i = 0; i < each; ++i) {
         HUNCH_UNROLLED
-        for (int j = 0; j < ahead; ++j) {
+        for (int s = 0; s < States; ++s) {
+          const float y = x[s][k + j * step + i];
           HUNCH_UNROLLED
           for (int r = 0; r < rows; ++r) {
-            words[j][r] = *reinterpret_cast<const std::uint32_t*>(row[r] + k + j * step);
-          }
-        }
-        HUNCH_UNROLLED
-        for (int j = 0; j < ahead; ++j) {
-          HUNCH_UNROLLED
-          for (int i = 0; i < each; ++i) {
-            HUNCH_UNROLLED
-            for (int s = 0; s < States; ++s) {
-              const float y = x[s][k + j * step + i];
-              HUNCH_UNROLLED
-              for (int r = 0; r < rows; ++r) {
-                parts[s][r][i] = std::fma(element_of<Weight>(words[j][r], i), y, parts[s][r][i]);
-              }
-            }
+            parts[s][r][i] = std::fma(element_of<Weight>(words[j][r], i), y, parts[s][r][i]);
           }
         }
       }
     }
+  }
+  /// Adds what is left from element k on, whatever it is.
+  HUNCH_HOST_DEVICE HUNCH_INLINE void add_rest(const float* const (&x)[States], std::int32_t k) {
     HUNCH_ROLLED
     for (; k < size; k += step) {
       HUNCH_UNROLLED
@@ -100,11 +101,6 @@ struct slice_share {
           }
         }
       }
-    }
-    HUNCH_UNROLLED
-    for (int s = 0; s < States; ++s) {
-      HUNCH_UNROLLED
-      for (int r = 0; r < rows; ++r) { lanes[s][r] = add_parts<each>(parts[s][r]); }
     }
   }
 };
@@ -156,6 +152,7 @@ struct dense_layer {
     const dense_layer self = *this;
     const std::int32_t slice = detail::slice_elements<Weight>(weights.width);
     const std::int32_t slices = (weights.width + slice - 1) / slice;
+    ask_nearby(team, bias + index * layer_rows, 1);
     team.fill_by_worker(slices, [=](auto& worker, std::int32_t s, const auto& put) {
       if (states == 1) {
         const float* const x[1] = {x_of(0)};
@@ -248,31 +245,62 @@ struct dense_layer {
     } else {
       using share = detail::slice_share<States, Weight>;
       static_assert(Worker::lanes / lanes * share::rows == layer_rows);
+      typename Worker::template per_lane<share> shares;
+      worker.each(
+          [&](std::int32_t lane, share& mine) {
+            const std::int32_t at = lane % lanes * share::each;
+            mine.size = size - at;
+            HUNCH_UNROLLED
+            for (int r = 0; r < share::rows; ++r) {
+              // One that is there, where the strip ends before.
+              const std::int32_t of = first + lane / lanes * share::rows + r;
+              mine.row[r] = weights.row(smaller(of, weights.rows - 1)) + k + at;
+              HUNCH_UNROLLED
+              for (int i = 0; i < States; ++i) {
+                HUNCH_UNROLLED
+                for (int e = 0; e < share::each; ++e) { mine.parts[i][r][e] = 0.0f; }
+              }
+            }
+          },
+          shares);
+      const auto x_of_lane = [&](std::int32_t lane, const float*(&of)[States]) HUNCH_INLINED {
+        HUNCH_UNROLLED
+        for (int i = 0; i < States; ++i) { of[i] = x[i] + k + lane % lanes * share::each; }
+      };
       const std::uintptr_t addresses = reinterpret_cast<std::uintptr_t>(weights.data) |
                                        static_cast<std::uintptr_t>(weights.width) * sizeof(Weight);
-      const bool whole = size % detail::step_elements<Weight> == 0 && addresses % 4 == 0;
-      worker.each([&](std::int32_t lane) {
-        const std::int32_t l = lane % lanes;
-        const std::int32_t r0 = lane / lanes * share::rows;
-        const Weight* row[share::rows];
-        HUNCH_UNROLLED
-        for (int r = 0; r < share::rows; ++r) {
-          // One that is there, where the strip ends before.
-          row[r] = weights.row(smaller(first + r0 + r, weights.rows - 1)) + k + l * share::each;
+      std::int32_t done = 0;
+      if (addresses % 4 == 0) {
+        constexpr std::int32_t block = share::ahead * share::step;
+        HUNCH_ROLLED
+        for (; done + block <= size; done += block) {
+          worker.each([=](std::int32_t, share& mine) { mine.read(done); }, shares);
+          worker.sync();  // they are under way, before anything waits for x, or where it is
+          worker.each(
+              [&](std::int32_t lane, share& mine) {
+                const float* of[States];
+                x_of_lane(lane, of);
+                mine.add(of, done);
+              },
+              shares);
         }
-        const float* of[States];
-        HUNCH_UNROLLED
-        for (int i = 0; i < States; ++i) { of[i] = x[i] + k + l * share::each; }
-        share mine;
-        mine.add(row, of, size - l * share::each, whole);
-        HUNCH_UNROLLED
-        for (int r = 0; r < share::rows; ++r) {
-          float both[States];
-          HUNCH_UNROLLED
-          for (int i = 0; i < States; ++i) { both[i] = mine.lanes[i][r]; }
-          put(place_of(s, r0 + r, l), both_of(both));
-        }
-      });
+      }
+      worker.each(
+          [&](std::int32_t lane, share& mine) {
+            const float* of[States];
+            x_of_lane(lane, of);
+            mine.add_rest(of, done);
+            HUNCH_UNROLLED
+            for (int r = 0; r < share::rows; ++r) {
+              float both[States];
+              HUNCH_UNROLLED
+              for (int i = 0; i < States; ++i) {
+                both[i] = detail::add_parts<share::each>(mine.parts[i][r]);
+              }
+              put(place_of(s, lane / lanes * share::rows + r, lane % lanes), both_of(both));
+            }
+          },
+          shares);
     }
   }
 };

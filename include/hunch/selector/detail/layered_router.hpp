@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
 #include <hunch/core/config.hpp>
 #include <hunch/executor/executor.hpp>
+#include <hunch/selector/detail/ask_for.hpp>
 #include <hunch/selector/detail/dense_layer.hpp>
 #include <hunch/selector/detail/route_clusters.hpp>
 #include <hunch/selector/router.hpp>
@@ -21,18 +21,6 @@
 /// the last team that is done chooses the clusters; of several, a team each in a third launch.
 
 namespace hunch::kernel {
-
-/// Asks for memory that is read soon, by who can. Collective.
-template <class T>
-HUNCH_HOST_DEVICE void ask_for([[maybe_unused]] T& team, [[maybe_unused]] const void* from,
-                               [[maybe_unused]] std::int64_t bytes) {
-#if defined(__CUDA_ARCH__)
-  constexpr std::int64_t line = 128;
-  for (std::int64_t at = team.rank() * line; at < bytes; at += team.size() * line) {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const char*>(from) + at));
-  }
-#endif
-}
 
 /// The contexts that a launch routes.
 struct routed_contexts {
@@ -61,23 +49,22 @@ template <class Weight>
 struct route_hidden {
   routed_contexts of;
   dense_layer<Weight> layer;
-  const float* nothing;             ///< [inputs] zeros: what there is of padding
-  float* hidden;                    ///< [size, width] out
-  head_weights<Weight> read_later;  ///< by the next layer
+  const float* nothing;     ///< [inputs] zeros: what there is of padding
+  float* hidden;            ///< [size, width] out
+  const void* read_later;   ///< by the next layer, a share for each strip
+  std::int64_t read_share;  ///< bytes of that
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
-    const std::int64_t bytes =
-        static_cast<std::int64_t>(read_later.rows) * read_later.width * sizeof(Weight);
-    const std::int64_t share = bytes / layer.strips();
-    ask_for(team, reinterpret_cast<const char*>(read_later.data) + index * share, share);
+    ask_for(team, static_cast<const char*>(read_later) + index * read_share, read_share);
     of.for_groups([&](std::int32_t first, std::int32_t count) {
       const route_hidden& self = *this;
       layer.strip(
           team, index, count,
           [&self, first](std::int32_t s) {
-            return self.of.asked[first + s] == nullptr ? self.nothing
-                                                       : self.of.contexts.states[first + s];
+            // Both are read, so that one need not wait for the other.
+            const float* const state = self.of.contexts.states[first + s];
+            return self.of.asked[first + s] == nullptr ? self.nothing : state;
           },
           [&self, first](std::int32_t s) { return self.hidden_of(first + s); });
     });
@@ -96,11 +83,12 @@ struct route_scores {
   dense_layer<Weight> layer;
   const float* hidden;  ///< [size, width]
   route_clusters<routed_ahead, B> choose;
-  bool chooses;           ///< else a launch of `choose` comes after this
+  bool chooses;           ///< for a single context; else a launch of `choose` comes after this
   std::int32_t* arrived;  ///< workspace: 0
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    row_range* const ranges = chooses ? of.asked[0] : nullptr;  // what the choice would wait for
     of.for_groups([&](std::int32_t first, std::int32_t count) {
       const route_scores& self = *this;
       layer.strip(
@@ -110,8 +98,8 @@ struct route_scores {
           },
           [&self, first](std::int32_t s) { return self.choose.scores_of(first + s); });
     });
-    if (chooses && team::arrives_last(team, arrived, layer.strips())) {
-      for (std::int32_t i = 0; i < of.size; ++i) { choose(team, i); }
+    if (chooses && team::arrives_last(team, arrived, layer.strips()) && ranges != nullptr) {
+      choose.choose_for(team, 0, ranges);
     }
   }
 };
@@ -149,7 +137,8 @@ class routing<router::mlp<Weight>, B, E> {
                                               .layer = choose.router.hidden_layer(),
                                               .nothing = nothing_.data(),
                                               .hidden = hidden_.data(),
-                                              .read_later = choose.router.second};
+                                              .read_later = choose.router.second.data,
+                                              .read_share = share_of(choose.router)};
     const kernel::route_scores<Weight, B> scores{.of = of,
                                                  .layer = choose.router.score_layer(),
                                                  .hidden = hidden_.data(),
@@ -162,6 +151,12 @@ class routing<router::mlp<Weight>, B, E> {
   }
 
  private:
+  /// Bytes of the second layer for each strip of the first.
+  static std::int64_t share_of(const router::mlp<Weight>& router) {
+    return static_cast<std::int64_t>(router.second.rows) * router.second.width *
+           static_cast<std::int64_t>(sizeof(Weight)) / router.hidden_layer().strips();
+  }
+
   workspace<E, float> nothing_;         ///< [inputs]
   workspace<E, float> hidden_;          ///< [capacity, first.rows]
   workspace<E, std::int32_t> arrived_;  ///< [1]

@@ -34,16 +34,24 @@ struct route_clusters {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t i) const {
-    if (lists.ranges[i] == nullptr) { return; }
-    const std::int64_t at = i;
-    float* const own = scores_of(i);
-    router(team, contexts.states[i], workspace + at * router.scratch, own);
+    row_range* const ranges = lists.ranges[i];
+    if (ranges == nullptr) { return; }
+    router(team, contexts.states[i], workspace + static_cast<std::int64_t>(i) * router.scratch,
+           scores_of(i));
     team.sync();  // all scores are there
+    choose_for(team, i, ranges);
+  }
+
+  /// The same for scores that are there. Collective.
+  template <Team T>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void choose_for(T& team, std::int32_t i,
+                                                           row_range* ranges) const {
+    float* const own = scores_of(i);
     if (told != nullptr) {
-      float* const to = told + at * choose.clusters;
+      float* const to = told + static_cast<std::int64_t>(i) * choose.clusters;
       team.for_each(choose.clusters, [=](std::int64_t c) { to[c] = own[c]; });
     }
-    const std::int32_t count = choose(team, own, contexts.depth, lists.ranges[i]);
+    const std::int32_t count = choose(team, own, contexts.depth, ranges);
     if (team.rank() == 0) { lists.counts[i] = count; }
   }
 

@@ -31,7 +31,7 @@ struct parameter_arrays {
   const float* frequency_penalty = nullptr;   ///< [states] 0: off
 
   /// Whether nothing but the temperature is given.
-  constexpr bool only_temperature() const {
+  HUNCH_HOST_DEVICE constexpr bool only_temperature() const {
     return top_k == nullptr && top_p == nullptr && min_p == nullptr && !penalises();
   }
   HUNCH_HOST_DEVICE constexpr bool penalises() const {

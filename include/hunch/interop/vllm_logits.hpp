@@ -77,6 +77,10 @@ struct logits_arguments {
   HUNCH_HOST_DEVICE law<Real>* laws_of(std::int32_t row) const {
     return static_cast<law<Real>*>(workspace) + static_cast<std::int64_t>(row) * laws_of_request();
   }
+  /// Whether laws depend on more than the temperature.
+  HUNCH_HOST_DEVICE constexpr bool has_stages() const {
+    return !sampling.only_temperature() || allowed.words != nullptr;
+  }
   HUNCH_HOST_DEVICE std::int32_t vocab_of_draft() const {
     return draft_logits != nullptr && draft_vocab > 0 ? draft_vocab : vocab;
   }
@@ -115,8 +119,9 @@ struct request {
 };
 
 /// Makes law `index` % laws_of_request() of request `index` / laws_of_request(): the target's after
-/// the root and each draft, then the draft's. One team per law. A row without a law gets one that
-/// carries its error; what no rule reads is not made.
+/// the root and each draft, then the draft's. One team per law; a team of one thread leaves it to
+/// `verify_request`. A row without a law gets one that carries its error; what no rule reads is not
+/// made.
 /// \tparam S its sampler.
 template <class Real, class S>
 struct request_laws {
@@ -130,14 +135,24 @@ struct request_laws {
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {
     const std::int32_t row = index / args.laws_of_request();
     const std::int32_t at = index % args.laws_of_request();
+    law<Real> l;
+    // A thread alone makes a law when the rule asks for it, and none that it does not ask for.
+    if constexpr (!team::is_one_thread<T>) { l = law_at(team, row, at); }
+    if (team.rank() == 0) { args.laws_of(row)[at] = l; }
+  }
+
+  /// Law `at` of request `row`; without logits if no rule reads it. Collective.
+  template <Team T>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> law_at(T& team, std::int32_t row,
+                                                            std::int32_t at) const {
+    law<Real> l;
     const request r = request::of(args, row);
     const bool is_draft = at > args.num_speculative_steps;
     const std::int32_t node = is_draft ? at - args.num_speculative_steps - 1 : at;
-    if (!r.is_inside || !r.has_tokens || node >= r.length + (is_draft ? 0 : 1)) { return; }
+    if (!r.is_inside || !r.has_tokens || node >= r.length + (is_draft ? 0 : 1)) { return l; }
     sampling_parameters parameters = args.sampling.of(r.state);
-    if (is_draft && parameters.temperature == 0.0f) { return; }  // the greedy rule reads none
+    if (is_draft && parameters.temperature == 0.0f) { return l; }  // the greedy rule reads none
     row_history history;
-    law<Real> l;
     l.status = sampler.check(parameters);
     if (is_draft) {
       // Drafts are drawn by the logits and the temperature: every other stage is off.
@@ -151,7 +166,7 @@ struct request_laws {
       if (is_scaled && parameters.temperature != 0.0f) { parameters.temperature = 1.0f; }
       l = sampler(team, is_draft ? draft_row(r, node) : target_row(r, node), parameters, history);
     }
-    if (team.rank() == 0) { args.laws_of(row)[at] = l; }
+    return l;
   }
 
  private:
@@ -199,6 +214,27 @@ struct request_laws {
   }
 };
 
+/// The laws of request `row` from number `first` on, for a thread alone: each is made when it is
+/// first asked for, and kept.
+template <class Real, class T>
+struct laws_on_demand {
+  const logits_arguments<Real>* args;
+  T* team;
+  std::int32_t row;
+  std::int32_t first;
+
+  HUNCH_HOST_DEVICE law<Real> operator[](std::int32_t node) const {
+    law<Real>& l = args->laws_of(row)[first + node];
+    if (l.logits.data == nullptr) {
+      l = args->has_stages()
+              ? request_laws<Real, sampled_logits>{*args, {}}.law_at(*team, row, first + node)
+              : request_laws<Real, scaled_logits>{*args, {}}.law_at(*team, row, first + node);
+    }
+    return l;
+  }
+  HUNCH_HOST_DEVICE law<Real> operator()(T&, std::int32_t node) const { return (*this)[node]; }
+};
+
 /// Verifies the chain of request `row` by the laws in the scratch. One team per request.
 template <class Real, class V, RandomSource Random, bool HasDraftLogits>
 struct verify_request {
@@ -230,26 +266,43 @@ struct verify_request {
   }
 
  private:
-  HUNCH_HOST_DEVICE auto draft_laws(std::int32_t row, const request& r) const {
-    if constexpr (HasDraftLogits) {
-      (void)r;
-      return static_cast<const law<Real>*>(args.laws_of(row) + args.num_speculative_steps + 1);
+  /// The laws of the request from number `first` on, as arrays and as a target.
+  template <Team T>
+  HUNCH_HOST_DEVICE auto laws(T& team, std::int32_t row, std::int32_t first) const {
+    if constexpr (team::is_one_thread<T>) {
+      return laws_on_demand<Real, T>{&args, &team, row, first};
     } else {
+      (void)team;
+      return stored_laws<law<Real>>{args.laws_of(row) + first};
+    }
+  }
+  template <Team T>
+  HUNCH_HOST_DEVICE auto draft_laws(T& team, std::int32_t row, const request& r) const {
+    if constexpr (!HasDraftLogits) {
+      (void)team;
       (void)row;
       return point_rows<real_of<Real>>{r.drafted, args.vocab};
+    } else if constexpr (team::is_one_thread<T>) {
+      (void)r;
+      return laws(team, row, args.num_speculative_steps + 1);
+    } else {
+      (void)r;
+      return laws(team, row, args.num_speculative_steps + 1).laws;
     }
   }
 
   template <Team T, class Rule>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void verify(T& team, std::int32_t row, const request& r,
                                                        const Rule& rule, verdict& out) const {
-    const auto laws = draft_laws(row, r);
-    using drafts_type = drafts_of<std::remove_const_t<decltype(laws)>>;
-    const verify_view<stored_laws<law<Real>>, drafts_type, drafted_chain> view{
+    const auto target = laws(team, row, 0);
+    const auto drawn_from = draft_laws(team, row, r);
+    using target_type = std::remove_const_t<decltype(target)>;
+    using drafts_type = drafts_of<std::remove_const_t<decltype(drawn_from)>>;
+    const verify_view<target_type, drafts_type, drafted_chain> view{
         .tree = drafted_chain(r.drafted, r.length),
         .children = child_law::independent,
-        .target = {args.laws_of(row)},
-        .drafts = {laws, first_tokens(args.vocab_of_draft())},
+        .target = target,
+        .drafts = {drawn_from, first_tokens(args.vocab_of_draft())},
         .seed = static_cast<std::uint64_t>(args.seed[r.state]),
         .length = static_cast<std::uint32_t>(args.pos[r.begin]) + 1u};
     rule(team, view, random, out);
@@ -261,10 +314,10 @@ struct verify_request {
 template <Executor E, class Real>
 void make_request_laws(E& executor, const logits_arguments<Real>& args) {
   const std::int32_t laws = args.num_reqs * args.laws_of_request();
-  if (args.sampling.only_temperature() && args.allowed.words == nullptr) {
-    executor.launch(laws, request_laws<Real, scaled_logits>{args, {}});
-  } else {
+  if (args.has_stages()) {
     executor.launch(laws, request_laws<Real, sampled_logits>{args, {}});
+  } else {
+    executor.launch(laws, request_laws<Real, scaled_logits>{args, {}});
   }
 }
 
@@ -303,8 +356,8 @@ void verify_requests(E& executor, const logits_arguments<Real>& args, V verifier
 /// others are not disturbed. A request without rows, as a padded batch has, is `invalid_parameter`.
 ///
 /// Launches a body for each law and then one for each request, and returns without waiting;
-/// allocates nothing. Every row is read once for its law where nothing restricts it, and at a
-/// rejection p's and q's once more.
+/// allocates nothing. Every row is read once for its law where nothing restricts it, by threads
+/// alone only those that the rule asks for; and at a rejection p's and q's once more.
 /// \tparam V a verifier of chains that uses q: `verifier::rejection` or `verifier::block`.
 template <Executor E, class Real, class V = verifier::rejection>
 void rejection_sample(E& executor, const logits_arguments<Real>& args, V verifier = {}) {

@@ -20,8 +20,13 @@ kernel_pointer adapters[] = {
     by_block<
         names::flashinfer_chain,
         flashinfer::chain_body<float, random_source<given_uniforms<flashinfer::chain_uniforms>>>>(),
+    by_cluster<
+        names::flashinfer_chain,
+        flashinfer::chain_body<float, random_source<given_uniforms<flashinfer::chain_uniforms>>>>(),
     by_block<names::sglang_target_only,
              sglang::target_only_body<float, random_source<sglang::tree_uniforms>>>(),
+    by_cluster<names::sglang_target_only,
+               sglang::target_only_body<float, random_source<sglang::tree_uniforms>>>(),
     by_block<names::sglang_greedy, sglang::greedy_body>(),
     by_block<names::sglang_build_tree, sglang::build_tree_body>(),
     by_block<names::vllm_rejection, vllm::rejection_body<float, source, true>>(),

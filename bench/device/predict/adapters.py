@@ -2,7 +2,7 @@
 """Rows of the adapters and of verification, B = 64, five drafts, beside what they replace. That takes
 as long as its launches cost and its bytes take at the bandwidth of a copy: less than it would."""
 
-from laws import CHAIN, Laws, VOCAB
+from laws import CHAIN, Laws, VOCAB, loop_of_a_law
 from model import Launch, Pass, Row, at_least
 
 FILES = ("laws", "halves", "rejection", "adapters", "adapters_on_logits")
@@ -40,16 +40,18 @@ def rows(model):
             found.append(Row(f"{form} / {name}, 5 drafts, B = 64", "", other / time, bound, goal))
 
     residual = [Pass(laws.residual, VOCAB, 2, 4)]
-    law_checked = [Pass(laws.loops[0], VOCAB, 1, 4)]
-    # The laws of both sides, one after the other, as the rule asks for them.
+    # Laws of all rows of both sides, and at a refusal one of each again.
+    of_requests = loop_of_a_law(model.gate, "vllm_laws block")
     add("vllm_logits",
-        [Launch("vllm_logits", BATCH, laws.passes() * 2 * CHAIN + residual,
-                CHAIN * laws.test + laws.draw)], [("vLLM's sampler on logits", at_least(2.0))])
-    add("flashinfer_chain",
-        [Launch("flashinfer_chain", BATCH, residual + 2 * law_checked, laws.decide)],
+        [laws.law(BATCH * (NODES + CHAIN), "vllm_laws", of_requests),
+         Launch("vllm_logits", BATCH, residual, laws.decide)],
+        [("vLLM's sampler on logits", at_least(2.0))])
+    # Rows of probabilities that are taken as they are.
+    add("flashinfer_chain", [Launch("flashinfer_chain", BATCH, residual, laws.decide)],
         [("FlashInfer's chain of probabilities", None)])
     add("sglang_target_only",
-        [Launch("sglang_target_only", BATCH, 2 * law_checked, 6 * laws.test + laws.draw)],
+        [Launch("sglang_target_only", BATCH, [Pass(laws.largest, VOCAB, 1, 4)],
+                6 * laws.test + laws.draw)],
         [("SGLang's tree of probabilities", None)])
     sooner = min((laws.verify(BATCH, lazily) for lazily in (False, True)),
                  key=lambda launches: model.total(launches)[0])

@@ -21,7 +21,8 @@ class Laws:
 
     def __init__(self, model):
         gate, gpu = model.gate, model.gpu
-        self.loops = loop_of_a_law(gate, "law_of_a_row block")
+        self.loop = loop_of_a_law(gate, "law_of_a_row block")
+        self.largest = min(gate.streams("law_of_a_row block", 16), key=lambda loop: loop.cycles())
         self.of_bfloats = loop_of_a_law(gate, "law_of_bfloats block")
         self.residual = self.residual_of(gate, "verify_by_rejection block")
         self.residual_of_bfloats = self.residual_of(gate, "rejection_on_bfloats block")
@@ -41,12 +42,12 @@ class Laws:
         return min((loop for loop in gate.streams(kernel, 32) if loop.loads == 32),
                    key=lambda loop: loop.cycles())
 
-    def passes(self, elements=VOCAB, loops=None, size=4, source="memory"):
+    def passes(self, elements=VOCAB, loop=None, size=4, source="memory"):
         # Once: for the largest and, in the frame that is likely to be its, for the sum.
-        return [Pass(loops or self.loops, elements, 1, size, source)]
+        return [Pass(loop or self.loop, elements, 1, size, source)]
 
-    def law(self, bodies, kernel="law_of_a_row", loops=None, size=4):
-        return Launch(kernel, bodies, self.passes(VOCAB, loops, size))
+    def law(self, bodies, kernel="law_of_a_row", loop=None, size=4):
+        return Launch(kernel, bodies, self.passes(VOCAB, loop, size))
 
     def law_of_bfloats(self, bodies):
         return self.law(bodies, "law_of_bfloats", self.of_bfloats, 2)

@@ -63,9 +63,9 @@ class Bodies:
         if body == "decide_slot":  # a test for each level of the tree, then a draw
             return Launch("decide_on_a_tree", count, [], 6 * laws.test + laws.draw)
         if body == "draw_level":  # the logits have just been written
-            return Launch("draw_of_a_child", count, self.from_cache(laws.loops), laws.draw)
+            return Launch("draw_of_a_child", count, self.law_of_a_list(), laws.draw, 2)
         if body == "rank_level":
-            return Launch("plain_ranked_level", count, self.from_cache(laws.loops) + self.ranking(),
+            return Launch("plain_ranked_level", count, self.law_of_a_list() + self.ranking(),
                           CHILDREN * 8 * gpu.barrier)
         if body == "multiply_strips":
             rows, width = next(layers)
@@ -76,13 +76,12 @@ class Bodies:
                          more=PROBES * (4 * gpu.barrier + gpu.near))
         raise KeyError(f"no times for the body {body}: see steps.py")
 
-    def from_cache(self, loops):
-        first, second = loops[:2]
-        return [Pass(first, LISTED, 1, 4, "cache"), Pass(second, LISTED, 1, 4, "near")]
+    def law_of_a_list(self):
+        return self.laws.passes(LISTED, source="cache")
 
     def ranking(self):
         """The best of each tile, once more through the row."""
-        return [Pass(self.laws.loops[0], LISTED, 1, 4, "cache")]
+        return [Pass(self.laws.largest, LISTED, 1, 4, "cache")]
 
 
 def rows(model):

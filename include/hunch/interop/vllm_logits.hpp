@@ -35,7 +35,7 @@ struct logits_arguments {
   std::int64_t draft_stride = 0;   ///< between rows of `draft_logits`; 0: as `draft_vocab`
 
   /// [num_logits, vocab] only read, unless there are penalties or masks: these are then applied in
-  /// place, once for each call.
+  /// place, once for each call, at least to the rows that the rule reads.
   Real* target_logits = nullptr;
   /// [max_num_reqs, num_speculative_steps, draft_vocab] the logits that drafts were drawn by, at
   /// the request's state, in their order; or null: any drafts, for which no law is known.

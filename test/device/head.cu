@@ -15,9 +15,16 @@ struct head_of_bytes;
 struct plan_of_a_head;
 struct strips_of_floats;
 struct strips_of_bfloats;
+struct strips_of_bfloats_by_2;
+struct strips_of_bfloats_by_4;
 struct strips_of_halves;
+struct strips_of_halves_by_2;
+struct strips_of_halves_by_4;
 struct strips_of_bytes;
+struct strips_of_bytes_by_2;
+struct strips_of_bytes_by_4;
 struct strips_to_bfloats;
+struct strips_to_bfloats_by_4;
 struct summary_of_rows;
 struct best_children;
 }  // namespace names
@@ -42,9 +49,16 @@ kernel_pointer heads[] = {
     by_block<names::plan_of_a_head, kernel::prepare_head<bfloat16>>(),
     by_block<names::strips_of_floats, kernel::multiply_strips<float>>(),
     by_block<names::strips_of_bfloats, kernel::multiply_strips<bfloat16>>(),
+    by_block<names::strips_of_bfloats_by_2, kernel::multiply_strips<bfloat16, float, 2>>(),
+    by_block<names::strips_of_bfloats_by_4, kernel::multiply_strips<bfloat16, float, 4>>(),
     by_block<names::strips_of_halves, kernel::multiply_strips<float16>>(),
+    by_block<names::strips_of_halves_by_2, kernel::multiply_strips<float16, float, 2>>(),
+    by_block<names::strips_of_halves_by_4, kernel::multiply_strips<float16, float, 4>>(),
     by_block<names::strips_of_bytes, kernel::multiply_strips<std::int8_t>>(),
+    by_block<names::strips_of_bytes_by_2, kernel::multiply_strips<std::int8_t, float, 2>>(),
+    by_block<names::strips_of_bytes_by_4, kernel::multiply_strips<std::int8_t, float, 4>>(),
     by_block<names::strips_to_bfloats, kernel::multiply_strips<bfloat16, bfloat16>>(),
+    by_block<names::strips_to_bfloats_by_4, kernel::multiply_strips<bfloat16, bfloat16, 4>>(),
     by_block<names::summary_of_rows, kernel::summarise_rows>(),
     by_block<names::best_children, kernel::best_children>(),
 };

@@ -174,7 +174,7 @@ void check_warps(std::int32_t rows, std::int32_t width, std::int32_t lists, doub
 TEST_CASE("a head by tensor cores") {
   for (const std::int32_t rows : {1, 40, 300}) {
     for (const std::int32_t width : {16, 37, 64, 320, 1088}) {
-      for (const std::int32_t lists : {1, 4, 5, 13, 70}) {
+      for (const std::int32_t lists : {1, 4, 5, 13, 20, 70}) {
         if (lists > 5 && width > 320) { continue; }
         check_warps<bfloat16>(rows, width, lists, 0x1p-16);
         check_warps<float16>(rows, width, lists, 0x1p-22);
@@ -276,56 +276,99 @@ TEST_CASE("a hidden state without a number spoils its own logits only") {
   }
 }
 
-TEST_CASE("a plan holds the strips that are wanted, and by whom") {
+TEST_CASE("a plan holds the strips that are wanted, and what each list holds of them") {
   const head_problem<float> all(20000, 1, 66, 17, false);
   std::vector<shortlist> lists;
   for (std::size_t i = 0; i < all.ranges.size(); ++i) { lists.push_back(all.list(i)); }
   const std::int32_t strips = kernel::strips_of(all.rows);
   const std::int32_t segments = kernel::segments_of(all.rows);
-  CHECK(segments == 3);
+  CHECK(segments == 40);
+  const auto size = [](std::int32_t n) { return static_cast<std::size_t>(n); };
   for (const std::int32_t first : {0, kernel::planned_lists}) {
-    std::vector<std::uint64_t> wanted(static_cast<std::size_t>(strips), 99);
-    std::vector<std::int32_t> listed(static_cast<std::size_t>(segments * kernel::segment_strips),
-                                     -1);
-    std::vector<std::int32_t> counts(static_cast<std::size_t>(segments), -1);
-    const kernel::head_plan plan{wanted.data(), listed.data(), counts.data(), segments};
+    const std::int32_t count = std::min(66 - first, kernel::planned_lists);
+    std::vector<std::uint32_t> wanted(size(segments));
+    std::vector<std::uint32_t> by_list(size(segments * count));
+    std::vector<kernel::strip_share> shares(size(segments * count * kernel::segment_strips));
+    const kernel::head_plan plan{.wanted = wanted.data(),
+                                 .shares = shares.data(),
+                                 .by_list = by_list.data(),
+                                 .segments = segments,
+                                 .lists = count};
     const head_rows<float> asked{66, all.row.data(), lists.data(), nullptr};
-    const auto make = [&](const auto& executor) {
-      std::ranges::fill(wanted, 99);
-      std::ranges::fill(counts, -1);
-      executor.launch(segments, kernel::plan_head{asked, first, all.rows, plan});
+    const auto make = [&](const auto& executor, std::int32_t teams) {
+      std::ranges::fill(wanted, 99u);
+      std::ranges::fill(shares, kernel::strip_share{-5, 99u});
+      executor.launch(
+          teams,
+          kernel::plan_head{
+              .asked = asked, .first = first, .rows = all.rows, .plan = plan, .teams = teams});
     };
-    make(warps{});
-    std::vector<std::uint64_t> masks;
     std::vector<std::int32_t> expected;
-    for (std::int32_t s = 0; s < strips; ++s) {
-      std::uint64_t mask = 0;
-      for (std::int32_t i = first; i < std::min(66, first + kernel::planned_lists); ++i) {
-        bool any = false;
-        for (const row_range range : all.ranges[static_cast<std::size_t>(i)]) {
-          any |= range.begin < 16 * (s + 1) && range.end > 16 * s;
+    std::vector<kernel::strip_share> held(shares.size());
+    std::vector<std::int32_t> before(size(count), 0);
+    for (std::int32_t s = 0; s < segments * kernel::segment_strips; ++s) {
+      bool any = false;
+      for (std::int32_t i = 0; i < count; ++i) {
+        const std::size_t list = size(first + i);
+        kernel::strip_share& share =
+            held[size((s / kernel::segment_strips * count + i) * kernel::segment_strips +
+                      s % kernel::segment_strips)];
+        share.before = before[size(i)];
+        if (all.row[list] < 0) { continue; }
+        for (std::int32_t r = 0; r < kernel::strip_rows; ++r) {
+          if (lists[list].position_of_row(s * kernel::strip_rows + r) >= 0) {
+            share.rows |= 1u << r;
+            ++before[size(i)];
+          }
         }
-        if (any && all.row[static_cast<std::size_t>(i)] >= 0) {
-          mask |= std::uint64_t(1) << (i - first);
-        }
+        any |= share.rows != 0;
       }
-      masks.push_back(mask);
-      if (mask != 0) { expected.push_back(s); }
+      if (any) { expected.push_back(s); }
     }
-    CHECK(wanted == masks);
-    std::vector<std::int32_t> found;
-    for (std::int32_t i = 0; i < plan.size(); ++i) { found.push_back(plan.strip(i)); }
-    std::ranges::sort(found);
-    CHECK(found == expected);
-    for (const std::int32_t ranks : {1, 5}) {
-      make(threads{{}, 1, ranks, 1});
-      CHECK(wanted == masks);
-      CHECK(plan.size() == static_cast<std::int32_t>(expected.size()));
+    CHECK((expected.size() == size(strips)) == (first == 0));  // one of the first wants all
+    const auto check = [&](auto& team) {
+      CHECK(plan.size(team) == static_cast<std::int32_t>(expected.size()));
       for (std::size_t i = 0; i < expected.size(); ++i) {
-        CHECK(plan.row_of(static_cast<std::int32_t>(i), all.rows) == 16 * expected[i]);
+        CHECK(plan.row_of(static_cast<std::int32_t>(i), all.rows) ==
+              kernel::strip_rows * expected[i]);
       }
-      CHECK(plan.row_of(plan.size(), all.rows) == all.rows);
+      CHECK(plan.row_of(static_cast<std::int32_t>(expected.size()), all.rows) == all.rows);
+    };
+    for (const std::int32_t teams : {1, 7, 40}) {
+      make(warps{}, teams);
+      warp_team team;
+      check(team);
+      team::simulated_warp worker;
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        CHECK(plan.strip(worker, static_cast<std::int32_t>(i)) == expected[i]);
+      }
+      for (std::size_t i = 0; i < shares.size(); ++i) {
+        CHECK(shares[i].rows == held[i].rows);
+        if (held[i].rows != 0) { CHECK(shares[i].before == held[i].before); }
+      }
+      for (const std::int32_t s : expected) {
+        std::uint32_t rows = 0;
+        for (std::int32_t i = 0; i < count; ++i) { rows |= plan.share(s, i).rows; }
+        CHECK(plan.held(worker, s) == rows);
+      }
     }
+    for (const std::int32_t teams : {1, 3}) {
+      for (const std::int32_t ranks : {1, 5}) {
+        make(threads{{}, 1, ranks, 1}, teams);
+        team::serial team;
+        check(team);
+      }
+    }
+  }
+}
+
+TEST_CASE("the members of a word") {
+  for (const std::uint32_t bits : {1u, 0x80000000u, 0xffffffffu, 0x00ff1002u, 0x55555555u}) {
+    std::int32_t n = 0;
+    for (std::int32_t i = 0; i < 32; ++i) {
+      if ((bits >> i & 1u) != 0) { CHECK(kernel::member_of(bits, n++) == i); }
+    }
+    CHECK(kernel::count_of(bits) == n);
   }
 }
 

@@ -22,115 +22,85 @@
 
 namespace hunch::kernel {
 
-namespace detail {
-
-/// The lists that want a strip, by their numbers in a plan.
-class list_set {
- public:
-  HUNCH_HOST_DEVICE explicit list_set(std::uint64_t lists) : left_(lists) {}
-
-  HUNCH_HOST_DEVICE bool empty() const { return left_ == 0; }
-  /// Number `n` of them, or -1.
-  HUNCH_HOST_DEVICE std::int32_t at(std::int32_t n) const {
-    std::uint64_t left = left_;
-    for (std::int32_t i = 0; i < n; ++i) { left &= left - 1; }
-    return lowest_of(left);
-  }
-  HUNCH_HOST_DEVICE void drop(std::int32_t n) {
-    for (std::int32_t i = 0; i < n; ++i) { left_ &= left_ - 1; }
-  }
-  /// Which they are is not kept in registers: it is found again in the set after this.
-  HUNCH_HOST_DEVICE void forget() { left_ = opaque(left_); }
-
- private:
-  std::uint64_t left_;
-};
-
-}  // namespace detail
-
-/// What `multiply_strips` wants to find, launched before it with `teams()` teams: [0, segments)
-/// plan the head, and after them there is one for each list that splits its hidden state, if
+/// What `multiply_strips` wants to find, launched before it with `teams()` teams: the first plan
+/// the head, and after them there is one for each column of hidden states that are split, if
 /// workers have tensor cores. `shortlist_head` launches both, and has the arrays.
 template <class Weight>
 struct prepare_head {
   plan_head planning;
-  std::int32_t width;     ///< of the head
-  const float* hidden;    ///< [rows of the pass, stride]
-  std::int32_t stride;    ///< >= width
-  std::uint32_t* states;  ///< out: [planned_lists, detail::split_words(width)]; unused for float
+  std::int32_t width;            ///< of the head
+  const float* hidden;           ///< [rows of the pass, stride]
+  std::int32_t stride;           ///< >= width
+  detail::state_factors states;  ///< out: detail::split_words(width) for each column
 
   /// Teams that it wants.
-  std::int32_t teams() const {
-    return planning.plan.segments + (std::is_same_v<Weight, float> ? 0 : planning.lists());
-  }
+  std::int32_t teams() const { return planning.teams + states.columns; }
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
-    const std::int32_t list = index - planning.plan.segments;
-    if (list < 0) { return planning(team, index); }
-    if constexpr (!std::is_same_v<Weight, float>) { split(team, list); }
+    const std::int32_t column = index - planning.teams;
+    if (column < 0) { return planning(team, index); }
+    if constexpr (!std::is_same_v<Weight, float>) { split(team, column); }
   }
 
  private:
   template <Team T>
-  HUNCH_HOST_DEVICE void split(T& team, std::int32_t list) const {
-    const std::int32_t row = planning.asked.row[planning.first + list];
-    if (row < 0) { return; }
-    const std::int64_t size = detail::split_words(width);
-    const float* const from = hidden + static_cast<std::int64_t>(row) * stride;
-    std::uint32_t* const to = states + list * size;
-    team.for_each_worker(static_cast<std::int32_t>(size / detail::split_elements),
-                         [=, *this](auto& worker, std::int32_t piece) {
-                           if constexpr (std::remove_cvref_t<decltype(worker)>::has_tensor_cores) {
-                             detail::split_piece<detail::factor<Weight>>(worker, from, width, piece,
-                                                                         to);
-                           }
-                         });
+  HUNCH_HOST_DEVICE void split(T& team, std::int32_t column) const {
+    const float* of[2];
+    for (std::int32_t i = 0; i < 2; ++i) {
+      const std::int32_t list = 2 * column + i;
+      const std::int32_t row =
+          list < planning.plan.lists ? planning.asked.row[planning.first + list] : -1;
+      of[i] = row < 0 ? nullptr : hidden + static_cast<std::int64_t>(row) * stride;
+    }
+    const float* const first = of[0];
+    const float* const second = of[1];
+    team.for_each_worker(
+        static_cast<std::int32_t>(detail::split_words(width) / detail::product_elements),
+        [=, *this](auto& worker, std::int32_t product) {
+          if constexpr (std::remove_cvref_t<decltype(worker)>::has_tensor_cores) {
+            detail::split_product<Weight>(worker, {first, second}, width, product, states, column);
+          }
+        });
   }
 };
 
-/// Team `index` of `teams` multiplies its share of the strips of a plan: the logits of the lists
-/// [first, first + planned_lists) of `asked`. A logit depends on its row and its hidden state only,
-/// bit for bit, not on the lists, the batch or the number of teams; but a worker with tensor cores
-/// adds in another order than a thread, unless the weights are float. Launched with `teams` teams,
-/// any number from 1 on, after a `prepare_head` of the same lists and hidden states.
-/// \tparam Logit of the rows that are written; those of 16 bits are rounded.
+/// The product of a plan, [first, first + plan.lists) of `asked`.
 template <class Weight, class Logit = float>
-struct multiply_strips {
+struct head_product {
   head_rows<Logit> asked;  ///< its `logits` are written
   std::int32_t first;
   head_weights<Weight> head;
-  const float* hidden;          ///< [rows of the pass, stride]
-  std::int32_t stride;          ///< >= head.width
-  const std::uint32_t* states;  ///< of `prepare_head`
+  const float* hidden;           ///< [rows of the pass, stride]
+  std::int32_t stride;           ///< >= head.width
+  detail::state_factors states;  ///< of `prepare_head`
   head_plan plan;
   std::int32_t teams;
 
-  template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
-    const std::int64_t all = plan.size();
-    const auto begin = static_cast<std::int32_t>(all * index / teams);
-    const auto end = static_cast<std::int32_t>(all * (index + 1) / teams);
+  /// The share of team `index`; see `multiply_strips`.
+  template <int Tiles, Team T>
+  HUNCH_HOST_DEVICE void multiply(T& team, std::int32_t index) const {
     if constexpr (T::worker_type::lanes == 1) {
-      const std::int32_t parts = team.size();
-      team.for_each_worker(parts, [=, *this](auto&, std::int32_t part) {
-        by_thread(begin + (end - begin) * part / parts, begin + (end - begin) * (part + 1) / parts);
-      });
+      by_threads(team, index);
+    } else if constexpr (std::is_same_v<Weight, float>) {
+      const std::int32_t all = plan.size(team);
+      const std::int32_t begin = share(all, index);
+      team.for_each_worker(share(all, index + 1) - begin,
+                           [this, begin](auto& worker, std::int32_t i) {
+                             by_lanes(worker, plan.strip(worker, begin + i));
+                           });
     } else {
-      team.for_each_worker(end - begin, [this, begin](auto& worker, std::int32_t i) {
-        const std::int32_t strip = plan.strip(begin + i);
-        const detail::list_set lists(plan.wanted[strip]);
-        const std::int32_t row = strip * strip_rows;
-        if constexpr (std::is_same_v<Weight, float>) {
-          by_lanes(worker, lists, row);
-        } else {
-          by_tensor_cores(worker, lists, row);
-        }
-      });
+      // Two strips with as many states as there are registers for.
+      by_tensor_cores<Tiles, Tiles == 4 && sizeof(Weight) == 2 ? 2 : 1>(team, index);
     }
   }
 
  private:
+  /// Where the share of a team begins.
+  HUNCH_HOST_DEVICE std::int32_t share(std::int32_t all, std::int32_t index) const {
+    const std::int32_t more = all % teams;  // as many teams have one more than the others
+    return all / teams * index + (index < more ? index : more);
+  }
   HUNCH_HOST_DEVICE const float* hidden_of(std::int32_t list) const {
     return hidden + static_cast<std::int64_t>(asked.row[first + list]) * stride;
   }
@@ -141,6 +111,16 @@ struct multiply_strips {
         to_logit<Logit>(head.row_scale == nullptr ? logit : logit * head.row_scale[row + i]);
   }
 
+  template <Team T>
+  HUNCH_HOST_DEVICE void by_threads(T& team, std::int32_t index) const {
+    const std::int32_t all = plan.size(team);
+    const std::int32_t begin = share(all, index);
+    const std::int32_t end = share(all, index + 1);
+    const std::int32_t parts = team.size();
+    team.for_each_worker(parts, [=, *this](auto&, std::int32_t part) {
+      by_thread(begin + (end - begin) * part / parts, begin + (end - begin) * (part + 1) / parts);
+    });
+  }
   /// The strips [begin, end) of the plan, by a thread: one sweep over the rows, so that these are
   /// read in long ranges.
   HUNCH_HOST_DEVICE void by_thread(std::int32_t begin, std::int32_t end) const {
@@ -193,105 +173,112 @@ struct multiply_strips {
   }
 
   template <class Worker>
-  HUNCH_HOST_DEVICE void by_lanes(Worker& worker, detail::list_set lists, std::int32_t row) const {
+  HUNCH_HOST_DEVICE void by_lanes(Worker& worker, std::int32_t strip) const {
+    const std::int32_t row = strip * strip_rows;
     const std::int32_t count = head.rows - row < strip_rows ? head.rows - row : strip_rows;
-    for (; !lists.empty(); lists.drop(1)) {
-      const std::int32_t list = lists.at(0);
-      const strip_share share = share_of(worker, asked.lists[first + list], row);
+    for (std::int32_t list = 0; list < plan.lists; ++list) {
+      const strip_share share = plan.share(strip, list);
+      if (share.rows == 0) { continue; }
       row_dots(worker, head, row, count, hidden_of(list),
                [&](std::int32_t i, float logit) { put(list, share, row, i, logit); });
     }
   }
 
-  template <class Worker>
-  HUNCH_HOST_DEVICE void by_tensor_cores(Worker& worker, detail::list_set lists,
-                                         std::int32_t row) const {
-    while (!lists.empty()) {
-      if (lists.at(4) < 0) {
-        states_by_tensor_cores<1>(worker, lists, row);
-      } else {
-        states_by_tensor_cores<3>(worker, lists, row);
+  /// Its share, `Strips` at a time by a worker.
+  template <int Tiles, int Strips, Team T>
+  HUNCH_HOST_DEVICE void by_tensor_cores(T& team, std::int32_t index) const {
+    const std::int32_t all = plan.size(team);
+    const std::int32_t units = (all + Strips - 1) / Strips;
+    const std::int32_t begin = share(units, index);
+    team.put(0, begin);  // not in a register
+    const std::int64_t* const list = team.scratch().list;
+    team.for_each_worker(share(units, index + 1) - begin,
+                         [this, list](auto& worker, std::int32_t i) {
+                           multiply_strips_of<Tiles, Strips>(worker, list, i);
+                         });
+  }
+
+  /// The strips with the numbers `Strips` (list[0] + i) and after, as far as there are so many.
+  /// What is known of them is looked up before the weights are read and again after them: registers
+  /// are what the loads need.
+  template <int Tiles, int Strips, class Worker>
+  HUNCH_HOST_DEVICE HUNCH_INLINE void multiply_strips_of(Worker& worker, const std::int64_t* list,
+                                                         std::int32_t i) const {
+    const std::int32_t turn = i % Tiles;
+    std::int32_t begin = (static_cast<std::int32_t>(list[0]) + i) * Strips;
+    using product = detail::strip_product<Weight, Tiles, Strips, Worker>;
+    typename product::sums sums;
+    typename Worker::template per_lane<detail::lane_rows<Weight, Strips>> rows;
+    HUNCH_UNROLLED
+    for (int s = 0; s < Strips; ++s) {
+      const std::int32_t found = plan.strip(worker, begin + s);
+      const std::int32_t strip = found < 0 ? plan.strip(worker, begin) : found;
+      const std::uint32_t held = plan.held(worker, strip);
+      const std::int32_t some = lowest_of(static_cast<std::uint64_t>(held));
+      worker.each(
+          [&](std::int32_t lane, detail::lane_rows<Weight, Strips>& mine) {
+            const auto row = [&](std::int32_t g) { return (held >> g & 1u) != 0 ? g : some; };
+            const std::int32_t upper = row(lane / 4);
+            mine.lower[s] = (row(lane / 4 + 8) - upper) * head.width;
+            // Or the offset in the head would lie in registers beside it.
+            mine.upper[s] = opaque(head.row(strip * strip_rows + upper) +
+                                   lane % 4 * detail::row_piece<Weight>::elements);
+          },
+          rows);
+    }
+    HUNCH_UNROLLED
+    for (int r = 0; r < 2 * Strips; ++r) {
+      HUNCH_UNROLLED
+      for (int n = 0; n < Tiles; ++n) {
+        worker.each([](std::int32_t, team::product_sums& sum) { sum = {}; }, sums[r][n]);
+      }
+    }
+    const std::uintptr_t addresses = reinterpret_cast<std::uintptr_t>(head.data) |
+                                     static_cast<std::uintptr_t>(head.width) * sizeof(Weight);
+    product::add(worker, rows, states, turn, head.width, addresses % 16 == 0, sums);
+    begin = (static_cast<std::int32_t>(opaque(list)[0]) + i) * Strips;
+    HUNCH_UNROLLED
+    for (int s = 0; s < Strips; ++s) {
+      const std::int32_t strip = plan.strip(worker, begin + s);
+      if (strip < 0) { return; }
+      HUNCH_UNROLLED
+      for (int n = 0; n < Tiles; ++n) {
+        worker.each(
+            [&](std::int32_t lane, const team::product_sums& upper,
+                const team::product_sums& lower) {
+              HUNCH_UNROLLED
+              for (int c = 0; c < 2; ++c) {
+                const std::int32_t number = (n ^ turn) * detail::tile_states + lane / 4 * 2 + c;
+                if (number >= plan.lists) { continue; }
+                const strip_share mine = plan.share(strip, number);
+                const std::int32_t row = strip * strip_rows;
+                put(number, mine, row, lane % 4 * 2, upper.of[2 * c]);
+                put(number, mine, row, lane % 4 * 2 + 1, upper.of[2 * c + 1]);
+                put(number, mine, row, lane % 4 * 2 + 8, lower.of[2 * c]);
+                put(number, mine, row, lane % 4 * 2 + 9, lower.of[2 * c + 1]);
+              }
+            },
+            sums[2 * s][n], sums[2 * s + 1][n]);
       }
     }
   }
+};
 
-  /// What four of the lists hold of the strip, from number `n` on.
-  template <class Worker>
-  HUNCH_HOST_DEVICE void four_shares(Worker& worker, const detail::list_set& lists, std::int32_t n,
-                                     std::int32_t row, strip_share (&shares)[4]) const {
-    const row_range* ranges[4];
-    std::int32_t counts[4];
-    HUNCH_UNROLLED
-    for (int j = 0; j < 4; ++j) {
-      const std::int32_t list = lists.at(n + j);
-      ranges[j] = list < 0 ? nullptr : asked.lists[first + list].ranges;
-      counts[j] = list < 0 ? 0 : asked.lists[first + list].range_count;
-    }
-    shares_of(worker, ranges, counts, row, shares);
-  }
+/// Team `index` of `product.teams` multiplies its share of the strips of a plan. A logit depends on
+/// its row and its hidden state only, bit for bit, not on the lists, the batch or the number of
+/// teams; but a worker with tensor cores adds in another order than a thread, unless the weights
+/// are float. Launched with so many teams, any number from 1 on, after a `prepare_head` of the same
+/// lists and hidden states.
+/// \tparam Logit of the rows that are written; those of 16 bits are rounded.
+/// \tparam Tiles detail::tiles_for(product.plan.lists): a kernel for each, or the registers that
+///         most states need would be those of one; of float weights 1.
+template <class Weight, class Logit = float, int Tiles = 1>
+struct multiply_strips {
+  head_product<Weight, Logit> product;
 
-  /// The first 4 * Tiles of the lists, which it drops. Which they are and what they hold of the
-  /// strip is looked up before the weights are read and again after them: registers are what the
-  /// loads need.
-  template <int Tiles, class Worker>
-  HUNCH_HOST_DEVICE void states_by_tensor_cores(Worker& worker, detail::list_set& lists,
-                                                std::int32_t row) const {
-    typename Worker::template per_lane<detail::lane_columns<Tiles>> columns;
-    typename Worker::template per_lane<team::product_sums> sums[Tiles];
-    const std::int64_t size = detail::split_words(head.width);
-    std::uint32_t held = 0;
-    HUNCH_ROLLED
-    for (int n = 0; n < Tiles; ++n) {
-      strip_share shares[4];
-      four_shares(worker, lists, 4 * n, row, shares);
-      held |= shares[0].rows | shares[1].rows | shares[2].rows | shares[3].rows;
-    }
-    if (held == 0) { return lists.drop(4 * Tiles); }  // an empty range, which a plan cannot see
-    HUNCH_UNROLLED
-    for (int n = 0; n < Tiles; ++n) {
-      worker.each(
-          [&](std::int32_t lane, detail::lane_columns<Tiles>& mine, team::product_sums& sum) {
-            const std::int32_t list = lists.at(4 * n + lane / 8);
-            mine.words[n] = states + (list < 0 ? lists.at(0) : list) * size +
-                            detail::column_offset<Weight>(lane);
-            sum = {};
-          },
-          columns, sums[n]);
-    }
-    std::int32_t some = 0;
-    while ((held >> some & 1u) == 0) { ++some; }
-    typename Worker::template per_lane<detail::lane_rows<Weight>> rows;
-    worker.each(
-        [&](std::int32_t lane, detail::lane_rows<Weight>& mine) {
-          for (int i = 0; i < 2; ++i) {
-            const std::int32_t g = lane / 4 + 8 * i;
-            // Or the offset in the head would lie in registers beside it.
-            mine.of[i] = opaque(head.row(row + ((held >> g & 1u) != 0 ? g : some)) +
-                                lane % 4 * detail::row_piece<Weight>::elements);
-          }
-        },
-        rows);
-    const std::uintptr_t addresses = reinterpret_cast<std::uintptr_t>(head.data) |
-                                     static_cast<std::uintptr_t>(head.width) * sizeof(Weight);
-    detail::add_strip<Weight, Tiles>(worker, rows, columns, head.width, addresses % 16 == 0, sums);
-    lists.forget();
-    HUNCH_UNROLLED
-    for (int n = 0; n < Tiles; ++n) {
-      strip_share shares[4];
-      four_shares(worker, lists, 4 * n, row, shares);
-      worker.each(
-          [&](std::int32_t lane, const team::product_sums& sum) {
-            const std::int32_t list = lists.at(4 * n + lane % 4);
-            if (list < 0) { return; }
-            strip_share mine = shares[0];
-            HUNCH_UNROLLED
-            for (int j = 1; j < 4; ++j) { mine = lane % 4 == j ? shares[j] : mine; }
-            put(list, mine, row, lane / 4, sum.of[0] + sum.of[1]);
-            put(list, mine, row, lane / 4 + 8, sum.of[2] + sum.of[3]);
-          },
-          sums[n]);
-    }
-    lists.drop(4 * Tiles);
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    product.template multiply<Tiles>(team, index);
   }
 };
 

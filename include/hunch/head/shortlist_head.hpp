@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -32,9 +33,9 @@ class shortlist_head {
   /// \param max_width the most elements that one of them will have.
   shortlist_head(E& executor, std::int32_t max_rows, std::int32_t max_width)
       : states_(executor, states(max_width)),
-        wanted_(executor, size(kernel::strips_of(max_rows))),
-        strips_(executor, size(kernel::segments_of(max_rows) * kernel::segment_strips)),
-        counts_(executor, size(kernel::segments_of(max_rows))) {}
+        wanted_(executor, size(kernel::segments_of(max_rows))),
+        by_list_(executor, wanted_.size() * size(kernel::planned_lists)),
+        shares_(executor, by_list_.size() * size(kernel::segment_strips)) {}
 
   /// asked.logits[i] = rows asked.lists[i] of `head` . hidden row asked.row[i], for every i whose
   /// row is not -1. Does not wait.
@@ -47,30 +48,43 @@ class shortlist_head {
   template <LogitType Logit = float>
   void operator()(E& executor, const kernel::head_weights<Weight>& head, const float* hidden,
                   std::int32_t stride, const head_rows<Logit>& asked) {
-    const std::int32_t segments = kernel::segments_of(head.rows);
-    const kernel::head_plan plan{.wanted = wanted_.data(),
-                                 .strips = strips_.data(),
-                                 .counts = counts_.data(),
-                                 .segments = segments};
     const head_rows<float> planned{.size = asked.size, .row = asked.row, .lists = asked.lists};
     for (std::int32_t first = 0; first < asked.size; first += kernel::planned_lists) {
-      const kernel::prepare_head<Weight> prepare{
-          .planning = {.asked = planned, .first = first, .rows = head.rows, .plan = plan},
-          .width = head.width,
-          .hidden = hidden,
-          .stride = stride,
-          .states = states_.data()};
+      const std::int32_t lists = std::min(asked.size - first, kernel::planned_lists);
+      const kernel::head_plan plan{.wanted = wanted_.data(),
+                                   .shares = shares_.data(),
+                                   .by_list = by_list_.data(),
+                                   .segments = kernel::segments_of(head.rows),
+                                   .lists = lists};
+      const kernel::detail::state_factors factors{
+          .words = states_.data(),
+          .columns = std::is_same_v<Weight, float> ? 0 : kernel::detail::columns_for(lists)};
+      kernel::prepare_head<Weight> prepare{.planning = {.asked = planned,
+                                                        .first = first,
+                                                        .rows = head.rows,
+                                                        .plan = plan,
+                                                        .teams = 1},
+                                           .width = head.width,
+                                           .hidden = hidden,
+                                           .stride = stride,
+                                           .states = factors};
+      prepare.planning.teams = std::min(plan.segments, teams_at_once(executor, prepare));
       executor.launch(prepare.teams(), prepare);
-      kernel::multiply_strips<Weight, Logit> multiply{.asked = asked,
-                                                      .first = first,
-                                                      .head = head,
-                                                      .hidden = hidden,
-                                                      .stride = stride,
-                                                      .states = states_.data(),
-                                                      .plan = plan,
-                                                      .teams = 1};
-      multiply.teams = teams_at_once(executor, multiply);
-      executor.launch(multiply.teams, multiply);
+      const kernel::head_product<Weight, Logit> product{.asked = asked,
+                                                        .first = first,
+                                                        .head = head,
+                                                        .hidden = hidden,
+                                                        .stride = stride,
+                                                        .states = factors,
+                                                        .plan = plan,
+                                                        .teams = 1};
+      const std::int32_t tiles =
+          std::is_same_v<Weight, float> ? 1 : kernel::detail::tiles_for(lists);
+      if (tiles == 1) {
+        multiply<1>(executor, product);
+      } else if constexpr (!std::is_same_v<Weight, float>) {
+        tiles == 2 ? multiply<2>(executor, product) : multiply<4>(executor, product);
+      }
     }
   }
 
@@ -88,6 +102,13 @@ class shortlist_head {
   }
 
  private:
+  template <int Tiles, class Logit>
+  static void multiply(E& executor, const kernel::head_product<Weight, Logit>& product) {
+    kernel::multiply_strips<Weight, Logit, Tiles> body{product};
+    body.product.teams = teams_at_once(executor, body);
+    executor.launch(body.product.teams, body);
+  }
+
   static std::size_t size(std::int32_t n) { return static_cast<std::size_t>(n); }
   static std::size_t states(std::int32_t width) {
     return std::is_same_v<Weight, float>
@@ -97,9 +118,9 @@ class shortlist_head {
   }
 
   workspace<E, std::uint32_t> states_;  ///< split for tensor cores
-  workspace<E, std::uint64_t> wanted_;
-  workspace<E, std::int32_t> strips_;
-  workspace<E, std::int32_t> counts_;
+  workspace<E, std::uint32_t> wanted_;
+  workspace<E, std::uint32_t> by_list_;
+  workspace<E, kernel::strip_share> shares_;
 };
 
 }  // namespace hunch

@@ -32,6 +32,14 @@ struct simulated_warp {
     for (const std::int32_t v : x) { all += v; }
     return all;
   }
+  static void before(per_lane<std::int32_t>& x) {
+    std::int32_t sum = 0;
+    for (std::int32_t& v : x) {
+      const std::int32_t mine = v;
+      v = sum;
+      sum += mine;
+    }
+  }
   static std::uint32_t any(const per_lane<std::uint32_t>& x) {
     std::uint32_t all = 0;
     for (const std::uint32_t v : x) { all |= v; }

@@ -13,6 +13,7 @@
 /// 1. `W::lanes` threads; `w.each(f, x...)` calls f(lane, x of that lane...) on every lane.
 /// 2. `w.sum(x)`, `w.any(x)` and `w.largest(x)` are the sum, the union of the bits and the largest
 ///    of a `per_lane` of std::int32_t, std::uint32_t and std::uint64_t, the same for all.
+///    `w.before(x)` sets x of each lane, std::int32_t, to the sum of those of the lanes below it.
 ///
 /// A worker that `has_tensor_cores` has 32 lanes, and
 ///
@@ -51,6 +52,7 @@ struct single_thread {
     f(std::int32_t(0), x...);
   }
   HUNCH_HOST_DEVICE static std::int32_t sum(std::int32_t x) { return x; }
+  HUNCH_HOST_DEVICE static void before(std::int32_t& x) { x = 0; }
   HUNCH_HOST_DEVICE static std::uint32_t any(std::uint32_t x) { return x; }
   HUNCH_HOST_DEVICE static std::uint64_t largest(std::uint64_t x) { return x; }
 };

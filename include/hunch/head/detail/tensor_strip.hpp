@@ -7,21 +7,30 @@
 #include <hunch/core/bfloat16.hpp>
 #include <hunch/core/config.hpp>
 #include <hunch/core/float16.hpp>
+#include <hunch/core/opaque.hpp>
 #include <hunch/team/worker.hpp>
 
 /// \file
-/// Sixteen rows of a head times a few hidden states by the tensor cores of a worker. One row of
-/// hidden states or many: a logit is added up in one order, whatever else is computed beside it,
-/// and the products that are left empty cost nothing beside reading the weights.
+/// Strips of a head times up to 64 hidden states by the tensor cores of a worker. One hidden state
+/// or many: a logit is added up in one order, whatever else is computed beside it, and the products
+/// that are left empty cost nothing beside reading the weights.
 ///
-/// Of each block of 64 bytes of a row, thread t of four reads 16 bytes at once: elements that lie
-/// side by side, though the instruction would have it every second and eighth. Which product an
-/// element is in does not matter as long as the hidden state is read in the same order.
+/// Weights are the right factor: eight rows of the head are its columns, sixteen states the rows of
+/// the left one. What a lane reads of a row at once is then in the registers that the instruction
+/// wants, side by side. Of each block of 64 bytes of a row, thread t of four reads 16 bytes:
+/// elements that lie side by side, though the instruction would have it every second and eighth.
+/// Which product an element is in does not matter as long as the states are read in the same order.
 ///
-/// A hidden state is a float and weights are not. It is two columns, what a half holds of it and
-/// the rest, so that little more is lost than in products of floats: 16 bits stay with bfloat16 and
-/// 22 with float16, whose values end at 65,504. It is split once, not by every worker that needs
-/// it: that would be more instructions than all else.
+/// A hidden state is a float and weights are not. It is multiplied twice, what a half holds of it
+/// and then the rest, to the same sum, so that little more is lost than in products of floats: 16
+/// bits stay with bfloat16 and 22 with float16, whose values end at 65,504. It is split once, not
+/// by every worker that needs it: that would be more instructions than all else.
+///
+/// What bounds it are bytes. Weights are read once, by lanes that have the next ones under way
+/// while they multiply. Halves of the states come from the first cache; where there are more than
+/// sixteen states, a worker has two strips, or that cache would be slower than the memory, and
+/// workers begin with different tiles of states, so that what the others need next has been asked
+/// for when they come to it.
 
 namespace hunch::kernel::detail {
 
@@ -117,20 +126,31 @@ struct row_piece {
   static constexpr int elements = 16 / static_cast<int>(sizeof(Weight));
   std::uint32_t words[4] = {};
 
-  /// The elements from `first` on, of which the row has `left`; if that is negative, none.
-  /// \param whole whether `first` is aligned and the row has all of them.
-  HUNCH_HOST_DEVICE HUNCH_INLINE static row_piece read(const Weight* first, std::int64_t left,
-                                                       bool whole) {
+  /// The elements from `first` on, which is aligned. `Rest`: the row is read on from here, soon,
+  /// by pieces that are too small for a memory that opens a page for each.
+  template <bool Rest>
+  HUNCH_HOST_DEVICE HUNCH_INLINE static row_piece read(const Weight* first) {
     row_piece out;
-    if (whole) {
 #if defined(__CUDA_ARCH__)
-      const uint4 x = __ldcs(reinterpret_cast<const uint4*>(first));  // read once, not to be kept
-      return {{x.x, x.y, x.z, x.w}};
-#else
-      __builtin_memcpy(out.words, first, sizeof out.words);
-      return out;
-#endif
+    // Read once, not to be kept.
+    if constexpr (Rest) {
+      asm("ld.global.cs.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+          : "=r"(out.words[0]), "=r"(out.words[1]), "=r"(out.words[2]), "=r"(out.words[3])
+          : "l"(__cvta_generic_to_global(first)));
+    } else {
+      const uint4 x = __ldcs(reinterpret_cast<const uint4*>(first));
+      out = {{x.x, x.y, x.z, x.w}};
     }
+#else
+    __builtin_memcpy(out.words, first, sizeof out.words);
+#endif
+    return out;
+  }
+  /// The elements from `first` on, of which the row has `left`; if that is negative, none.
+  HUNCH_HOST_DEVICE HUNCH_INLINE static row_piece read(const Weight* first, std::int64_t left,
+                                                       bool aligned) {
+    if (aligned && left >= elements) { return read<false>(first); }
+    row_piece out;
     constexpr int in_word = elements / 4;
     constexpr int bits = 32 / in_word;
     HUNCH_UNROLLED
@@ -154,16 +174,26 @@ struct row_piece {
   }
 };
 
-/// The two rows of a lane, from what it reads first on: g and g + 8 of the strip, or in the place
-/// of one that nobody wants some other, which is read anyway.
-template <class Weight>
+/// The rows of a lane, from what it reads first on: g and g + 8 of each strip, or in the place of
+/// one that nobody wants some other, which is read anyway.
+template <class Weight, int Strips>
 struct lane_rows {
-  const Weight* of[2];
+  const Weight* upper[Strips];
+  std::int32_t lower[Strips];  ///< elements from there to the other
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE const Weight* at(int r, std::int32_t k) const {
+    // Opaque: or the address of the other would lie in registers beside it.
+    const std::int64_t on = r % 2 == 0 ? 0 : lower[r / 2];
+    return upper[r / 2] + k + on;
+  }
 };
 
-/// Elements of a hidden state whose factors lie side by side, in 32 words: what halves hold of
-/// them, two in a word, then the rest.
-inline constexpr std::int32_t split_elements = 32;
+/// States that a tensor core multiplies at once, two in each column of their factors.
+inline constexpr std::int32_t tile_states = 16;
+inline constexpr std::int32_t tile_columns = tile_states / 2;
+
+/// Elements of a product of a tensor core.
+inline constexpr std::int32_t product_elements = 16;
 
 /// Words of the factors of a hidden state. After its end they are 0, to the end of a block of 64
 /// bytes of a row.
@@ -171,142 +201,245 @@ HUNCH_HOST_DEVICE constexpr std::int64_t split_words(std::int32_t width) {
   return (static_cast<std::int64_t>(width) + 63) / 64 * 64;
 }
 
-/// Writes 32 words of the factors of a hidden state, those of its elements from 32 `piece` on.
-template <class Half, class Worker>
-HUNCH_HOST_DEVICE void split_piece(Worker& worker, const float* hidden, std::int32_t width,
-                                   std::int64_t piece, std::uint32_t* words) {
-  constexpr std::int32_t pairs = split_elements / 2;
+/// Tiles of `states` states, 1 to 64, as workers multiply them.
+HUNCH_HOST_DEVICE constexpr std::int32_t tiles_for(std::int32_t states) {
+  return states <= tile_states ? 1 : states <= 2 * tile_states ? 2 : 4;
+}
+/// Columns of their factors: full tiles, but of a single one only what there is.
+HUNCH_HOST_DEVICE constexpr std::int32_t columns_for(std::int32_t states) {
+  return states <= tile_states ? (states + 1) / 2 : tile_columns * tiles_for(states);
+}
+
+/// The factors of the states of a plan, [products, tiles, 2, columns of a tile, 16] words: what
+/// halves hold of two states, then the rest. What the lanes of a warp read at once lies side by
+/// side.
+struct state_factors {
+  static constexpr std::int32_t column_words = 16;  ///< in a product, of one half
+
+  std::uint32_t* words = nullptr;
+  std::int32_t columns = 0;  ///< columns_for(states)
+
+  /// Where those of a column begin that are for a product.
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::uint32_t* at(std::int64_t product,
+                                                   std::int32_t column) const {
+    return words + product * columns * (2 * column_words) +
+           column / tile_columns * (2 * tile_columns * column_words) +
+           column % tile_columns * column_words;
+  }
+  /// From there to those of the rest.
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t to_rest() const {
+    return (columns < tile_columns ? columns : tile_columns) * column_words;
+  }
+};
+
+/// Writes a column for product `product`, of the hidden states `of` it, of which any may be
+/// nullptr: zeros.
+template <class Weight, class Worker>
+HUNCH_HOST_DEVICE void split_product(Worker& worker, const float* const (&of)[2],
+                                     std::int32_t width, std::int64_t product,
+                                     const state_factors& to, std::int32_t column) {
+  using half = factor<Weight>;
+  constexpr std::int64_t elements = row_piece<Weight>::elements;
+  constexpr std::int64_t products = elements / 4;  // of a block of 64 bytes of a row
+  std::uint32_t* const words = to.at(product, column);
+  const std::int32_t to_rest = to.to_rest();
   worker.each([=](std::int32_t lane) {
-    Half y[2];
+    const std::int32_t t = lane / 4 % 4;
+    const float* const hidden = lane % 2 == 0 ? of[0] : of[1];
+    half y[2];
     HUNCH_UNROLLED
     for (int i = 0; i < 2; ++i) {
-      const std::int64_t k = piece * split_elements + lane % pairs * 2 + i;
-      const float x = k < width ? hidden[k] : 0.0f;
-      const Half high = rounded(x, Half{});
-      y[i] = lane < pairs ? high : rounded(x - widened(high), Half{});
+      const std::int64_t k = product / products * (4 * elements) + t * elements +
+                             product % products * 4 + lane % 4 / 2 * 2 + i;
+      const float x = hidden != nullptr && k < width ? hidden[k] : 0.0f;
+      const half high = rounded(x, half{});
+      y[i] = lane < 16 ? high : rounded(x - widened(high), half{});
     }
-    words[piece * split_elements + lane] = pair_of(y[0], y[1]);
+    words[lane / 16 * to_rest + lane % 16] = pair_of(y[0], y[1]);
   });
 }
 
-/// The columns of a lane, from what it reads first on: factors of a hidden state in every tile, of
-/// some other state where there is none.
-template <int Tiles>
-struct lane_columns {
-  const std::uint32_t* words[Tiles];
-};
-
-/// Where the factors begin that a lane reads: those of the upper halves in even columns and of the
-/// rest in odd ones, of the elements of its `row_piece`.
-template <class Weight>
-HUNCH_HOST_DEVICE std::int32_t column_offset(std::int32_t lane) {
-  const std::int32_t k = lane % 4 * row_piece<Weight>::elements;
-  const std::int32_t odd = lane / 4 % 2;
-  return k / split_elements * split_elements + (odd * split_elements + k % split_elements) / 2;
+/// The factors of a lane for a product, of one half of its states: at a number of bytes, for which
+/// a device needs half the registers of a pointer, and `on` from there.
+HUNCH_HOST_DEVICE HUNCH_INLINE team::factor_rows factors_at(const std::uint32_t* words,
+                                                            std::uint32_t bytes, std::int64_t on) {
+  const char* const from = reinterpret_cast<const char*>(words) + bytes + on;
+#if defined(__CUDA_ARCH__)
+  const uint4 x = *reinterpret_cast<const uint4*>(from);
+  return {{x.x, x.y, x.z, x.w}};
+#else
+  team::factor_rows out;
+  __builtin_memcpy(out.of, from, sizeof out.of);
+  return out;
+#endif
 }
 
-/// The factors in a column of the elements of a `row_piece`.
-template <class Weight>
-struct column_piece {
-  static constexpr int size = row_piece<Weight>::elements / 2;
-  std::uint32_t words[size];
-
-  HUNCH_HOST_DEVICE HUNCH_INLINE static column_piece read(const std::uint32_t* from) {
-    column_piece out;
-#if defined(__CUDA_ARCH__)
-    HUNCH_UNROLLED
-    for (int i = 0; i < size; i += 4) {
-      const uint4 x = *reinterpret_cast<const uint4*>(from + i);
-      out.words[i] = x.x, out.words[i + 1] = x.y, out.words[i + 2] = x.z, out.words[i + 3] = x.w;
-    }
-#else
-    __builtin_memcpy(out.words, from, sizeof out.words);
-#endif
-    return out;
-  }
-};
-
-/// Adds the products over `Blocks` blocks of 64 bytes from element k on.
-template <class Weight, int Tiles, int Blocks, class Worker>
-HUNCH_HOST_DEVICE HUNCH_INLINE void add_blocks(
-    Worker& worker, typename Worker::template per_lane<lane_rows<Weight>>& rows,
-    typename Worker::template per_lane<lane_columns<Tiles>>& columns, std::int64_t k,
-    std::int64_t width, bool whole,
-    typename Worker::template per_lane<team::product_sums> (&sums)[Tiles]) {
+/// `Strips` strips times `Tiles` tiles of states, by a worker.
+///
+/// The sums: lane 4 g + t has those of states 2 g and 2 g + 1 of a tile, for the rows 2 t and
+/// 2 t + 1 of the eight. Place n of them is tile n ^ `turn`.
+template <class Weight, int Tiles, int Strips, class Worker>
+class strip_product {
   using piece = row_piece<Weight>;
-  constexpr int block = 4 * piece::elements;
-  struct two_pieces {
-    piece of[2];
-  };
-  typename Worker::template per_lane<two_pieces> pieces[Blocks];
-  HUNCH_UNROLLED
-  for (int u = 0; u < Blocks; ++u) {
+  template <class T>
+  using per_lane = typename Worker::template per_lane<T>;
+
+ public:
+  using sums = per_lane<team::product_sums>[2 * Strips][Tiles];
+
+  /// \param aligned whether all rows begin at multiples of 16 bytes.
+  HUNCH_HOST_DEVICE HUNCH_INLINE static void add(Worker& worker,
+                                                 per_lane<lane_rows<Weight, Strips>>& rows,
+                                                 const state_factors& states, std::int32_t turn,
+                                                 std::int32_t width, bool aligned, sums& to) {
+    per_lane<std::uint32_t> places;
     worker.each(
-        [&](std::int32_t lane, const lane_rows<Weight>& from, two_pieces& to) {
-          const std::int64_t left = width - k - u * block - lane % 4 * piece::elements;
-          to.of[0] = piece::read(from.of[0] + k + u * block, left, whole);
-          to.of[1] = piece::read(from.of[1] + k + u * block, left, whole);
+        [&](std::int32_t lane, std::uint32_t& mine) {
+          const std::int32_t g = lane / 4;
+          const std::int32_t column = Tiles > 1 || g < states.columns ? g : states.columns - 1;
+          mine = opaque(static_cast<std::uint32_t>(turn * tile_bytes + column * column_bytes +
+                                                   lane % 4 * 16));
         },
-        rows, pieces[u]);
+        places);
+    const factors_of from{states.words, places, Tiles > 1 ? Tiles * tile_columns : states.columns,
+                          Tiles > 1 ? tile_columns * column_bytes : 4 * states.to_rest()};
+    held_rows first;
+    held_rows second;
+    std::int32_t left = width;
+    read(worker, rows, left, aligned, first);
+    HUNCH_ROLLED
+    while (true) {
+      if (left > step) { read(worker, rows, left, aligned, second, step); }
+      multiply(worker, first, rows, from, left, to);
+      left -= step;
+      if (left <= 0) { break; }
+      if (left > step) { read(worker, rows, left, aligned, first, step); }
+      multiply(worker, second, rows, from, left, to);
+      left -= step;
+      if (left <= 0) { break; }
+    }
   }
-  worker.sync();  // all of these loads are under way
-  HUNCH_UNROLLED
-  for (int u = 0; u < Blocks; ++u) {
-    HUNCH_UNROLLED
-    for (int n = 0; n < Tiles; ++n) {
-      typename Worker::template per_lane<column_piece<Weight>> column;
+
+ private:
+  static constexpr std::int32_t block = 4 * piece::elements;
+  /// Blocks that are multiplied while as many are under way: what there are registers for.
+  static constexpr int step_blocks = Strips == 2 ? 1 : Tiles == 4 ? 2 : 4;
+  static constexpr std::int32_t step = step_blocks * block;
+
+  struct lane_pieces {
+    piece of[step_blocks][2 * Strips];
+  };
+  using held_rows = per_lane<lane_pieces>;
+
+  static constexpr std::int32_t column_bytes = 4 * state_factors::column_words;
+  static constexpr std::int32_t tile_bytes = 2 * tile_columns * column_bytes;
+
+  struct factors_of {
+    const std::uint32_t* words;
+    per_lane<std::uint32_t>& places;  ///< bytes in front of what a lane reads first, of its turn
+    std::int32_t columns;
+    std::int32_t to_rest;  ///< bytes
+
+    HUNCH_HOST_DEVICE std::int32_t product_bytes() const { return 2 * columns * column_bytes; }
+  };
+
+  /// What comes `on` elements after the first of those that are left.
+  HUNCH_HOST_DEVICE HUNCH_INLINE static void read(Worker& worker,
+                                                  per_lane<lane_rows<Weight, Strips>>& rows,
+                                                  std::int32_t left, bool aligned, held_rows& to,
+                                                  std::int32_t on = 0) {
+    if (aligned && left >= on + step) {
       worker.each(
-          [&](std::int32_t, const lane_columns<Tiles>& from, column_piece<Weight>& to) {
-            // As many words as elements: an element is two halves.
-            to = column_piece<Weight>::read(from.words[n] + k + u * block);
+          [=](std::int32_t, const lane_rows<Weight, Strips>& from, lane_pieces& mine) {
+            HUNCH_UNROLLED
+            for (int r = 0; r < 2 * Strips; ++r) {
+              HUNCH_UNROLLED
+              for (int u = 0; u < step_blocks; ++u) {
+                mine.of[u][r] = piece::template read<(step_blocks < 4)>(from.at(r, on + u * block));
+              }
+            }
           },
-          columns, column);
+          rows, to);
+    } else {
+      worker.each(
+          [=](std::int32_t lane, const lane_rows<Weight, Strips>& from, lane_pieces& mine) {
+            HUNCH_UNROLLED
+            for (int r = 0; r < 2 * Strips; ++r) {
+              HUNCH_UNROLLED
+              for (int u = 0; u < step_blocks; ++u) {
+                const std::int32_t at = on + u * block;
+                mine.of[u][r] =
+                    piece::read(from.at(r, at), left - at - lane % 4 * piece::elements, aligned);
+              }
+            }
+          },
+          rows, to);
+    }
+    worker.sync();  // all of these loads are under way
+  }
+
+  /// Adds the products of a step: to each sum one after the other, first with what halves hold of
+  /// the states, then with the rest. And goes on behind them.
+  HUNCH_HOST_DEVICE HUNCH_INLINE static void multiply(Worker& worker, held_rows& held,
+                                                      per_lane<lane_rows<Weight, Strips>>& rows,
+                                                      const factors_of& from, std::int32_t left,
+                                                      sums& to) {
+    constexpr int products = piece::elements / 4;
+    // Tile by tile; but bytes are made factors once for all tiles.
+    constexpr int at_once = sizeof(Weight) == 1 ? 1 : products;
+    HUNCH_UNROLLED
+    for (int u = 0; u < step_blocks; ++u) {
+      if (left <= u * block) { break; }  // and factors of one block at a time are under way
       HUNCH_UNROLLED
-      for (int i = 0; i < piece::elements / 4; ++i) {
-        typename Worker::template per_lane<team::factor_rows> left;
-        typename Worker::template per_lane<team::factor_columns> right;
-        worker.each(
-            [&](std::int32_t, const two_pieces& rows_of, const column_piece<Weight>& column_of,
-                team::factor_rows& to_left, team::factor_columns& to_right) {
-              to_left = {{rows_of.of[0].pair(2 * i), rows_of.of[1].pair(2 * i),
-                          rows_of.of[0].pair(2 * i + 1), rows_of.of[1].pair(2 * i + 1)}};
-              to_right = {{column_of.words[2 * i], column_of.words[2 * i + 1]}};
-            },
-            pieces[u], column, left, right);
-        worker.multiply_add(sums[n], left, right, factor<Weight>{});
+      for (int first = 0; first < products; first += at_once) {
+        HUNCH_UNROLLED
+        for (int n = 0; n < Tiles; ++n) {
+          HUNCH_UNROLLED
+          for (int i = first; i < first + at_once; ++i) {
+            HUNCH_UNROLLED
+            for (int h = 0; h < 2; ++h) { add_half(worker, held, from, u, i, n, h, to); }
+          }
+        }
       }
     }
+    const auto bytes = static_cast<std::uint32_t>(step / product_elements * from.product_bytes());
+    worker.each(
+        [=](std::int32_t, lane_rows<Weight, Strips>& mine, std::uint32_t& place) {
+          HUNCH_UNROLLED
+          for (int s = 0; s < Strips; ++s) { mine.upper[s] += step; }
+          place += bytes;
+        },
+        rows, from.places);
   }
-}
-
-/// Sums over whole rows. The columns 2 j and 2 j + 1 of a tile are both halves of a hidden state:
-/// lane 4 g + t ends with that of rows g and g + 8 for the states 4 n + t.
-/// \param aligned whether all rows begin at multiples of 16 bytes.
-template <class Weight, int Tiles, class Worker>
-HUNCH_HOST_DEVICE HUNCH_INLINE void add_strip(
-    Worker& worker, typename Worker::template per_lane<lane_rows<Weight>>& rows,
-    typename Worker::template per_lane<lane_columns<Tiles>>& columns, std::int64_t width,
-    bool aligned, typename Worker::template per_lane<team::product_sums> (&sums)[Tiles]) {
-  constexpr std::int64_t block = 4 * row_piece<Weight>::elements;
-  // A lane has two loads of 16 bytes in flight for each; more would not fit into its registers.
-  constexpr int blocks = Tiles == 1            ? 64 / row_piece<Weight>::elements
-                         : sizeof(Weight) == 2 ? 3
-                                               : 2;
-  std::int64_t k = 0;
-  if (aligned) {
-    HUNCH_ROLLED
-    for (; k + blocks * block <= width; k += blocks * block) {
-      add_blocks<Weight, Tiles, blocks>(worker, rows, columns, k, width, true, sums);
+  HUNCH_HOST_DEVICE HUNCH_INLINE static void add_half(Worker& worker, held_rows& held,
+                                                      const factors_of& from, int u, int i, int n,
+                                                      int h, sums& to) {
+    const std::int64_t on =
+        (u * (block / product_elements) + i) * from.product_bytes() + h * from.to_rest;
+    per_lane<team::factor_rows> left;
+    worker.each(
+        [&](std::int32_t, const std::uint32_t& place, team::factor_rows& mine) {
+          // Tile n ^ turn: the bits of a tile's number are its own.
+          const std::uint32_t at = opaque(place) ^ static_cast<std::uint32_t>(n * tile_bytes);
+          mine = factors_at(from.words, at, on);
+        },
+        from.places, left);
+    add_products(worker, held, left, u, i, to, n);
+  }
+  HUNCH_HOST_DEVICE HUNCH_INLINE static void add_products(Worker& worker, held_rows& held,
+                                                          per_lane<team::factor_rows>& left, int u,
+                                                          int i, sums& to, int n) {
+    HUNCH_UNROLLED
+    for (int r = 0; r < 2 * Strips; ++r) {
+      per_lane<team::factor_columns> right;
+      worker.each(
+          [&](std::int32_t, const lane_pieces& of, team::factor_columns& mine) {
+            mine = {{of.of[u][r].pair(2 * i), of.of[u][r].pair(2 * i + 1)}};
+          },
+          held, right);
+      worker.multiply_add(to[r][n], left, right, factor<Weight>{});
     }
-    HUNCH_ROLLED
-    for (; k + block <= width; k += block) {
-      add_blocks<Weight, Tiles, 1>(worker, rows, columns, k, width, true, sums);
-    }
   }
-  HUNCH_ROLLED
-  for (; k < width; k += block) {
-    add_blocks<Weight, Tiles, 1>(worker, rows, columns, k, width, false, sums);
-  }
-}
+};
 
 }  // namespace hunch::kernel::detail

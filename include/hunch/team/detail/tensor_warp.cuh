@@ -28,6 +28,16 @@ struct device_warp {
   __device__ static std::int32_t sum(std::int32_t x) {
     return __reduce_add_sync(detail::all_threads, x);
   }
+  __device__ static void before(std::int32_t& x) {
+    const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    std::int32_t sum = x;
+#pragma unroll
+    for (int offset = 1; offset < 32; offset *= 2) {
+      const std::int32_t other = __shfl_up_sync(detail::all_threads, sum, offset);
+      sum += lane >= offset ? other : 0;
+    }
+    x = sum - x;
+  }
   __device__ static std::uint32_t any(std::uint32_t x) {
     return __reduce_or_sync(detail::all_threads, x);
   }

@@ -104,7 +104,7 @@ class clustered {
   template <class E>
   void select(memory<E>& m, E& executor, const selector_contexts& contexts,
               const selector_lists& lists, float* scores) const {
-    m.routing()(executor, contexts.size,
+    m.routing()(executor,
                 kernel::route_clusters<R, B>{.router = router_,
                                              .choose = {m.begin(), layout_.clusters(), budget_},
                                              .contexts = contexts,

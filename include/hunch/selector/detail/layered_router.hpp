@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <hunch/core/arithmetic.hpp>
 #include <hunch/core/config.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/selector/detail/ask_for.hpp>
@@ -11,6 +12,7 @@
 #include <hunch/selector/detail/route_clusters.hpp>
 #include <hunch/selector/router.hpp>
 #include <hunch/selector/selector.hpp>
+#include <hunch/team/few.hpp>
 #include <hunch/team/last_arrival.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
@@ -25,21 +27,21 @@ namespace hunch::kernel {
 /// The contexts that a launch routes.
 struct routed_contexts {
   selector_contexts contexts;
-  row_range* const* asked;  ///< [size] nullptr: there is none
-  std::int32_t size;        ///< those in front of it are routed
+  row_range* const* asked;  ///< [contexts.size] nullptr: there is none
 
-  /// Calls use(first, count) for groups of them in which there is any. The first group is not asked
-  /// whether it is, so that what it needs is not waited for.
-  template <class Use>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void for_groups(const Use& use) const {
+  /// Calls use(first, count) for groups of them, up to the last that is there. A single context is
+  /// not asked whether it is, so that nothing waits for the answer. Collective.
+  template <class T, class Use>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void for_groups(T& team, const Use& use) const {
+    std::int32_t end = contexts.size;
+    if (end > 1) {
+      row_range* const* const ranges = asked;
+      end = team::largest_of_few(team, end,
+                                 [=](std::int32_t i) { return ranges[i] == nullptr ? 0 : i + 1; });
+    }
     HUNCH_ROLLED
-    for (std::int32_t first = 0; first < size; first += detail::states_together) {
-      const std::int32_t left = size - first;
-      std::int32_t count = left < detail::states_together ? left : detail::states_together;
-      if (size > 1) {  // padding stands behind
-        while (count > 0 && asked[first + count - 1] == nullptr) { --count; }
-      }
-      if (count > 0) { use(first, count); }
+    for (std::int32_t first = 0; first < end; first += detail::states_together) {
+      use(first, smaller(end - first, detail::states_together));
     }
   }
 };
@@ -57,7 +59,7 @@ struct route_hidden {
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     ask_for(team, static_cast<const char*>(read_later) + index * read_share, read_share);
-    of.for_groups([&](std::int32_t first, std::int32_t count) {
+    of.for_groups(team, [&](std::int32_t first, std::int32_t count) {
       const route_hidden& self = *this;
       layer.strip(
           team, index, count,
@@ -89,7 +91,7 @@ struct route_scores {
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
     row_range* const ranges = chooses ? of.asked[0] : nullptr;  // what the choice would wait for
-    of.for_groups([&](std::int32_t first, std::int32_t count) {
+    of.for_groups(team, [&](std::int32_t first, std::int32_t count) {
       const route_scores& self = *this;
       layer.strip(
           team, index, count,
@@ -113,9 +115,8 @@ template <class R, ClusterBudget B, class E>
 struct routing {
   routing(const R&, E&, std::int32_t) {}
 
-  void operator()(E& executor, std::int32_t size,
-                  const kernel::route_clusters<R, B>& choose) const {
-    executor.launch(size, choose);
+  void operator()(E& executor, const kernel::route_clusters<R, B>& choose) const {
+    executor.launch(choose.contexts.size, choose);
   }
 };
 
@@ -130,9 +131,8 @@ class routing<router::mlp<Weight>, B, E> {
                 static_cast<std::size_t>(capacity) * static_cast<std::size_t>(router.first.rows)),
         arrived_(executor, 1) {}
 
-  void operator()(E& executor, std::int32_t size,
-                  const kernel::route_clusters<router::mlp<Weight>, B>& choose) const {
-    const kernel::routed_contexts of{choose.contexts, choose.lists.ranges, size};
+  void operator()(E& executor, const kernel::route_clusters<router::mlp<Weight>, B>& choose) const {
+    const kernel::routed_contexts of{choose.contexts, choose.lists.ranges};
     const kernel::route_hidden<Weight> hidden{.of = of,
                                               .layer = choose.router.hidden_layer(),
                                               .nothing = nothing_.data(),
@@ -143,11 +143,11 @@ class routing<router::mlp<Weight>, B, E> {
                                                  .layer = choose.router.score_layer(),
                                                  .hidden = hidden_.data(),
                                                  .choose = choose.routed(),
-                                                 .chooses = size == 1,
+                                                 .chooses = choose.contexts.size == 1,
                                                  .arrived = arrived_.data()};
     executor.launch(hidden.layer.strips(), hidden);
     executor.launch(scores.layer.strips(), scores);
-    if (!scores.chooses) { executor.launch(size, scores.choose); }
+    if (!scores.chooses) { executor.launch(choose.contexts.size, scores.choose); }
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <hunch/core/arithmetic.hpp>
 #include <hunch/core/bits.hpp>
 #include <hunch/core/config.hpp>
 #include <hunch/core/logit.hpp>
@@ -106,9 +107,13 @@ struct head_product {
   }
   HUNCH_HOST_DEVICE void put(std::int32_t list, const strip_share& share, std::int32_t row,
                              std::int32_t i, float logit) const {
+    // Opaque: or compilers would have masks of all rows of a lane beside the loads, and scale and
+    // round all of its logits before the first is written.
+    if constexpr (sizeof(Logit) == 2) { i = opaque(i); }
     if (!share.holds(i)) { return; }
-    asked.logits[first + list].data[share.position(i)] =
-        to_logit<Logit>(head.row_scale == nullptr ? logit : logit * head.row_scale[row + i]);
+    logit = bit_cast<float>(opaque(bit_cast<std::int32_t>(logit)));
+    if (head.row_scale != nullptr) { logit *= head.row_scale[row + i]; }
+    asked.logits[first + list].data[share.position(i)] = to_logit<Logit>(logit);
   }
 
   template <Team T>

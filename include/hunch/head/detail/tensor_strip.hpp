@@ -323,7 +323,7 @@ class strip_product {
  private:
   static constexpr std::int32_t block = 4 * piece::elements;
   /// Blocks that are multiplied while as many are under way: what there are registers for.
-  static constexpr int step_blocks = Strips == 2 ? 1 : Tiles == 4 ? 2 : 4;
+  static constexpr int step_blocks = Tiles == 4 ? 1 : 4;
   static constexpr std::int32_t step = step_blocks * block;
 
   struct lane_pieces {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <hunch/core/arithmetic.hpp>
 #include <hunch/core/bits.hpp>
 #include <hunch/core/config.hpp>
 #include <hunch/core/logit.hpp>
@@ -76,6 +77,7 @@ struct head_product {
   detail::state_factors states;  ///< of `prepare_head`
   head_plan plan;
   std::int32_t teams;
+  std::int32_t most;  ///< strips_of(head.rows) / teams + 1: as many as a team has, or more
 
   /// The share of team `index`; see `multiply_strips`.
   template <int Tiles, Team T>
@@ -106,9 +108,13 @@ struct head_product {
   }
   HUNCH_HOST_DEVICE void put(std::int32_t list, const strip_share& share, std::int32_t row,
                              std::int32_t i, float logit) const {
+    // Opaque: or compilers would have masks of all rows of a lane beside the loads, and scale and
+    // round all of its logits before the first is written.
+    if constexpr (sizeof(Logit) == 2) { i = opaque(i); }
     if (!share.holds(i)) { return; }
-    asked.logits[first + list].data[share.position(i)] =
-        to_logit<Logit>(head.row_scale == nullptr ? logit : logit * head.row_scale[row + i]);
+    logit = bit_cast<float>(opaque(bit_cast<std::int32_t>(logit)));
+    if (head.row_scale != nullptr) { logit *= head.row_scale[row + i]; }
+    asked.logits[first + list].data[share.position(i)] = to_logit<Logit>(logit);
   }
 
   template <Team T>
@@ -190,12 +196,22 @@ struct head_product {
     const std::int32_t all = plan.size(team);
     const std::int32_t units = (all + Strips - 1) / Strips;
     const std::int32_t begin = share(units, index);
-    team.put(0, begin);  // not in a register
+    const std::int32_t end = share(units, index + 1);
+    team.put(0, static_cast<std::int64_t>(end) << 32 | begin);  // not in registers
     const std::int64_t* const list = team.scratch().list;
-    team.for_each_worker(share(units, index + 1) - begin,
-                         [this, list](auto& worker, std::int32_t i) {
-                           multiply_strips_of<Tiles, Strips>(worker, list, i);
-                         });
+    if constexpr (Tiles < 4) {
+      team.for_each_worker(end - begin, [this, list](auto& worker, std::int32_t i) {
+        multiply_strips_of<Tiles, Strips>(worker, list, i);
+      });
+    } else {
+      // Nor how many there are: what is more is skipped.
+      team.for_each_worker(most, [this, list](auto& worker, std::int32_t i) {
+        const std::int64_t units_of_team = list[0];
+        if (static_cast<std::int32_t>(units_of_team) + i < units_of_team >> 32) {
+          multiply_strips_of<Tiles, Strips>(worker, list, i);
+        }
+      });
+    }
   }
 
   /// The strips with the numbers `Strips` (list[0] + i) and after, as far as there are so many.

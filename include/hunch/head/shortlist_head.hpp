@@ -58,7 +58,8 @@ class shortlist_head {
                                    .lists = lists};
       const kernel::detail::state_factors factors{
           .words = states_.data(),
-          .columns = std::is_same_v<Weight, float> ? 0 : kernel::detail::columns_for(lists)};
+          .columns = std::is_same_v<Weight, float> ? 0 : kernel::detail::columns_for(lists),
+          .tiles = (lists + kernel::detail::tile_states - 1) / kernel::detail::tile_states};
       kernel::prepare_head<Weight> prepare{.planning = {.asked = planned,
                                                         .first = first,
                                                         .rows = head.rows,
@@ -77,7 +78,8 @@ class shortlist_head {
                                                         .stride = stride,
                                                         .states = factors,
                                                         .plan = plan,
-                                                        .teams = 1};
+                                                        .teams = 1,
+                                                        .most = 0};
       const std::int32_t tiles =
           std::is_same_v<Weight, float> ? 1 : kernel::detail::tiles_for(lists);
       if (tiles == 1) {
@@ -106,6 +108,7 @@ class shortlist_head {
   static void multiply(E& executor, const kernel::head_product<Weight, Logit>& product) {
     kernel::multiply_strips<Weight, Logit, Tiles> body{product};
     body.product.teams = teams_at_once(executor, body);
+    body.product.most = kernel::strips_of(product.head.rows) / body.product.teams + 1;
     executor.launch(body.product.teams, body);
   }
 

@@ -218,6 +218,7 @@ struct state_factors {
 
   std::uint32_t* words = nullptr;
   std::int32_t columns = 0;  ///< columns_for(states)
+  std::int32_t tiles = 0;    ///< in which there are states
 
   /// Where those of a column begin that are for a product.
   HUNCH_HOST_DEVICE HUNCH_INLINE std::uint32_t* at(std::int64_t product,
@@ -301,8 +302,12 @@ class strip_product {
                                                    lane % 4 * 16));
         },
         places);
-    const factors_of from{states.words, places, Tiles > 1 ? Tiles * tile_columns : states.columns,
-                          Tiles > 1 ? tile_columns * column_bytes : 4 * states.to_rest()};
+    const factors_of from{states.words,
+                          places,
+                          Tiles > 1 ? Tiles * tile_columns : states.columns,
+                          Tiles > 1 ? tile_columns * column_bytes : 4 * states.to_rest(),
+                          turn,
+                          states.tiles};
     held_rows first;
     held_rows second;
     std::int32_t left = width;
@@ -323,7 +328,7 @@ class strip_product {
  private:
   static constexpr std::int32_t block = 4 * piece::elements;
   /// Blocks that are multiplied while as many are under way: what there are registers for.
-  static constexpr int step_blocks = Strips == 2 ? 1 : Tiles == 4 ? 2 : 4;
+  static constexpr int step_blocks = Tiles == 4 ? 1 : 4;
   static constexpr std::int32_t step = step_blocks * block;
 
   struct lane_pieces {
@@ -339,6 +344,8 @@ class strip_product {
     per_lane<std::uint32_t>& places;  ///< bytes in front of what a lane reads first, of its turn
     std::int32_t columns;
     std::int32_t to_rest;  ///< bytes
+    std::int32_t turn;
+    std::int32_t tiles;  ///< in which there are states
 
     HUNCH_HOST_DEVICE std::int32_t product_bytes() const { return 2 * columns * column_bytes; }
   };
@@ -394,6 +401,8 @@ class strip_product {
       for (int first = 0; first < products; first += at_once) {
         HUNCH_UNROLLED
         for (int n = 0; n < Tiles; ++n) {
+          // A tile without states; and factors of one tile at a time are under way.
+          if (Tiles > 2 && (n ^ from.turn) >= from.tiles) { continue; }
           HUNCH_UNROLLED
           for (int i = first; i < first + at_once; ++i) {
             HUNCH_UNROLLED

@@ -43,7 +43,6 @@ STREAMING = [
     "law_through_all_stages cluster",
     "strips_of_bfloats block",
     "strips_of_bfloats_by_2 block",
-    "strips_of_bfloats_by_4 block",
     "strips_of_halves block",
     "strips_of_bytes block",
     "strips_to_bfloats block",

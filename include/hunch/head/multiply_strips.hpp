@@ -92,8 +92,10 @@ struct head_product {
                              by_lanes(worker, plan.strip(worker, begin + i));
                            });
     } else {
-      // Two strips with as many states as there are registers for.
-      by_tensor_cores<Tiles, Tiles == 4 && sizeof(Weight) == 2 ? 2 : 1>(team, index);
+      // Two strips with the most states; one where bytes are made factors or logits are rounded,
+      // for which there would be no registers.
+      constexpr bool two = Tiles == 4 && sizeof(Weight) == 2 && sizeof(Logit) == 4;
+      by_tensor_cores<Tiles, two ? 2 : 1>(team, index);
     }
   }
 
@@ -108,10 +110,8 @@ struct head_product {
   }
   HUNCH_HOST_DEVICE void put(std::int32_t list, const strip_share& share, std::int32_t row,
                              std::int32_t i, float logit) const {
-    // Opaque: or compilers would have masks of all rows of a lane beside the loads, and scale and
-    // round all of its logits before the first is written.
-    if constexpr (sizeof(Logit) == 2) { i = opaque(i); }
     if (!share.holds(i)) { return; }
+    // Opaque: or compilers would scale and round all logits of a lane before the first is written.
     logit = bit_cast<float>(opaque(bit_cast<std::int32_t>(logit)));
     if (head.row_scale != nullptr) { logit *= head.row_scale[row + i]; }
     asked.logits[first + list].data[share.position(i)] = to_logit<Logit>(logit);

@@ -27,9 +27,9 @@
 /// by every worker that needs it: that would be more instructions than all else.
 ///
 /// What bounds it are bytes. Weights are read once, by lanes that have the next ones under way
-/// while they multiply. Halves of the states come from the first cache; where there are more than
-/// sixteen states, a worker has two strips, or that cache would be slower than the memory, and
-/// workers begin with different tiles of states, so that what the others need next has been asked
+/// while they multiply. Halves of the states come from the first cache; with the most states a
+/// worker has two strips where it has the registers, or that cache would be slower than the memory.
+/// Workers begin with different tiles of states, so that what the others need next has been asked
 /// for when they come to it.
 
 namespace hunch::kernel::detail {
@@ -328,7 +328,7 @@ class strip_product {
  private:
   static constexpr std::int32_t block = 4 * piece::elements;
   /// Blocks that are multiplied while as many are under way: what there are registers for.
-  static constexpr int step_blocks = Tiles == 4 ? 1 : 4;
+  static constexpr int step_blocks = Strips == 2 ? 1 : Tiles == 4 ? 2 : 4;
   static constexpr std::int32_t step = step_blocks * block;
 
   struct lane_pieces {

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of heads over shortlists."""
 
+import dataclasses
+
+from gpu import WARPS
 from model import Launch, Pass, Row, Small, Stream, at_most, share
 
 FILES = ("head",)
@@ -8,8 +11,9 @@ VOCAB = 128256
 WIDTH = 4096
 LISTED = 27008  # rows of 211 clusters
 STRIP = 16  # rows that a warp multiplies
-SEGMENT = 512  # strips that a team plans
-TOGETHER = {1: 4, 3: 12}  # states that a loop multiplies at once, by its products of a fragment
+TILES = {16: "", 32: "_by_2", 64: "_by_4"}  # states that are multiplied at once, and the kernel's name
+PLANNED = 32  # strips of a list that a warp plans
+HALVES = 64  # weights that a product of 16 states takes: each is multiplied with both halves of a state
 DENSE = 0.92  # of the bandwidth of a copy that a dense product reaches
 TILE = 4096
 
@@ -19,30 +23,23 @@ class Products:
 
     def __init__(self, model):
         self.model = model
-        self.kernel = "strips_of_bfloats block"
-        self.loops = model.gate.products(self.kernel)
-
-    def lane(self, loop):
-        """Bytes of weights that a thread loads in it: the states are half as much as the products
-        want, and are read beside them."""
-        return loop.wide - 8 * loop.counts["tensor"]
 
     def of(self, rows, width, states, of_rows=None):
         """Of lists with so many `rows`, of a head with `of_rows`."""
+        model = self.model
         strips = -(-rows // STRIP)
-        segments = -(-(of_rows or rows) // STRIP // SEGMENT)
-        blocks = self.model.gpu.processors * self.model.resident(self.kernel)
-
-        def products_of_a_fragment(loop):
-            return round(16 * loop.counts["tensor"] / self.lane(loop))
-
-        few = min(self.loops, key=products_of_a_fragment)
-        many = max(self.loops, key=products_of_a_fragment)
-        loop = few if states <= TOGETHER[1] else many
-        times = -(-states // TOGETHER[min(3, products_of_a_fragment(loop))])
-        return [Small("plan_of_a_head block", segments + states),
-                Stream(self.kernel, blocks, loop, self.lane(loop), strips,
-                       STRIP * width * 2, times)]
+        planned = states * -(-(of_rows or rows) // STRIP // PLANNED)
+        most = min(count for count in TILES if count >= states)
+        kernel = f"strips_of_bfloats{TILES[most]} block"
+        # Of the weights that a thread has under way while it multiplies those before, 16 bytes a load.
+        lane = model.gate.usage[kernel]["loads"] * 16
+        some = model.gate.kernels[kernel].products
+        weights = some.counts["tensor"] * HALVES // (most // 16)
+        step = dataclasses.replace(some, counts={pipe: n * 32 * lane / 2 / weights
+                                                 for pipe, n in some.counts.items()})
+        return [Small("plan_of_a_head block", -(-planned // WARPS)),
+                Stream(kernel, model.gpu.processors * model.resident(kernel), step, lane, strips,
+                       STRIP * width * 2, is_ahead=True)]
 
 
 def rows(model):
@@ -64,13 +61,14 @@ def rows(model):
 
     # The epilogue reads the logits that have just been written, a tile each, once more for the sum.
     # What it costs to rank the best children is that of its barriers.
-    loops = model.gate.streams("summary_of_rows block", 8)
+    reads = sorted(model.gate.streams("summary_of_rows block", 16), key=lambda loop: loop.cycles())
+    largest, both = reads[0], reads[-1]
     barriers = model.gate.kernels["summary_of_rows block"].barriers
     for states, without in zip((1, 10), listed):
         tiles = -(-LISTED // TILE)
         summary = Launch("summary_of_rows", states * tiles,
-                         [Pass(loops[0], TILE, 1, 4, "cache"), Pass(loops[1], TILE, 1, 4, "near"),
-                          Pass(loops[1], TILE, 1, 4, "near")], barriers * model.gpu.barrier)
+                         [Pass(both, TILE, 1, 4, "cache"), Pass(largest, TILE, 1, 4, "near")],
+                         barriers * model.gpu.barrier)
         time = without + model.time(summary)[0]
         found.append(Row("with laws and 10 best children / without, "
                          f"{states} hidden state{'s' * (states > 1)}", "", time / without, "chain"))

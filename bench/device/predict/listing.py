@@ -49,6 +49,7 @@ class Kernel:
     loops: list  # its innermost loops with loads, in the order of the code
     trips: int  # to memory, one after the other: see `trips_of`
     barriers: int
+    products: Loop = None  # what stands between two branches and multiplies most by tensor cores
 
 
 def disassembler():
@@ -88,6 +89,34 @@ def trips_of(code):
     return longest
 
 
+def loop_of(code):
+    """What a thread does in some instructions."""
+    counts, loads, size, wide = {}, 0, 0, 0
+    for each in code:
+        counts[pipe_of(each.opcode)] = counts.get(pipe_of(each.opcode), 0) + 1
+        if each.is_load():
+            loads += 1
+            size += each.size()
+            wide += each.size() if each.size() == 16 else 0
+    return Loop(loads, counts, size, wide)
+
+
+def products_of(code, targets):
+    """The piece without a branch that has the most products by tensor cores, if there are any."""
+    pieces, piece = [], []
+    for at, each in enumerate(code):
+        if at in targets:
+            pieces.append(piece)
+            piece = []
+        piece.append(each)
+        if each.opcode in ("BRA", "EXIT"):
+            pieces.append(piece)
+            piece = []
+    most = max((loop_of(piece) for piece in [*pieces, piece]),
+               key=lambda found: found.counts.get("tensor", 0))
+    return most if most.counts.get("tensor", 0) > 0 else None
+
+
 def kernels_in(text, kernel_name):
     """Of each kernel what a listing says."""
     found = {}
@@ -110,15 +139,10 @@ def kernels_in(text, kernel_name):
         for begin, end in sorted(ranges):
             if any(b >= begin and e <= end and (b, e) != (begin, end) for b, e in ranges):
                 continue
-            counts, loads, size, wide = {}, 0, 0, 0
-            for each in code[begin:end + 1]:
-                counts[pipe_of(each.opcode)] = counts.get(pipe_of(each.opcode), 0) + 1
-                if each.is_load():
-                    loads += 1
-                    size += each.size()
-                    wide += each.size() if each.size() == 16 else 0
-            if loads > 0:
-                loops.append(Loop(loads, counts, size, wide))
+            loop = loop_of(code[begin:end + 1])
+            if loop.loads > 0:
+                loops.append(loop)
         found[kernel_name(mangled)] = Kernel(loops, trips_of(code),
-                                             sum(each.opcode == "BAR" for each in code))
+                                             sum(each.opcode == "BAR" for each in code),
+                                             products_of(code, set(place.values())))
     return found

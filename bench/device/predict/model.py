@@ -41,12 +41,6 @@ class Gate:
         assert found, f"no loop of {kernel} has {least} loads: {self.kernels[kernel].loops}"
         return found
 
-    def products(self, kernel):
-        """Its loops that multiply by tensor cores, without what is left over after them."""
-        found = [loop for loop in self.kernels[kernel].loops if loop.counts.get("tensor", 0) > 6]
-        assert found, f"no loop of {kernel} multiplies by tensor cores"
-        return found
-
 
 @dataclasses.dataclass
 class Pass:
@@ -81,6 +75,7 @@ class Stream:
     pieces: int
     piece: int  # bytes
     times: int = 1  # that each is read
+    is_ahead: bool = False  # whether the next bytes are under way while a thread computes
 
 
 @dataclasses.dataclass
@@ -91,6 +86,7 @@ class Small:
     trips: int = 0  # 0: as many as the listing says
     host: int = 0  # of them to the host's memory
     more: float = 0.0  # what one body does besides
+    size: int = 0  # bytes of weights that all bodies read together, under way before they wait
 
 
 class Model:
@@ -172,13 +168,14 @@ class Model:
         trips = stream.times * stream.piece / (32 * stream.lane)  # of one warp for one piece
         cycles = stream.loop.cycles()
         rounds = math.ceil(stream.pieces / warps)
+        both = max if stream.is_ahead else lambda wait, work: wait + work
         # Warps of a multiprocessor take turns to compute; those without a piece are not there.
         turns = min(at_once * WARPS, math.ceil(stream.pieces / busy))
         times = {
             "bytes": stream.pieces * stream.piece * stream.times /
                      self.bandwidth(busy, turns * 32 * stream.lane),
             "issue": stream.pieces * trips * cycles / busy / gpu.clock,
-            "chain": rounds * trips * (gpu.memory + cycles * 4 / gpu.clock)}
+            "chain": rounds * trips * both(gpu.memory, cycles * 4 / gpu.clock)}
         bound = max(times, key=times.get)
         return node + gpu.memory + times[bound], bound
 
@@ -189,7 +186,7 @@ class Model:
         trips = small.trips if small.trips > 0 else kernel.trips
         chain = ((trips - small.host) * gpu.cache + small.host * gpu.host +
                  kernel.barriers * gpu.barrier + small.more)
-        wait = math.ceil(small.bodies / at_once) * chain
+        wait = math.ceil(small.bodies / at_once) * chain + self.at_copy(small.size)
         return node + wait, "launches" if node > wait else "chain"
 
     def bandwidth(self, busy, under_way):

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of whole steps without models: the launches of a recorded step, each by its kernel."""
 
-import heads
 from laws import Laws, VOCAB
 from model import Launch, Pass, Row, Small, at_most
 
-FILES = ("laws", "halves", "rejection", "step", "growth", "drafts", "clusters", "head")
+FILES = ("laws", "halves", "rejection", "step", "growth", "drafts", "clusters")
 CHAIN = "chain of 5"
 TREE = "EAGLE-2 tree of 60 nodes, depth 6, routed shortlists"
 LISTED = 27000  # rows of a shortlist
-LAYERS = ((1024, 8192), (1008, 1024))  # of the router: rows, width
+WEIGHTS = (1024 * 8192 + 1008 * 1024) * 2  # bytes of both layers of the router
+PAIR = 1.4  # microseconds for the products of two more contexts with one of them: instructions
 CHILDREN = 10  # of a node of the tree
-PROBES = 41  # of the choice of clusters, each a count over them
 
 # Bodies that wait and do little, and the kernels of the gate that are theirs. Of one that depends on
 # the composition: that of a chain, that of a tree.
@@ -28,9 +27,7 @@ SMALL = {
     "place_rows": "place_rows",
     "end_step": "end_step",
     "keep_read": "kept_tokens",
-    "gather_contexts": "gather_contexts",
-    "add_bias": "add_bias",
-    "prepare_head": "plan_of_a_head",
+    "route_clusters": "choose_by_number",
 }
 # Trips to the host's memory, one after the other.
 OF_HOST = {"decide_repeat": 1}
@@ -41,14 +38,13 @@ class Bodies:
 
     def __init__(self, model):
         self.model, self.laws = model, Laws(model)
-        self.products = heads.Products(model)
 
     def launches(self, step, name):
         """Of a list of bodies and how many there are of each."""
-        layers = iter(LAYERS * len(step))
-        return [self.of(each["body"], each["count"], name == CHAIN, layers) for each in step]
+        contexts = CHILDREN if name == TREE else 1
+        return [self.of(each["body"], each["count"], name == CHAIN, contexts) for each in step]
 
-    def of(self, body, count, is_chain, layers):
+    def of(self, body, count, is_chain, contexts):
         model, gpu, laws = self.model, self.model.gpu, self.laws
         if body in SMALL:
             kernel = SMALL[body]
@@ -67,13 +63,11 @@ class Bodies:
         if body == "rank_level":
             return Launch("plain_ranked_level", count, self.law_of_a_list() + self.ranking(),
                           CHILDREN * 8 * gpu.barrier)
-        if body == "multiply_strips":
-            rows, width = next(layers)
-            return self.products.of(rows, width, 1)[1]
-        if body == "route_clusters":
-            kernel = model.gate.kernels["choose_by_rows block"]
-            return Small("choose_by_rows block", count, trips=kernel.trips,
-                         more=PROBES * (4 * gpu.barrier + gpu.near))
+        others = ((contexts + 1) // 2 - 1) * PAIR
+        if body == "route_hidden":  # which also asks for the weights of the other layer
+            return Small("hidden_layer block", count, more=others, size=WEIGHTS)
+        if body == "route_scores":
+            return Small("scores_and_choice block", count, more=others)
         raise KeyError(f"no times for the body {body}: see steps.py")
 
     def law_of_a_list(self):

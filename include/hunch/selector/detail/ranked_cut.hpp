@@ -94,6 +94,14 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE ranked_cut cut_by_digits(T& team, const
   return cut;
 }
 
+/// Amounts that a team has put into its list.
+template <class Amount>
+struct listed_amounts {
+  using integer = typename Amount::integer;
+  const std::int64_t* list;
+  HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t operator()(std::int64_t i) const { return list[i]; }
+};
+
 /// By bisection, for a thread: sums of all scores are what it is fast at.
 template <class T, class Amount>
 HUNCH_HOST_DEVICE ranked_cut cut_by_halves(T& team, const float* scores, std::int32_t n,
@@ -146,6 +154,14 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE ranked_cut cut_at_amount(T& team, const
                                                                   std::int64_t wanted,
                                                                   const Amount& amount) {
   if constexpr (team::is_one_thread<T>) {
+    // Each amount is made once, and not for each of forty sums.
+    if constexpr (!std::is_same_v<Amount, team::one_each>) {
+      if (n <= team::list_capacity) {
+        team.fill(n, amount);
+        return detail::cut_by_halves(team, scores, n, top, wanted,
+                                     detail::listed_amounts<Amount>{team.scratch().list});
+      }
+    }
     return detail::cut_by_halves(team, scores, n, top, wanted, amount);
   } else {
     return detail::cut_by_digits(team, scores, n, wanted, amount);

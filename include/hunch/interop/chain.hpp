@@ -171,7 +171,7 @@ struct mass_terms {
 
   HUNCH_HOST_DEVICE HUNCH_INLINE Real operator()(std::int64_t i) const {
     const Real v = load(row + i);
-    return (v >= Real(0)) & (v <= Real(2)) ? v : Real(-1e30);
+    return ((v >= Real(0)) & (v <= Real(2))) ? v : Real(-1e30);
   }
 };
 

@@ -115,7 +115,8 @@ HUNCH_HOST_DEVICE ranked_cut cut_by_halves(T& team, const float* scores, std::in
         [=](std::int64_t i) HUNCH_INLINED {
           const float x = scores[i];
           const bool tie = (x == least) & (static_cast<std::int32_t>(i) <= number);
-          return (x > least) | tie ? static_cast<integer>(amount(i)) : integer(0);
+          const bool kept = (x > least) | tie;
+          return kept ? static_cast<integer>(amount(i)) : integer(0);
         },
         [](integer a, integer b) HUNCH_INLINED { return a + b; });
   };

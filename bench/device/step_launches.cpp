@@ -21,6 +21,7 @@
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/executor/host.hpp>
+#include <hunch/executor/in_order.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/selector/clustered.hpp>
@@ -54,15 +55,27 @@ struct launched {
   bool beside = false;  ///< the draft model's pass
 };
 
-/// The name of a body's template.
-template <class Body>
-std::string name_of() {
-  const std::unique_ptr<char, decltype(&std::free)> full(
-      abi::__cxa_demangle(typeid(Body).name(), nullptr, nullptr, nullptr), &std::free);
-  const std::string name = full.get();
-  const std::string before = name.substr(0, name.find('<'));
+/// The name of the template that a full name is one of.
+std::string template_of(const std::string& full) {
+  const std::string before = full.substr(0, full.find('<'));
   return before.substr(before.rfind(':') + 1);
 }
+
+/// The name of a body's template; of bodies that one launch runs in order, those of all.
+template <class Body>
+struct named {
+  static std::string name() {
+    const std::unique_ptr<char, decltype(&std::free)> full(
+        abi::__cxa_demangle(typeid(Body).name(), nullptr, nullptr, nullptr), &std::free);
+    return template_of(full.get());
+  }
+};
+template <class First, class... Rest>
+struct named<kernel::in_order<First, Rest...>> {
+  static std::string name() {
+    return (named<First>::name() + ... + ("+" + named<Rest>::name()));
+  }
+};
 
 /// An executor of the host with the properties of a device that a step looks at: memory that the
 /// host does not read, teams to spare, and a second stream. It remembers the last step that it
@@ -84,7 +97,7 @@ class recording_device : executor::host {
 
   template <class Body>
   void launch(std::int32_t count, const Body& body) {
-    step_->push_back({name_of<Body>(), count, beside_});
+    step_->push_back({named<Body>::name(), count, beside_});
     host::launch(count, body);
   }
   template <class Body>

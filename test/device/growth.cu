@@ -8,9 +8,11 @@
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
 #include <hunch/drafter/pruned.hpp>
+#include <hunch/executor/in_order.hpp>
 #include <hunch/length/cost.hpp>
 #include <hunch/length/entropy.hpp>
 #include <hunch/length/fixed.hpp>
+#include <hunch/selector/selector.hpp>
 #include <hunch/tree/chain.hpp>
 #include <hunch/tree/dynamic.hpp>
 #include <hunch/tree/fixed.hpp>
@@ -42,6 +44,9 @@ struct kept_missed_tokens;
 struct committed_tokens;
 struct rows_without_room;
 struct frontier_rows;
+struct first_of_a_chain;
+struct next_of_a_chain;
+struct next_of_a_dynamic_tree;
 struct kept_tokens;
 struct forgotten_tokens;
 struct plan_of_heads;
@@ -65,7 +70,10 @@ using chain = tree::chain<5>;
 using sampled = tree::sampled<4, 2, 2, 1>;
 using eagle = tree::dynamic<10, 6, 60>;
 using draw = child_draw<source, false>;
-using stepped = drafter::model_step<grown<eagle, length::cost>>;
+template <class Tree, class Policy = length::fixed>
+using step_of = drafter::model_step<grown<Tree, Policy>>;
+using stepped = step_of<eagle, length::cost>;
+using prefixes = selector::choose_each<selector::prefix_chooser<>>;
 
 kernel_pointer growth[] = {
     by_block<names::asks_of_a_level, drafter::ask_level<grown<eagle>>>(),
@@ -95,6 +103,17 @@ kernel_pointer growth[] = {
     by_block<names::committed_tokens, drafter::stage_committed<stepped>>(),
     by_block<names::rows_without_room, drafter::drop_full_rows<stepped>>(),
     by_block<names::frontier_rows, drafter::stage_frontier<stepped>>(),
+    by_block<names::first_of_a_chain,
+             kernel::in_order<
+                 drafter::plan_drafts<step_of<chain>>, drafter::stage_committed<step_of<chain>>,
+                 drafter::ask_level<grown<chain>>, prefixes, drafter::list_level<grown<chain>>>>(),
+    by_block<names::next_of_a_chain,
+             kernel::in_order<
+                 drafter::end_level<grown<chain>>, drafter::stage_frontier<step_of<chain>>,
+                 drafter::ask_level<grown<chain>>, prefixes, drafter::list_level<grown<chain>>>>(),
+    by_block<names::next_of_a_dynamic_tree,
+             kernel::in_order<drafter::end_level<grown<eagle>>,
+                              drafter::stage_frontier<step_of<eagle>>>>(),
     by_block<names::kept_tokens, drafter::keep_read<stepped>>(),
     by_block<names::forgotten_tokens, drafter::forget_read<stepped>>(),
     by_block<names::plan_of_heads, drafter::plan_inputs<grown_ahead<sampled>>>(),

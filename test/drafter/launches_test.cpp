@@ -129,33 +129,40 @@ TEST_CASE("launches of a step") {
 }
 
 TEST_CASE("a step that nobody looks into has the launches of as many levels as may be drafted") {
-  const auto launches_of = [](std::int32_t length) {
+  const auto launches_of = [](std::int32_t requests, std::int32_t length) {
     const counting<hidden_host> executor;
     const auto layout = vocab_layout::identity(vocab);
     toy_stream_target<float> target{{vocab, 5, flavour::smooth}};
     toy_draft<float> draft{{vocab, 6, flavour::smooth}, layout};
-    padded_target<float> padded(target, 64, 1);
+    padded_target<float> padded(target, 64, requests);
     resident_draft<float> drafts(draft);
-    decoder d{
-        padded,
-        drafter::autoregressive{drafts, tree::chain<5>{}},
-        selector::frequency<>{layout, 40},
-        plain{},
-        verifier::rejection{},
-        decoder_options{.chunk = 8, .draft_length = length, .max_length = 64, .token_text = {}},
-        random_source<>{},
-        executor};
+    decoder d{padded,
+              drafter::autoregressive{drafts, tree::chain<5>{}},
+              selector::frequency<>{layout, 40},
+              plain{},
+              verifier::rejection{},
+              decoder_options{.max_batch = requests,
+                              .chunk = 8,
+                              .draft_length = length,
+                              .max_length = 64,
+                              .token_text = {}},
+              random_source<>{},
+              executor};
     generation_options options;
     options.max_new_tokens = 40;
-    d.add(std::vector<token>{1, 2}, options);
+    for (std::int32_t i = 0; i < requests; ++i) { d.add(std::vector<token>{1, 2}, options); }
     d.step();
     const executor_calls before = *executor.calls;
     d.step();
     return (*executor.calls - before).launches;
   };
-  CHECK(launches_of(5) <= 12 + 6 * 5);
-  CHECK(launches_of(5) - launches_of(2) == 3 * 6);
-  CHECK(launches_of(1) - launches_of(0) >= 5);
+  CHECK(launches_of(2, 5) <= 12 + 6 * 5);
+  CHECK(launches_of(2, 5) - launches_of(2, 2) == 3 * 6);
+  CHECK(launches_of(2, 1) - launches_of(2, 0) >= 5);
+  // Of a single request, what is done by slot is done in one launch, as far as it is in order: a
+  // draw, and all that is between it and the next pass.
+  CHECK(launches_of(1, 5) - launches_of(1, 2) == 3 * 2);
+  CHECK(launches_of(1, 5) <= 8 + 2 * 5);
 }
 
 }  // namespace

@@ -8,7 +8,11 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/executor/executor.hpp>
 #include <hunch/executor/host.hpp>
+#include <hunch/executor/in_order.hpp>
+#include "../support/counting_host.hpp"
+#include "../support/hidden_host.hpp"
 
 namespace hunch::test {
 namespace {
@@ -29,6 +33,29 @@ TEST_CASE("bodies run one after the other, and are done when a launch returns") 
   host.launch(-1, append{&order});
   host.launch(1, append{&order});
   CHECK(order == std::vector<std::int32_t>{0, 1, 2, 0});
+}
+
+struct append_more : append {
+  template <Team T>
+  void operator()(T& team, std::int32_t index) const {
+    append::operator()(team, 10 + index);
+  }
+};
+
+TEST_CASE("one each of bodies in order is one launch, where nobody looks in between") {
+  const auto launches_of = [](auto executor, std::int32_t count,
+                              std::vector<std::int32_t> expected) {
+    using executor_type = decltype(executor);
+    step_memory<executor_type> memory(executor);
+    std::vector<std::int32_t> order;
+    const executor_calls before = *executor.calls;
+    launch_in_order(memory, count, append{&order}, append_more{{&order}}, append{&order});
+    CHECK(order == expected);
+    return (*executor.calls - before).launches;
+  };
+  CHECK(launches_of(counting<hidden_host>{}, 1, {0, 10, 0}) == 1);
+  CHECK(launches_of(counting<hidden_host>{}, 2, {0, 1, 10, 11, 0, 1}) == 3);
+  CHECK(launches_of(counting<>{}, 1, {0, 10, 0}) == 3);
 }
 
 TEST_CASE("memory begins as zeros, and empty buffers may be asked for") {

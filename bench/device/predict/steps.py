@@ -2,7 +2,7 @@
 """Rows of whole steps without models: the launches of a recorded step, each by its kernel."""
 
 from laws import Laws, VOCAB
-from model import Launch, Pass, Row, Small, at_most
+from model import InOrder, Launch, Pass, Row, Small, at_most
 
 FILES = ("laws", "halves", "rejection", "step", "growth", "drafts", "clusters")
 CHAIN = "chain of 5"
@@ -46,6 +46,9 @@ class Bodies:
 
     def of(self, body, count, is_chain, contexts):
         model, gpu, laws = self.model, self.model.gpu, self.laws
+        if "+" in body:  # one after the other by one team
+            parts = [self.of(part, count, is_chain, contexts) for part in body.split("+")]
+            return InOrder(parts)
         if body in SMALL:
             kernel = SMALL[body]
             return Small(f"{kernel if isinstance(kernel, str) else kernel[not is_chain]} block", count)

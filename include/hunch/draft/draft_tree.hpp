@@ -240,6 +240,9 @@ class draft_batch {
     of = grammar;
   }
 
+  /// Whether the text of any slot follows a grammar.
+  bool is_constrained() const { return constrained_ > 0; }
+
   /// A step begins, whose trees have roots: says what grammars allow after these.
   /// \param prompt_rows that the target reads before roots, at most.
   /// \param levels that any sequence drafts, at most.
@@ -264,7 +267,7 @@ class draft_batch {
   /// Where bodies have added nodes to trees: says what grammars allow after each. Waits for the
   /// executor if a sequence follows one.
   void follow(Executor& executor) {
-    if (constrained_ == 0) { return; }
+    if (!is_constrained()) { return; }
     if constexpr (host_reads<Executor>) {
       executor.synchronize();
       for (std::int32_t k = 0; k < view_.capacity.max_batch; ++k) {
@@ -278,7 +281,7 @@ class draft_batch {
   }
   /// The same where they have given nodes other numbers.
   void follow_anew(Executor& executor) {
-    if (constrained_ == 0) { return; }
+    if (!is_constrained()) { return; }
     std::ranges::fill(followed_, 0);
     follow(executor);
   }

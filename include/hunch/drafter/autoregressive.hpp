@@ -11,6 +11,7 @@
 #include <hunch/drafter/detail/model_step.hpp>
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/executor/executor.hpp>
+#include <hunch/executor/in_order.hpp>
 #include <hunch/executor/owned_arrays.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
@@ -120,15 +121,27 @@ class autoregressive {
                   "hunch: the draft model's head must write logits of the target's type");
     auto step = view(s, slots, contexts, drafts.view());
     using step_type = decltype(step);
-    executor.launch(slots, plan_drafts<step_type>{step});
+    const std::int32_t levels = std::min(Tree::max_depth, drafts.levels());
+    const auto stage = [&](const auto&... before) {
+      if constexpr (chooses_before_pass<Selecting, Executor>) {
+        if (levels > 0) {
+          context_rows nobody_looks;
+          s.trees.choose_lists(step.trees, nobody_looks, selector, executor, before...);
+          return;
+        }
+      }
+      launch_in_order(executor, slots, before...);
+    };
+    const plan_drafts<step_type> plan{step};
     if constexpr (host_reads<Executor>) {
+      executor.launch(slots, plan);
       read_missed(s, step, executor);
+      stage(stage_committed<step_type>{step});
     } else {
       s.prompt_rows = drafts.prompt_rows();
       step.capacity = first_rows(s, slots);
+      stage(plan, stage_committed<step_type>{step});
     }
-    executor.launch(slots, stage_committed<step_type>{step});
-    const std::int32_t levels = std::min(Tree::max_depth, drafts.levels());
     for (;;) {
       const std::int32_t size = known_count(executor, step.counts, step.capacity);
       if (size == 0) { break; }
@@ -137,10 +150,15 @@ class autoregressive {
         drop_full(step, size, hidden, executor);
         break;
       }
-      if (!draft_level(s, step, size, drafts, selector, sampler, draw, executor)) { break; }
-      if (++step.trees.depth == levels) { break; }
-      if constexpr (!host_reads<Executor>) { step.capacity = slots * Tree::max_width; }
-      executor.launch(slots, stage_frontier<step_type>{step});
+      if (!draft_level(s, step, size, selector, sampler, draw, executor)) { break; }
+      const bool is_last = step.trees.depth + 1 == levels;
+      s.trees.end_level(step.trees, S::always_greedy, drafts, executor, [&](const auto&... ended) {
+        if (is_last) { return s.trees.finish(step.trees, drafts, executor, ended...); }
+        ++step.trees.depth;
+        if constexpr (!host_reads<Executor>) { step.capacity = slots * Tree::max_width; }
+        stage(ended..., stage_frontier<step_type>{step});
+      });
+      if (is_last) { return; }
     }
     s.trees.finish(step.trees, drafts, executor);
   }
@@ -192,22 +210,29 @@ class autoregressive {
     return slots * added + chunks;
   }
 
-  /// Drafts a level: the model's pass over the first `size` rows, the selector's lists, the head.
-  /// Returns whether anybody asked for one. A router runs beside the pass where its contexts are
-  /// known before, and nobody looks at the statuses of rows in between.
-  template <class State, class Step, class Drafts, class Selecting, class S, class Draw,
-            class Executor>
-  bool draft_level(State& s, const Step& step, std::int32_t size, Drafts& drafts,
-                   Selecting& selector, const S& sampler, const Draw& draw, Executor& executor) {
+  /// Whether shortlists are chosen before the model's pass, in the launch that stages its rows:
+  /// nobody looks at what the model knows of these, nor takes any of them back.
+  template <class Selecting, class Executor>
+  static constexpr bool chooses_before_pass =
+      !host_reads<Executor> && !RoutedSelector<typename Selecting::selector_type>;
+
+  /// Drafts a level: the model's pass over the first `size` rows, the selector's lists if they are
+  /// not there, the head. Returns whether anybody asked for one. A router runs beside the pass
+  /// where its contexts are known before, and nobody looks at the statuses of rows in between.
+  template <class State, class Step, class Selecting, class S, class Draw, class Executor>
+  bool draft_level(State& s, const Step& step, std::int32_t size, Selecting& selector,
+                   const S& sampler, const Draw& draw, Executor& executor) {
     const rows next = step.rows.view(size);
     const auto draft = [&](std::int32_t asked, auto& hidden) {
       if (asked == 0) { return false; }
-      s.trees.draft_level(step.trees, asked, model_, hidden, drafts, selector, sampler, draw,
-                          executor);
+      s.trees.draft_level(step.trees, asked, model_, hidden, selector, sampler, draw, executor);
       return true;
     };
-    if constexpr (RoutedSelector<typename Selecting::selector_type> &&
-                  hunch::detail::has_early_contexts<std::remove_reference_t<Model>>) {
+    if constexpr (chooses_before_pass<Selecting, Executor>) {
+      auto hidden = model_.forward(next);
+      return draft(s.trees.asks(step.trees.slots), hidden);
+    } else if constexpr (RoutedSelector<typename Selecting::selector_type> &&
+                         hunch::detail::has_early_contexts<std::remove_reference_t<Model>>) {
       const context_rows contexts = model_.contexts(next);
       if constexpr (host_reads<Executor>) {
         auto hidden = model_.forward(next);

@@ -30,6 +30,13 @@ class selecting {
   void select(E& executor, const selector_contexts& contexts, const selector_lists& lists) {
     selector_->select(memory_, executor, contexts, lists);
   }
+  /// The body of which `select` launches one for each context, of a selector that says how it
+  /// chooses: it may run behind others in one launch.
+  auto choosing(const selector_contexts& contexts, const selector_lists& lists) const requires
+      requires(const S& s) {
+    selector::choose_each{s.chooser(), contexts, lists};
+  }
+  { return selector::choose_each{selector_->chooser(), contexts, lists}; }
   /// Launches what changes the logits of the rows that the last `select` has chosen lists for, if
   /// the selector advises.
   template <class Real>

@@ -52,7 +52,9 @@ struct selector_lists {
 /// 5. `s.select(memory, executor, contexts, lists)` launches what writes one shortlist per context;
 ///    `selector::choose_each` is a body for what each context has to itself. Allocates nothing.
 ///
-/// Not required: the same shortlist for all contexts, or for the same context at another depth.
+/// Not required: the same shortlist for all contexts, or for the same context at another depth. Nor
+/// `s.chooser()`, of which `select` then launches `choose_each`: a step of a single sequence on a
+/// device chooses without a launch of its own where it knows that.
 template <class S>
 concept VocabSelector = requires(S& s, const selector_contexts& contexts,
                                  const selector_lists& lists, executor::host& executor,

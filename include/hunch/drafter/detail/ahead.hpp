@@ -10,6 +10,7 @@
 #include <hunch/drafter/detail/check_model.hpp>
 #include <hunch/drafter/detail/growth.hpp>
 #include <hunch/drafter/drafter.hpp>
+#include <hunch/executor/in_order.hpp>
 #include <hunch/executor/owned_arrays.hpp>
 #include <hunch/length/length.hpp>
 #include <hunch/model/concepts.hpp>
@@ -174,17 +175,23 @@ class ahead {
     auto g = s.trees.view(policy_, slots, contexts, drafts.view());
     using growing_type = decltype(g);
     const head_places<growing_type> places{s.made, static_cast<std::int32_t>(model_.heads()), g};
-    executor.launch(slots, plan_inputs<growing_type>{places});
-    executor.launch(slots, place_inputs<growing_type>{places});
+    launch_in_order(executor, slots, plan_inputs<growing_type>{places},
+                    place_inputs<growing_type>{places});
     const std::int32_t levels = std::min(Tree::max_depth, drafts.levels());
     const std::int32_t inputs = known_count(executor, places.count, slots);
     if (inputs == 0 || levels == 0) { return; }
     auto hidden = model_.forward(head_inputs{
         .size = inputs, .hidden = places.inputs, .tokens = places.roots, .states = States});
-    for (; g.depth < levels; ++g.depth) {
-      const std::int32_t asked = s.trees.choose_lists(g, hidden, selector, executor);
-      if (asked == 0) { break; }
-      s.trees.draft_level(g, asked, model_, hidden, drafts, selector, sampler, draw, executor);
+    std::int32_t asked = s.trees.choose_lists(g, hidden, selector, executor);
+    while (asked > 0) {
+      s.trees.draft_level(g, asked, model_, hidden, selector, sampler, draw, executor);
+      const bool is_last = g.depth + 1 == levels;
+      s.trees.end_level(g, S::always_greedy, drafts, executor, [&](const auto&... ended) {
+        if (is_last) { return s.trees.finish(g, drafts, executor, ended...); }
+        ++g.depth;
+        asked = s.trees.choose_lists(g, hidden, selector, executor, ended...);
+      });
+      if (is_last) { return; }
     }
     s.trees.finish(g, drafts, executor);
   }

@@ -17,6 +17,7 @@
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/drafter/length_slots.hpp>
 #include <hunch/executor/host.hpp>
+#include <hunch/executor/in_order.hpp>
 #include <hunch/executor/owned_arrays.hpp>
 #include <hunch/length/length.hpp>
 #include <hunch/model/concepts.hpp>
@@ -82,37 +83,50 @@ class growth {
   /// Launches what forgets what was learnt of a slot.
   void release(std::int32_t slot, Executor& executor) const { lengths_.release(slot, executor); }
 
-  /// Asks for the rows of logits of the frontier at `g.depth`, and chooses their shortlists.
-  /// Returns how many rows are asked for. \param contexts what a model knows of the rows of its
-  /// pass: `context_rows`, or hidden states.
-  template <class Contexts, class Selecting>
+  /// Rows of logits that so many slots ask for at most.
+  static std::int32_t asks(std::int32_t slots) { return slots * asks_per_slot; }
+
+  /// Launches `before`, asks for the rows of logits of the frontier at `g.depth` that is there
+  /// then, and chooses their shortlists. Returns how many rows are asked for. \param contexts what
+  /// a model knows of the rows of its pass: `context_rows`, or hidden states; nobody looks unless
+  /// the selector has a router.
+  template <class Contexts, class Selecting, class... Before>
   std::int32_t choose_lists(const view_type& g, [[maybe_unused]] Contexts& contexts,
-                            Selecting& selector, Executor& executor) {
+                            Selecting& selector, Executor& executor, const Before&... before) {
     constexpr bool routes = RoutedSelector<typename Selecting::selector_type>;
     context_rows of_all;
     if constexpr (routes) { of_all = contexts_of_all(contexts); }
-    executor.launch(g.slots, ask_level<view_type>{g, of_all});
-    const std::int32_t asked = known_count(executor, g.asks.count, g.slots * asks_per_slot);
-    if (asked == 0) { return 0; }
-    if constexpr (routes) { place_states(g.asks, asked, contexts); }
-    selector.select(executor,
-                    selector_contexts{.size = asked,
-                                      .depth = g.depth,
-                                      .tokens = g.asks.tokens,
-                                      .states = g.asks.states,
-                                      .trees = g.asks.slot},
-                    selector_lists{g.asks.ranges, g.asks.range_count});
-    executor.launch(asked, list_level<view_type>{g, tables_.view()});
-    return asked;
+    const std::int32_t most = asks(g.slots);
+    const ask_level<view_type> ask{g, of_all};
+    const list_level<view_type> list{g, tables_.view()};
+    const selector_lists lists{g.asks.ranges, g.asks.range_count};
+    const auto nodes = [&g](std::int32_t size) {
+      return selector_contexts{.size = size,
+                               .depth = g.depth,
+                               .tokens = g.asks.tokens,
+                               .states = g.asks.states,
+                               .trees = g.asks.slot};
+    };
+    if constexpr (!host_reads<Executor> && asks_per_slot == 1 &&
+                  requires { selector.choosing(nodes(most), lists); }) {
+      launch_in_order(executor, most, before..., ask, selector.choosing(nodes(most), lists), list);
+      return most;
+    } else {
+      launch_in_order(executor, g.slots, before..., ask);
+      const std::int32_t asked = known_count(executor, g.asks.count, most);
+      if (asked == 0) { return 0; }
+      if constexpr (routes) { place_states(g.asks, asked, contexts); }
+      selector.select(executor, nodes(asked), lists);
+      executor.launch(asked, list);
+      return asked;
+    }
   }
 
   /// Drafts the children of the frontier, by the shortlists that were chosen: the model's head over
-  /// them, and children of the laws. Those that are drafted from, if the policy says so, are the
-  /// new frontier.
-  template <class Model, class Hidden, class Drafts, class Selecting, class S, class Draw>
+  /// them, and children of the laws. `end_level` comes next.
+  template <class Model, class Hidden, class Selecting, class S, class Draw>
   void draft_level(const view_type& g, std::int32_t asked, Model& model, Hidden& hidden,
-                   Drafts& drafts, Selecting& selector, const S& sampler, const Draw& draw,
-                   Executor& executor) {
+                   Selecting& selector, const S& sampler, const Draw& draw, Executor& executor) {
     const head_rows<Real> rows{asked, g.asks.row, g.asks.lists, g.asks.logits};
     model.head(hidden, rows);
     selector.advise(rows);
@@ -123,16 +137,32 @@ class growth {
       if (common && frontier_type::width > 1) { executor.launch(nodes, copy_level<view_type>{g}); }
       executor.launch(nodes, draw_level<view_type, S, Draw>{g, sampler, draw});
     }
-    executor.launch(g.slots, end_level<view_type>{g, S::always_greedy});
-    drafts.follow(executor);
   }
 
-  /// Makes trees of what was grown.
-  template <class Drafts>
-  void finish(const view_type& g, Drafts& drafts, Executor& executor) {
+  /// Makes nodes of the children; those that are drafted from, if the policy says so, are the new
+  /// frontier. Calls next(bodies...) with what is left to launch in front of what comes next.
+  /// \param always_greedy whether the sampler is.
+  template <class Drafts, class Next>
+  static void end_level(const view_type& g, bool always_greedy, Drafts& drafts, Executor& executor,
+                        const Next& next) {
+    const drafter::end_level<view_type> ended{g, always_greedy};
+    if constexpr (!host_reads<Executor>) {
+      if (!drafts.is_constrained()) { return next(ended); }
+    }
+    executor.launch(g.slots, ended);
+    drafts.follow(executor);
+    next();
+  }
+
+  /// Launches `before`, and makes trees of what was grown.
+  template <class Drafts, class... Before>
+  static void finish(const view_type& g, Drafts& drafts, Executor& executor,
+                     const Before&... before) {
     if constexpr (dynamic) {
-      executor.launch(g.slots, finish_dynamic<view_type>{g});
+      launch_in_order(executor, g.slots, before..., finish_dynamic<view_type>{g});
       drafts.follow_anew(executor);
+    } else {
+      launch_in_order(executor, g.slots, before...);
     }
   }
 

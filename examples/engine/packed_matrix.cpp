@@ -24,9 +24,12 @@ arithmetic preferred_bf16() {
 
 namespace {
 
-/// The bit of its byte at which value `k` of a group begins: four bytes of a lane are four
-/// neighbours, and the upper halves of the same bytes are the next four.
-int nibble_shift(int k) { return k % 8 / 4 * 4; }
+constexpr std::uint16_t zero = 0;  // as bf16
+
+/// Where value `i` of a group is: four bytes of a lane are four neighbours, and the upper halves of
+/// the same bytes are the next four.
+int place_in_group(int i) { return i / 8 * 64 + i % 4; }
+int nibble_shift(int i) { return i % 8 / 4 * 4; }
 
 }  // namespace
 
@@ -63,74 +66,60 @@ packed_matrix::packed_matrix(arithmetic kind, const std::vector<weight_row>& row
   }
 }
 
-std::byte* packed_matrix::step(int output, int k) const {
+packed_matrix::places packed_matrix::places_of(int output) const {
   const int block = output / outputs_per_block;
-  const auto size = static_cast<std::size_t>(step_bytes(kind_, tiles_in(block)));
+  const int size = step_bytes(kind_, tiles_in(block));
   const auto before = static_cast<std::size_t>(block) * static_cast<std::size_t>(steps());
-  return data_ + before * static_cast<std::size_t>(step_bytes(kind_, tiles_per_block)) +
-         static_cast<std::size_t>(k / step_inputs(kind_)) * size;
-}
-
-std::byte* packed_matrix::at(int output, int k) const {
-  const int tile = output % outputs_per_block / lanes;
-  std::byte* const lane = step(output, k) + output % lanes * 4;
-  switch (kind_) {
-    case arithmetic::f32:
-      return lane + tile * 64;
-    case arithmetic::bf16_fma:
-    case arithmetic::bf16_dot:
-      return lane + tile * 64 + k % 2 * 2;
-    case arithmetic::int4:
-      return lane + tile * 256 + k % group_size / 8 * 64 + k % 4;
-  }
-  return nullptr;
-}
-
-std::byte* packed_matrix::group_scale(int output, int k) const {
-  const int block = output / outputs_per_block;
-  return step(output, k) + tiles_in(block) * 256 + output % outputs_per_block * 2;
+  std::byte* const first =
+      data_ + before * static_cast<std::size_t>(step_bytes(kind_, tiles_per_block));
+  const int in_block = output % outputs_per_block;
+  const int tile_bytes = kind_ == arithmetic::int4 ? 256 : 64;
+  return {.lane = first + in_block / lanes * tile_bytes + in_block % lanes * 4,
+          .scale = first + tiles_in(block) * 256 + in_block * 2,
+          .step = size};
 }
 
 void packed_matrix::put_row(int output, const float* values) {
-  for (int k = 0; k < inputs_; ++k) {
+  const places to = places_of(output);
+  for (int k = 0; k < inputs_; k += step_inputs(kind_)) {
+    std::byte* const at = to.lane + k / step_inputs(kind_) * to.step;
+    const int count = std::min(step_inputs(kind_), inputs_ - k);
     if (kind_ == arithmetic::f32) {
-      std::memcpy(at(output, k), values + k, sizeof(float));
+      std::memcpy(at, values + k, sizeof(float));
     } else if (kind_ != arithmetic::int4) {
-      const std::uint16_t bits = to_bf16(values[k]);
-      std::memcpy(at(output, k), &bits, sizeof bits);
-    } else if (k % group_size == 0) {
-      put_group(output, k, values + k);
+      const std::uint16_t pair[2] = {to_bf16(values[k]), count > 1 ? to_bf16(values[k + 1]) : zero};
+      std::memcpy(at, pair, sizeof pair);
+    } else {
+      float group[group_size] = {};
+      std::copy_n(values + k, count, group);
+      const quantised_group q = quantise(group);
+      std::memcpy(to.scale + k / group_size * to.step, &q.scale, sizeof q.scale);
+      for (int i = 0; i < group_size; ++i) {
+        at[place_in_group(i)] |= static_cast<std::byte>((q.values[i] + 8) << nibble_shift(i));
+      }
     }
   }
 }
 
-void packed_matrix::put_group(int output, int first, const float* values) {
-  float group[group_size] = {};
-  std::copy_n(values, std::min(group_size, inputs_ - first), group);
-  const quantised_group q = quantise(group);
-  std::memcpy(group_scale(output, first), &q.scale, sizeof q.scale);
-  for (int k = 0; k < group_size; ++k) {
-    *at(output, first + k) |= static_cast<std::byte>((q.values[k] + 8) << nibble_shift(k));
-  }
-}
-
 void packed_matrix::read_row(int output, float* out) const {
+  const places from = places_of(output);
   for (int k = 0; k < inputs_; ++k) {
-    const std::byte* const from = at(output, k);
+    const std::byte* const at = from.lane + k / step_inputs(kind_) * from.step;
     std::uint16_t bits = 0;
     switch (kind_) {
       case arithmetic::f32:
-        std::memcpy(out + k, from, sizeof(float));
+        std::memcpy(out + k, at, sizeof(float));
         break;
       case arithmetic::bf16_fma:
       case arithmetic::bf16_dot:
-        std::memcpy(&bits, from, sizeof bits);
+        std::memcpy(&bits, at + k % 2 * 2, sizeof bits);
         out[k] = from_bf16(bits);
         break;
       case arithmetic::int4:
-        std::memcpy(&bits, group_scale(output, k), sizeof bits);
-        out[k] = from_bf16(bits) *
-                 static_cast<float>((std::to_integer<int>(*from) >> nibble_shift(k) & 15) - 8);
+        const int i = k % group_size;
+        const int value = std::to_integer<int>(at[place_in_group(i)]) >> nibble_shift(i) & 15;
+        std::memcpy(&bits, from.scale + k / group_size * from.step, sizeof bits);
+        out[k] = from_bf16(bits) * static_cast<float>(value - 8);
         break;
     }
   }

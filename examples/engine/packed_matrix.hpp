@@ -102,12 +102,14 @@ class packed_matrix {
     const int rest = tiles() - block * tiles_per_block;
     return rest < tiles_per_block ? rest : tiles_per_block;
   }
-  /// Where the step with input `k` of an output begins, its value, and in `int4` its scale.
-  std::byte* step(int output, int k) const;
-  std::byte* at(int output, int k) const;
-  std::byte* group_scale(int output, int k) const;
+  /// Where an output is in the first step, in `int4` its scale, and how far it is to the next.
+  struct places {
+    std::byte* lane;
+    std::byte* scale;
+    std::ptrdiff_t step;
+  };
+  places places_of(int output) const;
   void put_row(int output, const float* values);
-  void put_group(int output, int first, const float* values);
 
   arithmetic kind_ = arithmetic::f32;
   int outputs_ = 0;

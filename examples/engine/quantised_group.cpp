@@ -9,27 +9,38 @@
 
 namespace engine {
 
+namespace {
+
+float nearest(float value, float scale) {
+  return std::max(-8.0f, std::min(7.0f, std::nearbyint(value / scale)));
+}
+
+}  // namespace
+
 quantised_group quantise(const float (&values)[group_size]) {
   float extreme = 0.0f;
   for (const float v : values) { extreme = std::fabs(v) > std::fabs(extreme) ? v : extreme; }
   quantised_group best;
   double least = std::numeric_limits<double>::infinity();
   for (const float largest : {-7.0f, -7.5f, -8.0f, -8.5f, -9.0f}) {
-    quantised_group tried;
-    tried.scale = to_bf16(extreme / largest);
-    const float scale = from_bf16(tried.scale);
-    if (scale == 0.0f) { return best; }
-    double error = 0.0;
+    const std::uint16_t tried = to_bf16(extreme / largest);
+    const float scale = from_bf16(tried);
+    if (scale == 0.0f) { break; }
+    float difference[group_size];  // apart from their sum, so that this loop is vectorised
     for (int k = 0; k < group_size; ++k) {
-      const float q = std::max(-8.0f, std::min(7.0f, std::nearbyint(values[k] / scale)));
-      tried.values[k] = static_cast<std::int8_t>(q);
-      const double difference = static_cast<double>(q * scale - values[k]);
-      error += difference * difference;
+      difference[k] = nearest(values[k], scale) * scale - values[k];
     }
+    double error = 0.0;
+    for (const float d : difference) { error += static_cast<double>(d) * static_cast<double>(d); }
     if (error < least) {
       least = error;
-      best = tried;
+      best.scale = tried;
     }
+  }
+  if (best.scale == 0) { return best; }
+  const float scale = from_bf16(best.scale);
+  for (int k = 0; k < group_size; ++k) {
+    best.values[k] = static_cast<std::int8_t>(nearest(values[k], scale));
   }
   return best;
 }

@@ -56,6 +56,72 @@ class model_logits {
   engine::model model_;
 };
 
+/// Heads, or streams, of the shipped drafters.
+constexpr std::int32_t drafted = 4;
+
+/// Rows over the whole vocabulary, some of which are computed together: a head's weights are read
+/// once for them.
+class several_rows {
+ public:
+  static constexpr std::int32_t positions = 8;  ///< at a time
+
+  /// \param each rows of a position.
+  several_rows(std::int32_t each, std::int32_t vocab)
+      : each_(each),
+        range_{0, vocab},
+        lists_(size(), {&range_, 1, vocab, nullptr, nullptr, vocab}),
+        index_(size()),
+        values_(size() * static_cast<std::size_t>(vocab)) {
+    for (std::size_t r = 0; r < size(); ++r) {
+      views_.push_back({values_.data() + r * static_cast<std::size_t>(vocab), vocab});
+    }
+  }
+  several_rows(const several_rows&) = delete;
+  several_rows& operator=(const several_rows&) = delete;
+
+  /// Calls use(i, row) for the rows of positions 0, `every`, ... below `count` in turn, which
+  /// head(rows) has computed from row i of what a model knows.
+  template <class Head, class Use>
+  void for_each(std::int32_t count, const Head& head, Use&& use) {
+    for_groups(
+        count, [](std::int32_t, std::int32_t i) { return i; },
+        [&](std::int32_t, const auto& rows) { head(rows); }, use);
+  }
+  /// The same of heads that look ahead: their states are made for positions [first, first + n *
+  /// `every`) by head(first, rows), rows.size = n * each.
+  template <class Head, class Use>
+  void for_each_ahead(std::int32_t count, const Head& head, Use&& use) {
+    for_groups(
+        count, [](std::int32_t r, std::int32_t) { return r; }, head, use);
+  }
+
+ private:
+  std::size_t size() const { return static_cast<std::size_t>(positions * each_); }
+
+  template <class Index, class Head, class Use>
+  void for_groups(std::int32_t count, const Index& index, const Head& head, Use& use) {
+    for (std::int32_t first = 0; first < count; first += positions * every) {
+      std::int32_t rows = 0;
+      for (std::int32_t i = first; i < count && rows < positions * each_; i += every) {
+        for (std::int32_t j = 0; j < each_; ++j, ++rows) {
+          index_[static_cast<std::size_t>(rows)] = index(rows, i);
+        }
+      }
+      head(first, hunch::head_rows<float>{rows, index_.data(), lists_.data(), views_.data()});
+      for (std::int32_t r = 0; r < rows; ++r) {
+        use(first + r / each_ * every, views_[static_cast<std::size_t>(r)]);
+      }
+    }
+  }
+
+  std::int32_t each_;
+  hunch::row_range range_;
+  std::vector<hunch::shortlist> lists_;
+  std::vector<std::int32_t> index_;
+  std::vector<float> values_;
+  std::vector<hunch::row_view<float>> views_;
+};
+
 /// Those of the EAGLE head after the target's features.
 class eagle_logits {
  public:
@@ -63,7 +129,7 @@ class eagle_logits {
       : target_(engine::model::load(folder() / "target", options(kind))),
         eagle_(engine::eagle_model::load(folder() / "eagle", folder() / "target", target_,
                                          options(kind))),
-        row_(static_cast<std::size_t>(target_.vocab_size())) {}
+        out_(1, target_.vocab_size()) {}
 
   template <class Use>
   void operator()(const hunch::rows& rows, Use&& use) {
@@ -72,14 +138,8 @@ class eagle_logits {
     const hunch::kept_rows all{rows.size, sequence.data(), rows.id, 0, nullptr};
     target_.commit(all);
     const auto hidden = eagle_.forward(rows);
-    const std::int32_t vocab = target_.vocab_size();
-    const hunch::row_range range{0, vocab};
-    const hunch::shortlist list{&range, 1, vocab, nullptr, nullptr, vocab};
-    const hunch::row_view<float> out{row_.data(), vocab};
-    for (std::int32_t i = 0; i < rows.size; i += every) {
-      eagle_.head(hidden, {1, &i, &list, &out});
-      use(i, out);
-    }
+    out_.for_each(
+        rows.size, [&](const auto& of) { eagle_.head(hidden, of); }, use);
     const std::int32_t slot = 0;
     const hunch::kept_rows none{0, nullptr, nullptr, 1, &slot};
     target_.commit(none);
@@ -94,42 +154,7 @@ class eagle_logits {
 
   engine::model target_;
   engine::eagle_model eagle_;
-  std::vector<float> row_;
-};
-
-/// Heads, or streams, of the shipped drafters.
-constexpr std::int32_t drafted = 4;
-
-/// Rows over the whole vocabulary that are computed together: a head's weights are read once.
-class several_rows {
- public:
-  several_rows(std::int32_t rows, std::int32_t vocab)
-      : range_{0, vocab},
-        lists_(static_cast<std::size_t>(rows), {&range_, 1, vocab, nullptr, nullptr, vocab}),
-        values_(static_cast<std::size_t>(rows) * static_cast<std::size_t>(vocab)) {
-    for (std::int32_t r = 0; r < rows; ++r) {
-      index_.push_back(r);
-      views_.push_back({values_.data() + std::ptrdiff_t{r} * vocab, vocab});
-    }
-  }
-  several_rows(const several_rows&) = delete;
-  several_rows& operator=(const several_rows&) = delete;
-
-  hunch::head_rows<float> rows() const {
-    return {static_cast<std::int32_t>(index_.size()), index_.data(), lists_.data(), views_.data()};
-  }
-  /// use(i, row) for each of them in turn.
-  template <class Use>
-  void give(std::int32_t i, Use&& use) const {
-    for (const auto& view : views_) { use(i, view); }
-  }
-
- private:
-  hunch::row_range range_;
-  std::vector<std::int32_t> index_;
-  std::vector<hunch::shortlist> lists_;
-  std::vector<float> values_;
-  std::vector<hunch::row_view<float>> views_;
+  several_rows out_;
 };
 
 /// Those of the Medusa heads on the target's hidden states, in the order of the heads.
@@ -143,13 +168,18 @@ class medusa_logits {
   template <class Use>
   void operator()(const hunch::rows& rows, Use&& use) {
     const auto known = target_.forward(rows);
-    for (std::int32_t i = 0; i < rows.size; i += every) {
-      const float* const hidden = known.hidden(i).data;
-      const hunch::token root = 0;  // heads do not read it
-      const auto states = medusa_.forward({1, &hidden, &root});
-      medusa_.head(states, out_.rows());
-      out_.give(i, use);
-    }
+    out_.for_each_ahead(
+        rows.size,
+        [&](std::int32_t first, const hunch::head_rows<float>& of) {
+          const float* hidden[several_rows::positions];
+          const hunch::token roots[several_rows::positions] = {};  // heads do not read them
+          const std::int32_t count = of.size / drafted;
+          for (std::int32_t k = 0; k < count; ++k) {
+            hidden[k] = known.hidden(first + k * every).data;
+          }
+          medusa_.head(medusa_.forward({count, hidden, roots}), of);
+        },
+        use);
   }
 
  private:
@@ -166,19 +196,13 @@ class exit_logits {
   explicit exit_logits(engine::arithmetic kind)
       : target_(engine::model::load(folder() / "target", {.kind = kind})),
         exit_(engine::early_exit::load(folder() / "exit", target_)),
-        row_(static_cast<std::size_t>(target_.vocab_size())) {}
+        out_(1, target_.vocab_size()) {}
 
   template <class Use>
   void operator()(const hunch::rows& rows, Use&& use) {
     const auto states = exit_.forward(rows);
-    const std::int32_t vocab = target_.vocab_size();
-    const hunch::row_range range{0, vocab};
-    const hunch::shortlist list{&range, 1, vocab, nullptr, nullptr, vocab};
-    const hunch::row_view<float> out{row_.data(), vocab};
-    for (std::int32_t i = 0; i < rows.size; i += every) {
-      exit_.head(states, {1, &i, &list, &out});
-      use(i, out);
-    }
+    out_.for_each(
+        rows.size, [&](const auto& of) { exit_.head(states, of); }, use);
     const std::int32_t slot = 0;
     target_.commit({0, nullptr, nullptr, 1, &slot});
   }
@@ -188,7 +212,7 @@ class exit_logits {
 
   engine::model target_;
   engine::early_exit exit_;
-  std::vector<float> row_;
+  several_rows out_;
 };
 
 /// Those of the speculative streams beside the target's rows, in the order of the streams.
@@ -203,19 +227,27 @@ class stream_logits {
   void operator()(hunch::rows rows, Use&& use) {
     rows.streams = drafted;
     const auto result = target_.evaluate(rows);
-    std::vector<float> beside;
-    for (std::int32_t i = 0; i < rows.size; i += every) {
-      beside.clear();
-      for (std::int32_t j = 0; j < drafted; ++j) {
-        const auto state = result.stream(i, j);
-        beside.insert(beside.end(), state.data, state.data + state.size);
-      }
-      const float* const states = beside.data();
-      // The root is the next token of the window; after the last one comes the first.
-      const auto known = streams_.forward({1, &states, rows.tokens + (i + 1) % rows.size, drafted});
-      streams_.head(known, out_.rows());
-      out_.give(i, use);
-    }
+    std::vector<float> beside[several_rows::positions];
+    out_.for_each_ahead(
+        rows.size,
+        [&](std::int32_t first, const hunch::head_rows<float>& of) {
+          const float* states[several_rows::positions];
+          hunch::token roots[several_rows::positions];
+          const std::int32_t count = of.size / drafted;
+          for (std::int32_t k = 0; k < count; ++k) {
+            const std::int32_t i = first + k * every;
+            beside[k].clear();
+            for (std::int32_t j = 0; j < drafted; ++j) {
+              const auto state = result.stream(i, j);
+              beside[k].insert(beside[k].end(), state.data, state.data + state.size);
+            }
+            states[k] = beside[k].data();
+            // The root is the next token of the window; after the last one comes the first.
+            roots[k] = rows.tokens[(i + 1) % rows.size];
+          }
+          streams_.head(streams_.forward({count, states, roots, drafted}), of);
+        },
+        use);
   }
 
  private:

@@ -32,10 +32,10 @@ constexpr std::int32_t every = 1;
 #endif
 
 double log_sum_exp(hunch::row_view<float> row) {
-  const double top = static_cast<double>(*std::max_element(row.data, row.data + row.size));
+  const float top = *std::max_element(row.data, row.data + row.size);
   double total = 0;
-  for (int i = 0; i < row.size; ++i) { total += std::exp(static_cast<double>(row[i]) - top); }
-  return top + std::log(total);
+  for (int i = 0; i < row.size; ++i) { total += static_cast<double>(std::exp(row[i] - top)); }
+  return static_cast<double>(top) + std::log(total);
 }
 
 /// The logits of all rows of windows that are read one after the other.

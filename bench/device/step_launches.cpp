@@ -72,9 +72,7 @@ struct named {
 };
 template <class First, class... Rest>
 struct named<kernel::in_order<First, Rest...>> {
-  static std::string name() {
-    return (named<First>::name() + ... + ("+" + named<Rest>::name()));
-  }
+  static std::string name() { return (named<First>::name() + ... + ("+" + named<Rest>::name())); }
 };
 
 /// An executor of the host with the properties of a device that a step looks at: memory that the

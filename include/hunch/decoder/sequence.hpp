@@ -9,6 +9,8 @@
 #include <hunch/decoder/generation.hpp>
 #include <hunch/decoder/token_census.hpp>
 #include <hunch/sampler/sampler.hpp>
+#include <hunch/team/few.hpp>
+#include <hunch/team/team.hpp>
 
 namespace hunch {
 
@@ -40,11 +42,15 @@ struct sequence {
     return emitted == remaining ? finish_reason::length : finish_reason::none;
   }
 
-  /// Appends an emitted token. By one rank.
-  HUNCH_HOST_DEVICE void append(token t) {
-    text[length++] = t;
-    --remaining;
-    census.emit(t);
+  /// Appends emitted tokens, of which token_of(i) is one. Collective; a `sync` must follow.
+  template <Team T, class Tokens>
+  HUNCH_HOST_DEVICE void append(T& team, std::int32_t count, const Tokens& token_of) {
+    token* const end = text + length;
+    team::for_few(team, count, [&](std::int32_t i) { end[i] = token_of(i); });
+    if (team.rank() != 0) { return; }
+    length += count;
+    remaining -= count;
+    for (std::int32_t i = 0; i < count && census.counts(); ++i) { census.emit(end[i]); }
   }
 };
 

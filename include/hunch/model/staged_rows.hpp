@@ -120,14 +120,16 @@ struct kept_arrays {
   }
 };
 
-/// Lists which slots are free, in those that `released` holds. Collective.
+/// Lists which slots are free, in those that `released` holds. Returns whether this one is.
+/// Collective.
 template <Team T, class Ends>
-HUNCH_HOST_DEVICE void list_released(T& team, const team::slot_part& part, const kept_arrays& kept,
+HUNCH_HOST_DEVICE bool list_released(T& team, const team::slot_part& part, const kept_arrays& kept,
                                      const Ends& ends) {
-  team::list_by_slot(
+  const team::slot_entries listed = team::list_by_slot(
       team, part, [&](std::int32_t slot) { return ends(slot) ? 1 : 0; },
       [&](std::int32_t at, std::int32_t) { kept.released[at] = part.slot; },
       [&](std::int32_t at) { kept.released[at] = no_slot; });
+  return listed.size > 0;
 }
 
 /// Owns the arrays of `kept_rows`, as `staged_rows` owns those of `rows`. The rows of one sequence

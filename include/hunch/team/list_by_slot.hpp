@@ -21,20 +21,27 @@ struct slot_part {
   std::int32_t* count = nullptr;  ///< out, by the last slot: entries, without padding
 };
 
+/// The entries of a slot in such a list.
+struct slot_entries {
+  std::int32_t first = 0;
+  std::int32_t size = 0;
+};
+
 /// Writes the entries of one slot by set(at, i), for i below size_of(slot), and behind those of the
-/// last slot the padding by pad(at). Returns where the slot's entries begin, on all ranks.
-/// Collective; what `size_of` reads of any slot stays as it is until all slots have called.
+/// last slot the padding by pad(at). Returns which they are, on all ranks. Collective; what
+/// `size_of` reads of any slot stays as it is until all slots have called.
 template <Team T, class Size, class Set, class Pad>
-HUNCH_HOST_DEVICE std::int32_t list_by_slot(T& team, const slot_part& part, const Size& size_of,
+HUNCH_HOST_DEVICE slot_entries list_by_slot(T& team, const slot_part& part, const Size& size_of,
                                             const Set& set, const Pad& pad) {
-  const std::int32_t first = sum_of_few(team, part.slot, size_of);
+  const std::int32_t first = part.slot == 0 ? 0 : sum_of_few(team, part.slot, size_of);
   const std::int32_t size = size_of(part.slot);
   for_few(team, size, [&](std::int32_t i) { set(first + i, i); });
-  if (part.slot + 1 < part.slots) { return first; }
+  const slot_entries entries{first, size};
+  if (part.slot + 1 < part.slots) { return entries; }
   const std::int32_t end = first + size;
   for_few(team, part.capacity - end, [&](std::int32_t i) { pad(end + i); });
   if (team.rank() == 0) { *part.count = end; }
-  return first;
+  return entries;
 }
 
 }  // namespace hunch::team

@@ -99,10 +99,12 @@ struct step_arrays {
   HUNCH_HOST_DEVICE bool ends(std::int32_t slot) const {
     return plans[slot].takes_part && decisions[slot].finish != finish_reason::none;
   }
+  HUNCH_HOST_DEVICE bool goes_on(std::int32_t slot) const {
+    return plans[slot].takes_part && decisions[slot].finish == finish_reason::none;
+  }
   /// Rows of a slot that enter the target's cache.
   HUNCH_HOST_DEVICE std::int32_t keeps(std::int32_t slot) const {
-    if (!plans[slot].takes_part || ends(slot)) { return 0; }
-    return plans[slot].prefix + decisions[slot].emitted;
+    return goes_on(slot) ? plans[slot].prefix + decisions[slot].emitted : 0;
   }
 
   /// Emitted token i of a slot.

@@ -72,7 +72,7 @@ struct place_rows {
     const std::int32_t cached = step.of(slot).cached;
     const token* const text = step.of(slot).text;
     const drafted_tokens tree = step.trees.tree(slot);
-    const std::int32_t first = team::list_by_slot(
+    const team::slot_entries rows = team::list_by_slot(
         team, {.slot = slot, .slots = step.slots, .capacity = step.padded, .count = step.counts},
         [&](std::int32_t i) { return step.rows_of(i); },
         [&](std::int32_t at, std::int32_t id) {
@@ -87,7 +87,7 @@ struct place_rows {
           if (node >= 0) { step.laws[slot * N + node] = sampled_laws<Real, S>::unmade; }
         },
         [&](std::int32_t at) { step.rows.pad(at); });
-    if (team.rank() == 0) { step.plans[slot].first_row = first; }
+    if (team.rank() == 0) { step.plans[slot].first_row = rows.first; }
   }
 };
 
@@ -268,9 +268,15 @@ struct end_step {
                    .capacity = step.padded > 0 ? step.slots : 0,
                    .count = step.counts + 2},
                   step.kept, [&](std::int32_t i) { return step.ends(i); });
+    const bool goes_on = step.goes_on(slot);
+    const std::int32_t emitted = step.decisions[slot].emitted;
     if (team.rank() == 0) {
       if (slot + 1 == step.slots) { step.counters[slot].count_pass(step.counts[0]); }
       end(slot);
+    }
+    if (goes_on) {
+      step.of(slot).append(team, emitted, [&](std::int32_t i) { return step.emitted(slot, i); });
+      if (team.rank() == 0) { step.of(slot).cached = cached + prefix + emitted; }
     }
     team.sync();
     step.in.admit(team, slot);
@@ -279,7 +285,6 @@ struct end_step {
  private:
   /// By one rank.
   HUNCH_HOST_DEVICE void end(std::int32_t slot) const {
-    sequence& s = step.of(slot);
     const step_plan plan = step.plans[slot];
     step.outcomes[slot] = {};
     if (step.reports != nullptr) { step.reports[slot].takes_part = plan.takes_part; }
@@ -308,12 +313,7 @@ struct end_step {
       if (step.reports != nullptr) { step.reports[slot].levels = levels; }
     }
     publish(slot, d);
-    if (d.finish != finish_reason::none) {
-      s.id = 0;
-      return;
-    }
-    for (std::int32_t i = 0; i < d.emitted; ++i) { s.append(step.emitted(slot, i)); }
-    s.cached += plan.prefix + d.emitted;
+    if (d.finish != finish_reason::none) { step.of(slot).id = 0; }
   }
 
   /// An end that comes without a token is an entry of its own.

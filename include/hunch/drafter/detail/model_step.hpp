@@ -93,14 +93,14 @@ struct plan_drafts {
 namespace detail {
 
 /// Stages the first committed tokens of slot `slot` that the model has not read, count(slot) of
-/// them. Returns the first row on all ranks. Collective.
+/// them. Returns their rows, on all ranks. Collective.
 template <Team T, class Step, class Count>
-HUNCH_HOST_DEVICE std::int32_t stage_tokens(T& team, const Step& step, std::int32_t slot,
-                                            const Count& count) {
+HUNCH_HOST_DEVICE team::slot_entries stage_tokens(T& team, const Step& step, std::int32_t slot,
+                                                  const Count& count) {
   const std::int32_t cached = step.read[slot].cached;
   const draft_context& c = step.trees.contexts[slot];
   const bool drafts = step.staged[slot].drafts;
-  const std::int32_t first = team::list_by_slot(
+  const team::slot_entries rows = team::list_by_slot(
       team, step.pass_of(slot), count,
       [&](std::int32_t at, std::int32_t id) {
         step.rows.set(at, {.slot = slot,
@@ -113,10 +113,10 @@ HUNCH_HOST_DEVICE std::int32_t stage_tokens(T& team, const Step& step, std::int3
       [&](std::int32_t at) { step.rows.pad(at); });
   if (team.rank() == 0) {
     model_staged& staged = step.staged[slot];
-    staged.first_row = first;
-    staged.read = staged.ids = count(slot);
+    staged.first_row = rows.first;
+    staged.read = staged.ids = rows.size;
   }
-  return first;
+  return rows;
 }
 
 }  // namespace detail
@@ -180,13 +180,11 @@ struct stage_committed {
       const bool reads = !full && (staged.drafts || in_pieces);
       return !reads ? 0 : left < step.chunk ? left : step.chunk;
     };
-    const std::int32_t first = detail::stage_tokens(team, step, slot, count);
-    if (team.rank() != 0) { return; }
-    const model_staged& staged = step.staged[slot];
-    if (staged.read == 0 || !staged.drafts) { return; }
+    const team::slot_entries rows = detail::stage_tokens(team, step, slot, count);
+    if (team.rank() != 0 || rows.size == 0 || !step.staged[slot].drafts) { return; }
     const auto& of = step.trees.of;
-    of.add_root(slot, first + staged.read - 1);
-    of.ids[of.in_tree(slot, 0)] = staged.read - 1;
+    of.add_root(slot, rows.first + rows.size - 1);
+    of.ids[of.in_tree(slot, 0)] = rows.size - 1;
   }
 };
 
@@ -238,7 +236,7 @@ struct stage_frontier {
     const model_staged staged = step.staged[slot];
     const std::int32_t position = step.trees.contexts[slot].length - 1 + step.trees.depth;
     const drafted_tokens tree = step.trees.trees.tree(slot);
-    team::list_by_slot(
+    const team::slot_entries rows = team::list_by_slot(
         team, step.pass_of(slot),
         [&](std::int32_t i) { return step.staged[i].full ? 0 : of.sizes[i]; },
         [&](std::int32_t at, std::int32_t f) {
@@ -255,7 +253,7 @@ struct stage_frontier {
         [&](std::int32_t at) { step.rows.pad(at); });
     if (team.rank() != 0) { return; }
     if (staged.full) { of.sizes[slot] = 0; }  // nobody else reads it then
-    step.staged[slot].ids = staged.ids + of.sizes[slot];
+    step.staged[slot].ids = staged.ids + rows.size;
   }
 };
 
@@ -270,10 +268,11 @@ struct keep_read {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
-    const draft_outcome& outcome = outcomes.of[slot];
-    const std::int32_t read = step.staged[slot].read;
+    const draft_outcome outcome = outcomes.of[slot];
+    const model_staged staged = step.staged[slot];
+    const std::int32_t read = staged.read;
     const auto& of = step.trees.of;
-    team::list_by_slot(
+    const team::slot_entries rows = team::list_by_slot(
         team,
         {.slot = slot, .slots = outcomes.slots, .capacity = capacity, .count = step.counts + 1},
         [&](std::int32_t i) { return keeps(i); },
@@ -282,19 +281,19 @@ struct keep_read {
           kept.set(at, {.slot = slot, .id = id});
         },
         [&](std::int32_t at) { kept.pad(at); });
-    list_released(team,
-                  {.slot = slot,
-                   .slots = outcomes.slots,
-                   .capacity = capacity > 0 ? outcomes.slots : 0,
-                   .count = step.counts + 2},
-                  kept, [&](std::int32_t i) { return ends(i); });
+    const bool ended = list_released(team,
+                                     {.slot = slot,
+                                      .slots = outcomes.slots,
+                                      .capacity = capacity > 0 ? outcomes.slots : 0,
+                                      .count = step.counts + 2},
+                                     kept, [&](std::int32_t i) { return ends(i); });
     if (team.rank() != 0) { return; }
+    const model_read before = step.read[slot];
     step.trees.lengths.observe(slot, outcome);
-    if (ends(slot)) {
+    if (ended) {
       step.read[slot] = {};
     } else if (outcome.slot != no_slot) {
-      step.read[slot].cached += keeps(slot);
-      step.read[slot].full = step.read[slot].full || step.staged[slot].full;
+      step.read[slot] = {before.cached + rows.size, before.full || staged.full};
     }
   }
 

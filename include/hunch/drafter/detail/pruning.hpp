@@ -82,7 +82,7 @@ struct place_prunable {
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t k) const {
     const draft_tree<Real> tree = step.trees.tree(k);
     const std::int32_t cached = step.contexts[k].cached;
-    const std::int32_t first = team::list_by_slot(
+    const team::slot_entries rows = team::list_by_slot(
         team, step.part(k, step.counts), [&](std::int32_t i) { return step.rows_of(i); },
         [&](std::int32_t at, std::int32_t node) {
           const bool has_children = tree.next_child(node, node) >= 0;
@@ -96,7 +96,7 @@ struct place_prunable {
                              .wanted = has_children});
         },
         [&](std::int32_t at) { step.rows.pad(at); });
-    if (team.rank() == 0) { step.first_row[k] = step.rows_of(k) == 0 ? -1 : first; }
+    if (team.rank() == 0) { step.first_row[k] = rows.size == 0 ? -1 : rows.first; }
   }
 };
 

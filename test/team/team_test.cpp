@@ -153,6 +153,35 @@ bits operations(T& team, const std::vector<float>& p_row, const std::vector<floa
   return out;
 }
 
+/// One rank tells the others something, and may forget that they have to wait.
+struct tells {
+  bool waits;
+  std::int32_t* told;
+  std::int32_t* heard;  ///< by the last rank
+
+  template <Team T>
+  void operator()(T& team, std::int32_t) const {
+    if (team.rank() == 0) { *told = 1; }
+    if (waits) { team.sync(); }
+    if (team.rank() + 1 == team.size()) { *heard = *told; }
+  }
+};
+
+#if HUNCH_TEAMS_BY_TURNS
+TEST_CASE("where ranks take turns, a missing barrier is seen in one of two launches") {
+  for (const auto& [blocks, ranks] : {team_shape{1, 2}, {1, 4}, {2, 3}}) {
+    for (const bool waits : {true, false}) {
+      std::int32_t heard[2];
+      for (std::int32_t& h : heard) {
+        std::int32_t told = 0;
+        team::simulated::launch(blocks, ranks, 1, tells{waits, &told, &h});
+      }
+      CHECK(heard[0] + heard[1] == (waits ? 2 : 1));
+    }
+  }
+}
+#endif
+
 TEST_CASE("sums, maxima, laws and draws") {
   for (const std::int32_t n : sizes) {
     for (const row_kind kind : kinds) {

@@ -2,13 +2,11 @@
 #pragma once
 
 #include <atomic>
-#include <barrier>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <deque>
 #include <optional>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -16,6 +14,7 @@
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/detail/cooperative.hpp>
 #include <hunch/team/detail/crew.hpp>
+#include <hunch/team/detail/ranks.hpp>
 #include <hunch/team/soft_sums.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/team/tile_sums.hpp>
@@ -29,7 +28,7 @@ namespace detail {
 struct host_crew_memory {
   static constexpr int threads = 4;
 
-  std::barrier<> barrier{threads};
+  rank_barrier barrier{threads};
   alignas(double) std::byte values[threads * sizeof(double)];
 };
 
@@ -101,16 +100,16 @@ class host_threads {
             arrived(static_cast<std::size_t>(threads)),
             crews(static_cast<std::size_t>(threads / host_crew_memory::threads)) {}
 
-      std::barrier<> barrier;
+      rank_barrier barrier;
       std::vector<value_slot> of_thread;
       std::vector<value_slot> posted;
-      std::vector<std::optional<std::barrier<>::arrival_token>> arrived;
+      std::vector<std::optional<rank_barrier::arrival_token>> arrived;
       std::deque<host_crew_memory> crews;
       shared_scratch scratch;
     };
 
     std::int32_t threads_;
-    std::barrier<> all_;
+    rank_barrier all_;
     std::deque<part> parts_;
   };
 
@@ -197,7 +196,7 @@ class host_threads {
  private:
   storage::part& at(std::int32_t p) const { return shared_->parts_[static_cast<std::size_t>(p)]; }
   storage::part& own() const { return at(part_); }
-  std::optional<std::barrier<>::arrival_token>& arrived() {
+  std::optional<rank_barrier::arrival_token>& arrived() {
     return own().arrived[static_cast<std::size_t>(thread_)];
   }
   host_crew<host_crew_memory::threads> own_crew() const {
@@ -228,7 +227,8 @@ class host_threads {
 
 /// A team of host threads and barriers, for tests: the same bodies run with the same kind of
 /// sharing as on a GPU, so a thread sanitizer reports the races that they would have there. Its
-/// operations are the text that a GPU runs.
+/// operations are the text that a GPU runs. Where nobody watches, its threads take turns; see
+/// ranks.hpp.
 class simulated : public cooperative<detail::host_threads> {
  public:
   using storage = detail::host_threads::storage;
@@ -247,17 +247,13 @@ class simulated : public cooperative<detail::host_threads> {
   static void launch(std::int32_t blocks, std::int32_t ranks, std::int32_t count,
                      const Body& body) {
     storage shared(blocks, ranks);
-    const auto run = [&shared, &body, count](std::int32_t rank) {
+    detail::run_ranks(blocks * ranks, [&shared, &body, count](std::int32_t rank) {
       simulated team(shared, rank);
       for (std::int32_t index = 0; index < count; ++index) {
         body(team, index);
         team.sync();
       }
-    };
-    std::vector<std::thread> threads;
-    for (std::int32_t rank = 1; rank < blocks * ranks; ++rank) { threads.emplace_back(run, rank); }
-    run(0);  // the calling thread is one of them
-    for (std::thread& t : threads) { t.join(); }
+    });
   }
 };
 

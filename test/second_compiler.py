@@ -20,14 +20,14 @@ import sys
 
 
 def translated(command: str, compiler: str) -> list[str]:
-    """The command without what it writes and what only GCC knows."""
+    """The command without what it writes and what only GCC knows, or has compiled before."""
     words = shlex.split(command)[1:]
     out = [compiler, "-fsyntax-only", "-Werror", "-Wno-unknown-warning-option"]
     skip = False
     for word in words:
         if skip or word.startswith("--param="):
             skip = False
-        elif word == "-o":
+        elif word in ("-o", "-include"):
             skip = True
         elif word != "-c":
             out.append(word)

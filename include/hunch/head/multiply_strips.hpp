@@ -201,14 +201,14 @@ struct head_product {
     const std::int64_t* const list = team.scratch().list;
     if constexpr (Tiles < 4) {
       team.for_each_worker(end - begin, [this, list](auto& worker, std::int32_t i) {
-        multiply_strips_of<Tiles, Strips>(worker, list, i);
+        this->template multiply_strips_of<Tiles, Strips>(worker, list, i);
       });
     } else {
       // Nor how many there are: what is more is skipped.
       team.for_each_worker(most, [this, list](auto& worker, std::int32_t i) {
         const std::int64_t units_of_team = list[0];
         if (static_cast<std::int32_t>(units_of_team) + i < units_of_team >> 32) {
-          multiply_strips_of<Tiles, Strips>(worker, list, i);
+          this->template multiply_strips_of<Tiles, Strips>(worker, list, i);
         }
       });
     }

@@ -205,7 +205,8 @@ struct dense_layer {
 
  private:
   HUNCH_HOST_DEVICE HUNCH_INLINE float finished(float sum, std::int32_t row) const {
-    const float y = (weights.row_scale == nullptr ? sum : sum * weights.row_scale[row]) + bias[row];
+    const float y = weights.row_scale == nullptr ? sum + bias[row]
+                                                 : std::fma(sum, weights.row_scale[row], bias[row]);
     return rectified && !(y > 0.0f) ? 0.0f : y;
   }
 

@@ -7,7 +7,8 @@
 BUILD holds the compile_commands.json of CMake. Templates are instantiated, no code is made: that
 takes a small part of the time of a build. Whether a header includes what it needs is asked of the
 first compiler only (the folder test/headers of the build): both have the same standard library, and
-what is in the headers is read here with the programs that include them.
+what is in the headers is read here with the programs that include them. A file that is compiled both
+with a sanitizer and without is read without.
 """
 
 import concurrent.futures
@@ -34,11 +35,21 @@ def translated(command: str, compiler: str) -> list[str]:
     return out
 
 
+def to_read(build: pathlib.Path) -> list[dict]:
+    """Entries of the compile commands that another compiler is to read."""
+    alone = (build / "test" / "headers").resolve()
+    entries = [
+        e
+        for e in json.loads((build / "compile_commands.json").read_text())
+        if e["file"].endswith(".cpp") and pathlib.Path(e["file"]).parent != alone
+    ]
+    plain = {e["file"] for e in entries if "-fsanitize=" not in e["command"]}
+    return [e for e in entries if "-fsanitize=" not in e["command"] or e["file"] not in plain]
+
+
 def main() -> int:
     build, compiler = pathlib.Path(sys.argv[1]), sys.argv[2]
-    entries = json.loads((build / "compile_commands.json").read_text())
-    alone = (build / "test" / "headers").resolve()
-    entries = [e for e in entries if e["file"].endswith(".cpp") and pathlib.Path(e["file"]).parent != alone]
+    entries = to_read(build)
     if not entries:
         print(f"{build}: no C++ files")
         return 1

@@ -158,8 +158,7 @@ double gap_of(const law_world& target, const law_world& draft, const law_world& 
     if (given == what_is_given::nothing) { args.draft_logits = nullptr; }
     std::vector<law<Real>> scratch = scratch_of(args);
     args.workspace = scratch.data();
-    adapter::make_request_laws(host, args);
-    adapter::verify_requests(host, args, verifier, source);
+    adapter::rejection_sample(host, args, verifier, source);
     REQUIRE(result == status::ok);
     const text emitted = emitted_of(out);
     REQUIRE(std::ssize(emitted) == count);
@@ -186,6 +185,25 @@ TEST_CASE("vllm: the law emitted from logits is the target's") {
         CHECK(gap_of<double>(p, q, other, length, what_is_given::logits, chain) > 1e-3);
         CHECK(gap_of<double>(p, q, other, length, what_is_given::logits, block) > 1e-3);
       }
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("vllm: laws made side by side give what those give that are asked for", V,
+                   verifier::rejection, verifier::block) {
+  dice random{8};
+  const auto with = [](const requests& c, auto executor, std::int32_t eager_rows) {
+    logits_call<float> call(c);
+    call.args.eager_rows = eager_rows;
+    return call.on(executor, V{});
+  };
+  for (const std::int32_t vocab : vocab_sizes) {
+    for (int round = 0; round < 6; ++round) {
+      const requests c = some_requests(random, 1 + round % 4, vocab);
+      const outputs expected = with(c, executor::host{}, 0);
+      CHECK(with(c, executor::host{}, 1000) == expected);
+      CHECK(with(c, one_block, 1000) == expected);
+      CHECK(with(c, two_blocks, round % 2 == 0 ? 0 : 1000) == expected);
     }
   }
 }

@@ -217,7 +217,8 @@ class decoding_step {
     }
     find_results(rows, evaluation, fixed);
     const arrays_type of = arrays(bounds);
-    if (of.slots * max_nodes <= (sizes_.eager_rows < 0 ? few_rows : sizes_.eager_rows)) {
+    constexpr std::int32_t few = few_rows<drafter_type::is_chain>;
+    if (of.slots * max_nodes <= (sizes_.eager_rows < 0 ? few : sizes_.eager_rows)) {
       memory_.launch(of.slots * max_nodes,
                      kernel::make_slot_laws<real, sampler_type, max_nodes>{of, sampler_});
     }
@@ -316,10 +317,6 @@ class decoding_step {
  private:
   using view_type = kernel::slot_view<real, sampler_type, max_nodes, drafter_type::is_chain,
                                       selects_one_range<Selector>>;
-
-  /// Rows whose laws are sooner made side by side than those that are read one after the other: of
-  /// a chain most are read, of a tree one path.
-  static constexpr std::int32_t few_rows = drafter_type::is_chain ? 512 : 128;
 
   /// That the drafter reads: hidden states, or streams.
   static constexpr std::int32_t states_of_node =

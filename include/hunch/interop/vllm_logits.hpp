@@ -11,6 +11,7 @@
 #include <hunch/interop/text_census.hpp>
 #include <hunch/verifier/greedy.hpp>
 #include <hunch/verifier/rejection.hpp>
+#include <hunch/verifier/verify_rows.hpp>
 
 /// \file
 /// Ragged chains, verified on logits: the tensors of the rejection sampler of vLLM's GPU runner. No
@@ -53,6 +54,10 @@ struct logits_arguments {
   allowed_arrays allowed;        ///< by row of logits
   bool target_is_scaled = true;  ///< whether the logits have been divided by the temperature
   bool draft_is_scaled = true;   ///< likewise
+
+  /// Up to so many laws are made side by side before the rule is asked; beyond, each when the rule
+  /// asks for it, and what a refusal makes needless is not read. -1: the library's number.
+  std::int32_t eager_rows = -1;
 
   id_output sampled;  ///< [num_reqs, num_speculative_steps + 1] out: -1 after the last token
   std::int32_t* num_sampled = nullptr;  ///< [num_reqs] out: 1 or more, or those before an error
@@ -119,9 +124,8 @@ struct request {
 };
 
 /// Makes law `index` % laws_of_request() of request `index` / laws_of_request(): the target's after
-/// the root and each draft, then the draft's. One team per law; a team of one thread leaves it to
-/// `verify_request`. A row without a law gets one that carries its error; what no rule reads is not
-/// made.
+/// the root and each draft, then the draft's. One team per law. A row without a law gets one that
+/// carries its error; what no rule reads is not made.
 /// \tparam S its sampler.
 template <class Real, class S>
 struct request_laws {
@@ -135,9 +139,7 @@ struct request_laws {
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {
     const std::int32_t row = index / args.laws_of_request();
     const std::int32_t at = index % args.laws_of_request();
-    law<Real> l;
-    // A thread alone makes a law when the rule asks for it, and none that it does not ask for.
-    if constexpr (!team::is_one_thread<T>) { l = law_at(team, row, at); }
+    const law<Real> l = law_at(team, row, at);
     if (team.rank() == 0) { args.laws_of(row)[at] = l; }
   }
 
@@ -214,39 +216,51 @@ struct request_laws {
   }
 };
 
-/// The laws of request `row` from number `first` on, for a thread alone: each is made when it is
-/// first asked for, and kept.
-template <class Real, class T>
+/// The laws of request `row` from number `first` on, each made when it is first asked for, and
+/// kept. Collective.
+template <class Real, class S, class T>
 struct laws_on_demand {
   const logits_arguments<Real>* args;
   T* team;
   std::int32_t row;
   std::int32_t first;
 
-  HUNCH_HOST_DEVICE law<Real> operator[](std::int32_t node) const {
-    law<Real>& l = args->laws_of(row)[first + node];
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> operator[](std::int32_t node) const {
+    law<Real>& kept = args->laws_of(row)[first + node];
+    law<Real> l = kept;
     if (l.logits.data == nullptr) {
-      l = args->has_stages()
-              ? request_laws<Real, sampled_logits>{*args, {}}.law_at(*team, row, first + node)
-              : request_laws<Real, scaled_logits>{*args, {}}.law_at(*team, row, first + node);
+      l = request_laws<Real, S>{*args, {}}.law_at(*team, row, first + node);
+      team->sync();  // every rank has seen that it was not made
+      if (team->rank() == 0) { kept = l; }
+      team->sync();
     }
     return l;
   }
-  HUNCH_HOST_DEVICE law<Real> operator()(T&, std::int32_t node) const { return (*this)[node]; }
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> operator()(T&, std::int32_t node) const {
+    return (*this)[node];
+  }
 };
 
-/// Verifies the chain of request `row` by the laws in the scratch. One team per request.
-template <class Real, class V, RandomSource Random, bool HasDraftLogits>
+/// Verifies the chain of request `row`. One team per request.
+/// \tparam S the sampler that makes a law when the rule asks for it; void: by laws in the scratch,
+///         which were all made before.
+template <class Real, class S, class V, RandomSource Random, bool HasDraftLogits>
 struct verify_request {
   logits_arguments<Real> args;
   V verifier;
   Random random;
   static constexpr bool reads_rows = true;
+  /// One that makes laws by stages has few registers left.
+  static constexpr int loads = std::is_same_v<S, sampled_logits> ? 4 : team::default_loads;
 
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t row) const {
     verdict out;
     const request r = request::of(args, row);
+    if constexpr (!std::is_void_v<S>) {
+      law<Real>* const laws = args.laws_of(row);
+      team.for_each(args.laws_of_request(), [=](std::int64_t i) { laws[i] = {}; });
+    }
     if (!r.is_inside) {
       out.status = status::invalid_parameter;
     } else if (!r.has_tokens) {
@@ -266,14 +280,13 @@ struct verify_request {
   }
 
  private:
-  /// The laws of the request from number `first` on, as arrays and as a target.
   template <Team T>
-  HUNCH_HOST_DEVICE auto laws(T& team, std::int32_t row, std::int32_t first) const {
-    if constexpr (team::is_one_thread<T>) {
-      return laws_on_demand<Real, T>{&args, &team, row, first};
-    } else {
+  HUNCH_HOST_DEVICE auto target_laws(T& team, std::int32_t row) const {
+    if constexpr (std::is_void_v<S>) {
       (void)team;
-      return stored_laws<law<Real>>{args.laws_of(row) + first};
+      return stored_laws<law<Real>>{args.laws_of(row)};
+    } else {
+      return laws_on_demand<Real, S, T>{&args, &team, row, 0};
     }
   }
   template <Team T>
@@ -282,19 +295,20 @@ struct verify_request {
       (void)team;
       (void)row;
       return point_rows<real_of<Real>>{r.drafted, args.vocab};
-    } else if constexpr (team::is_one_thread<T>) {
+    } else if constexpr (std::is_void_v<S>) {
+      (void)team;
       (void)r;
-      return laws(team, row, args.num_speculative_steps + 1);
+      return const_cast<const law<Real>*>(args.laws_of(row) + args.num_speculative_steps + 1);
     } else {
       (void)r;
-      return laws(team, row, args.num_speculative_steps + 1).laws;
+      return laws_on_demand<Real, S, T>{&args, &team, row, args.num_speculative_steps + 1};
     }
   }
 
   template <Team T, class Rule>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void verify(T& team, std::int32_t row, const request& r,
                                                        const Rule& rule, verdict& out) const {
-    const auto target = laws(team, row, 0);
+    const auto target = target_laws(team, row);
     const auto drawn_from = draft_laws(team, row, r);
     using target_type = std::remove_const_t<decltype(target)>;
     using drafts_type = drafts_of<std::remove_const_t<decltype(drawn_from)>>;
@@ -309,28 +323,25 @@ struct verify_request {
   }
 };
 
-/// Makes the laws of all rows that a rule may read, side by side: the first half of
-/// `rejection_sample`. Launches one body per law, (2 num_speculative_steps + 1) num_reqs of them.
-template <Executor E, class Real>
-void make_request_laws(E& executor, const logits_arguments<Real>& args) {
+namespace detail {
+
+/// Launches the bodies of a call whose laws are made by a sampler S.
+template <class S, Executor E, class Real, class V, RandomSource Random, bool HasDraftLogits>
+void sample_requests(E& executor, const logits_arguments<Real>& args,
+                     std::bool_constant<HasDraftLogits>, V verifier, Random random) {
+  constexpr std::int32_t few = host_reads<E> ? 0 : few_rows<true>;
   const std::int32_t laws = args.num_reqs * args.laws_of_request();
-  if (args.has_stages()) {
-    executor.launch(laws, request_laws<Real, sampled_logits>{args, {}});
+  if (laws <= (args.eager_rows < 0 ? few : args.eager_rows)) {
+    executor.launch(laws, request_laws<Real, S>{args, {}});
+    executor.launch(args.num_reqs,
+                    verify_request<Real, void, V, Random, HasDraftLogits>{args, verifier, random});
   } else {
-    executor.launch(laws, request_laws<Real, scaled_logits>{args, {}});
+    executor.launch(args.num_reqs,
+                    verify_request<Real, S, V, Random, HasDraftLogits>{args, verifier, random});
   }
 }
 
-/// Verifies the requests of a batch by laws that were made: the second half. Launches one body per
-/// request.
-template <Executor E, class Real, class V, RandomSource Random>
-void verify_requests(E& executor, const logits_arguments<Real>& args, V verifier, Random random) {
-  if (args.draft_logits != nullptr) {
-    executor.launch(args.num_reqs, verify_request<Real, V, Random, true>{args, verifier, random});
-  } else {
-    executor.launch(args.num_reqs, verify_request<Real, V, Random, false>{args, verifier, random});
-  }
-}
+}  // namespace detail
 
 /// Rejection sampling of a ragged batch on logits: `V` where the temperature is positive,
 /// `verifier::greedy` where it is 0. Each request emits its accepted drafts and one more token.
@@ -355,17 +366,31 @@ void verify_requests(E& executor, const logits_arguments<Real>& args, V verifier
 /// `empty_support` where a mask left none, `invalid_parameter` where there is no such mask. The
 /// others are not disturbed. A request without rows, as a padded batch has, is `invalid_parameter`.
 ///
-/// Launches a body for each law and then one for each request, and returns without waiting;
-/// allocates nothing. Every row is read once for its law where nothing restricts it, by threads
-/// alone only those that the rule asks for; and at a rejection p's and q's once more.
+/// Launches a body for each law, where these are few, and then one for each request, and returns
+/// without waiting; allocates nothing. Every row is read once for its law where nothing restricts
+/// it, of many requests only those rows that the rule asks for; at a rejection p's and q's once
+/// more.
 /// \tparam V a verifier of chains that uses q: `verifier::rejection` or `verifier::block`.
-template <Executor E, class Real, class V = verifier::rejection>
-void rejection_sample(E& executor, const logits_arguments<Real>& args, V verifier = {}) {
+/// \param random makes the choices.
+template <Executor E, class Real, class V = verifier::rejection,
+          RandomSource Random = random_source<>>
+void rejection_sample(E& executor, const logits_arguments<Real>& args, V verifier = {},
+                      Random random = {}) {
   static_assert(V::lossless && V::needs_draft_law && V::accepts(child_law::independent, true),
                 "hunch: rejection_sample on logits verifies chains against draft laws: give it "
                 "verifier::rejection or verifier::block");
-  make_request_laws(executor, args);
-  verify_requests(executor, args, verifier, random_source<>{});
+  const auto sample = [&](auto has_draft_logits) {
+    if (args.has_stages()) {
+      detail::sample_requests<sampled_logits>(executor, args, has_draft_logits, verifier, random);
+    } else {
+      detail::sample_requests<scaled_logits>(executor, args, has_draft_logits, verifier, random);
+    }
+  };
+  if (args.draft_logits != nullptr) {
+    sample(std::true_type{});
+  } else {
+    sample(std::false_type{});
+  }
 }
 
 }  // namespace hunch::interop::vllm

@@ -18,6 +18,11 @@ struct target_row {
   row_history history;  ///< without a `list`
 };
 
+/// Rows of a pass up to which their laws are sooner made side by side than when a rule asks for
+/// them, one after the other for each sequence: of a chain most are read, of a tree one path.
+template <bool IsChain>
+inline constexpr std::int32_t few_rows = IsChain ? 512 : 128;
+
 /// The target's laws of one sequence, each made when it is first read and kept: a sampler may
 /// edit a row only once, and rows that no rule reads are never read. New logits need `unmade` laws;
 /// the laws are views of the logits, which stay in place while they are used.

@@ -46,7 +46,9 @@ struct rows_without_room;
 struct frontier_rows;
 struct first_of_a_chain;
 struct next_of_a_chain;
+struct first_of_a_dynamic_tree;
 struct next_of_a_dynamic_tree;
+struct last_of_a_dynamic_tree;
 struct kept_tokens;
 struct forgotten_tokens;
 struct plan_of_heads;
@@ -111,6 +113,12 @@ kernel_pointer growth[] = {
              kernel::in_order<
                  drafter::end_level<grown<chain>>, drafter::stage_frontier<step_of<chain>>,
                  drafter::ask_level<grown<chain>>, prefixes, drafter::list_level<grown<chain>>>>(),
+    by_block<names::first_of_a_dynamic_tree,
+             kernel::in_order<drafter::plan_drafts<step_of<eagle>>,
+                              drafter::stage_committed<step_of<eagle>>>>(),
+    by_block<names::last_of_a_dynamic_tree,
+             kernel::in_order<drafter::end_level<grown<eagle>>,
+                              drafter::finish_dynamic<grown<eagle>>>>(),
     by_block<names::next_of_a_dynamic_tree,
              kernel::in_order<drafter::end_level<grown<eagle>>,
                               drafter::stage_frontier<step_of<eagle>>>>(),

@@ -10,7 +10,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench" / "device" / "predict"))
 
-from gpu import Gpu, ISSUE, PIPES, pipe_of  # noqa: E402
+from gpu import Gpu, ISSUE, NEAR, PIPES, pipe_of  # noqa: E402
 from listing import kernels_in  # noqa: E402
 from misses import faults  # noqa: E402
 from model import (Launch, Model, Pass, Row, Small, Stream, at_least, at_most, share)  # noqa: E402
@@ -90,6 +90,26 @@ class listings(unittest.TestCase):
         self.assertEqual(self.trips("LDG.E R4, [R2.64]", "ISETP.NE P0, PT, R4, RZ, PT", "@P0 EXIT",
                                     "LDG.E R5, [R2.64]"), 2)
         self.assertEqual(self.trips("LDG.E R4, [R2.64]", "BAR.SYNC 0x0", "LDG.E R5, [R2.64]"), 2)
+
+    def test_trips_to_what_was_asked_for(self):
+        array = ("LDC.64 R2, c[0x0][0x210]", "IMAD.WIDE R4, R0, 0x4, R2")
+        ask = ("LOP3.LUT R6, R4, 0xffffff80, RZ, 0xc0, !PT", "CCTL.E.PF1 [R6]")
+        chased = ("LDG.E R8, desc[UR6][R4.64]", "IMAD.WIDE R10, R8, 0x4, R2",
+                  "LDG.E R12, desc[UR6][R10.64]", "EXIT")
+        self.assertEqual(self.trips(*array, *chased), 2)
+        # It comes as soon as one trip takes, and then everything of this array is near.
+        self.assertAlmostEqual(self.trips(*array, *ask, *chased), 1 + 2 * NEAR)
+        # Another array is not, nor where a pointer leads that was loaded; a number does not hide it.
+        other = ("LDC.64 R2, c[0x0][0x218]",)
+        self.assertAlmostEqual(self.trips(*array, *ask, *other, "IMAD.WIDE R10, R0, 0x4, R2",
+                                          "LDG.E R12, [R10.64]", "EXIT"), 1)
+        self.assertAlmostEqual(self.trips(*array, *ask, "LDG.E.64 R8, [R4.64]",
+                                          "LDG.E R12, [R8.64]", "EXIT"), 1 + NEAR + 1)
+        # A fence that empties the cache takes it away; a prefetch into the far one brings nothing.
+        self.assertEqual(self.trips(*array, *ask, "CCTL.IVALL", *chased), 2)
+        self.assertEqual(self.trips(*array, ask[0], "CCTL.E.PF2 [R6]", *chased), 2)
+        # The descriptor of a load is no part of its address.
+        self.assertEqual(self.trips("ULDC.64 UR6, c[0x0][0x208]", *array, "CCTL.E.PF1 [UR6]", *chased), 2)
 
     def test_pipes(self):
         self.assertEqual([pipe_of(o) for o in ("FFMA", "LOP3", "LDG", "MUFU", "HMMA", "BRA")],

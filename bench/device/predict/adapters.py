@@ -7,6 +7,7 @@ from model import Launch, Pass, Row, at_least
 
 FILES = ("laws", "halves", "rejection", "adapters", "adapters_on_logits")
 BATCH = 64
+ACCEPTED = 0.7  # of the drafts that are tested: what good drafters reach
 NODES = CHAIN + 1
 
 # Rows of V floats that the replaced forms read and write for each request, and their launches. So
@@ -40,12 +41,22 @@ def rows(model):
             found.append(Row(f"{form} / {name}, 5 drafts, B = 64", "", other / time, bound, goal))
 
     residual = [Pass(laws.residual, VOCAB, 2, 4)]
-    # Laws of all rows of both sides, and at a refusal one of each again.
+    # Laws of all rows of both sides, and at a refusal one of each again; or those up to the refusal,
+    # one after the other.
     of_requests = loop_of_a_law(model.gate, "vllm_laws block")
-    add("vllm_logits",
-        [laws.law(BATCH * (NODES + CHAIN), "vllm_laws", of_requests),
-         Launch("vllm_logits", BATCH, residual, laws.decide)],
-        [("vLLM's sampler on logits", at_least(2.0))])
+    both = laws.residual_of(model.gate, "vllm_logits_on_demand block", 16)
+    sooner = []
+    for accepted in (1.0, ACCEPTED):
+        drafts = sum(accepted**i for i in range(CHAIN))  # whose rows of both sides are read
+        law = Pass(of_requests, VOCAB * (2.0 * drafts + accepted**CHAIN), 1, 4)
+        asked = [Launch("vllm_logits_on_demand", BATCH, [law, Pass(both, VOCAB, 2, 4)],
+                        drafts * laws.test + laws.draw, round(2.0 * drafts))]
+        at_once = [laws.law(BATCH * (NODES + CHAIN), "vllm_laws", of_requests),
+                   Launch("vllm_logits", BATCH, residual, laws.decide)]
+        sooner.append(min((asked, at_once), key=lambda launches: model.total(launches)[0]))
+    add("vllm_logits", sooner[0], [("vLLM's sampler on logits", at_least(2.0))])
+    add(f"vllm_logits, {ACCEPTED:.0%} of drafts accepted", sooner[1],
+        [("vLLM's sampler on logits", None)])
     # Rows of probabilities that are taken as they are.
     add("flashinfer_chain", [Launch("flashinfer_chain", BATCH, residual, laws.decide)],
         [("FlashInfer's chain of probabilities", None)])

@@ -36,6 +36,9 @@ GPUS = {
     "h100": Gpu(132, 1755.0, 3.0e6, 0.65, 0.27, 0.035, 1.2, 1.3, 0.8, 0.5, 0.03),
 }
 
+# What a trip to L1 takes of one to L2.
+NEAR = 0.13
+
 # Warp instructions that a multiprocessor begins in a cycle, by the pipe that they need. Of products
 # by tensor cores those of 16 x 8 x 16, of which a warp's own instructions reach two thirds.
 ISSUE = 4.0

@@ -37,10 +37,12 @@ class Laws:
         self.decide = self.test + self.refused + self.draw
 
     @staticmethod
-    def residual_of(gate, kernel):
-        """The loop that reads the rows of a target and a draft side by side, 16 elements at once."""
-        return min((loop for loop in gate.streams(kernel, 32) if loop.loads == 32),
-                   key=lambda loop: loop.cycles())
+    def residual_of(gate, kernel, loads=32):
+        """The loop that reads the rows of a target and a draft side by side, half of the loads each:
+        of those that do this much for an element, with comparisons as well as products."""
+        return min((loop for loop in gate.streams(kernel, loads)
+                    if loop.loads == loads and loop.counts["alu"] > 5 * loads
+                    and loop.counts.get("fma", 0) > 5 * loads), key=lambda loop: loop.cycles())
 
     def passes(self, elements=VOCAB, loop=None, size=4, source="memory"):
         # Once: for the largest and, in the frame that is likely to be its, for the sum.

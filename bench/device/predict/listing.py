@@ -9,7 +9,7 @@ import pathlib
 import re
 import shutil
 
-from gpu import ISSUE, PIPES, pipe_of
+from gpu import ISSUE, NEAR, PIPES, pipe_of
 
 LOADS = ("LDG", "LD")
 
@@ -47,7 +47,7 @@ class Instruction:
 @dataclasses.dataclass
 class Kernel:
     loops: list  # its innermost loops with loads, in the order of the code
-    trips: int  # to memory, one after the other: see `trips_of`
+    trips: float  # to memory, one after the other: see `trips_of`
     barriers: int
     products: Loop = None  # what stands between two branches and multiplies most by tensor cores
 
@@ -66,26 +66,43 @@ def disassembler():
 def trips_of(code):
     """Loads of which each waits for the one before it, in the order of the code: because its address
     comes from what that one brought, because a branch before it looks at that, or because a barrier
-    lies between them. A loop counts once, and code that is seldom reached as any other."""
+    lies between them. A loop counts once, and code that is seldom reached as any other. A load by
+    an address that a prefetch into the nearest cache was given, too, goes there."""
     depth, waited, longest = {}, 0, 0
+    arrays = {}  # of a register: those of the kernel's arguments that its address comes from
+    nearby = {}  # of these, when what was asked for there
     for each in code:
         if each.opcode == "BAR":
             waited = longest
             continue
-        names = re.findall(r"\b(U?R(?:\d+|Z)|U?P(?:\d|T))\b", each.operands)
+        if "IVALL" in each.modifiers:
+            nearby = {}
+            continue
+        operands = re.sub(r"desc\[UR\d+\]", "", each.operands)
+        names = re.findall(r"\b(U?R(?:\d+|Z)|U?P(?:\d|T))\b", operands)
         writes = not re.match(r"ST|RED$|BRA|EXIT", each.opcode)
         results = 0 if not writes else 2 if "SETP" in each.opcode else 1
         used = max([waited, *(depth.get(n, 0) for n in [each.guard, *names[results:]])])
-        if each.opcode in ("BRA", "EXIT"):
+        origins = set().union(*(arrays.get(n, ()) for n in names[results:]))
+        if each.opcode == "CCTL" and "PF1" in each.modifiers:
+            origins = set().union(*(arrays.get(n, ()) for n in names))
+            nearby.update({origin: min(used, nearby.get(origin, used)) + 1 for origin in origins})
+        elif each.opcode in ("BRA", "EXIT"):
             waited = max(waited, used)
         elif each.is_load() and names:
-            longest = max(longest, used + 1)
+            there = [nearby[origin] for origin in origins if origin in nearby]
+            done = max(used, min(there)) + NEAR if there else used + 1
+            longest = max(longest, done)
             if first := re.fullmatch(r"(U?R)(\d+)", names[0]):
                 for i in range(max(1, each.size() // 4)):
-                    depth[f"{first.group(1)}{int(first.group(2)) + i}"] = used + 1
+                    depth[f"{first.group(1)}{int(first.group(2)) + i}"] = done
+                    arrays.pop(f"{first.group(1)}{int(first.group(2)) + i}", None)
         else:
+            if each.opcode in ("LDC", "ULDC") and ".64" in each.modifiers or "WIDE" in each.modifiers:
+                origins.update(re.findall(r"c\[0x0\]\[(0x[0-9a-f]+)\]", operands))
             for name in names[:results]:
                 depth[name] = 0 if name[-1] in "ZT" else used  # of these nothing is kept
+                arrays[name] = () if name[-1] in "ZT" else origins
     return longest
 
 

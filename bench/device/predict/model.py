@@ -89,12 +89,6 @@ class Small:
     size: int = 0  # bytes of weights that all bodies read together, under way before they wait
 
 
-@dataclasses.dataclass
-class InOrder:
-    """Small bodies that one launch runs one after the other."""
-    parts: list
-
-
 class Model:
     """`steps` has the launches of each composition: body, count, whether beside the draft model."""
 
@@ -103,8 +97,7 @@ class Model:
 
     def time(self, launch, node=None):
         """Microseconds, and what they are bound by. `node` is what the launch itself costs."""
-        run = {Launch: self.launch, Stream: self.stream, Small: self.small,
-               InOrder: self.in_order}[type(launch)]
+        run = {Launch: self.launch, Stream: self.stream, Small: self.small}[type(launch)]
         return run(launch, self.gpu.node if node is None else node)
 
     def total(self, launches):
@@ -194,10 +187,6 @@ class Model:
         chain = ((trips - small.host) * gpu.cache + small.host * gpu.host +
                  kernel.barriers * gpu.barrier + small.more)
         wait = math.ceil(small.bodies / at_once) * chain + self.at_copy(small.size)
-        return node + wait, "launches" if node > wait else "chain"
-
-    def in_order(self, launch, node):
-        wait = sum(self.time(part, 0.0)[0] + self.gpu.barrier for part in launch.parts)
         return node + wait, "launches" if node > wait else "chain"
 
     def bandwidth(self, busy, under_way):

@@ -2,7 +2,7 @@
 """Rows of whole steps without models: the launches of a recorded step, each by its kernel."""
 
 from laws import Laws, VOCAB
-from model import InOrder, Launch, Pass, Row, Small, at_most
+from model import Launch, Pass, Row, Small, at_most
 
 FILES = ("laws", "halves", "rejection", "step", "growth", "drafts", "clusters")
 CHAIN = "chain of 5"
@@ -12,18 +12,18 @@ WEIGHTS = (1024 * 8192 + 1008 * 1024) * 2  # bytes of both layers of the router
 PAIR = 1.4  # microseconds for the products of two more contexts with one of them: instructions
 CHILDREN = 10  # of a node of the tree
 
-# Bodies that wait and do little, and the kernels of the gate that are theirs. Of one that depends on
-# the composition: that of a chain, that of a tree.
+# Bodies that wait and do little, or several that one launch runs one after the other, and the kernels
+# of the gate that are theirs.
 SMALL = {
     "begin_step": "begin_step",
-    "plan_drafts": "plan_of_a_model",
-    "stage_committed": "committed_tokens",
-    "stage_frontier": "frontier_rows",
+    "plan_drafts+stage_committed": "first_of_a_dynamic_tree",
+    "plan_drafts+stage_committed+ask_level+choose_each+list_level": "first_of_a_chain",
+    "end_level+stage_frontier": "next_of_a_dynamic_tree",
+    "end_level+stage_frontier+ask_level+choose_each+list_level": "next_of_a_chain",
+    "end_level+finish_dynamic": "last_of_a_dynamic_tree",
+    "end_level": "end_of_a_chain_level",
     "ask_level": "asks_of_a_level",
-    "choose_each": "prefixes_by_depth",
     "list_level": "lists_of_a_level",
-    "end_level": ("end_of_a_chain_level", "end_of_a_dynamic_level"),
-    "finish_dynamic": "end_of_a_dynamic_tree",
     "place_rows": "place_rows",
     "end_step": "end_step",
     "keep_read": "kept_tokens",
@@ -46,12 +46,8 @@ class Bodies:
 
     def of(self, body, count, is_chain, contexts):
         model, gpu, laws = self.model, self.model.gpu, self.laws
-        if "+" in body:  # one after the other by one team
-            parts = [self.of(part, count, is_chain, contexts) for part in body.split("+")]
-            return InOrder(parts)
         if body in SMALL:
-            kernel = SMALL[body]
-            return Small(f"{kernel if isinstance(kernel, str) else kernel[not is_chain]} block", count)
+            return Small(f"{SMALL[body]} block", count)
         if body in OF_HOST:
             return Small(f"{body} block", count, host=OF_HOST[body])
         if body == "make_slot_laws":

@@ -14,6 +14,7 @@
 #include <hunch/model/rows.hpp>
 #include <hunch/sampler/grammar.hpp>
 #include <hunch/sampler/sampler.hpp>
+#include <hunch/team/ask_for.hpp>
 
 namespace hunch {
 
@@ -151,6 +152,13 @@ struct draft_trees {
   /// The tokens that may come after node `node` in slot k.
   HUNCH_HOST_DEVICE std::uint32_t* allowed(std::int32_t k, std::int32_t node) const {
     return all_allowed + index(k, node) * words;
+  }
+
+  /// Asks for the tokens of tree k and how they hang together, see `team::ask_nearby_of`.
+  template <class T>
+  HUNCH_HOST_DEVICE void ask_nearby(T& team, std::int32_t k) const {
+    team::ask_nearby_of_each(team, k, 1, counts, refused);
+    team::ask_nearby_of_each(team, index(k, 0), capacity.max_nodes, tokens, parents, drawn_at);
   }
 
   /// Makes tree k a lone root.

@@ -9,6 +9,7 @@
 #include <hunch/executor/clear_slots.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/length/length.hpp>
+#include <hunch/team/ask_for.hpp>
 #include <hunch/team/team.hpp>
 
 namespace hunch::drafter {
@@ -46,6 +47,12 @@ struct slot_lengths {
   HUNCH_HOST_DEVICE bool continues(std::int32_t slot, length_evidence evidence) const {
     evidence.depth = of[slot].levels;
     return policy.continues(of[slot].memory, evidence);
+  }
+
+  /// Asks for what is known of a slot, see `team::ask_nearby_of`.
+  template <class T>
+  HUNCH_HOST_DEVICE void ask_nearby(T& team, std::int32_t slot) const {
+    team::ask_nearby_of_each(team, slot, 1, of);
   }
 
   /// Levels that were drawn in this step.

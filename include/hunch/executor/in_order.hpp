@@ -5,6 +5,7 @@
 
 #include <hunch/core/config.hpp>
 #include <hunch/executor/executor.hpp>
+#include <hunch/team/ask_for.hpp>
 #include <hunch/team/team.hpp>
 
 /// \file
@@ -26,6 +27,18 @@ struct in_order {
     first(team, index);
     team.sync();
     rest(team, index);
+  }
+
+  /// Of those that say what they are about to read the last one, whose view has those of the
+  /// others.
+  template <Team T>
+  HUNCH_HOST_DEVICE void ask_nearby(T& team, std::int32_t index) const
+      requires(team::AsksNearby<First, T> || team::AsksNearby<in_order<Rest...>, T>) {
+    if constexpr (team::AsksNearby<in_order<Rest...>, T>) {
+      rest.ask_nearby(team, index);
+    } else {
+      first.ask_nearby(team, index);
+    }
   }
 };
 

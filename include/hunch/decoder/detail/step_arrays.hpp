@@ -13,6 +13,7 @@
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/model/found_rows.hpp>
 #include <hunch/model/staged_rows.hpp>
+#include <hunch/team/ask_for.hpp>
 #include <hunch/verifier/verifier.hpp>
 
 /// \file
@@ -90,6 +91,15 @@ struct step_arrays {
   statistics<N>* counters = nullptr;  ///< [max_batch]; passes are counted for the last slot
 
   HUNCH_HOST_DEVICE sequence& of(std::int32_t slot) const { return in.all[slot]; }
+
+  /// Asks for what is known of a slot, see `team::ask_nearby_of`.
+  template <class T>
+  HUNCH_HOST_DEVICE void ask_nearby(T& team, std::int32_t slot) const {
+    team::ask_nearby_of_each(team, slot, 1, in.all, in.seen, in.ended, in.taken, out.counted, plans,
+                             contexts, verdicts, decisions, outcomes, counters);
+    team::ask_nearby_of_each(team, std::int64_t{slot} * N, N, paths);
+    trees.ask_nearby(team, slot);
+  }
 
   /// Rows of a slot in the target's pass.
   HUNCH_HOST_DEVICE std::int32_t rows_of(std::int32_t slot) const {

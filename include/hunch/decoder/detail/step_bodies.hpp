@@ -24,6 +24,11 @@ struct begin_step {
   step_arrays<Real, N> step;
 
   template <Team T>
+  HUNCH_HOST_DEVICE void ask_nearby(T& team, std::int32_t slot) const {
+    step.ask_nearby(team, slot);
+  }
+
+  template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
     const auto reads = [&](std::int32_t i) {
       const std::int32_t left = step.of(i).unread();
@@ -65,6 +70,11 @@ struct begin_step {
 template <class Real, class S, std::int32_t N>
 struct place_rows {
   step_arrays<Real, N> step;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void ask_nearby(T& team, std::int32_t slot) const {
+    step.ask_nearby(team, slot);
+  }
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
@@ -241,6 +251,11 @@ template <class Real, std::int32_t N>
 struct end_step {
   step_arrays<Real, N> step;
   bool has_lists;  ///< whether the drafter has shortlists
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void ask_nearby(T& team, std::int32_t slot) const {
+    step.ask_nearby(team, slot);
+  }
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {

@@ -21,6 +21,11 @@ struct end_level {
   bool always_greedy;  ///< whether the sampler is
 
   template <Team T>
+  HUNCH_HOST_DEVICE void ask_nearby(T& team, std::int32_t slot) const {
+    g.ask_nearby(team, slot);
+  }
+
+  template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
     const bool drafts = g.of.sizes[slot] > 0;
     team.sync();  // all ranks have seen it

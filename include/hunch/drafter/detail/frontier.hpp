@@ -11,6 +11,7 @@
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/executor/owned_arrays.hpp>
 #include <hunch/length/fixed.hpp>
+#include <hunch/team/ask_for.hpp>
 #include <hunch/tree/shape.hpp>
 
 namespace hunch::drafter {
@@ -114,6 +115,19 @@ struct frontier {
   /// again, so that their rows are a level's.
   HUNCH_HOST_DEVICE std::int32_t law_row(std::int32_t slot, std::int32_t f) const {
     return !ranked ? node(slot, f) : common ? 0 : f;
+  }
+
+  /// Asks for the arrays of a slot, see `team::ask_nearby_of`.
+  template <class T>
+  HUNCH_HOST_DEVICE void ask_nearby(T& team, std::int32_t slot) const {
+    team::ask_nearby_of_each(team, slot, 1, sizes, levels);
+    team::ask_nearby_of_each(team, 0, shape.places, shape.asked_at);
+    team::ask_nearby_of_each(team, 0, shape.places * shape.each, shape.child_at);
+    team::ask_nearby_of_each(team, in_level(slot, 0), width, nodes, rows, entropies);
+    team::ask_nearby_of_each(team, in_tree(slot, 0), Tree::max_nodes, values, places, ids, grown_as,
+                             kept_as);
+    team::ask_nearby_of_each(team, first_child_of_node(slot, 0), child_slots, children, children_at,
+                             child_values, child_probabilities, node_of);
   }
 
   /// A step begins: the slot drafts nothing.

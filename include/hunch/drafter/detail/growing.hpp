@@ -9,6 +9,7 @@
 #include <hunch/drafter/detail/frontier.hpp>
 #include <hunch/drafter/length_slots.hpp>
 #include <hunch/model/rows.hpp>
+#include <hunch/team/ask_for.hpp>
 #include <hunch/team/list_by_slot.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/vocab/layout_tables.hpp>
@@ -50,6 +51,18 @@ struct growing {
   const draft_context* contexts = nullptr;  ///< [slots]
   std::int32_t slots = 0;
   std::int32_t depth = 0;  ///< of the frontier: 0 for roots
+
+  /// Asks for what is known of a slot, see `team::ask_nearby_of`.
+  template <class T>
+  HUNCH_HOST_DEVICE void ask_nearby(T& team, std::int32_t slot) const {
+    of.ask_nearby(team, slot);
+    lengths.ask_nearby(team, slot);
+    trees.ask_nearby(team, slot);
+    team::ask_nearby_of_each(team, slot, 1, contexts);
+    constexpr std::int32_t each = frontier_type::common ? 1 : frontier_type::width;
+    team::ask_nearby_of_each(team, slot * each, each, asks.slot, asks.leader, asks.row, asks.ranges,
+                             asks.range_count, asks.lists, asks.logits);
+  }
 
   /// Whether the sequence of a slot, which may draft, is to: if so, `of.add_root` follows. By one
   /// rank.

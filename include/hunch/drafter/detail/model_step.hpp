@@ -11,6 +11,7 @@
 #include <hunch/drafter/length_slots.hpp>
 #include <hunch/model/rows.hpp>
 #include <hunch/model/staged_rows.hpp>
+#include <hunch/team/ask_for.hpp>
 #include <hunch/team/list_by_slot.hpp>
 #include <hunch/team/team.hpp>
 
@@ -63,6 +64,13 @@ struct model_step : model_arrays {
   HUNCH_HOST_DEVICE team::slot_part pass_of(std::int32_t slot) const {
     return {.slot = slot, .slots = trees.slots, .capacity = capacity, .count = counts};
   }
+
+  /// Asks for what is known of a slot, see `team::ask_nearby_of`.
+  template <class T>
+  HUNCH_HOST_DEVICE void ask_nearby(T& team, std::int32_t slot) const {
+    team::ask_nearby_of_each(team, slot, 1, this->read, this->staged);
+    trees.ask_nearby(team, slot);
+  }
 };
 
 /// What slot `slot` is to do in this step, before anything is staged. A sequence drafts if the
@@ -70,6 +78,11 @@ struct model_step : model_arrays {
 template <class Step>
 struct plan_drafts {
   Step step;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void ask_nearby(T& team, std::int32_t slot) const {
+    step.ask_nearby(team, slot);
+  }
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
@@ -231,6 +244,11 @@ struct stage_frontier {
   Step step;
 
   template <Team T>
+  HUNCH_HOST_DEVICE void ask_nearby(T& team, std::int32_t slot) const {
+    step.ask_nearby(team, slot);
+  }
+
+  template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {
     const auto& of = step.trees.of;
     const model_staged staged = step.staged[slot];
@@ -265,6 +283,12 @@ struct keep_read {
   kept_arrays kept;
   draft_outcomes outcomes;
   std::int32_t capacity = 0;  ///< of what is kept, padded up to it; 0: nobody pads
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void ask_nearby(T& team, std::int32_t slot) const {
+    team::ask_nearby_of_each(team, slot, 1, outcomes.of);
+    step.ask_nearby(team, slot);
+  }
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t slot) const {

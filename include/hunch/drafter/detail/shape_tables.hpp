@@ -16,7 +16,8 @@ namespace hunch::drafter {
 struct shape_view {
   std::int32_t* asked_at = nullptr;  ///< [places]
   std::int32_t* child_at = nullptr;  ///< [places, each]
-  std::int32_t each = 0;             ///< children of a place at most
+  std::int32_t places = 0;
+  std::int32_t each = 0;  ///< children of a place at most
 
   HUNCH_HOST_DEVICE std::int32_t asked(std::int32_t place) const { return asked_at[place]; }
   HUNCH_HOST_DEVICE std::int32_t child(std::int32_t place, std::int32_t i) const {
@@ -49,8 +50,9 @@ shape_view make_shape(owned_arrays<Executor>& arrays) {
     }
   }
   shape_view made;
+  made.places = static_cast<std::int32_t>(asked.size());
   made.each = Tree::max_children;
-  arrays.give(static_cast<std::int64_t>(asked.size()), made.asked_at);
+  arrays.give(made.places, made.asked_at);
   arrays.give(static_cast<std::int64_t>(children.size()), made.child_at);
   write_buffer(arrays.executor(), made.asked_at, asked.data(), asked.size());
   write_buffer(arrays.executor(), made.child_at, children.data(), children.size());

@@ -9,6 +9,7 @@
 #include <cuda_runtime.h>
 
 #include <hunch/executor/cuda_error.cuh>
+#include <hunch/team/ask_for.hpp>
 #include <hunch/team/block.cuh>
 #include <hunch/team/cluster.cuh>
 
@@ -41,7 +42,9 @@ __global__ void __launch_bounds__(cuda_threads, team::blocks_of<Body>)
   __shared__ typename team_type::storage storage;
   team_type team(storage);  // which the launch before may still run beside
   follow_launch_before();
-  body(team, static_cast<std::int32_t>(blockIdx.x));
+  const auto index = static_cast<std::int32_t>(blockIdx.x);
+  team::ask_nearby_of(team, body, index);
+  body(team, index);
 }
 
 /// The same by a cluster. In code for devices that have none it is empty and not launched.

@@ -9,8 +9,8 @@
 #include <hunch/core/types.hpp>
 #include <hunch/distribution/law.hpp>
 #include <hunch/distribution/restrict.hpp>
-#include <hunch/selector/detail/ask_for.hpp>
 #include <hunch/selector/detail/ranked_cut.hpp>
+#include <hunch/team/ask_for.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/vocab/budget.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
@@ -31,7 +31,7 @@ struct choose_clusters {
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int32_t operator()(T& team, float* scores,
                                                                    std::int32_t depth,
                                                                    row_range* ranges) const {
-    ask_nearby(team, begin, (std::int64_t{clusters} + 1) * 4);
+    team::ask_nearby(team, begin, (std::int64_t{clusters} + 1) * 4);
     const choice chosen = best(team, scores, depth);
     // Unit 0 is the core, unit c + 1 is cluster c; 64 units in a word.
     const std::int32_t units = clusters + 1;

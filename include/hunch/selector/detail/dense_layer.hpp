@@ -13,8 +13,8 @@
 #include <hunch/head/detail/rows_ahead.hpp>
 #include <hunch/head/detail/tensor_strip.hpp>
 #include <hunch/head/head_weights.hpp>
-#include <hunch/selector/detail/ask_for.hpp>
 #include <hunch/selector/detail/sliced_rows.hpp>
+#include <hunch/team/ask_for.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 
@@ -152,7 +152,7 @@ struct dense_layer {
     const dense_layer self = *this;
     const std::int32_t slice = detail::slice_elements<Weight>(weights.width);
     const std::int32_t slices = (weights.width + slice - 1) / slice;
-    ask_nearby(team, bias + index * layer_rows, 1);
+    team::ask_nearby(team, bias + index * layer_rows, 1);
     team.fill_by_worker(slices, [=](auto& worker, std::int32_t s, const auto& put) {
       if (states == 1) {
         const float* const x[1] = {x_of(0)};

@@ -7,11 +7,11 @@
 #include <hunch/core/arithmetic.hpp>
 #include <hunch/core/config.hpp>
 #include <hunch/executor/executor.hpp>
-#include <hunch/selector/detail/ask_for.hpp>
 #include <hunch/selector/detail/dense_layer.hpp>
 #include <hunch/selector/detail/route_clusters.hpp>
 #include <hunch/selector/router.hpp>
 #include <hunch/selector/selector.hpp>
+#include <hunch/team/ask_for.hpp>
 #include <hunch/team/few.hpp>
 #include <hunch/team/last_arrival.hpp>
 #include <hunch/team/team.hpp>
@@ -58,7 +58,7 @@ struct route_hidden {
 
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
-    ask_for(team, static_cast<const char*>(read_later) + index * read_share, read_share);
+    team::ask_for(team, static_cast<const char*>(read_later) + index * read_share, read_share);
     of.for_groups(team, [&](std::int32_t first, std::int32_t count) {
       const route_hidden& self = *this;
       layer.strip(

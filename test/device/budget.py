@@ -71,6 +71,9 @@ STREAMING = [
     "vllm_laws_through_stages block",
     "vllm_laws_through_stages cluster",
     "vllm_logits block",
+    "vllm_logits_on_demand block",
+    "vllm_logits_on_demand cluster",
+    "vllm_logits_of_bfloats_on_demand block",
     "flashinfer_chain block",
 ]
 CONTROL = "residual_sum_of_a_choice block"

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Prints, as JSON, what a device is given in a step without models: the bodies in their order, how
-// many of each, and whether they run beside the draft model's pass. The steps are the library's
-// own, on the host, over memory that nobody reads there, so that they are launched as on a device.
+// many of each, whether they run beside the draft model's pass, their bytes, and which of their
+// words are pointers that stand in them before: views that several bodies of one launch have a copy
+// of. The steps are the library's own, on the host, over memory that nobody reads there, so that
+// they are launched as on a device.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <typeinfo>
 #include <utility>
 #include <vector>
@@ -53,7 +58,28 @@ struct launched {
   std::string body;
   std::int32_t count = 0;
   bool beside = false;  ///< the draft model's pass
+  std::size_t size = 0;
+  std::vector<std::pair<std::size_t, std::size_t>> again;  ///< bytes at which a pointer stands, and
+                                                           ///< at which it stood first
 };
+
+/// Pointers of a body that stand in it before.
+template <class Body>
+std::vector<std::pair<std::size_t, std::size_t>> repeated_pointers(const Body& body) {
+  static_assert(std::is_trivially_copyable_v<Body>);
+  std::vector<std::uintptr_t> words(sizeof(Body) / sizeof(std::uintptr_t));
+  std::memcpy(words.data(), &body, words.size() * sizeof(std::uintptr_t));
+  constexpr std::uintptr_t numbers = std::uintptr_t{1} << 40;  // and pairs of small ones
+  std::vector<std::pair<std::size_t, std::size_t>> found;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] < numbers) { continue; }
+    const auto first = std::find(words.begin(), words.end(), words[i]) - words.begin();
+    if (static_cast<std::size_t>(first) == i) { continue; }
+    found.emplace_back(i * sizeof(std::uintptr_t),
+                       static_cast<std::size_t>(first) * sizeof(std::uintptr_t));
+  }
+  return found;
+}
 
 /// The name of the template that a full name is one of.
 std::string template_of(const std::string& full) {
@@ -95,7 +121,7 @@ class recording_device : executor::host {
 
   template <class Body>
   void launch(std::int32_t count, const Body& body) {
-    step_->push_back({named<Body>::name(), count, beside_});
+    step_->push_back({named<Body>::name(), count, beside_, sizeof(Body), repeated_pointers(body)});
     host::launch(count, body);
   }
   template <class Body>
@@ -194,8 +220,15 @@ std::vector<launched> step_of(const vocab_layout& order, Tree tree, Selector sel
 void print(const char* name, const std::vector<launched>& step, const char* after) {
   std::printf("\"%s\": [\n", name);
   for (std::size_t i = 0; i < step.size(); ++i) {
-    std::printf("  {\"body\": \"%s\", \"count\": %d, \"beside\": %s}%s\n", step[i].body.c_str(),
-                step[i].count, step[i].beside ? "true" : "false", i + 1 < step.size() ? "," : "");
+    std::printf("  {\"body\": \"%s\", \"count\": %d, \"beside\": %s, \"size\": %zu, \"again\": [",
+                step[i].body.c_str(), step[i].count, step[i].beside ? "true" : "false",
+                step[i].size);
+    const char* comma = "";
+    for (const auto& [at, first] : step[i].again) {
+      std::printf("%s[%zu, %zu]", comma, at, first);
+      comma = ", ";
+    }
+    std::printf("]}%s\n", i + 1 < step.size() ? "," : "");
   }
   std::printf("]%s\n", after);
 }

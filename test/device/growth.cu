@@ -23,6 +23,7 @@ namespace hunch::gate {
 namespace names {
 struct asks_of_a_level;
 struct lists_of_a_level;
+struct ranges_of_a_level;
 struct common_row_copies;
 struct states_of_kept_nodes;
 struct chain_level;
@@ -79,7 +80,8 @@ using prefixes = selector::choose_each<selector::prefix_chooser<>>;
 
 kernel_pointer growth[] = {
     by_block<names::asks_of_a_level, drafter::ask_level<grown<eagle>>>(),
-    by_block<names::lists_of_a_level, drafter::list_level<grown<eagle>>>(),
+    by_block<names::lists_of_a_level, drafter::list_level<grown<eagle>, false>>(),
+    by_block<names::ranges_of_a_level, drafter::list_level<grown<eagle>, true>>(),
     by_block<names::states_of_kept_nodes, drafter::keep_states>(),
     by_block<names::common_row_copies, drafter::copy_level<grown_ahead<sampled>>>(),
     by_block<names::chain_level, drafter::draw_level<grown<chain>, plain, draw>>(),
@@ -105,14 +107,14 @@ kernel_pointer growth[] = {
     by_block<names::committed_tokens, drafter::stage_committed<stepped>>(),
     by_block<names::rows_without_room, drafter::drop_full_rows<stepped>>(),
     by_block<names::frontier_rows, drafter::stage_frontier<stepped>>(),
-    by_block<names::first_of_a_chain,
-             kernel::in_order<
-                 drafter::plan_drafts<step_of<chain>>, drafter::stage_committed<step_of<chain>>,
-                 drafter::ask_level<grown<chain>>, prefixes, drafter::list_level<grown<chain>>>>(),
-    by_block<names::next_of_a_chain,
-             kernel::in_order<
-                 drafter::end_level<grown<chain>>, drafter::stage_frontier<step_of<chain>>,
-                 drafter::ask_level<grown<chain>>, prefixes, drafter::list_level<grown<chain>>>>(),
+    by_block<names::first_of_a_chain, kernel::in_order<drafter::plan_drafts<step_of<chain>>,
+                                                       drafter::stage_committed<step_of<chain>>,
+                                                       drafter::ask_level<grown<chain>>, prefixes,
+                                                       drafter::list_level<grown<chain>, true>>>(),
+    by_block<names::next_of_a_chain, kernel::in_order<drafter::end_level<grown<chain>>,
+                                                      drafter::stage_frontier<step_of<chain>>,
+                                                      drafter::ask_level<grown<chain>>, prefixes,
+                                                      drafter::list_level<grown<chain>, true>>>(),
     by_block<names::first_of_a_dynamic_tree,
              kernel::in_order<drafter::plan_drafts<step_of<eagle>>,
                               drafter::stage_committed<step_of<eagle>>>>(),

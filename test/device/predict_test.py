@@ -75,7 +75,7 @@ class listings(unittest.TestCase):
         self.assertEqual([found[k].loops[0].loads for k in ("a block", "b block")], [2, 8])
 
     def trips(self, *lines):
-        return kernels(listing("k block", *lines))["k block"].trips
+        return kernels(listing("k block", *lines))["k block"].trips()
 
     def test_trips(self):
         side_by_side = ("LDG.E R4, [R2.64]", "LDG.E R5, [R2.64+0x4]")
@@ -105,6 +105,12 @@ class listings(unittest.TestCase):
                                           "LDG.E R12, [R10.64]", "EXIT"), 1)
         self.assertAlmostEqual(self.trips(*array, *ask, "LDG.E.64 R8, [R4.64]",
                                           "LDG.E R12, [R8.64]", "EXIT"), 1 + NEAR + 1)
+        # One that stands in the argument twice is the same; it is known by both.
+        again = kernels(listing("k block", *array, *ask, "LDC.64 R2, c[0x0][0x240]",
+                                "IMAD.WIDE R10, R0, 0x4, R2", "LDG.E R12, [R10.64]", "EXIT"))["k block"]
+        self.assertAlmostEqual(again.trips([(0x30, 0x0)]), 1 + NEAR)
+        self.assertAlmostEqual(again.trips([(0x30, 0x8)]), 1)
+        self.assertAlmostEqual(again.trips(), 1)
         # A fence that empties the cache takes it away; a prefetch into the far one brings nothing.
         self.assertEqual(self.trips(*array, *ask, "CCTL.IVALL", *chased), 2)
         self.assertEqual(self.trips(*array, ask[0], "CCTL.E.PF2 [R6]", *chased), 2)

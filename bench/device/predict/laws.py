@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of laws and of verification."""
 
-from model import Launch, Pass, Row, at_most
+from model import Launch, Pass, Row, TILE, at_most
 
 FILES = ("laws", "halves", "rejection")
 VOCAB = 128256
@@ -32,9 +32,13 @@ class Laws:
         self.refused = 4.0 * gpu.near
         # A draw reads a tile again, half of it at a time, and walks along groups, strands, lanes and a
         # lane, which it reads once more, by differences of doubles.
-        groups = -(-VOCAB // 4096)
-        self.draw = (groups + 16 + 16 + 8 + 32) * 10.0 / gpu.clock + 3.0 * gpu.cache
+        self.draw = self.draw_of(gpu, VOCAB)
         self.decide = self.test + self.refused + self.draw
+
+    @staticmethod
+    def draw_of(gpu, elements):
+        groups = -(-elements // TILE)
+        return (groups + 16 + 16 + 8 + 32) * 10.0 / gpu.clock + 3.0 * gpu.cache
 
     @staticmethod
     def residual_of(gate, kernel, loads=32):

@@ -12,6 +12,7 @@ import shutil
 from gpu import ISSUE, NEAR, PIPES, pipe_of
 
 LOADS = ("LDG", "LD")
+ARGUMENTS = 0x210  # of a kernel, in its constants: of sm_90
 
 
 @dataclasses.dataclass
@@ -47,9 +48,13 @@ class Instruction:
 @dataclasses.dataclass
 class Kernel:
     loops: list  # its innermost loops with loads, in the order of the code
-    trips: float  # to memory, one after the other: see `trips_of`
+    code: list
     barriers: int
     products: Loop = None  # what stands between two branches and multiplies most by tensor cores
+
+    def trips(self, again=()):
+        """To memory, one after the other: see `trips_of`."""
+        return trips_of(self.code, again)
 
 
 def disassembler():
@@ -63,11 +68,13 @@ def disassembler():
     return None
 
 
-def trips_of(code):
+def trips_of(code, again=()):
     """Loads of which each waits for the one before it, in the order of the code: because its address
     comes from what that one brought, because a branch before it looks at that, or because a barrier
     lies between them. A loop counts once, and code that is seldom reached as any other. A load by
-    an address that a prefetch into the nearest cache was given, too, goes there."""
+    an address that a prefetch into the nearest cache was given, too, goes there. `again` has pairs of
+    bytes of the argument: what stands there is a pointer that stands at the other place as well."""
+    first = {ARGUMENTS + at: ARGUMENTS + before for at, before in again}
     depth, waited, longest = {}, 0, 0
     arrays = {}  # of a register: those of the kernel's arguments that its address comes from
     nearby = {}  # of these, when what was asked for there
@@ -93,13 +100,14 @@ def trips_of(code):
             there = [nearby[origin] for origin in origins if origin in nearby]
             done = max(used, min(there)) + NEAR if there else used + 1
             longest = max(longest, done)
-            if first := re.fullmatch(r"(U?R)(\d+)", names[0]):
+            if result := re.fullmatch(r"(U?R)(\d+)", names[0]):
                 for i in range(max(1, each.size() // 4)):
-                    depth[f"{first.group(1)}{int(first.group(2)) + i}"] = done
-                    arrays.pop(f"{first.group(1)}{int(first.group(2)) + i}", None)
+                    depth[f"{result.group(1)}{int(result.group(2)) + i}"] = done
+                    arrays.pop(f"{result.group(1)}{int(result.group(2)) + i}", None)
         else:
             if each.opcode in ("LDC", "ULDC") and ".64" in each.modifiers or "WIDE" in each.modifiers:
-                origins.update(re.findall(r"c\[0x0\]\[(0x[0-9a-f]+)\]", operands))
+                constants = [int(at, 16) for at in re.findall(r"c\[0x0\]\[(0x[0-9a-f]+)\]", operands)]
+                origins.update(first.get(at, at) for at in constants)
             for name in names[:results]:
                 depth[name] = 0 if name[-1] in "ZT" else used  # of these nothing is kept
                 arrays[name] = () if name[-1] in "ZT" else origins
@@ -159,7 +167,7 @@ def kernels_in(text, kernel_name):
             loop = loop_of(code[begin:end + 1])
             if loop.loads > 0:
                 loops.append(loop)
-        found[kernel_name(mangled)] = Kernel(loops, trips_of(code),
+        found[kernel_name(mangled)] = Kernel(loops, code,
                                              sum(each.opcode == "BAR" for each in code),
                                              products_of(code, set(place.values())))
     return found

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -25,6 +26,7 @@ class Gate:
         sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "test" / "device"))
         from compile import kernel_name  # the names by which the gate knows its kernels
         self.usage, self.kernels, self.release = {}, {}, None
+        self.arguments = {}  # bytes, of each kernel
         self._folder, self._nvdisasm, self._name = pathlib.Path(folder), nvdisasm, kernel_name
 
     def read(self, file):
@@ -34,6 +36,9 @@ class Gate:
         text = subprocess.run([self._nvdisasm, "-c", str(self._folder / f"{file}.cubin")],
                               capture_output=True, text=True, check=True).stdout
         self.kernels.update(kernels_in(text, self._name))
+        ptx = (self._folder / f"{file}.ptx").read_text()
+        self.arguments.update((self._name(kernel), int(size)) for kernel, size in
+                              re.findall(r"\.param [^\n]*\b(\w+)_param_0\[(\d+)\]", ptx))
 
     def streams(self, kernel, least):
         """Its loops with at least so many loads of a thread."""
@@ -87,6 +92,7 @@ class Small:
     host: int = 0  # of them to the host's memory
     more: float = 0.0  # what one body does besides
     size: int = 0  # bytes of weights that all bodies read together, under way before they wait
+    again: tuple = ()  # pointers that stand in its argument before: see `trips_of`
 
 
 class Model:
@@ -183,7 +189,7 @@ class Model:
         gpu = self.gpu
         kernel = self.gate.kernels[small.kernel]
         at_once = gpu.processors * self.resident(small.kernel)
-        trips = small.trips if small.trips > 0 else kernel.trips
+        trips = small.trips if small.trips > 0 else kernel.trips(small.again)
         chain = ((trips - small.host) * gpu.cache + small.host * gpu.host +
                  kernel.barriers * gpu.barrier + small.more)
         wait = math.ceil(small.bodies / at_once) * chain + self.at_copy(small.size)

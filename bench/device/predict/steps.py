@@ -42,10 +42,15 @@ class Bodies:
     def launches(self, step, name):
         """Of a list of bodies and how many there are of each."""
         contexts = CHILDREN if name == TREE else 1
-        return [self.of(each["body"], each["count"], name == CHAIN, contexts) for each in step]
+        return [self.of(each, name == CHAIN, contexts) for each in step]
 
-    def of(self, body, count, is_chain, contexts):
+    def of(self, launched, is_chain, contexts):
         model, gpu, laws = self.model, self.model.gpu, self.laws
+        body, count = launched["body"], launched["count"]
+        if "+" in body:  # each with a copy of a view, so that pointers stand in it several times
+            kernel = f"{SMALL[body]} block"
+            assert model.gate.arguments[kernel] == launched["size"], f"{kernel} is not {body}"
+            return Small(kernel, count, again=launched["again"])
         if body in SMALL:
             return Small(f"{SMALL[body]} block", count)
         if body in OF_HOST:
@@ -58,7 +63,8 @@ class Bodies:
         if body == "decide_slot":  # a test for each level of the tree, then a draw
             return Launch("decide_on_a_tree", count, [], 6 * laws.test + laws.draw)
         if body == "draw_level":  # the logits have just been written
-            return Launch("draw_of_a_child", count, self.law_of_a_list(), laws.draw, 2)
+            return Launch("draw_of_a_child", count, self.law_of_a_list(),
+                          laws.draw_of(gpu, LISTED), 2)
         if body == "rank_level":
             return Launch("plain_ranked_level", count, self.law_of_a_list() + self.ranking(),
                           CHILDREN * 8 * gpu.barrier)

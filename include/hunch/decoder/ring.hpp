@@ -92,10 +92,10 @@ struct rings {
     return so_far - taken + count <= capacity;
   }
 
-  /// Entries [0, n) of a slot are there. By one rank of a body.
-  HUNCH_HOST_DEVICE void count(std::int32_t slot, std::int64_t n) const {
-    counted[slot] = n;
-    if (!waits) { kernel::store_release(written + slot, n); }
+  /// The `counted` entries of a slot are there, unless who ends the step says so. By one rank of a
+  /// body, last: on a device, what is read after it is far again.
+  HUNCH_HOST_DEVICE void publish(std::int32_t slot) const {
+    if (!waits) { kernel::store_release(written + slot, counted[slot]); }
   }
 
   /// Calls use(entry) for what has come out of a slot and was not taken, in order. By the host.

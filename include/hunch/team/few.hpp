@@ -17,11 +17,9 @@ namespace hunch::team {
 /// Collective.
 template <Team T, class F>
 HUNCH_HOST_DEVICE void for_few(T& team, std::int32_t n, const F& f) {
-  if constexpr (is_one_thread<T>) {
-    for (std::int32_t i = 0; i < n; ++i) { f(i); }
-  } else {
-    team.for_each(n, [&](std::int64_t i) { f(static_cast<std::int32_t>(i)); });
-  }
+  HUNCH_ROLLED
+  for (std::int32_t i = team.rank(); i < n; i += team.size()) { f(i); }
+  team.sync();
 }
 
 /// The reduction of f(i) for i in [0, n), on all ranks, as `team.reduce`. Collective.

@@ -41,6 +41,17 @@ struct layout_view {
                     [](std::int32_t a, std::int32_t b) { return a < b ? a : b; }) != 0;
     }
     if (shifted) { kernel::write_shifts(team, {cluster_begin, clusters}, ranges, count, shifts); }
+    return of(ranges, count, size, shifted ? shifts : nullptr);
+  }
+
+  /// The same of a single range, or none. By one rank.
+  HUNCH_HOST_DEVICE shortlist list_of_range(const row_range* range, std::int32_t count) const {
+    return of(range, count, count > 0 ? range->end - range->begin : 0, nullptr);
+  }
+
+ private:
+  HUNCH_HOST_DEVICE shortlist of(const row_range* ranges, std::int32_t count, std::int32_t size,
+                                 const std::int32_t* shift) const {
     return {.ranges = ranges,
             .range_count = count,
             .size = size,
@@ -48,10 +59,9 @@ struct layout_view {
             .token_row = token_row,
             .vocab_size = vocab_size,
             .token_part = token_part,
-            .shift = shifted ? shifts : nullptr};
+            .shift = shift};
   }
 
- private:
   /// Whether a part begins or ends at a row.
   HUNCH_HOST_DEVICE bool is_bound(std::int32_t row) const {
     std::int32_t low = 0;

@@ -58,17 +58,19 @@ struct decide_repeat {
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t) const {
     const std::int64_t left = loop->steps_left - 1;
-    bool more = look(team) && left > 0;
-    if (team.rank() == 0) {
-      loop->steps_left = left;
-      // The host writes a request and then reads whether the loop has ended; the loop says that it
-      // has and then looks for a request. One of the two sees the other.
-      if (!more) { store_release(&shared->ended, loop->number); }
-    }
-    if (!more && left > 0) {
+    bool more = false;
+    // The host writes a request and then reads whether the loop has ended; the loop says that it
+    // has and then looks for a request. One of the two sees the other.
+    HUNCH_ROLLED
+    for (std::int32_t looks = 0; looks < 2 && !more; ++looks) {
+      more = look(team) && left > 0;
+      if (team.rank() == 0) {
+        if (looks == 0) { loop->steps_left = left; }
+        if (!more && looks == 0) { store_release(&shared->ended, loop->number); }
+        if (more && looks == 1) { store_release(&shared->ended, loop->number - 1); }
+      }
+      if (left <= 0) { break; }
       team.sync();
-      more = look(team);
-      if (more && team.rank() == 0) { store_release(&shared->ended, loop->number - 1); }
     }
     if (team.rank() == 0) { again.set(more); }
   }

@@ -295,6 +295,7 @@ struct end_step {
     }
     team.sync();
     step.in.admit(team, slot);
+    if (team.rank() == 0) { step.out.publish(slot); }
   }
 
  private:
@@ -327,12 +328,12 @@ struct end_step {
           step.counters[slot].count(tree, has_lists ? tree.lists : nullptr, v, d.emitted);
       if (step.reports != nullptr) { step.reports[slot].levels = levels; }
     }
-    publish(slot, d);
+    count_entries(slot, d);
     if (d.finish != finish_reason::none) { step.of(slot).id = 0; }
   }
 
   /// An end that comes without a token is an entry of its own.
-  HUNCH_HOST_DEVICE void publish(std::int32_t slot, const step_decision& d) const {
+  HUNCH_HOST_DEVICE void count_entries(std::int32_t slot, const step_decision& d) const {
     std::int64_t n = step.out.counted[slot] + d.emitted;
     const bool ends_text = d.finish == finish_reason::stop_token ||
                            d.finish == finish_reason::stop_string ||
@@ -346,7 +347,7 @@ struct end_step {
                                 .finish = d.finish,
                                 .status = d.status};
     }
-    step.out.count(slot, n);
+    step.out.counted[slot] = n;
   }
 };
 

@@ -296,6 +296,7 @@ struct end_round {
     }
     team.sync();
     round.in.admit(team, slot);
+    if (team.rank() == 0) { round.out.publish(slot); }
   }
 
  private:
@@ -321,7 +322,7 @@ struct end_round {
     }
     outcome.finished = finish != finish_reason::none;
     round.lengths.observe(slot, outcome);
-    round.out.count(slot, n);
+    round.out.counted[slot] = n;
     if (outcome.finished) { s.id = 0; }
   }
 

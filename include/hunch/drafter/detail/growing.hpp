@@ -117,7 +117,8 @@ struct ask_level {
 };
 
 /// Makes the shortlist of row `ask` of the ranges that were chosen for it.
-template <class Growing>
+/// \tparam OneRange whether there is never more than one.
+template <class Growing, bool OneRange>
 struct list_level {
   Growing g;
   layout_view tables;
@@ -125,9 +126,16 @@ struct list_level {
   template <Team T>
   HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t ask) const {
     if (g.asks.row[ask] < 0) { return; }
-    const std::int32_t slot = g.asks.slot[ask];
-    std::int32_t* const shifts = g.trees.shifts(slot, g.of.node(slot, g.asks.leader[ask]));
-    const shortlist list = tables.list(team, g.asks.ranges[ask], g.asks.range_count[ask], shifts);
+    const row_range* const ranges = g.asks.ranges[ask];
+    const std::int32_t count = g.asks.range_count[ask];
+    shortlist list;
+    if constexpr (OneRange) {
+      if (team.rank() == 0) { list = tables.list_of_range(ranges, count); }
+    } else {
+      const std::int32_t slot = g.asks.slot[ask];
+      list = tables.list(team, ranges, count,
+                         g.trees.shifts(slot, g.of.node(slot, g.asks.leader[ask])));
+    }
     if (team.rank() != 0) { return; }
     g.asks.lists[ask] = list;
     g.asks.logits[ask].size = list.size;

@@ -93,12 +93,13 @@ class growth {
   template <class Contexts, class Selecting, class... Before>
   std::int32_t choose_lists(const view_type& g, [[maybe_unused]] Contexts& contexts,
                             Selecting& selector, Executor& executor, const Before&... before) {
-    constexpr bool routes = RoutedSelector<typename Selecting::selector_type>;
+    using selector_type = typename Selecting::selector_type;
+    constexpr bool routes = RoutedSelector<selector_type>;
     context_rows of_all;
     if constexpr (routes) { of_all = contexts_of_all(contexts); }
     const std::int32_t most = asks(g.slots);
     const ask_level<view_type> ask{g, of_all};
-    const list_level<view_type> list{g, tables_.view()};
+    const list_level<view_type, selects_one_range<selector_type>> list{g, tables_.view()};
     const selector_lists lists{g.asks.ranges, g.asks.range_count};
     const auto nodes = [&g](std::int32_t size) {
       return selector_contexts{.size = size,

@@ -32,6 +32,7 @@ struct choose_clusters {
                                                                    std::int32_t depth,
                                                                    row_range* ranges) const {
     team::ask_nearby(team, begin, (std::int64_t{clusters} + 1) * 4);
+    team::ask_nearby(team, scores, std::int64_t{clusters} * 4);
     const choice chosen = best(team, scores, depth);
     // Unit 0 is the core, unit c + 1 is cluster c; 64 units in a word.
     const std::int32_t units = clusters + 1;

@@ -153,6 +153,9 @@ struct dense_layer {
     const std::int32_t slice = detail::slice_elements<Weight>(weights.width);
     const std::int32_t slices = (weights.width + slice - 1) / slice;
     team::ask_nearby(team, bias + index * layer_rows, 1);
+    if (weights.row_scale != nullptr) {
+      team::ask_nearby(team, weights.row_scale + index * layer_rows, 1);
+    }
     team.fill_by_worker(slices, [=](auto& worker, std::int32_t s, const auto& put) {
       if (states == 1) {
         const float* const x[1] = {x_of(0)};

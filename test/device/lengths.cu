@@ -46,7 +46,7 @@ struct drafted_length {
   }
 };
 
-using any_length = length::one_of<length::fixed, length::cost, length::ewma>;
+using any_length = length::one_of<length::fixed, length::cost, length::ewma, length::metered>;
 
 kernel_pointer lengths[] = {
     by_block<names::length_fixed, drafted_length<length::fixed>>(),
@@ -60,3 +60,7 @@ kernel_pointer lengths[] = {
 };
 
 }  // namespace hunch::gate
+
+// All of it, what hosts call included: a device compiler refuses some of what others take.
+template class hunch::length::one_of<hunch::length::fixed, hunch::length::cost, hunch::length::ewma,
+                                     hunch::length::metered>;

@@ -37,7 +37,7 @@ class one_of {
 
   /// Has the policy take what the host knows, see `metered`.
   void refresh() requires(needs_clock) {
-    detail::use_both(index_, policies_, policies_, [](const auto&, auto& policy) {
+    policies_.visit(index_, [](auto& policy) {
       if constexpr (requires { policy.refresh(); }) { policy.refresh(); }
     });
   }

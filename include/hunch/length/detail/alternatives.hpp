@@ -48,6 +48,16 @@ union alternatives<First, Rest...> {
     }
   }
 
+  /// use(value) for what it holds, of type `index`. By the host.
+  template <class Use>
+  void visit(std::int32_t index, const Use& use) {
+    if (index == 0) {
+      use(first);
+    } else if constexpr (sizeof...(Rest) > 0) {
+      rest.visit(index - 1, use);
+    }
+  }
+
   char nothing;
   First first;
   alternatives<Rest...> rest;

@@ -91,13 +91,19 @@ struct step_arrays {
   statistics<N>* counters = nullptr;  ///< [max_batch]; passes are counted for the last slot
 
   HUNCH_HOST_DEVICE sequence& of(std::int32_t slot) const { return in.all[slot]; }
+  /// [N] accepted nodes: where the verdict on a slot has its `path`, for who need not read that
+  /// first.
+  HUNCH_HOST_DEVICE std::int32_t* path(std::int32_t slot) const {
+    return paths + static_cast<std::int64_t>(slot) * N;
+  }
 
   /// Asks for what is known of a slot, see `team::ask_nearby_of`.
   template <class T>
   HUNCH_HOST_DEVICE void ask_nearby(T& team, std::int32_t slot) const {
     team::ask_nearby_of_each(team, slot, 1, in.all, in.seen, in.ended, in.taken, out.counted, plans,
                              contexts, verdicts, decisions, outcomes, counters);
-    team::ask_nearby_of_each(team, std::int64_t{slot} * N, N, paths);
+    team::ask_nearby_of_each(team, 0, N, path(slot));
+    team::ask_nearby_of_each(team, 0, 3, counts);
     trees.ask_nearby(team, slot);
   }
 
@@ -120,7 +126,7 @@ struct step_arrays {
   /// Emitted token i of a slot.
   HUNCH_HOST_DEVICE token emitted(std::int32_t slot, std::int32_t i) const {
     const verdict& v = verdicts[slot];
-    return i < v.accepted ? trees.tree(slot).tokens[v.path[i]] : v.next;
+    return i < v.accepted ? trees.tree(slot).tokens[path(slot)[i]] : v.next;
   }
 };
 

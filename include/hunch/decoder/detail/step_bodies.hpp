@@ -6,6 +6,7 @@
 #include <hunch/core/config.hpp>
 #include <hunch/decoder/detail/slot_view.hpp>
 #include <hunch/decoder/detail/step_arrays.hpp>
+#include <hunch/team/ask_for.hpp>
 #include <hunch/team/few.hpp>
 #include <hunch/team/list_by_slot.hpp>
 #include <hunch/team/team.hpp>
@@ -162,7 +163,7 @@ struct decide_slot {
     // The verdict goes through memory: a rule leaves no registers for it.
     if (step.plans[slot].verifies()) {
       verdict out;
-      out.path = step.paths + first;
+      out.path = step.path(slot);
       verifier(team,
                View{.tree = {{.count = step.trees.count(slot),
                               .tokens = {&step.trees.tokens, first},
@@ -193,7 +194,7 @@ struct decide_slot {
     if (plan.cancelled) { d.finish = finish_reason::cancelled; }
     if (plan.full) { d.finish = finish_reason::cache_full; }
     if (plan.verifies()) {
-      const std::int32_t last = v.accepted > 0 ? v.path[v.accepted - 1] : 0;
+      const std::int32_t last = v.accepted > 0 ? step.path(slot)[v.accepted - 1] : 0;
       const bool invalid = step.trees.refused[slot] == last;
       const status why = v.status == status::ok && invalid ? status::invalid_token : v.status;
       const std::int32_t decided = v.accepted + (why == status::ok ? 1 : 0);
@@ -233,7 +234,7 @@ struct report_emitted {
     if (!step.plans[slot].takes_part || i >= step.decisions[slot].emitted) { return; }
     const std::int32_t top = step.of(slot).log_probabilities;
     if (top < 0) { return; }
-    const std::int32_t node = i == 0 ? 0 : step.verdicts[slot].path[i - 1];
+    const std::int32_t node = i == 0 ? 0 : step.path(slot)[i - 1];
     report_log_probabilities<Real>::of(
         team, {.drawn_from = step.laws + slot * N + node,
                .chosen = step.emitted(slot, i),
@@ -255,6 +256,7 @@ struct end_step {
   template <Team T>
   HUNCH_HOST_DEVICE void ask_nearby(T& team, std::int32_t slot) const {
     step.ask_nearby(team, slot);
+    team::ask_nearby_of_each(team, std::int64_t{slot} * N, N, step.trees.lists);
   }
 
   template <Team T>
@@ -262,7 +264,7 @@ struct end_step {
     const std::int32_t prefix = step.plans[slot].prefix;
     const std::int32_t first_row = step.plans[slot].first_row;
     const std::int32_t cached = step.of(slot).cached;  // which `end` changes
-    const std::int32_t* const path = step.verdicts[slot].path;
+    const std::int32_t* const path = step.path(slot);
     team::list_by_slot(
         team,
         {.slot = slot, .slots = step.slots, .capacity = step.padded, .count = step.counts + 1},
@@ -310,7 +312,7 @@ struct end_step {
     step.outcomes[slot] = {.slot = slot,
                            .first_row = plan.first_row,
                            .prefix = plan.prefix,
-                           .path = plan.verifies() ? v.path : nullptr,
+                           .path = plan.verifies() ? step.path(slot) : nullptr,
                            .kept = d.emitted > 1 ? d.emitted - 1 : 0,
                            .finished = d.finish != finish_reason::none};
     if (step.reports != nullptr) {

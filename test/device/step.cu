@@ -20,6 +20,7 @@ struct decide_on_a_tree;
 struct decide_greedily;
 struct report_emitted;
 struct end_step;
+struct end_counted_step;
 struct begin_run;
 struct decide_repeat;
 }  // namespace names
@@ -43,7 +44,8 @@ kernel_pointer step[] = {
     by_cluster<names::decide_on_a_tree, deciding<plain, verifier::point_mass, false>>(),
     by_block<names::decide_greedily, deciding<sampler::greedy, verifier::greedy, true>>(),
     by_block<names::report_emitted, kernel::report_emitted<float, nodes>>(),
-    by_block<names::end_step, kernel::end_step<float, nodes>>(),
+    by_block<names::end_step, kernel::end_step<float, nodes, false>>(),
+    by_block<names::end_counted_step, kernel::end_step<float, nodes, true>>(),
     by_block<names::begin_run, kernel::begin_run>(),
     by_block<names::decide_repeat, kernel::decide_repeat<executor::detail::loop_condition>>(),
 };

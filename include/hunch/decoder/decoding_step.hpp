@@ -251,8 +251,8 @@ class decoding_step {
   void commit(const step_bounds& bounds, const hunch::rows& rows, Evaluation& evaluation) noexcept {
     const profiler_range<E> range("hunch: commit");
     attempt([&] {
-      memory_.launch(bounds.slots, kernel::end_step<real, max_nodes>{arrays(bounds),
-                                                                     drafter_type::uses_selector});
+      memory_.launch(bounds.slots, kernel::end_step<real, max_nodes, sampler_type::needs_counts>{
+                                       arrays(bounds), drafter_type::uses_selector});
     });
     bool has_states = states_in(rows) > 0;
     if constexpr (host_reads<memory> && states_of_node > 0) {

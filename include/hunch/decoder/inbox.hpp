@@ -64,7 +64,8 @@ struct inbox_view {
   }
 
   /// Makes a sequence of the request that waits for a slot, if one does. Collective.
-  template <Team T>
+  /// \tparam Counts false where no sampler asks which tokens occur.
+  template <bool Counts = true, Team T>
   HUNCH_HOST_DEVICE void admit(T& team, std::int32_t slot) const {
     const bool here = waits(slot);
     team.sync();  // all ranks have seen it
@@ -76,7 +77,7 @@ struct inbox_view {
     team.for_each(s.length, [=](std::int64_t i) { s.text[i] = a.prompt[i]; });
     team.for_each(s.parameters.bias_count, [=](std::int64_t i) { bias[i] = a.bias[i]; });
     team.for_each(s.stop_count, [=](std::int64_t i) { stops[i] = a.stops[i]; });
-    s.census.begin(team, vocab_size, a.prompt, s.length);
+    if constexpr (Counts) { s.census.begin(team, vocab_size, a.prompt, s.length); }
     if (team.rank() != 0) { return; }
     all[slot] = s;
     taken[slot] = seen[slot];

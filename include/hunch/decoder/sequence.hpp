@@ -43,14 +43,17 @@ struct sequence {
   }
 
   /// Appends emitted tokens, of which token_of(i) is one. Collective; a `sync` must follow.
-  template <Team T, class Tokens>
+  /// \tparam Counts false where no sampler asks which tokens occur.
+  template <bool Counts, Team T, class Tokens>
   HUNCH_HOST_DEVICE void append(T& team, std::int32_t count, const Tokens& token_of) {
     token* const end = text + length;
     team::for_few(team, count, [&](std::int32_t i) { end[i] = token_of(i); });
     if (team.rank() != 0) { return; }
     length += count;
     remaining -= count;
-    for (std::int32_t i = 0; i < count && census.counts(); ++i) { census.emit(end[i]); }
+    if constexpr (Counts) {
+      for (std::int32_t i = 0; i < count && census.counts(); ++i) { census.emit(end[i]); }
+    }
   }
 };
 

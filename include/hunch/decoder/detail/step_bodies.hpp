@@ -248,7 +248,8 @@ struct report_emitted {
 /// enters the target's cache is listed, one row after the other by slot: what was read of its
 /// prompt, the root, and the accepted nodes that stay in the text. A request that waits for the
 /// slot is taken.
-template <class Real, std::int32_t N>
+/// \tparam Counts whether the sampler asks which tokens occur.
+template <class Real, std::int32_t N, bool Counts>
 struct end_step {
   step_arrays<Real, N> step;
   bool has_lists;  ///< whether the drafter has shortlists
@@ -292,11 +293,12 @@ struct end_step {
       end(slot);
     }
     if (goes_on) {
-      step.of(slot).append(team, emitted, [&](std::int32_t i) { return step.emitted(slot, i); });
+      step.of(slot).template append<Counts>(team, emitted,
+                                            [&](std::int32_t i) { return step.emitted(slot, i); });
       if (team.rank() == 0) { step.of(slot).cached = cached + prefix + emitted; }
     }
     team.sync();
-    step.in.admit(team, slot);
+    step.in.template admit<Counts>(team, slot);
     if (team.rank() == 0) { step.out.publish(slot); }
   }
 

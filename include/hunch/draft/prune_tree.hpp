@@ -57,7 +57,7 @@ struct weigh_transitions {
   static constexpr int loads = team::loads_of<S>;
 
   template <Team T>
-  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {
     weigh_row(team, sampler, rows[index]);
   }
 };

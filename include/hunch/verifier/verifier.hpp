@@ -47,14 +47,17 @@ struct stored_drafts {
 /// \tparam Tree has the members of `drafted_tokens` that the rule reads; another type where an
 ///         engine stores its trees in another form. One that is always a chain may say so, see
 ///         `is_chain_tree`.
-template <class Target, class Drafts, class Tree = drafted_tokens>
+/// \tparam Seed \tparam Length what converts to these numbers, for who finds them when they are
+/// read.
+template <class Target, class Drafts, class Tree = drafted_tokens, class Seed = std::uint64_t,
+          class Length = std::uint32_t>
 struct verify_view {
   Tree tree;
   child_law children = child_law::independent;
   Target target;
   Drafts drafts;
-  std::uint64_t seed = 0;     ///< of the request
-  std::uint32_t length = 0;   ///< committed length at the start of the step
+  Seed seed{};                ///< of the request
+  Length length{};            ///< committed length at the start of the step
   double* scratch = nullptr;  ///< [tree.count] for rules that compare paths, such as
                               ///< `verifier::typical`; others do not use it
 

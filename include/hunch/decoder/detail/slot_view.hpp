@@ -5,6 +5,7 @@
 
 #include <hunch/core/opaque.hpp>
 #include <hunch/decoder/detail/step_arrays.hpp>
+#include <hunch/decoder/inbox.hpp>
 #include <hunch/distribution/law.hpp>
 #include <hunch/draft/draft_tree.hpp>
 #include <hunch/verifier/verifier.hpp>
@@ -57,10 +58,27 @@ struct slot_tokens : token_tree<slot_array<token>, slot_array<std::int32_t>> {
   static constexpr bool is_chain = IsChain;
 };
 
+/// The seed of the request of a slot.
+struct slot_seed {
+  const inbox_view* in = nullptr;
+  std::int32_t slot = 0;
+
+  HUNCH_HOST_DEVICE operator std::uint64_t() const { return in->all[opaque(slot)].seed; }
+};
+/// The length of its text.
+struct slot_length {
+  const inbox_view* in = nullptr;
+  std::int32_t slot = 0;
+
+  HUNCH_HOST_DEVICE operator std::uint32_t() const {
+    return static_cast<std::uint32_t>(in->all[opaque(slot)].length);
+  }
+};
+
 /// \tparam N nodes of a tree, at most. \tparam IsChain see `is_chain_tree`. \tparam OneRange see
 ///         `has_one_range`.
 template <class Real, class S, std::int32_t N, bool IsChain, bool OneRange>
-using slot_view =
-    verify_view<slot_laws<Real, S, N>, slot_drafts<Real, OneRange>, slot_tokens<IsChain>>;
+using slot_view = verify_view<slot_laws<Real, S, N>, slot_drafts<Real, OneRange>,
+                              slot_tokens<IsChain>, slot_seed, slot_length>;
 
 }  // namespace hunch::kernel

@@ -159,7 +159,6 @@ struct decide_slot {
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t slot) const {
     const std::int32_t first = slot * N;
-    const sequence& s = step.of(slot);
     // The verdict goes through memory: a rule leaves no registers for it.
     if (step.plans[slot].verifies()) {
       verdict out;
@@ -172,8 +171,8 @@ struct decide_slot {
                     .children = children,
                     .target = {{&step, slot}, {&step.laws, first}, sampler},
                     .drafts = {{&step.trees.laws, first}, {&step.trees.lists, first}},
-                    .seed = s.seed,
-                    .length = static_cast<std::uint32_t>(s.length),
+                    .seed = {&step.in, slot},
+                    .length = {&step.in, slot},
                     .scratch = step.scratch + first},
                random, out);
       if (team.rank() == 0) { step.verdicts[slot] = out; }

@@ -73,11 +73,10 @@ struct repeated {
   void operator()(T& team, const View& view, const Random& random, hunch::verdict& out) const {
     constexpr int times = 64;
     double sum = 0.0;
-    View other = view;
+    const std::uint64_t seed = view.seed;
     for (int i = 0; i < times; ++i) {
-      other.seed = view.seed + (static_cast<std::uint64_t>(i) << 40);
       hunch::verdict v = out;
-      rule(team, other, random, v);
+      rule(team, view.with_seed(seed + (static_cast<std::uint64_t>(i) << 40)), random, v);
       sum += v.accepted;
     }
     *accepted = sum / times;

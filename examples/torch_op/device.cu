@@ -15,5 +15,5 @@ void hunch_torch::launch_on_stream(CUstream_st* stream, const operation& what) {
   // a launch.
   thread_local std::map<std::pair<int, CUstream_st*>, executor_type> executors;
   executor_type& executor = executors.try_emplace({device, stream}, stream).first->second;
-  std::visit(launch_on<executor_type>{executor}, what);
+  std::visit([&](const auto& of) { launch_kernels(executor, of); }, what);
 }

@@ -15,10 +15,13 @@
 #include <hunch/verifier/rejection.hpp>
 
 /// \file
-/// What ops.cpp and device.cu agree on. One of them is torch without kernels, the other is kernels
-/// without torch, so that nvcc never reads torch's headers.
+/// What ops.cpp and the files for CUDA agree on. One is torch without kernels, the others are
+/// kernels without torch, so that nvcc never reads torch's headers.
 
 struct CUstream_st;  // cudaStream_t points to one; torch's CPU build has no header that says so
+namespace hunch::executor {
+class cuda;
+}
 
 namespace hunch_torch {
 
@@ -74,6 +77,10 @@ struct launch_on {
     }
   }
 };
+
+/// The same on a device, by kernels of a file of their own.
+template <class Operation>
+void launch_kernels(hunch::executor::cuda& executor, const Operation& what);
 
 /// Launches an operation on a stream of the current device. Defined in device.cu.
 void launch_on_stream(CUstream_st* stream, const operation& what);

@@ -61,6 +61,12 @@ struct verify_view {
   double* scratch = nullptr;  ///< [tree.count] for rules that compare paths, such as
                               ///< `verifier::typical`; others do not use it
 
+  /// The same view with another seed.
+  HUNCH_HOST_DEVICE verify_view<Target, Drafts, Tree, std::uint64_t, Length> with_seed(
+      std::uint64_t other) const {
+    return {tree, children, target, drafts, other, length, scratch};
+  }
+
   /// The address of a random choice at a node.
   HUNCH_HOST_DEVICE address at(std::int32_t node, purpose what, std::int32_t sibling = 0) const {
     return {.seed = seed,

@@ -6,21 +6,28 @@
 #include <engine/thread_pool.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/executor/host.hpp>
+#include <hunch/head/multiply_strips.hpp>
 #include <hunch/team/serial.hpp>
 
 namespace engine {
 
-/// Bodies of the library on the threads of a pool. Those that are divided at will, into
-/// `body.teams` parts, are shared by the threads; what prepares them runs on the calling one: to
-/// meet at one more barrier takes longer. A launch returns when its bodies are done.
+/// Bodies of the library on the threads of a pool. Those that divide one piece of work among their
+/// teams are shared by the threads; what prepares them runs on the calling one: to meet at one more
+/// barrier takes longer. A launch returns when its bodies are done.
 class pool_executor : public hunch::executor::host {
  public:
   /// The pool outlives it.
   explicit pool_executor(thread_pool& pool) : pool_{&pool} {}
 
+  /// Whether threads share a launch of such bodies.
+  template <class Body>
+  static constexpr bool shares = requires {
+    requires Body::divides_work;
+  };
+
   template <class Body>
   void launch(std::int32_t count, const Body& body) {
-    if constexpr (requires { std::int32_t{body.teams}; }) {
+    if constexpr (shares<Body>) {
       auto run = [&, threads = threads()](int thread) {
         for (std::int32_t index = thread; index < count; index += threads) {
           hunch::team::serial team;
@@ -45,5 +52,6 @@ class pool_executor : public hunch::executor::host {
 };
 
 static_assert(hunch::ResidentExecutor<pool_executor>);
+static_assert(pool_executor::shares<hunch::kernel::multiply_strips<float>>);
 
 }  // namespace engine

@@ -290,6 +290,8 @@ struct head_product {
 ///         most states need would be those of one; of float weights 1.
 template <class Weight, class Logit = float, int Tiles = 1>
 struct multiply_strips {
+  static constexpr bool divides_work = true;
+
   head_product<Weight, Logit> product;
 
   template <Team T>

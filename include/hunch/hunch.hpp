@@ -41,8 +41,10 @@
 #include <hunch/head/shortlist_head.hpp>
 #include <hunch/length/confidence.hpp>
 #include <hunch/length/cost.hpp>
+#include <hunch/length/draft_step.hpp>
 #include <hunch/length/entropy.hpp>
 #include <hunch/length/ewma.hpp>
+#include <hunch/length/expert_costs.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/meter.hpp>
 #include <hunch/length/metered.hpp>

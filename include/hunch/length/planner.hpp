@@ -3,6 +3,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <numeric>
+#include <span>
 
 #include <hunch/core/arithmetic.hpp>
 #include <hunch/core/config.hpp>
@@ -23,10 +25,30 @@ inline double expected_tokens(double alpha, std::int32_t gamma) {
   return (1.0 - std::pow(alpha, gamma + 1)) / (1.0 - alpha);
 }
 
+/// The same from the acceptance by position: accepted[i] is the share of steps in which the i-th
+/// draft was accepted, and so all before it, as `statistics::acceptance_at` counts it. E[tokens] is
+/// 1 + their sum, whether or not drafts are independent.
+inline double expected_tokens(std::span<const double> accepted) {
+  return std::accumulate(accepted.begin(), accepted.end(), 1.0);
+}
+
 /// The speed-up over plain decoding: E[tokens] / (r(gamma + 1) + gamma c).
 inline double walltime_gain(double alpha, std::int32_t gamma, double c,
                             const row_costs& curve = {}) {
   return expected_tokens(alpha, gamma) / (curve.at(gamma + 1) + gamma * c);
+}
+/// The same by position; gamma is the number of positions.
+inline double walltime_gain(std::span<const double> accepted, double c,
+                            const row_costs& curve = {}) {
+  const auto gamma = static_cast<double>(accepted.size());
+  return expected_tokens(accepted) / std::fma(gamma, c, curve.at(gamma + 1.0));
+}
+
+/// By how much speculation multiplies the arithmetic operations of a text:
+/// (gamma c + gamma + 1) / E[tokens] (the same paper, Theorem 3.11).
+/// \param c operations of the drafter for a token over those of the target.
+inline double operations_factor(double alpha, std::int32_t gamma, double c) {
+  return std::fma(gamma, c, gamma + 1.0) / expected_tokens(alpha, gamma);
 }
 
 /// A draft length, and the tokens that it makes while plain decoding makes one.

@@ -59,9 +59,10 @@ class canvas_planner {
     return static_cast<int>(cached_[static_cast<std::size_t>(slot)].size());
   }
 
-  /// Nothing that is cached changes before `keep`.
   /// \throws std::out_of_range for slots, tokens and positions outside their range,
   ///         std::invalid_argument for canvases that break the rules of `canvases`.
+  void check(const hunch::diffusion::canvases& canvases);
+  /// Nothing that is cached changes before `keep`. \throws like `check`.
   void plan(const hunch::diffusion::canvases& canvases, layer_span& span);
 
   /// Of the last pass.
@@ -82,7 +83,6 @@ class canvas_planner {
     int block_end = 0;  ///< after the first block with masks
   };
 
-  void check(const hunch::diffusion::canvases& canvases);
   void check_canvas(const hunch::diffusion::canvases& canvases, std::int32_t i) const;
   void find_first_block(int known, int block_end, canvas& of) const;
   canvas view(const hunch::diffusion::canvases& canvases, std::int32_t i) const;

@@ -188,8 +188,8 @@ medusa_config read_medusa_config(const std::filesystem::path& file) {
   const object o{values, file.string()};
   architecture_of(o, {"HunchMedusaHeads"});
   return {o.integer("medusa_num_heads", config::max_layers),
-          o.integer("hidden_size", config::max_hidden),
-          o.integer("vocab_size", config::max_tokens)};
+          o.integer("hidden_size", config::max_hidden), o.integer("vocab_size", config::max_tokens),
+          o.boolean("own_heads", false)};
 }
 
 exit_config read_exit_config(const std::filesystem::path& file) {
@@ -199,6 +199,19 @@ exit_config read_exit_config(const std::filesystem::path& file) {
   return {o.integer("exit_layer", config::max_layers)};
 }
 
+namespace {
+
+bool read_linear_map(const object& o) {
+  constexpr const char* key = "map_activation";
+  const std::string name = o.has(key) ? o.string(key) : "silu";
+  if (name != "silu" && name != "none") {
+    o.refuse(key, "is " + name + "; supported are silu and none");
+  }
+  return name == "none";
+}
+
+}  // namespace
+
 stream_config read_stream_config(const std::filesystem::path& file) {
   const json values = parsed_json(file);
   const object o{values, file.string()};
@@ -206,7 +219,8 @@ stream_config read_stream_config(const std::filesystem::path& file) {
   return {.streams = o.integer("speculative_streams", config::max_layers),
           .layers = o.integer("stream_layers", config::max_layers),
           .hidden = o.integer("hidden_size", config::max_hidden),
-          .vocab_size = o.integer("vocab_size", config::max_tokens)};
+          .vocab_size = o.integer("vocab_size", config::max_tokens),
+          .linear_map = read_linear_map(o)};
 }
 
 void check_target(const std::filesystem::path& config_file, std::uint64_t target_head,

@@ -74,6 +74,7 @@ struct medusa_config {
   int heads = 0;
   int hidden = 0;
   int vocab_size = 0;
+  bool own_heads = false;  ///< each has a language-model head of its own, and not the target's
 };
 
 /// A view of the first layers of a target.
@@ -87,6 +88,7 @@ struct stream_config {
   int layers = 0;  ///< of the target, the last ones
   int hidden = 0;
   int vocab_size = 0;
+  bool linear_map = false;  ///< what they begin with is a linear map of their row
 };
 
 /// Reads a Hugging Face `config.json` of a LlamaForCausalLM or MistralForCausalLM.
@@ -95,16 +97,17 @@ struct stream_config {
 ///         other activations or rope scalings.
 config read_config(const std::filesystem::path& file);
 
-/// Reads "medusa_num_heads", "hidden_size" and "vocab_size" of a `config.json` whose architecture
-/// is HunchMedusaHeads. Throws like `read_config`.
+/// Reads "medusa_num_heads", "hidden_size", "vocab_size" and, where it is there, "own_heads" of a
+/// `config.json` whose architecture is HunchMedusaHeads. Throws like `read_config`.
 medusa_config read_medusa_config(const std::filesystem::path& file);
 
 /// Reads "exit_layer" of a `config.json` whose architecture is HunchEarlyExit. Throws like
 /// `read_config`.
 exit_config read_exit_config(const std::filesystem::path& file);
 
-/// Reads "speculative_streams", "stream_layers", "hidden_size" and "vocab_size" of a `config.json`
-/// whose architecture is HunchSpeculativeStreams. Throws like `read_config`.
+/// Reads "speculative_streams", "stream_layers", "hidden_size", "vocab_size" and, where it is
+/// there, "map_activation", "silu" (the default) or "none", of a `config.json` whose architecture
+/// is HunchSpeculativeStreams. Throws like `read_config`.
 stream_config read_stream_config(const std::filesystem::path& file);
 
 }  // namespace engine

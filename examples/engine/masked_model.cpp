@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <engine/masked_model.hpp>
 
-#include <algorithm>
 #include <stdexcept>
 #include <string>
 
+#include <engine/canvas_laws.hpp>
 #include <engine/canvas_plan.hpp>
 #include <engine/implementation.hpp>
 #include <engine/pointwise.hpp>
@@ -71,45 +71,19 @@ float* masked_model::last_state(int slot) {
   return last_states_.data() + static_cast<std::ptrdiff_t>(slot) * self_->hidden_stride;
 }
 
-void masked_model::reserve() {
-  const canvas_plan& plan = planner_->planned();
-  self_->reserve_rows(plan.rows.rows.size());
-  for (const row_group& group : self_->span.groups) {
-    self_->cache.reserve_staged(group.slot, group.end - group.begin);
-  }
-  self_->reserve_outputs(plan.outputs.size());
-}
-
 masked_evaluation masked_model::evaluate(const hunch::diffusion::canvases& canvases) {
   model::implementation& m = *self_;
   planner_->plan(canvases, m.span);
   m.span.first = 0;
   m.span.last = shape_.model.layers;
-  reserve();
   const canvas_plan& plan = planner_->planned();
-  m.run_span(plan.rows, [this](int thread) { finish(thread); });
+  reserve_canvases(m, plan);
+  m.run_span(plan.rows, [&](int thread) {
+    write_canvas_laws(
+        m, plan.outputs, [this](int slot) { return last_state(slot); }, thread);
+  });
   keep(canvases);
   return {m.result, static_cast<std::int32_t>(plan.outputs.size())};
-}
-
-/// Hidden states and logits of the wanted positions.
-void masked_model::finish(int thread) {
-  model::implementation& m = *self_;
-  const auto& outputs = planner_->planned().outputs;
-  const auto count = static_cast<int>(outputs.size());
-  const share mine = m.part(count, thread);
-  for (int i = mine.begin; i < mine.end; ++i) {
-    const canvas_output& from = outputs[static_cast<std::size_t>(i)];
-    float* const out = m.result.hidden.data() + static_cast<std::ptrdiff_t>(i) * m.hidden_stride;
-    if (from.row < 0) {
-      std::copy_n(last_state(from.slot), m.hidden_stride, out);
-    } else {
-      rms_norm(m.residual(from.row), m.weights.final_norm().data(), shape_.model.hidden,
-               shape_.model.norm_epsilon, out);
-    }
-  }
-  m.pool.barrier();
-  m.write_logits(count, thread);
 }
 
 /// What the pass has read of known prefixes lies in the cache: attention has put it there, at the

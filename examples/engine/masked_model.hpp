@@ -110,8 +110,6 @@ class masked_model {
  private:
   friend class canvas_head;
 
-  void reserve();
-  void finish(int thread);
   void keep(const hunch::diffusion::canvases& canvases) noexcept;
   float* last_state(int slot);
 

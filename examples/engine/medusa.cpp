@@ -38,11 +38,24 @@ const medusa_config& checked(const medusa_config& shape, const checkpoint& weigh
   return shape;
 }
 
+/// In token order.
+std::vector<own_head> read_own_heads(const medusa_config& shape, const checkpoint& weights,
+                                     arithmetic kind, thread_pool& pool) {
+  std::vector<own_head> out;
+  for (int j = 0; j < (shape.own_heads ? shape.heads : 0); ++j) {
+    out.emplace_back(weights, "heads." + std::to_string(j) + ".weight", shape.vocab_size,
+                     shape.hidden, kind);
+    out.back().set_layout(hunch::vocab_layout::identity(shape.vocab_size), pool);
+  }
+  return out;
+}
+
 }  // namespace
 
 medusa_heads::medusa_heads(const medusa_config& shape, const checkpoint& weights, model& target)
     : shape_{checked(shape, weights, *target.self_)},
       of_{target.self_.get()},
+      own_{read_own_heads(shape, weights, of_->kind, of_->pool)},
       stride_{of_->hidden_stride},
       weights_{pack_heads(shape, weights, of_->kind)} {}
 
@@ -91,13 +104,20 @@ void medusa_heads::compute(const hunch::head_inputs& inputs, int thread) {
 }
 
 void medusa_heads::set_head_layout(const hunch::vocab_layout& layout) {
-  of_->set_head_layout(layout);
+  if (own_.empty()) { return of_->set_head_layout(layout); }
+  for (own_head& head : own_) { head.set_layout(layout, of_->pool); }
 }
-std::uint64_t medusa_heads::head_order() const { return of_->head_order(); }
+std::uint64_t medusa_heads::head_order() const {
+  return own_.empty() ? of_->head_order() : own_.front().order();
+}
 
 void medusa_heads::head(const drafted_states& states, const hunch::head_rows<float>& rows) {
   check_rows("engine::medusa_heads", states, rows);
-  of_->listed_head().multiply(states.states, states.stride, rows);
+  if (own_.empty()) { return of_->listed_head().multiply(states.states, states.stride, rows); }
+  for (std::size_t j = 0; j < own_.size(); ++j) {
+    own_[j].multiply(states.states, states.stride, rows, shape_.heads,
+                     static_cast<std::int32_t>(j));
+  }
 }
 
 }  // namespace engine

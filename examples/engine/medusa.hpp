@@ -4,12 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <vector>
 
 #include <engine/aligned_buffer.hpp>
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
 #include <engine/drafted_states.hpp>
 #include <engine/model.hpp>
+#include <engine/own_head.hpp>
 #include <engine/packed_matrix.hpp>
 #include <hunch/model/concepts.hpp>
 #include <hunch/model/rows.hpp>
@@ -18,13 +20,14 @@
 namespace engine {
 
 /// Heads on a target's last hidden state h, which outlives them: head j reads h + silu(W_j h) to
-/// the target's language-model head (Cai et al. 2024, arXiv:2401.10774). Embedding, head, threads
-/// and arithmetic are the target's.
+/// the target's language-model head, or, as published, to one of its own (Cai et al. 2024,
+/// arXiv:2401.10774). Embedding, threads and arithmetic are the target's.
 ///
 /// A row of states is bitwise the same alone and among others, with any number of threads.
 class medusa_heads {
  public:
-  /// \param weights "medusa.<j>.weight" [hidden, hidden] for every head j.
+  /// \param weights "medusa.<j>.weight" [hidden, hidden] for every head j, and with own heads
+  ///        "heads.<j>.weight" [vocab_size, hidden].
   /// \throws std::runtime_error naming the tensor that does not fit, std::invalid_argument if
   ///         there are no heads or the target's sizes are others.
   medusa_heads(const medusa_config& shape, const checkpoint& weights, model& target);
@@ -36,12 +39,13 @@ class medusa_heads {
   std::int32_t hidden_size() const { return shape_.hidden; }
   std::int32_t heads() const { return shape_.heads; }
   std::int32_t context_width() const { return shape_.hidden; }
+  /// Without own heads.
   std::size_t weight_bytes() const { return weights_.bytes.size(); }
 
   /// \throws std::out_of_range for tokens outside the vocabulary.
   drafted_states forward(const hunch::head_inputs& inputs);
 
-  /// The order of the target's head over shortlists: one for all that draft with it.
+  /// The order of the head over shortlists: of the target's one for all that draft with it.
   void set_head_layout(const hunch::vocab_layout& layout);
   std::uint64_t head_order() const;
 
@@ -53,6 +57,7 @@ class medusa_heads {
 
   medusa_config shape_;
   model::implementation* of_;
+  std::vector<own_head> own_;  ///< [heads], or empty where the target's is read
   int stride_;
   stored_matrix weights_;         ///< [heads * stride, hidden], padded with zeros
   aligned_buffer<float> inputs_;  ///< [inputs, stride]

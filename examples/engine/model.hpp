@@ -134,6 +134,7 @@ class model {
   void commit(const hunch::kept_rows& kept) noexcept;
 
  private:
+  friend class block_cached_model;
   friend class canvas_head;
   friend class eagle_model;
   friend class early_exit;

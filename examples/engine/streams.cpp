@@ -103,12 +103,15 @@ speculative_streams::speculative_streams(const stream_config& shape, const check
   const int rank = weights.rows_of("streams.down.weight");
   w.rank_stride = round_up(rank, lanes);
   const matrix_view down = weights.matrix("streams.down.weight", rank, c.hidden);
-  const matrix_view up = weights.matrix("streams.up.weight", shape.streams * c.hidden, rank);
+  const bool one_map = weights.rows_of("streams.up.weight") == c.hidden;
+  const int maps = one_map ? 1 : shape.streams;
+  const matrix_view up = weights.matrix("streams.up.weight", maps * c.hidden, rank);
   const matrix_view embedding = weights.matrix("streams.embedding.weight", shape.streams, c.hidden);
   w.down = {of_->kind, all_rows(down), c.hidden};
   std::vector<weight_row> ups;
   for (int j = 0; j < shape.streams; ++j) {
-    for (int i = 0; i < c.hidden; ++i) { ups.push_back({&up, j * c.hidden + i}); }
+    const int first = one_map ? 0 : j * c.hidden;
+    for (int i = 0; i < c.hidden; ++i) { ups.push_back({&up, first + i}); }
     ups.resize(static_cast<std::size_t>(j + 1) * stride);
   }
   w.up = {of_->kind, ups, rank};
@@ -272,7 +275,7 @@ void model::implementation::begin_streams(const pass_plan& plan, int thread) {
         w.inner.data(), w.rank_stride, outputs, into::overwrite, thread);
   const share blocks = part(down.blocks(), thread);
   const int last = std::min(blocks.end * outputs_per_block, round_up(down.outputs(), lanes));
-  for (int i = 0; i < outputs; ++i) {
+  for (int i = 0; i < (w.shape.linear_map ? 0 : outputs); ++i) {
     silu(w.inner.data() + static_cast<std::ptrdiff_t>(i) * w.rank_stride,
          blocks.begin * outputs_per_block, last);
   }

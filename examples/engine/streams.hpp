@@ -23,7 +23,8 @@ struct stream_weights;
 /// passes have as many streams as are asked for. Its logits are bitwise what they are without.
 ///
 /// With x the residual of a row after the layers below, and n = x / rms(x), stream j begins as
-/// x + up_j silu(down n) + embedding_j, at the position j + 1 after its row. It attends to what
+/// x + up_j silu(down n) + embedding_j, or x + up_j down n + embedding_j as in the paper (see
+/// `stream_config::linear_map`), at the position j + 1 after its row. It attends to what
 /// its row attends to, to its row, and to the streams before it. Each product of a layer has an
 /// adapter, b a, that only streams go through. The target's last norm makes of it the state s_j.
 ///
@@ -32,7 +33,8 @@ struct stream_weights;
 /// al. 2024, arXiv:2402.05109.) Without the weights of this map it is s_j, as in the paper.
 class speculative_streams {
  public:
-  /// \param weights "streams.down.weight" [r, hidden], "streams.up.weight" [streams hidden, r],
+  /// \param weights "streams.down.weight" [r, hidden], "streams.up.weight" [streams hidden, r], or
+  ///        [hidden, r] where all streams begin with one map,
   ///        "streams.embedding.weight" [streams, hidden], and of each layer i from the lowest,
   ///        "streams.layers.<i>.<p>.a.weight" [s, inputs] and ".b.weight" [outputs, s] for p in
   ///        query_key_value, output, gate, up (with the a of gate) and down; perhaps

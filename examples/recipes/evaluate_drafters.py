@@ -17,6 +17,7 @@ acceptance.json, beside the Medusa heads, has for every head and rank the probab
 rank is the target's choice, for finding a tree.
 """
 import argparse
+import itertools
 import json
 from pathlib import Path
 
@@ -68,7 +69,8 @@ class Drafters:
                                  (checkpoint.load_streams, options.streams), (checkpoint.load_exit, options.exit)))
 
     def states(self, ids, features):
-        """name -> (head, [depths] of [length, hidden]); one depth stands for all where they are the same."""
+        """name -> (head, or one of each depth, [depths] of [length, hidden]); one depth stands for all where they are
+        the same."""
         yield from ((name, (draft.model.embed_tokens.weight, [draft.model(ids)[0]]))
                     for name, draft in self.drafts.items())
         if self.eagle:
@@ -76,7 +78,9 @@ class Drafters:
             yield "eagle", (self.head, [x[0] for x in outputs])
         if self.medusa:
             heads = self.medusa(features).unbind(-2)
-            yield "medusa", (self.head, [shifted(x, depth)[0] for depth, x in enumerate(heads, 1)])
+            own = [self.medusa.own_head(j) for j in range(len(heads))]
+            yield "medusa", ([self.head if head is None else head for head in own],
+                             [shifted(x, depth)[0] for depth, x in enumerate(heads, 1)])
         if self.streams:
             trunk = self.target.model
             below = residual(trunk, ids, self.streams.first_layer(trunk))
@@ -100,8 +104,8 @@ def measured(drafters, ids, first):
         for name, (head, depths) in states.items():
             values[name].append([])
             of_ranks = []
-            for state in depths:
-                q = F.linear(state[rows], head).softmax(-1)
+            for state, of_depth in zip(depths, head if isinstance(head, list) else itertools.repeat(head)):
+                q = F.linear(state[rows], of_depth).softmax(-1)
                 values[name][-1].append(torch.stack((
                     torch.minimum(p, q).sum(-1), (best == q.argmax(-1)).float(),
                     (q.gather(-1, token) / p.gather(-1, token)).clamp(max=1)[:, 0])))

@@ -10,6 +10,7 @@
     python export.py --model tiny --out DIR --dtype F32                  # a random model for tests
 """
 import argparse
+import dataclasses
 import shutil
 from pathlib import Path
 
@@ -44,11 +45,13 @@ def tiny():
 
 def trained_streams(state):
     """Of the sizes that they were trained with."""
+    one_map = len(state["up.weight"]) == state["down.weight"].shape[1]  # as published, and so linear
     return Streams(StreamConfig(speculative_streams=len(state["embedding.weight"]),
                                 stream_layers=len({name.split(".")[1] for name in state if name.startswith("layers.")}),
                                 map_rank=len(state["down.weight"]),
                                 adapter_rank=state["layers.0.output.b.weight"].shape[1],
-                                root_rank=len(state["root.down.weight"]) if "root.down.weight" in state else 0))
+                                root_rank=len(state["root.down.weight"]) if "root.down.weight" in state else 0,
+                                map_activation="none" if one_map else "silu", one_map=one_map))
 
 
 def main():
@@ -78,6 +81,8 @@ def main():
             about = checkpoint.of_target(SHIPPED / "target")
     else:
         make, config = MODELS[options.model]
+        if options.model == "medusa":
+            config = dataclasses.replace(config, own_heads="heads.0.weight" in state)
         model = make(config)
         if options.model in TARGETS:
             about = checkpoint.of_target(SHIPPED / TARGETS[options.model])

@@ -99,12 +99,13 @@ class Muon:
 
 
 class Optimiser:
-    """Muon for the matrices of the layers, AdamW for the embedding and the norms."""
+    """Muon for the matrices of the layers, AdamW for embeddings, heads over the vocabulary, and norms."""
 
     def __init__(self, model, muon_rate, adam_rate, decay):
         trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-        matrices = [p for n, p in trained if p.ndim == 2 and "embed" not in n]
-        others = [p for n, p in trained if p.ndim != 2 or "embed" in n]
+        of_tokens = {n for n, _ in trained if "embed" in n or n.startswith("heads.")}
+        matrices = [p for n, p in trained if p.ndim == 2 and n not in of_tokens]
+        others = [p for n, p in trained if p.ndim != 2 or n in of_tokens]
         self.muon, self.rates, self.decay = Muon(matrices), (muon_rate, adam_rate), decay
         self.adam = torch.optim.AdamW([{"params": others}], lr=adam_rate, betas=(0.9, 0.95), eps=1e-10,
                                       weight_decay=0.0, fused=True)

@@ -131,9 +131,11 @@ struct states {
 
 TEST_CASE("device heads: Medusa's are the engine's") {
   for (const engine::config& c : {test::tiny_config(), test::small_config()}) {
+    const bool own_heads = c.hidden == test::small_config().hidden;
     const auto weights = test::random_checkpoint(c, engine::dtype::bf16);
-    const auto own = test::in_memory(test::medusa_tensors(c, engine::dtype::bf16, heads));
-    const engine::medusa_config shape{heads, c.hidden, c.vocab_size};
+    const auto own =
+        test::in_memory(test::medusa_tensors(c, engine::dtype::bf16, heads, own_heads));
+    const engine::medusa_config shape{heads, c.hidden, c.vocab_size, own_heads};
     engine::model of_expected(c, weights, {.kind = engine::arithmetic::f32});
     engine::medusa_heads expected(shape, own, of_expected);
     model target(c, weights, sizes);
@@ -163,6 +165,14 @@ TEST_CASE("device heads: Medusa's are the engine's") {
       CHECK(test::copy(alone.hidden(j)) == of_all[static_cast<std::size_t>(heads + j)]);
     }
     got.forward({});
+    if (own_heads) {
+      const auto layout =
+          hunch::vocab_layout::permuted(std::vector<std::int32_t>{9, 4, 70, 1}, c.vocab_size);
+      const std::uint64_t before = target.head_order();
+      got.set_head_layout(layout);
+      CHECK(got.head_order() == layout.order());
+      CHECK(target.head_order() == before);
+    }
 
     const std::vector<const float*> many(4, in[0]);
     CHECK_THROWS_AS(got.forward({4, many.data(), in.roots.data()}), std::invalid_argument);
@@ -510,9 +520,11 @@ numbers streams_of(const Evaluation& e, int row, int count) {
 
 TEST_CASE("device heads: streams are the engine's, and rows do not see them") {
   for (const engine::config& c : {deep(test::tiny_config()), deep(test::small_config())}) {
-    const engine::stream_config shape{streams, stream_layers, c.hidden, c.vocab_size};
+    const bool published = c.hidden == deep(test::small_config()).hidden;  // one linear map
+    const engine::stream_config shape{streams, stream_layers, c.hidden, c.vocab_size, published};
     const auto weights = test::random_checkpoint(c, engine::dtype::bf16);
-    const auto own = test::in_memory(test::stream_tensors(c, stream_layers, engine::dtype::bf16));
+    const auto own = test::in_memory(
+        test::stream_tensors(c, stream_layers, engine::dtype::bf16, !published, 5, published));
     engine::model of_expected(c, weights, {.kind = engine::arithmetic::f32});
     engine::speculative_streams expected(shape, own, of_expected);
     model target(c, weights, with_streams(4));
@@ -666,13 +678,16 @@ TEST_CASE("device heads: teams of threads compute the same bits") {
       for (int i = 0; i < rows.view().size; ++i) { out.push_back(test::copy(of_eagle.hidden(i))); }
     }
 
-    const auto own = test::in_memory(test::medusa_tensors(with.shape, engine::dtype::i8, heads));
-    engine::device_medusa medusa({heads, with.shape.hidden, with.shape.vocab_size}, own, target);
+    const auto own =
+        test::in_memory(test::medusa_tensors(with.shape, engine::dtype::i8, heads, true));
+    engine::device_medusa medusa({heads, with.shape.hidden, with.shape.vocab_size, true}, own,
+                                 target);
     const states in(with.shape.hidden);
     const std::vector<const float*> inputs{nullptr, in[0], in[1]};
     const auto of_medusa = medusa.forward({3, inputs.data(), in.roots.data()});
     for (int row = heads; row < 3 * heads; ++row) {
       out.push_back(test::copy(of_medusa.hidden(row)));
+      out.push_back(logits_of(medusa, of_medusa, row));
     }
 
     engine::device_model deep(of_exit.shape, of_exit.weights, sizes, executor);

@@ -72,14 +72,15 @@ std::vector<float> copy(hunch::row_view<const float> row) {
 
 TEST_CASE("draft heads say what the textbook says") {
   for (const engine::config& c : {test::tiny_config(), test::small_config()}) {
-    for (const setting& s : settings()) {
+    for (setting s : settings()) {
+      const bool own_heads = s.type != engine::dtype::i8;  // either way with both arithmetics
       CAPTURE(c.hidden);
       CAPTURE(engine::to_string(s.type));
       CAPTURE(static_cast<int>(s.kind));
       const auto weights = test::random_checkpoint(c, s.type);
-      const auto own = test::in_memory(test::medusa_tensors(c, s.type, heads));
+      const auto own = test::in_memory(test::medusa_tensors(c, s.type, heads, own_heads));
       engine::model target(c, weights, {.kind = s.kind});
-      engine::medusa_heads medusa({heads, c.hidden, c.vocab_size}, own, target);
+      engine::medusa_heads medusa({heads, c.hidden, c.vocab_size, own_heads}, own, target);
       CHECK(medusa.heads() == heads);
       CHECK(medusa.hidden_size() == c.hidden);
       CHECK(medusa.vocab_size() == c.vocab_size);
@@ -109,7 +110,10 @@ TEST_CASE("draft heads say what the textbook says") {
           CHECK(std::fabs(error) < s.tolerance);
         }
         medusa.head(states, {1, &row, &list, &out});
-        const test::vec full = reference.head(expected);
+        const test::vec full =
+            own_heads ? test::reference_model::product(own, test::own_head_name(row % heads),
+                                                       c.vocab_size, expected)
+                      : reference.head(expected);
         for (std::int32_t i = 0; i < list.size; ++i) {
           const double error = static_cast<double>(logits[static_cast<std::size_t>(i)]) -
                                full[static_cast<std::size_t>(list.token_at(i))];
@@ -190,6 +194,44 @@ TEST_CASE("draft heads and their target share the head over shortlists") {
   // So is what a router reads.
   const float* const context = states.context(0);
   CHECK(std::equal(context, context + medusa.context_width(), evaluated.context(1)));
+}
+
+TEST_CASE("draft heads with language-model heads of their own leave the target's as it was") {
+  const engine::config c = test::tiny_config();
+  engine::model target(c, test::random_checkpoint(c, engine::dtype::i8),
+                       {.kind = arithmetic::bf16_fma, .threads = 2});
+  const std::uint64_t order_before = target.head_order();
+  engine::medusa_heads medusa(
+      {heads, c.hidden, c.vocab_size, true},
+      test::in_memory(test::medusa_tensors(c, engine::dtype::i8, heads, true)), target);
+  const inputs in(c, 2);
+  const auto states = medusa.forward(in.view(0, 2));
+  const auto logits_of = [&](const hunch::vocab_layout& layout, std::vector<std::int32_t> rows) {
+    const hunch::row_range all{0, layout.head_rows()};
+    const auto list = layout.list(&all, 1);
+    const std::vector<hunch::shortlist> lists(rows.size(), list);
+    std::vector<std::vector<float>> out(rows.size(),
+                                        std::vector<float>(static_cast<std::size_t>(list.size)));
+    std::vector<hunch::row_view<float>> views;
+    for (auto& row : out) { views.push_back({row.data(), list.size}); }
+    medusa.head(states,
+                {static_cast<std::int32_t>(rows.size()), rows.data(), lists.data(), views.data()});
+    return out;
+  };
+  const auto plain = hunch::vocab_layout::identity(c.vocab_size);
+  const auto together = logits_of(plain, {0, 1, 2, 3, 4, 5});
+  for (std::int32_t row = 0; row < 6; ++row) {  // alone, each says the same
+    CHECK(logits_of(plain, {row})[0] == together[static_cast<std::size_t>(row)]);
+  }
+  CHECK(together[0] != together[1]);
+  const auto layout =
+      hunch::vocab_layout::permuted(std::vector<std::int32_t>{9, 4, 70, 1}, c.vocab_size);
+  medusa.set_head_layout(layout);
+  CHECK(medusa.head_order() == layout.order());
+  CHECK(target.head_order() == order_before);
+  const auto some = logits_of(layout, {4});
+  const auto& whole = together[4];
+  CHECK(some[0] == std::vector<float>{whole[9], whole[4], whole[70], whole[1]});
 }
 
 TEST_CASE("draft heads that do not fit are refused") {

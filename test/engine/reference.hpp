@@ -94,7 +94,8 @@ class reference_model {
 
   /// Speculative streams beside the last of `tokens`: after the last norm.
   std::vector<vec> streams(const engine::checkpoint& own, int count, int layers,
-                           const std::vector<int>& tokens, std::vector<int> positions) const {
+                           const std::vector<int>& tokens, std::vector<int> positions,
+                           bool one_linear_map = false) const {
     std::vector<vec> x = residuals(tokens, positions, c_.layers - layers);
     const vec last = x.back();
     double squares = 0;
@@ -105,8 +106,12 @@ class reference_model {
     }
     const auto rank = static_cast<int>(own.get("streams.down.weight").shape[0]);
     inner = product(own, "streams.down.weight", rank, inner);
-    for (double& v : inner) { v = silu(v); }
-    const vec begun = product(own, "streams.up.weight", count * c_.hidden, inner);
+    for (double& v : inner) { v = one_linear_map ? v : silu(v); }
+    vec begun = product(own, "streams.up.weight", (one_linear_map ? 1 : count) * c_.hidden, inner);
+    const vec of_one = begun;
+    for (int j = 1; one_linear_map && j < count; ++j) {
+      begun.insert(begun.end(), of_one.begin(), of_one.end());
+    }
     const stream_part part{&own, x.size()};
     const int at = positions.back();
     for (int j = 0; j < count; ++j) {

@@ -37,8 +37,8 @@ engine::config deep(engine::config c) {
   return c;
 }
 
-engine::stream_config shape_of(const engine::config& c, int layers) {
-  return {streams, layers, c.hidden, c.vocab_size};
+engine::stream_config shape_of(const engine::config& c, int layers, bool linear_map = false) {
+  return {streams, layers, c.hidden, c.vocab_size, linear_map};
 }
 
 hunch::rows with_streams(const row_batch& rows, int count) {
@@ -75,10 +75,12 @@ TEST_CASE("streams say what the textbook says, along any path") {
     for (const int layers : {1, 3}) {
       CAPTURE(c.hidden);
       CAPTURE(layers);
+      const bool published = layers == 3;  // one linear map of the row for all streams
       const auto weights = test::random_checkpoint(c);
-      const auto own = test::in_memory(test::stream_tensors(c, layers, engine::dtype::f32));
+      const auto own = test::in_memory(
+          test::stream_tensors(c, layers, engine::dtype::f32, !published, 5, published));
       engine::model target(c, weights, {.kind = arithmetic::f32});
-      engine::speculative_streams beside(shape_of(c, layers), own, target);
+      engine::speculative_streams beside(shape_of(c, layers, published), own, target);
       CHECK(beside.heads() == streams);
       CHECK(beside.hidden_size() == c.hidden);
       CHECK(beside.vocab_size() == c.vocab_size);
@@ -95,7 +97,7 @@ TEST_CASE("streams say what the textbook says, along any path") {
         tokens.insert(tokens.end(), path.begin(), path.end());
         std::vector<int> positions(tokens.size());
         std::iota(positions.begin(), positions.end(), 0);
-        const auto expected = reference.streams(own, streams, layers, tokens, positions);
+        const auto expected = reference.streams(own, streams, layers, tokens, positions, published);
         for (int j = 0; j < streams; ++j) {
           const auto got = e.stream(row, j);
           REQUIRE(got.size == c.hidden);

@@ -49,8 +49,11 @@ inline std::vector<stored_tensor> exit_tensors(const engine::config& c, engine::
 
 inline std::string medusa_name(int j) { return "medusa." + std::to_string(j) + ".weight"; }
 
+inline std::string own_head_name(int j) { return "heads." + std::to_string(j) + ".weight"; }
+
+/// \param own_heads each with a language-model head to itself.
 inline std::vector<stored_tensor> medusa_tensors(const engine::config& c, engine::dtype type,
-                                                 int heads) {
+                                                 int heads, bool own_heads = false) {
   std::mt19937 source(5);
   std::normal_distribution<float> normal;
   std::vector<stored_tensor> out;
@@ -59,6 +62,12 @@ inline std::vector<stored_tensor> medusa_tensors(const engine::config& c, engine
     const float deviation = 1.5f / std::sqrt(static_cast<float>(c.hidden));
     for (float& v : values) { v = deviation * normal(source); }
     for (auto& t : encode(medusa_name(j), values, {c.hidden, c.hidden}, type)) { out.push_back(t); }
+    if (!own_heads) { continue; }
+    values.resize(static_cast<std::size_t>(c.vocab_size * c.hidden));
+    for (float& v : values) { v = deviation * normal(source); }
+    for (auto& t : encode(own_head_name(j), values, {c.vocab_size, c.hidden}, type)) {
+      out.push_back(t);
+    }
   }
   return out;
 }
@@ -106,8 +115,8 @@ auto random_clusters(const hunch::vocab_layout& order, const Router& router) {
 inline constexpr int tiny_streams = 3;
 
 inline std::vector<stored_tensor> stream_tensors(const engine::config& c, int layers,
-                                                 engine::dtype type, bool told = true,
-                                                 int rank = 5) {
+                                                 engine::dtype type, bool told = true, int rank = 5,
+                                                 bool one_map = false) {
   std::mt19937 source(17);
   std::normal_distribution<float> normal;
   std::vector<stored_tensor> out;
@@ -121,7 +130,7 @@ inline std::vector<stored_tensor> stream_tensors(const engine::config& c, int la
   };
   const int query = c.heads * c.head_dim;
   add("down", rank + 2, c.hidden);
-  add("up", tiny_streams * c.hidden, rank + 2);
+  add("up", (one_map ? 1 : tiny_streams) * c.hidden, rank + 2);
   add("embedding", tiny_streams, c.hidden);
   if (told) {
     add("root.down", rank + 3, 2 * c.hidden);

@@ -50,6 +50,11 @@ class canvas_batch {
     first_wanted_.push_back(static_cast<std::int32_t>(wanted_.size()));
     return *this;
   }
+  /// The last one opens its block.
+  canvas_batch& opening() {
+    opens_.back() = 1;
+    return *this;
+  }
 
   hunch::diffusion::canvases view() const {
     return {static_cast<std::int32_t>(slot_.size()),

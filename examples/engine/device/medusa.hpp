@@ -4,11 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
+#include <engine/device/listed_head.hpp>
 #include <engine/device/matrix.hpp>
 #include <engine/device/model.hpp>
 #include <engine/device/pointwise.hpp>
@@ -75,6 +78,19 @@ struct add_state {
   }
 };
 
+/// Of each row that is asked for, its number if it is one of head `which`, else -1.
+struct pick_rows {
+  const std::int32_t* row;  ///< [asked] of all heads, or -1
+  std::int32_t heads;
+  std::int32_t which;
+  std::int32_t* out;  ///< [asked]
+
+  template <hunch::Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    if (team.rank() == 0) { out[index] = row[index] % heads == which ? row[index] : -1; }
+  }
+};
+
 }  // namespace device
 
 /// `engine::medusa_heads` on an executor: heads on the last hidden state of a target there, which
@@ -89,7 +105,8 @@ class device_medusa {
  public:
   using target_type = device_model<Executor, Multiply>;
 
-  /// \param weights "medusa.<j>.weight" [hidden, hidden] for every head j.
+  /// \param weights "medusa.<j>.weight" [hidden, hidden] for every head j, and with own heads
+  ///        "heads.<j>.weight" [vocab_size, hidden].
   /// \throws std::runtime_error naming the tensor that does not fit, std::invalid_argument if
   ///         there are no heads or the target's sizes are others.
   device_medusa(const medusa_config& shape, const checkpoint& weights, target_type& target)
@@ -98,7 +115,14 @@ class device_medusa {
         weights_(of_->executor, all_heads(shape, weights)),
         inputs_(of_->executor, inputs() * static_cast<std::size_t>(of_->stride())),
         there_(of_->executor, inputs()),
-        states_(of_->executor, inputs() * static_cast<std::size_t>(shape.heads * of_->stride())) {
+        states_(of_->executor, inputs() * static_cast<std::size_t>(shape.heads * of_->stride())),
+        picked_(of_->executor,
+                shape.own_heads ? inputs() * static_cast<std::size_t>(shape.heads) : 0) {
+    for (int j = 0; j < (shape.own_heads ? shape.heads : 0); ++j) {
+      own_.push_back(std::make_unique<own_head>(
+          of_->executor, weights.matrix("heads." + std::to_string(j) + ".weight", shape.vocab_size,
+                                        shape.hidden)));
+    }
     of_->multiply.prepare(weights_.view(), into::overwrite);
     of_->executor.synchronize();
   }
@@ -141,20 +165,46 @@ class device_medusa {
     return {states_.data(), shape_.hidden, of.stride()};
   }
 
-  /// The order of the target's head over shortlists: one for all that draft with it.
+  /// The order of the head over shortlists: of the target's one for all that draft with it.
   void set_head_layout(const hunch::vocab_layout& layout) {
-    of_->head.set_layout(of_->executor, layout);
+    if (own_.empty()) { return of_->head.set_layout(of_->executor, layout); }
+    for (const auto& own : own_) { own->listed.set_layout(of_->executor, layout); }
   }
-  std::uint64_t head_order() const { return of_->head.order(); }
+  std::uint64_t head_order() const {
+    return own_.empty() ? of_->head.order() : own_.front()->listed.order();
+  }
 
   /// Writes the logits of the listed rows over their shortlists.
+  /// \throws std::invalid_argument for more rows than there are states, of own heads.
   void head(const device::drafted_rows& states, const hunch::head_rows<float>& rows) {
-    of_->head.multiply(of_->executor, states.states, rows);
+    if (own_.empty()) { return of_->head.multiply(of_->executor, states.states, rows); }
+    if (static_cast<std::size_t>(rows.size) > picked_.size()) {
+      throw std::invalid_argument("engine::device_medusa: " + std::to_string(rows.size) +
+                                  " rows of a head, and there are " +
+                                  std::to_string(picked_.size()) + " states");
+    }
+    for (std::size_t j = 0; j < own_.size(); ++j) {
+      of_->executor.launch(rows.size, device::pick_rows{.row = rows.row,
+                                                        .heads = shape_.heads,
+                                                        .which = static_cast<std::int32_t>(j),
+                                                        .out = picked_.data()});
+      own_[j]->listed.multiply(
+          of_->executor, states.states,
+          {.size = rows.size, .row = picked_.data(), .lists = rows.lists, .logits = rows.logits});
+    }
   }
 
  private:
   template <class T>
   using resident = hunch::workspace<Executor, T>;
+
+  /// A language-model head that a draft head has to itself.
+  struct own_head {
+    own_head(Executor& executor, const matrix_view& of)
+        : rows(executor, device::host_matrix{of}), listed(executor, rows.view()) {}
+    device::bf16_matrix<Executor> rows;
+    device::listed_head<Executor> listed;
+  };
 
   static const medusa_config& checked(const medusa_config& shape, const checkpoint& weights,
                                       const transformer_type& target) {
@@ -183,9 +233,11 @@ class device_medusa {
   transformer_type* of_;
   medusa_config shape_;
   device::bf16_matrix<Executor> weights_;
-  resident<input> inputs_;        ///< [inputs, stride]
-  resident<std::uint8_t> there_;  ///< [inputs] 0: padding
-  resident<float> states_;        ///< [inputs, heads, stride]
+  resident<input> inputs_;                      ///< [inputs, stride]
+  resident<std::uint8_t> there_;                ///< [inputs] 0: padding
+  resident<float> states_;                      ///< [inputs, heads, stride]
+  std::vector<std::unique_ptr<own_head>> own_;  ///< [heads], or empty: the target's is read
+  resident<std::int32_t> picked_;               ///< [inputs heads] rows of one head
 };
 
 template <class Executor, class Multiply>

@@ -91,10 +91,12 @@ class stream_weights {
   /// [streams hidden, rank], the rows of a stream followed by zeros.
   static host_matrix ups(const checkpoint& source, std::int32_t streams, std::int32_t rank,
                          std::int32_t hidden) {
-    const std::int32_t all = streams * hidden;
-    const matrix_view whole = source.matrix("streams.up.weight", all, rank);
+    const bool one_map = source.rows_of("streams.up.weight") == hidden;
+    const matrix_view whole =
+        source.matrix("streams.up.weight", (one_map ? 1 : streams) * hidden, rank);
     host_matrix out;
-    for (std::int32_t first = 0; first < all; first += hidden) {
+    for (std::int32_t j = 0; j < streams; ++j) {
+      const std::int32_t first = one_map ? 0 : j * hidden;
       out.append(whole, first, first + hidden);
       out.append_zeros(padded(hidden) - hidden);
     }

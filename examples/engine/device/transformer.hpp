@@ -345,11 +345,15 @@ class transformer : public named_model {
     const matrix down = w.down.view();
     const matrix up = w.up.view();
     multiply(down, space.normed.data(), rows, w.inner.data(), into::overwrite, plan.wanted);
-    executor.launch(rows, silu_rows<input>{.asked = plan.wanted,
-                                           .from = w.inner.data(),
-                                           .size = down.outputs,
-                                           .out = w.reduced.data(),
-                                           .width = up.width});
+    const auto reduce = [&]<class Body>(Body body) {
+      body.asked = plan.wanted;
+      body.from = w.inner.data();
+      body.size = down.outputs;
+      body.out = w.reduced.data();
+      body.width = up.width;
+      executor.launch(rows, body);
+    };
+    w.shape.linear_map ? reduce(round_rows<input>{}) : reduce(silu_rows<input>{});
     multiply(up, w.reduced.data(), rows, w.begun.data(), into::overwrite, plan.wanted);
     executor.launch(rows * asked, begin_streams{.wanted = plan.wanted,
                                                 .tokens = rows,

@@ -12,6 +12,7 @@ class MedusaConfig:
     hidden_size: int = 256
     vocab_size: int = 32000
     medusa_num_heads: int = 4
+    own_heads: bool = False     # each has a head over the vocabulary to itself, as published
 
 
 class Medusa(nn.Module):
@@ -25,6 +26,19 @@ class Medusa(nn.Module):
                                     for _ in range(c.medusa_num_heads))
         for head in self.medusa:  # at first each says what the target says of the next token
             nn.init.zeros_(head.weight)
+        if c.own_heads:  # they begin as the target's, see `begin_as`
+            self.heads = nn.ModuleList(nn.Linear(c.hidden_size, c.vocab_size, bias=False)
+                                       for _ in range(c.medusa_num_heads))
+
+    def begin_as(self, head):
+        """With the target's head [vocab, hidden] in the place of each of its own."""
+        with torch.no_grad():
+            for own in self.heads:
+                own.weight.copy_(head)
+
+    def own_head(self, j):
+        """[vocab, hidden], or None: the target's."""
+        return self.heads[j].weight if self.config.own_heads else None
 
     def forward(self, features):
         return torch.stack([features + F.silu(head(features)) for head in self.medusa], dim=-2)

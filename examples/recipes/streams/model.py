@@ -19,6 +19,8 @@ class StreamConfig:
     map_rank: int = 48          # of what streams begin with
     adapter_rank: int = 12      # of what is added to a product
     root_rank: int = 48         # of what streams are given of the token that was emitted; 0: nothing
+    map_activation: str = "silu"  # "none": streams begin with a linear map
+    one_map: bool = False       # the same for all streams
 
 
 class Adapter(nn.Module):
@@ -59,7 +61,7 @@ class Streams(nn.Module):
         super().__init__()
         self.config = c
         self.down = nn.Linear(c.hidden_size, c.map_rank, bias=False)
-        self.up = nn.Linear(c.map_rank, c.speculative_streams * c.hidden_size, bias=False)
+        self.up = nn.Linear(c.map_rank, (1 if c.one_map else c.speculative_streams) * c.hidden_size, bias=False)
         self.embedding = nn.Embedding(c.speculative_streams, c.hidden_size)
         self.layers = nn.ModuleList(StreamLayer(c, target) for _ in range(c.stream_layers))
         if c.root_rank:
@@ -98,7 +100,9 @@ class Streams(nn.Module):
                             torch.tensor(c.max_position_embeddings - 1, device=x.device)).flatten()
         at = x[:, places]
         normed = F.rms_norm(at, at.shape[-1:], eps=c.rms_norm_eps)
-        begun = self.up(F.silu(self.down(normed))).unflatten(-1, (count, -1))
+        inner = self.down(normed)
+        begun = self.up(F.silu(inner) if self.config.map_activation == "silu" else inner)
+        begun = begun.unflatten(-1, (1 if self.config.one_map else count, -1))
         s = (at[:, :, None] + begun + self.embedding.weight).flatten(1, 2)
         seen = torch.arange(length, device=x.device) <= places[:, None].expand(-1, count).reshape(-1, 1)
         before = torch.ones(count, count, dtype=torch.bool, device=x.device).tril()

@@ -14,6 +14,8 @@ too, with the weight 1.
 The loss is KL(p || q) that turns into 1 - sum min(p, q), see distillation.py: the whole law is learned and not
 the token that follows in the text.
 """
+import dataclasses
+
 import torch
 import torch.nn.functional as F
 
@@ -33,9 +35,12 @@ def main():
     parser.add_argument("--map-rank", type=int, default=StreamConfig.map_rank)
     parser.add_argument("--adapter-rank", type=int, default=StreamConfig.adapter_rank)
     parser.add_argument("--root-rank", type=int, default=StreamConfig.root_rank)
+    parser.add_argument("--published", action="store_true", help="one linear map for all streams, none of the root")
     options, target, head, device = begin(parser)
     config = StreamConfig(stream_layers=options.layers, map_rank=options.map_rank,
                           adapter_rank=options.adapter_rank, root_rank=options.root_rank)
+    if options.published:
+        config = dataclasses.replace(config, root_rank=0, map_activation="none", one_map=True)
     shared = options.model == "shared"
     model = (Shared(config, target) if shared else Streams(config)).to(device)
 

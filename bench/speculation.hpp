@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <engine/early_contexts.hpp>
 #include <engine/early_exit.hpp>
 #include <engine/medusa.hpp>
 #include <engine/model.hpp>
@@ -58,9 +59,8 @@ class speculation {
         vocab_(target_.vocab_size()),
         prompts_(domain_prompts(text_, models / "heldout")),
         frequent_(hunch::load_layout(models / "frequency.safetensors", target_.made_for())),
-        clusters_(hunch::load_layout(models / "layout.safetensors", target_.made_for())),
-        router_(hunch::router::weights::load(models / "router.safetensors", clusters_,
-                                             target_.made_for(), models / "layout.safetensors")) {}
+        shipped_(models, target_.made_for()),
+        published_(models / "paper", target_.made_for()) {}
 
   void run() {
     using namespace hunch;
@@ -83,6 +83,8 @@ class speculation {
           engine::eagle_model::load(models_ / "eagle", models_ / "target", target_, options());
       over(eagle, "eagle", tests, generate::chain_shape{});
       over(eagle, "eagle-2", draws, generate::dynamic_shape{});
+      engine::early_contexts early(eagle);
+      over(early, "dynaspec-paper", draws, generate::dynamic_60_shape{});
     }
     {
       engine::early_exit exit = engine::early_exit::load(models_ / "exit", target_);
@@ -135,6 +137,16 @@ class speculation {
   static constexpr std::int32_t largest = 32;
   using law = generate::text_sampler;
 
+  /// The two files that a clustered selector is made of.
+  struct routed_clusters {
+    routed_clusters(const std::filesystem::path& folder, const hunch::made_for& head)
+        : layout(hunch::load_layout(folder / "layout.safetensors", head)),
+          router(hunch::router::weights::load(folder / "router.safetensors", layout, head,
+                                              folder / "layout.safetensors")) {}
+    hunch::vocab_layout layout;
+    hunch::router::weights router;
+  };
+
   engine::model_options options() const {
     engine::model_options o;
     o.threads = threads_;
@@ -155,9 +167,11 @@ class speculation {
     const generate::arguments a = arguments_of(preset);
     const std::int32_t rows = generate::default_rows(vocab_);
     switch (a.selector) {
-      case generate::selector_kind::clustered:
+      case generate::selector_kind::clustered: {
+        const routed_clusters& of = a.layout.empty() ? shipped_ : published_;
         return selector::any<>(selector::clustered{
-            clusters_, router_.view(), a.budget.value_or(generate::default_budget(vocab_))});
+            of.layout, of.router.view(), a.budget.value_or(generate::default_budget(vocab_))});
+      }
       case generate::selector_kind::trimmed:
         return selector::any<>(selector::frequency{first_rows(frequent_, rows), rows});
       case generate::selector_kind::frequency:
@@ -327,8 +341,8 @@ class speculation {
   std::int32_t vocab_;
   std::vector<std::vector<hunch::token>> prompts_;
   hunch::vocab_layout frequent_;
-  hunch::vocab_layout clusters_;
-  hunch::router::weights router_;
+  routed_clusters shipped_;
+  routed_clusters published_;    ///< as DynaSpec was
   std::set<std::string> named_;  ///< presets that have had their turn
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common.hpp"
+#include "vocab/draft_step.hpp"
 #include "vocab/quality.hpp"
 #include "vocab/speed.hpp"
 
@@ -10,5 +11,6 @@ int main(int argc, char** argv) {
   return bench::run("vocab", argc, argv, [](bench::report& out) {
     bench::vocab::measure_quality(out, HUNCH_BENCH_MODELS);
     bench::measure_vocab_speed(out);
+    bench::measure_draft_step(out);
   });
 }

@@ -23,7 +23,8 @@ namespace bench::vocab {
 class forced_text {
  public:
   /// Reads `text` with both models, whose slot 0 is empty before and afterwards. Roots are the
-  /// positions [first, first + roots). \tparam Draft engine::model, or engine::eagle_model.
+  /// positions [first, first + roots).
+  /// \tparam Draft engine::model, engine::eagle_model, or engine::early_contexts of one.
   template <class Draft>
   forced_text(engine::model& target, Draft& draft, std::span<const hunch::token> text, int first,
               int roots, int depths)
@@ -39,7 +40,7 @@ class forced_text {
     for (int at = 0; at < first + roots + depths; ++at) {
       const int root = at - first;
       if (root >= 0 && root < roots) { read_drafts(draft, root); }
-      if (root < 0) { step(draft, 0, at); }
+      if (root < 0) { draft.forward(one_row(0, at)); }
       const hunch::kept_rows kept{
           .size = 1, .slot = &zero, .id = &zero, .release_count = 0, .released = nullptr};
       if (root < roots) { draft.commit(kept); }
@@ -90,14 +91,15 @@ class forced_text {
             .wanted = &wanted_};
   }
   template <class Draft>
-  auto step(Draft& draft, std::int32_t id, int at) {
-    return draft.forward(one_row(id, at));
-  }
-  template <class Draft>
   void read_drafts(Draft& draft, int root) {
     std::vector<float> logits(size(vocab_));
     for (int depth = 0; depth < depths_; ++depth) {
-      const auto hidden = step(draft, depth, first_ + root + depth);
+      const int place = root * depths_ + depth;
+      float* const context = contexts_.data() + size(place) * size(context_width_);
+      const hunch::rows row = one_row(depth, first_ + root + depth);
+      constexpr bool is_early = requires { draft.contexts(row); };
+      if constexpr (is_early) { std::copy_n(draft.contexts(row).data, context_width_, context); }
+      const auto hidden = draft.forward(row);
       const hunch::row_range all{0, vocab_};
       const hunch::shortlist list{.ranges = &all,
                                   .range_count = 1,
@@ -107,10 +109,8 @@ class forced_text {
                                   .vocab_size = vocab_};
       const hunch::row_view<float> out{logits.data(), vocab_};
       draft.head(hidden, {.size = 1, .row = &zero, .lists = &list, .logits = &out});
-      const int place = root * depths_ + depth;
       law_of(out, draft_laws_.data() + size(place) * size(vocab_));
-      std::copy_n(hidden.context(0), context_width_,
-                  contexts_.data() + size(place) * size(context_width_));
+      if constexpr (!is_early) { std::copy_n(hidden.context(0), context_width_, context); }
     }
   }
   float* target_law(int root) { return target_laws_.data() + size(root) * size(vocab_); }

@@ -26,6 +26,7 @@
 #include <hunch/tools/router_weights.hpp>
 
 #include "prompts.hpp"
+#include "shortlists.hpp"
 #include "vocab/forced_text.hpp"
 
 namespace bench::vocab {
@@ -43,23 +44,6 @@ constexpr int windows = 8;
 constexpr int roots = 128;
 constexpr int prefix = 32;
 constexpr int temperatures = 2;
-
-std::string percent(double share) {
-  char text[16];
-  std::snprintf(text, sizeof text, " %g %%", 100.0 * share);
-  return text;
-}
-
-/// A ranking with the byte pieces after all other tokens. It has them in front so that any text
-/// can be drafted; here they would take the place of words that are more frequent.
-vocab_layout by_frequency_alone(const vocab_layout& ranked) {
-  constexpr token first_byte = 3;
-  constexpr token last_byte = 258;
-  std::vector<token> order(ranked.row_token(), ranked.row_token() + ranked.head_rows());
-  std::stable_partition(order.begin(), order.end(),
-                        [](token t) { return t < first_byte || t > last_byte; });
-  return vocab_layout::permuted(std::move(order), ranked.vocab_size());
-}
 
 /// The layouts and the router that selectors are made of.
 struct materials {
@@ -236,8 +220,6 @@ std::size_t place_of(const std::vector<column>& columns, const std::string& name
   }
   throw std::logic_error("no column " + name);
 }
-
-std::string at_temperature(int t) { return ", T = " + std::to_string(t) + ", "; }
 
 void print_domains(const std::vector<std::string>& names, const std::vector<measured>& all,
                    const measured& mean, const std::vector<column>& columns) {

@@ -6,6 +6,7 @@
 #include <engine/model.hpp>
 #include <hunch/model/concepts.hpp>
 #include <hunch/model/rows.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
 
 namespace engine {
 
@@ -33,6 +34,7 @@ class early_contexts {
     of_->head(states, rows);
   }
   std::uint64_t head_order() const { return of_->head_order(); }
+  void set_head_layout(const hunch::vocab_layout& layout) { of_->set_head_layout(layout); }
   void commit(const hunch::kept_rows& kept) noexcept { of_->commit(kept); }
 
  private:

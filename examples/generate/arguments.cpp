@@ -30,6 +30,7 @@ constexpr named<drafter_kind> drafters[] = {
 constexpr named<tree_kind> trees[] = {{"chain", tree_kind::chain},
                                       {"sampled", tree_kind::sampled},
                                       {"dynamic", tree_kind::dynamic},
+                                      {"dynamic-60", tree_kind::dynamic_60},
                                       {"fixed", tree_kind::fixed}};
 constexpr named<selector_kind> selectors[] = {{"full", selector_kind::full},
                                               {"frequency", selector_kind::frequency},
@@ -40,6 +41,9 @@ constexpr named<verifier_kind> verifiers[] = {{"rejection", verifier_kind::rejec
                                               {"coupled", verifier_kind::coupled},
                                               {"point-mass", verifier_kind::point_mass},
                                               {"greedy", verifier_kind::greedy}};
+constexpr named<engine::block_cache> block_caches[] = {{"none", engine::block_cache::none},
+                                                       {"prefix", engine::block_cache::prefix},
+                                                       {"dual", engine::block_cache::dual}};
 constexpr named<color_mode> colors[] = {
     {"auto", color_mode::automatic}, {"always", color_mode::always}, {"never", color_mode::never}};
 
@@ -51,6 +55,7 @@ constexpr std::size_t max_prompt_bytes = std::size_t{1} << 20;
 constexpr float max_temperature = 1e4f;
 constexpr float least_temperature = 1e-4f;
 constexpr float max_penalty = 1e4f;
+constexpr double max_spread = 1e3;
 
 void choose_selector(arguments& a, const std::string& text) {
   const auto colon = text.find(':');
@@ -113,7 +118,8 @@ flags flags_of(destination to) {
   out.add_choice<tree_kind>("--tree",
                             "chain: one token after the other (default)\n"
                             "sampled: two chains, which begin with different draws\n"
-                            "dynamic: the nodes that the draft laws find most probable (EAGLE-2)\n"
+                            "dynamic: the ten nodes that the draft laws find most probable\n"
+                            "dynamic-60: the same, sixty in six levels (EAGLE-2, as published)\n"
                             "fixed: always the same ranks (Medusa)",
                             a.tree, trees);
   out.add("--selector", "NAME",
@@ -159,6 +165,20 @@ flags flags_of(destination to) {
           [&a](const std::string& text) {
             a.block_length = number<std::int32_t>("--block-length", text, 1);
           });
+  out.add_choice<engine::block_cache>(
+      "--block-cache",
+      "of a canvas whose positions see all others; what is kept while a block is unmasked:\n"
+      "none (default); prefix: the text before the block; dual: what follows it, too.\n"
+      "An approximation of the model; drafts change nothing of what it writes",
+      a.block_cache, block_caches);
+  out.add_number("--spread",
+                 "of a canvas: drafts are the sets that decoding most likely passes through\n"
+                 "(default 1); 0: those of a chain, as SSD was published",
+                 a.spread, 0.0, max_spread);
+  out.add_number("--accept-top-k",
+                 "of a canvas: unmask drafts that are among the K most probable tokens; lossy,\n"
+                 "another text; 0: those that the model would unmask (default)",
+                 a.accepted_rank, 0);
 
   out.section("Models (Hugging Face directories: config.json, *.safetensors, tokenizer.model)");
   out.add("--model", "DIR",
@@ -265,6 +285,7 @@ void fill_in(arguments& a, const std::set<std::string>& given) {
   if (a.method != method_kind::speculative) {
     if (a.model.empty()) { a.model = HUNCH_MODELS "/masked"; }
     if (a.method == method_kind::stepwise && !own_draft) { a.draft.clear(); }
+    if (a.accepted_rank > 0 && given.count("--spread") == 0) { a.spread = 0.0; }
     return;
   }
   if (a.model.empty()) { a.model = HUNCH_MODELS "/target"; }
@@ -272,9 +293,10 @@ void fill_in(arguments& a, const std::set<std::string>& given) {
   if (a.selector == selector_kind::clustered && a.layout.empty() != a.router.empty()) {
     throw usage_error("--layout and --router of --selector clustered belong together: give both");
   }
-  const bool has_law = a.drafter != drafter_kind::lookup && a.tree != tree_kind::dynamic &&
-                       a.tree != tree_kind::fixed;
-  if (given.count("--verifier") == 0 && !has_law) { a.verifier = verifier_kind::point_mass; }
+  if (given.count("--verifier") == 0 &&
+      (a.drafter == drafter_kind::lookup || !a.draws_children())) {
+    a.verifier = verifier_kind::point_mass;
+  }
 }
 
 /// Ranges that one bound on each side does not say.
@@ -290,10 +312,9 @@ void check_ranges(const arguments& a) {
 
 /// Rules for trees and drafts that they are exact on.
 void check_verifier(const arguments& a) {
-  const bool draws = a.tree == tree_kind::chain || a.tree == tree_kind::sampled;
   if (a.verifier == verifier_kind::rejection || a.verifier == verifier_kind::block) {
     const std::string rule = a.verifier == verifier_kind::block ? "block" : "rejection";
-    if (a.drafter == drafter_kind::lookup || !draws) {
+    if (a.drafter == drafter_kind::lookup || !a.draws_children()) {
       throw usage_error("--verifier " + rule +
                         " needs the law that tokens were drawn from, and these are ranked: use "
                         "--verifier point-mass or coupled");
@@ -308,7 +329,9 @@ void check_verifier(const arguments& a) {
 template <class Refuse>
 void check_method(const arguments& a, const Refuse& refuse) {
   if (a.method == method_kind::speculative) {
-    refuse("--block-length", "--method speculative");
+    for (const char* flag : {"--block-length", "--block-cache", "--spread", "--accept-top-k"}) {
+      refuse(flag, "--method speculative");
+    }
     return;
   }
   const bool stepwise = a.method == method_kind::stepwise;
@@ -319,8 +342,17 @@ void check_method(const arguments& a, const Refuse& refuse) {
     refuse(flag, method);
   }
   if (stepwise) {
-    refuse("--draft", method);
-    refuse("--draft-length", method);
+    for (const char* flag : {"--draft", "--draft-length", "--spread", "--accept-top-k"}) {
+      refuse(flag, method);
+    }
+  }
+  if (a.block_cache != engine::block_cache::none && !a.draft.empty()) {
+    throw usage_error(
+        "--block-cache: a head drafts from what the model reads anew in every pass; use it without "
+        "--draft");
+  }
+  if (a.accepted_rank > 0 && a.spread > 0.0) {
+    throw usage_error("--accept-top-k tests one draft after the other: use it without --spread");
   }
   if (!a.draft_lengths.empty()) {
     throw usage_error(std::string("--draft-length: with ") + method +
@@ -339,6 +371,12 @@ void check_device(const arguments& a, const Refuse& refuse) {
   if (!a.pattern.empty()) {
     throw usage_error("--pattern asks the host in every step, which " + device +
                       " does not wait for: use --device host");
+  }
+  if (a.block_cache != engine::block_cache::none) {
+    throw usage_error("--block-cache is the host engine's, not that of " + device);
+  }
+  if (a.accepted_rank > 0) {
+    throw usage_error("--accept-top-k: " + device + " has exact loops only: use --device host");
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <command_line/flags.hpp>
+#include <engine/block_cache.hpp>
 
 #include "generate/cluster_budget.hpp"
 #include "generate/draft_length.hpp"
@@ -17,7 +18,7 @@ using command_line::usage_error;
 
 enum class method_kind { speculative, diffusion, stepwise };
 enum class drafter_kind { none, model, eagle, medusa, streaming, early_exit, int4, lookup };
-enum class tree_kind { chain, sampled, dynamic, fixed };
+enum class tree_kind { chain, sampled, dynamic, dynamic_60, fixed };
 enum class selector_kind { full, frequency, trimmed, clustered };
 enum class verifier_kind { rejection, block, coupled, point_mass, greedy };
 enum class device_kind { host, cuda, teams };
@@ -41,7 +42,10 @@ struct arguments {
   std::optional<std::int32_t> draft_length;  ///< nothing: as long as it pays
   generate::draft_lengths draft_lengths;     ///< to repeat; empty: not given
   std::optional<std::int32_t> block_length;  ///< of canvases; nothing: the model's
-  std::string tokenizer;  ///< directory of one, for a masked model that has none beside it
+  engine::block_cache block_cache = engine::block_cache::none;
+  double spread = 1.0;             ///< of the sets of drafts of a canvas; 0: a chain
+  std::int32_t accepted_rank = 0;  ///< lossy: of a draft's token on the canvas before it; 0: exact
+  std::string tokenizer;           ///< directory of one, for a masked model that has none beside it
   std::string prompt;
   std::int32_t batch = 1;
   std::int32_t max_new_tokens = 192;
@@ -63,6 +67,8 @@ struct arguments {
 
   /// Whether nothing is drafted.
   bool decodes_plainly() const { return plain || drafter == drafter_kind::none; }
+  /// Whether tokens of the tree are drawn from a law, and not the most probable ones.
+  bool draws_children() const { return tree == tree_kind::chain || tree == tree_kind::sampled; }
   /// Whether drafts are as long as is measured to pay.
   bool measures_length() const { return !draft_length && draft_lengths.empty(); }
 };

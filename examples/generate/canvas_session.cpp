@@ -64,16 +64,20 @@ void canvas_session::report(const canvas_run& shown, const canvas_run& stepwise,
   j["stepwise"] = {{"tokens_per_second", stepwise.rate()}, {"passes", stepwise.passes}};
   if (speculative != nullptr) {
     const bool identical = speculative->unmaskings == stepwise.unmaskings;
+    const bool lossy = args_.accepted_rank > 0;
     std::printf("%-34s %12s %15.1f%%\n", "drafts accepted", "", 100.0 * speculative->acceptance());
     std::printf("%-34s %12s %16s\n", "positions and tokens identical", "",
-                identical ? "yes" : "NO");
+                identical ? "yes"
+                : lossy   ? "no, as asked"
+                          : "NO");
     j["draft_length"] = std::to_string(drafts);
     j["diffusion"] = {{"tokens_per_second", speculative->rate()},
                       {"passes", speculative->passes},
                       {"canvases", speculative->canvases},
                       {"tokens_per_pass", speculative->tokens_per_pass()},
                       {"draft_acceptance_rate", speculative->acceptance()},
-                      {"identical_to_stepwise", identical}};
+                      {"identical_to_stepwise", identical},
+                      {"lossless", !lossy}};
   }
   std::printf("%-34s %11.1f%%\n", "repeated 4-grams", 100.0 * repeated);
   if (speculative != nullptr && args_.measures_length()) {

@@ -20,10 +20,12 @@ constexpr named<drafter_kind> drafters[] = {
     {"the target's first layers draft", drafter_kind::early_exit},
     {"the target's weights in four bits draft", drafter_kind::int4},
     {"what followed the end of the text before is the draft", drafter_kind::lookup}};
-constexpr named<tree_kind> trees[] = {{"chains", tree_kind::chain},
-                                      {"pairs of chains", tree_kind::sampled},
-                                      {"dynamic trees (EAGLE-2)", tree_kind::dynamic},
-                                      {"a fixed tree", tree_kind::fixed}};
+constexpr named<tree_kind> trees[] = {
+    {"chains", tree_kind::chain},
+    {"pairs of chains", tree_kind::sampled},
+    {"dynamic trees (EAGLE-2)", tree_kind::dynamic},
+    {"dynamic trees of 60 nodes (EAGLE-2)", tree_kind::dynamic_60},
+    {"a fixed tree", tree_kind::fixed}};
 constexpr named<selector_kind> selectors[] = {
     {"the whole vocabulary", selector_kind::full},
     {"the most frequent tokens (FR-Spec)", selector_kind::frequency},
@@ -46,9 +48,17 @@ std::string words_of(const named<T> (&all)[N], T value) {
 
 std::string composition(const arguments& a) {
   if (a.method != method_kind::speculative) {
-    const std::string model = "a masked diffusion model, ";
+    const bool cached = a.block_cache != engine::block_cache::none;
+    const std::string model =
+        std::string("a masked diffusion model") + (cached ? " with a block cache, " : ", ");
     if (a.method == method_kind::stepwise) { return model + "one token a pass"; }
-    return model + (a.draft.empty() ? "which drafts for itself" : "and a head that drafts for it");
+    std::string out =
+        model + (a.draft.empty() ? "which drafts for itself" : "and a head that drafts for it");
+    if (a.spread == 0.0) { out += " in a chain"; }
+    if (a.accepted_rank > 0) {
+      out += ", verified by rank " + std::to_string(a.accepted_rank) + " (lossy)";
+    }
+    return out;
   }
   const drafter_kind drafter = a.decodes_plainly() ? drafter_kind::none : a.drafter;
   std::string out = words_of(drafters, drafter);

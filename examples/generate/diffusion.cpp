@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include <engine/block_cached_model.hpp>
 #include <engine/canvas_head.hpp>
 #include <engine/masked_model.hpp>
 #include <hunch/hunch.hpp>
@@ -25,13 +26,13 @@ engine::model_options options(const arguments& a) {
 
 /// Fills canvases in rounds that the host drives.
 /// \tparam Drafts where drafts come from: a `diffusion::DraftPolicy`.
-template <class Drafts>
+template <class Model, class Rule, class Drafts>
 class stepped_canvases {
  public:
-  stepped_canvases(const canvas_session& session, engine::masked_model& model, Drafts drafts)
+  stepped_canvases(const canvas_session& session, Model& model, Rule rule, Drafts drafts)
       : session_(session),
-        decoder_{model, diffusion::order::confidence{}, canvas_sampler{},
-                 diffusion::verifier::stepwise_exact{}, std::move(drafts)} {}
+        decoder_{model, diffusion::order::confidence{}, canvas_sampler{}, std::move(rule),
+                 std::move(drafts)} {}
 
   void prepare(std::int32_t drafts) {
     decoder_.draft_length(drafts);
@@ -54,22 +55,39 @@ class stepped_canvases {
 
  private:
   const canvas_session& session_;
-  diffusion::decoder<engine::masked_model&, diffusion::order::confidence, canvas_sampler,
-                     diffusion::verifier::stepwise_exact, Drafts>
-      decoder_;
+  diffusion::decoder<Model&, diffusion::order::confidence, canvas_sampler, Rule, Drafts> decoder_;
 };
+
+/// By the rule that the flags ask for.
+template <class Model, class Drafts>
+void fill_by(const arguments& a, canvas_session& session, Model& model, Drafts drafts) {
+  if (a.accepted_rank > 0) {
+    const diffusion::verifier::top_k lossy{a.accepted_rank};
+    return session.run(stepped_canvases(session, model, lossy, std::move(drafts)));
+  }
+  session.run(
+      stepped_canvases(session, model, diffusion::verifier::stepwise_exact{}, std::move(drafts)));
+}
+
+/// With drafts of the model's own.
+template <class Model>
+void fill_by_itself(const arguments& a, Model model) {
+  canvas_session session(a, model.shape(), model.max_positions());
+  fill_by(a, session, model, diffusion::self_speculation<max_draft_length>{.spread = a.spread});
+}
 
 }  // namespace
 
 void run_diffusion(const arguments& a) {
-  auto model = engine::masked_model::load(a.model, options(a));
-  canvas_session session(a, model.shape(), model.max_positions());
-  if (a.draft.empty()) {
-    session.run(stepped_canvases(session, model, diffusion::self_speculation<max_draft_length>{}));
-    return;
+  if (a.block_cache != engine::block_cache::none) {
+    return fill_by_itself(a, engine::block_cached_model::load(a.model, a.block_cache, options(a)));
   }
+  auto model = engine::masked_model::load(a.model, options(a));
+  if (a.draft.empty()) { return fill_by_itself(a, std::move(model)); }
+  canvas_session session(a, model.shape(), model.max_positions());
   auto head = engine::canvas_head::load(a.draft, a.model, model, options(a));
-  session.run(stepped_canvases(session, model, diffusion::drafted_by<max_draft_length>(head)));
+  fill_by(a, session, model,
+          diffusion::drafted_by<max_draft_length>(head, length::fixed{}, a.spread));
 }
 
 }  // namespace generate

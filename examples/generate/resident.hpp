@@ -52,7 +52,7 @@ class any_loop {
  public:
   /// Of any tree that is drafted in one.
   static constexpr std::int32_t max_nodes =
-      std::max({chain_shape::max_nodes, sampled_shape::max_nodes, dynamic_shape::max_nodes,
+      std::max({chain_shape::max_nodes, sampled_shape::max_nodes, dynamic_60_shape::max_nodes,
                 fixed_shape::max_nodes});
 
   virtual ~any_loop() = default;

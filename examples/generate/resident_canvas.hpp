@@ -43,9 +43,11 @@ class resident_canvas_program {
 
   void run() {
     using namespace hunch::diffusion;
-    if (args_.draft.empty()) { return fill_by(self_speculation<max_draft_length>{}); }
+    if (args_.draft.empty()) {
+      return fill_by(self_speculation<max_draft_length>{.spread = args_.spread});
+    }
     head drafts = head::load(args_.draft, args_.model, model_, head_sizes());
-    fill_by(drafted_by<max_draft_length>(drafts));
+    fill_by(drafted_by<max_draft_length>(drafts, hunch::length::fixed{}, args_.spread));
   }
 
  private:

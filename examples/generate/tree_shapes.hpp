@@ -13,6 +13,8 @@ namespace generate {
 /// The shapes of trees that the flags name.
 using chain_shape = hunch::tree::chain<max_draft_length>;
 using dynamic_shape = hunch::tree::dynamic<4, 4, 10>;
+/// As EAGLE-2 was published.
+using dynamic_60_shape = hunch::tree::dynamic<10, 6, 60>;
 using sampled_shape = hunch::tree::sampled<2, 1, 1, 1>;
 inline constexpr hunch::tree::choices shipped_choices{{0},    {1},    {0, 0},   {2},
                                                       {0, 1}, {1, 0}, {0, 0, 0}};
@@ -31,6 +33,8 @@ void with_tree(tree_kind asked, Use&& use) {
       return use(sampled_shape{});
     case tree_kind::dynamic:
       return use(dynamic_shape{});
+    case tree_kind::dynamic_60:
+      return use(dynamic_60_shape{});
     case tree_kind::fixed:
       return use(fixed_shape{});
   }

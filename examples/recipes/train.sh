@@ -48,6 +48,11 @@ for folder in "$MODELS" "$MODELS/left_out"; do
   python -m router.train --work "$WORK" --drafter eagle $left_out --layout "$folder/layout.safetensors" \
     --out "$folder/router.safetensors" --minutes $([ "$folder" = "$MODELS" ] && echo 9 || echo 4)
 done
+# DynaSpec as it was published: no core, and a router that reads what is known before the drafter's pass.
+mkdir -p "$MODELS/paper"
+"${MAKE_LAYOUT:-make_layout}" --model "$MODELS/target" --clusters 256 --out "$MODELS/paper/layout.safetensors"
+python -m router.train --work "$WORK" --drafter eagle --reads before --labels top --loss each \
+  --layout "$MODELS/paper/layout.safetensors" --out "$MODELS/paper/router.safetensors" --minutes 5
 python golden.py
 python -m masked.golden
 python -m llama.evaluate

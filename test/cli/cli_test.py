@@ -10,6 +10,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -90,7 +91,7 @@ BAD_FLAGS = [
     (["--verifier", "greedy"], "keeps only greedy text exact"),
     (["--verifier", "greedy", "--temperature", "0", "--top-k", "4"], "--top-k has no meaning"),
     (["--verifier", "greedy", "--temperature", "0", "--pattern", "a"], "--pattern has no meaning"),
-    (["--tree", "oak"], "it takes chain, sampled, dynamic, fixed"),
+    (["--tree", "oak"], "it takes chain, sampled, dynamic, dynamic-60, fixed"),
     (["--tree", "dynamic", "--verifier", "rejection"], "--verifier rejection needs the law"),
     (["--tree", "fixed", "--verifier", "block"], "--verifier block needs the law"),
     (["--tree", "sampled", "--verifier", "block"], "--verifier block judges chains"),
@@ -114,6 +115,15 @@ BAD_FLAGS = [
     (["--method", "magic"], "it takes speculative, diffusion, stepwise"),
     (["--block-length", "4"], "--block-length has no meaning with --method speculative"),
     (["--method", "diffusion", "--block-length", "0"], "--block-length: 0 is less than 1"),
+    (["--method", "diffusion", "--block-cache", "some"], "it takes none, prefix, dual"),
+    (["--block-cache", "dual"], "--block-cache has no meaning with --method speculative"),
+    (["--preset", "canvas-head", "--block-cache", "dual"], "--block-cache: a head drafts from what the model reads anew"),
+    (["--preset", "diffusion", "--block-cache", "dual", "--device", "teams"], "--block-cache is the host engine's"),
+    (["--method", "stepwise", "--spread", "0"], "--spread has no meaning with --method stepwise"),
+    (["--method", "diffusion", "--spread", "-1"], "--spread: -1 is less than 0"),
+    (["--accept-top-k", "2"], "--accept-top-k has no meaning with --method speculative"),
+    (["--method", "diffusion", "--accept-top-k", "2", "--spread", "1"], "use it without --spread"),
+    (["--method", "diffusion", "--accept-top-k", "2", "--device", "cuda"], "--accept-top-k: --device cuda has exact loops"),
     (["--method", "diffusion", "--drafter", "eagle"], "--drafter has no meaning with --method diffusion"),
     (["--method", "stepwise", "--draft", "x"], "--draft has no meaning with --method stepwise"),
     (["--method", "diffusion", "--pattern", "a"], "--pattern has no meaning with --method diffusion"),
@@ -468,6 +478,10 @@ class Output(unittest.TestCase):
         self.assertNotIn("\033[", self.report()[1])  # not a terminal
 
 
+# Presets that fill canvases.
+CANVASES = ("diffusion", "ssd-paper", "canvas-head")
+
+
 class Presets(unittest.TestCase):
     """Each that `--help` lists is run: a preset without a test cannot exist."""
 
@@ -493,7 +507,7 @@ class Presets(unittest.TestCase):
                 self.assertEqual(report["tokens"], 24)
                 self.assertIn(f"{name}: {report['composition']}\n", printed)
                 said[report["composition"]] = name
-                if name not in ("plain", "diffusion", "canvas-head"):
+                if name != "plain" and name not in CANVASES:
                     greedy, _ = report_of("--preset", name, "--ignore-end", "--temperature", "0")
                     self.assertIs(greedy["identical_to_plain"], True)
                     self.assertLessEqual({"speedup", "predicted_speedup", "mean_acceptance_length",
@@ -502,7 +516,7 @@ class Presets(unittest.TestCase):
 
     def test_each_writes_the_text_of_plain_decoding_in_a_loop_without_the_host(self):
         for name in self.names:
-            if name in ("plain", "diffusion", "canvas-head"):
+            if name == "plain" or name in CANVASES:
                 continue
             with self.subTest(preset=name):
                 on_host, _ = report_of("--preset", name, "--temperature", "0", "--draft-length", "3")
@@ -560,7 +574,7 @@ class Teams(unittest.TestCase):
 
     def test_canvases_are_filled_as_on_the_host(self):
         few = [*self.FEW, "--max-new-tokens", "12"]
-        for name in ("diffusion", "canvas-head"):
+        for name in CANVASES:
             with self.subTest(preset=name):
                 flags = ["--preset", name, "--draft-length", "2"]
                 on_host, _ = report_of(*flags, short=few)
@@ -914,6 +928,35 @@ class Diffusion(unittest.TestCase):
         self.assertIn(report["draft_length"], "01248")
         plain, _ = report_of("--method", "stepwise", "--temperature", "0.8", "--device", "cuda", program=RESIDENT)
         self.assertEqual(plain["text"], report["text"])
+
+    def test_drafts_change_nothing_under_a_block_cache(self):
+        with tempfile.TemporaryDirectory() as folder:
+            # The shipped model, its attention widened to the whole canvas: another one, of random quality.
+            config = json.loads((MODELS / "masked" / "config.json").read_text())
+            (Path(folder) / "config.json").write_text(json.dumps({**config, "attention": "full"}))
+            (Path(folder) / "model.safetensors").symlink_to(MODELS / "masked" / "model.safetensors")
+            texts = {}
+            for cache in ("none", "prefix", "dual"):
+                with self.subTest(cache=cache):
+                    report, _ = report_of("--preset", "ssd-paper", "--model", folder, "--block-cache", cache,
+                                          "--draft-length", "4", "--ignore-end")
+                    self.assertIs(report["diffusion"]["identical_to_stepwise"], True)
+                    self.assertIs(report["diffusion"]["lossless"], True)
+                    self.assertEqual("with a block cache" in report["composition"], cache != "none")
+                    texts[cache] = report["text"]
+            self.assertGreater(len(set(texts.values())), 1)  # what is kept makes another model
+        done = generate("--method", "diffusion", "--block-cache", "prefix", *SHORT)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("reads known text causally", done.stderr)
+
+    def test_a_lossy_rule_says_so(self):
+        report, printed = report_of("--method", "diffusion", "--accept-top-k", "1000", "--draft-length", "4", "--ignore-end")
+        self.assertIs(report["diffusion"]["lossless"], False)
+        self.assertIs(report["diffusion"]["identical_to_stepwise"], False)
+        self.assertIn("no, as asked", printed)
+        self.assertIn("(lossy)", report["composition"])
+        exact, _ = report_of("--preset", "ssd-paper", "--draft-length", "4", "--ignore-end")
+        self.assertLess(report["diffusion"]["passes"], exact["diffusion"]["passes"])
 
     def test_text_depends_on_the_seed(self):
         texts = {report_of("--method", "diffusion", "--seed", seed)[0]["text"] for seed in "1212"}

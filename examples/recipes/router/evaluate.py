@@ -2,7 +2,7 @@
 """Measures static lists, a router and the best choice of its clusters at equal rows, along the held-out text.
 
     python -m router.evaluate [--depths N] [--windows N] [--context N] [--layout FILE --router FILE]
-                              [--frequency FILE --domain NAME]
+                              [--frequency FILE --domain NAME] [--json FILE]
 
 The drafter is the EAGLE head. At every position of the windows, and for each depth of a draft that arrives
 there: the sum of min(p, q) at temperature 1 and the equality of the argmaxes at temperature 0, for q over a
@@ -13,6 +13,7 @@ oracle ranks them by what of them would be accepted. The static list has the byt
 puts in front, after all others: that is the better one.
 """
 import argparse
+import json
 from pathlib import Path
 
 import sentencepiece
@@ -77,6 +78,7 @@ def main():
     arguments.add_argument("--windows", type=int, default=6, help="of each domain")
     arguments.add_argument("--context", type=int, default=1024, help="tokens of a window")
     arguments.add_argument("--domain", default="", help="the only one that is measured")
+    arguments.add_argument("--json", type=Path, help="the mean of the lengths: temperature, share of the rows, kept by whom")
     options = arguments.parse_args()
 
     of_target = MODELS / "target"
@@ -135,7 +137,13 @@ def main():
         if options.domain in ("", path.stem):
             results.append((path.stem, *of_domain(path)))
             report(*results[-1])
-    report("mean", *(torch.stack([r[i] for r in results]).mean(0) for i in (1, 2)))
+    mean, whole = (torch.stack([r[i] for r in results]).mean(0) for i in (1, 2))
+    report("mean", mean, whole)
+    if options.json:
+        lists = ("listed", "routed", "oracle")
+        options.json.write_text(json.dumps({
+            temperature: {f"{share:g}": dict(zip(lists, mean[-1, s, :, i].tolist())) for s, share in enumerate(SHARES)}
+            for i, temperature in enumerate(("1", "0"))}, indent=1) + "\n")
 
 
 def report(name, shares, whole):

@@ -11,10 +11,11 @@ It learns from recorded positions of the training text, see router/record.py; on
 sixth from the target's, for drafters that are nearly it.
 
 The label of a cluster is the part of it that is accepted, the sum of min(p, q) over its tokens (`overlap`),
-or what the target's law p gives to them (`mass`). The core is always chosen, and no label. The loss is the
-cross-entropy of a law over the clusters (`law`), or one of each cluster for itself (`each`). Zhang et al.
-2025, arXiv:2510.13847, who name neither and read `before`; labels, losses, inputs and sizes were measured, see
-README.md.
+what the target's law p gives to them (`mass`), or whether any of the target's TOP most probable tokens is
+among them (`top`). The core is always chosen, and no label. The loss is the cross-entropy of a law over the
+clusters (`law`), or one of each cluster for itself (`each`), as of a classifier with many labels. Zhang et
+al. 2025, arXiv:2510.13847, who read `before` and speak of meta-classifiers, but name neither; labels, losses,
+inputs and sizes were measured, see README.md.
 
 Inputs are brought to unit size for training; the factors are part of the weights that are saved: "first"
 [width, inputs], "first_bias", "second" [clusters, width], "second_bias", safetensors.
@@ -34,6 +35,7 @@ from shipped import MODELS
 
 BATCH = 1024
 RATE = 0.004
+TOP = 10          # tokens that a classifier is to find
 
 
 class Router(nn.Module):
@@ -92,11 +94,19 @@ class Recording:
         row = torch.arange(len(rows)).repeat_interleave(count)
         at = torch.arange(len(row)) + (begin - count.cumsum(0) + count).repeat_interleave(count)
         value = self.p[at]
+        if kind == "top":
+            # Among the recorded tokens of a position, which are those above a floor.
+            order = torch.argsort(value.float(), descending=True)
+            order = order[torch.argsort(row[order], stable=True)]
+            rank = torch.empty_like(row)
+            rank[order] = torch.arange(len(row)) - (count.cumsum(0) - count).repeat_interleave(count)
+            value = (rank < TOP).to(value.dtype)
         if kind == "overlap":
             value = torch.where(by_target[row], value, torch.minimum(value, self.q[at]))
         sums = torch.zeros(len(rows) * (clusters + 1))
         sums.index_add_(0, row * (clusters + 1) + cluster[self.token[at].long()], value.float())
-        return sums.view(len(rows), clusters + 1)[:, :clusters]
+        sums = sums.view(len(rows), clusters + 1)[:, :clusters]
+        return sums.clamp(max=1) if kind == "top" else sums
 
 
 class Adam:
@@ -136,7 +146,7 @@ def main():
     arguments.add_argument("--out", type=Path, required=True)
     arguments.add_argument("--models", type=Path, default=MODELS)
     arguments.add_argument("--drafter", choices=("eagle", "draft"), default="eagle")
-    arguments.add_argument("--labels", choices=("overlap", "mass"), default="overlap")
+    arguments.add_argument("--labels", choices=("overlap", "mass", "top"), default="overlap")
     arguments.add_argument("--loss", choices=("law", "each"), default="law")
     arguments.add_argument("--reads", choices=("state", "before"), default="state")
     arguments.add_argument("--width", type=int, default=256)
@@ -165,7 +175,8 @@ def main():
             return -(labels * scores.log_softmax(-1)).sum() / len(x)
         return F.binary_cross_entropy_with_logits(scores, labels.clamp(max=1), reduction="sum") / len(x)
 
-    name = "-".join(("router", options.drafter, options.reads, options.leave_out or "all"))
+    name = "-".join(("router", options.drafter, options.reads, options.labels, options.loss, str(options.width),
+                     options.layout.parent.name, options.layout.stem, options.leave_out or "all"))
     training.run(name, options.work, options.minutes, router, Adam(router),
                  lambda step, progress: recording.batch(step), loss_of)
     about = {"format": "hunch.router", **made_for, "layout": fingerprints.of_layout(layout, reader.config.vocab_size)}

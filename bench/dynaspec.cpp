@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common.hpp"
+#include "dynaspec/ablation.hpp"
+
+/// \file
+/// DynaSpec as it was published (Zhang et al. 2025, arXiv:2510.13847), and its ablation at equal
+/// mean rows.
+
+int main(int argc, char** argv) {
+  return bench::run("dynaspec", argc, argv, [](bench::report& out) {
+    bench::dynaspec::measure_ablation(out, HUNCH_BENCH_MODELS);
+  });
+}

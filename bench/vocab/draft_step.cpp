@@ -114,7 +114,7 @@ class eagle_layer {
 /// A router of random weights, and what it chooses for contexts that take turns.
 class routing {
  public:
-  explicit routing(engine::pool_executor& executor)
+  explicit routing(executor::host& executor)
       : first_(size_of(router_width) * size_of(context_width)),
         second_(size_of(clusters) * size_of(router_width)),
         bias_(size_of(clusters) + size_of(router_width)),
@@ -163,7 +163,7 @@ class routing {
   std::vector<float> bias_;
   engine::aligned_buffer<float> contexts_;
   selector_type selector_;
-  selecting<selector_type, engine::pool_executor> choosing_;
+  selecting<selector_type, executor::host> choosing_;
   std::vector<row_range> ranges_;
   std::size_t used_ = 0;
 };
@@ -174,7 +174,7 @@ class draft_steps {
   draft_steps()
       : pool_(static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))),
         executor_(pool_),
-        routing_(executor_),
+        routing_(host_),
         head_(size_of(vocab) * size_of(hidden)),
         product_(executor_, vocab, hidden),
         state_(size_of(hidden)),
@@ -235,6 +235,7 @@ class draft_steps {
 
   engine::thread_pool pool_;
   engine::pool_executor executor_;
+  executor::host host_;  ///< of selectors, as in a decoder
   eagle_layer layer_;
   routing routing_;
   engine::aligned_buffer<bfloat16> head_;

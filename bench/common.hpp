@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <command_line/files.hpp>
@@ -110,16 +111,32 @@ class report {
                     json_string(why) + "}");
   }
 
-  /// All rows so far.
+  /// Adds to a list beside the rows, for what is no number. \param element  as JSON
+  void list(const std::string& name, const std::string& element) {
+    const auto known = std::ranges::find(lists_, name, [](const json_list& l) { return l.first; });
+    auto& elements = known == lists_.end() ? lists_.emplace_back(name, 0).second : known->second;
+    elements.push_back(element);
+  }
+
+  /// All rows so far, and the lists beside them.
   std::string json() const {
-    std::string out = "{\"rows\": [";
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
-      out += (i == 0 ? "\n  " : ",\n  ") + rows_[i];
+    std::string out = "{\"rows\": " + array_of(rows_);
+    for (const auto& [name, elements] : lists_) {
+      out += ",\n" + json_string(name) + ": " + array_of(elements);
     }
-    return out + "\n]}\n";
+    return out + "}\n";
   }
 
  private:
+  using json_list = std::pair<std::string, std::vector<std::string>>;
+
+  static std::string array_of(const std::vector<std::string>& elements) {
+    std::string out = "[";
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+      out += (i == 0 ? "\n  " : ",\n  ") + elements[i];
+    }
+    return out + "\n]";
+  }
   void keep(const std::string& name, double value, const std::string& unit,
             std::optional<goal> wanted) {
     rows_.push_back("{\"name\": " + json_string(name) + ", \"value\": " + json_number(value) +
@@ -132,6 +149,7 @@ class report {
   }
 
   std::vector<std::string> rows_;  ///< as JSON
+  std::vector<json_list> lists_;
 };
 
 /// What `main` of a suite returns that measures by measure(report): 0 unless that throws, or the

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <numeric>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +21,7 @@
 #include "common.hpp"
 #include "diffusion/cached.hpp"
 #include "diffusion/scaling.hpp"
+#include "filled_canvas.hpp"
 #include "paired.hpp"
 #include "prompts.hpp"
 
@@ -131,21 +130,10 @@ class suite {
     d.reset_stats();
     for (int seed = 0; seed < (temperature == 0.0f ? 1 : seeds); ++seed) {
       request.seed = static_cast<std::uint64_t>(seed) + 1;
-      auto& unmaskings = all.unmaskings.emplace_back();
-      auto& answer = all.answers.emplace_back();
-      const auto start = std::chrono::steady_clock::now();
-      d.add(prompts_[domain], request, {.block_length = block, .answer = {}});
-      while (d.running() > 0) {
-        for (const hunch::diffusion::emission& e : d.step()) {
-          unmaskings.insert(unmaskings.end(), e.unmaskings.begin(), e.unmaskings.end());
-          if (e.finish == finish_reason::error) {
-            throw std::runtime_error("the logits of a canvas are not numbers");
-          }
-          if (e.finish != finish_reason::none) { answer.assign(e.answer.begin(), e.answer.end()); }
-        }
-      }
-      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-      all.time += passed.count();
+      filled_canvas one = fill_canvas(d, prompts_[domain], request, block);
+      all.unmaskings.push_back(std::move(one.unmaskings));
+      all.answers.push_back(std::move(one.answer));
+      all.time += one.time;
     }
     all.passes = d.stats().target_passes;
     all.canvases = d.stats().target_rows;

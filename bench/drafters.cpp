@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -23,6 +22,8 @@
 #include "common.hpp"
 #include "draft_operations.hpp"
 #include "drafters/measure.hpp"
+#include "drafters/merged.hpp"
+#include "folders.hpp"
 #include "prompts.hpp"
 
 /// \file
@@ -33,9 +34,8 @@ namespace {
 
 using namespace hunch;
 
-/// What shortlists have of the vocabulary, one in so many: static ones, and routed ones. The
-/// fastest of `compare_lists`.
-constexpr std::int32_t frequent_part = 20;
+/// What routed shortlists have of the vocabulary, one in so many: with `listed_part` for static
+/// ones the fastest of `compare_lists`.
 constexpr std::int32_t routed_part = 32;
 
 /// Medusa's tree of as many nodes as pay on a processor, by `tree::best_choices` of the acceptance
@@ -70,9 +70,7 @@ class suite {
     const measured by_model =
         of_model("draft model", small, bytes("draft"), frequent(), tests, chain{});
     compare_lengths(out_, where_, "draft model", maker(small, frequent(), couples, chain{}));
-    if (const char* folders = std::getenv("HUNCH_BENCH_DRAFTS")) {
-      compare_sizes(folders, couples);
-    }
+    compare_sizes(couples);
 
     engine::eagle_model eagle =
         engine::eagle_model::load(models_ / "eagle", models_ / "target", target_, options());
@@ -143,6 +141,8 @@ class suite {
     compose_model("early exit", exit, chain{});
     compose_model("int4", copy, chain{});
     compare_trees(eagle);
+    compare_merged<tree::dynamic<4, 4, 10>>(out_, where_, eagle, frequent());
+    compare_merged<tree::dynamic<6, 6, 29>>(out_, where_, eagle, frequent());
     edit_code();
     measure_lookup(out_);
     measure_tree_operations(out_);
@@ -155,10 +155,8 @@ class suite {
     o.keep_features = true;  // an EAGLE head reads them
     return o;
   }
-  double bytes(const std::string& name) const {
-    return static_cast<double>(std::filesystem::file_size(models_ / name / "model.safetensors"));
-  }
-  selector::any<> frequent(std::int32_t part = frequent_part) const {
+  double bytes(const std::string& name) const { return stored_bytes(models_ / name); }
+  selector::any<> frequent(std::int32_t part = listed_part) const {
     return selector::any<>(selector::frequency{ranked_, vocab_ / part});
   }
   selector::any<> routed(std::int32_t part = routed_part) const {
@@ -244,12 +242,9 @@ class suite {
     return measure(out_, where_, "lookup", 0.0, verifier::point_mass{}, lookup_maker(target_));
   }
 
-  /// Draft models of other sizes, in folders that a colon separates.
-  void compare_sizes(const std::string& folders, verifier::coupled couples) {
-    for (std::size_t begin = 0; begin < folders.size();) {
-      const std::size_t end = std::min(folders.find(':', begin), folders.size());
-      const std::filesystem::path folder = folders.substr(begin, end - begin);
-      begin = end + 1;
+  /// Draft models of other sizes.
+  void compare_sizes(verifier::coupled couples) {
+    for (const std::filesystem::path& folder : named_folders("HUNCH_BENCH_DRAFTS")) {
       engine::model other = engine::model::load(folder, options());
       engine::check_draft_vocabulary(folder, other.shape(), text_.fingerprint(),
                                      models_ / "target");

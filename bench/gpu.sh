@@ -17,8 +17,8 @@
 #
 #   --out DIR        where the results go
 #   --packages DIR   what bench/device/fetch_packages.sh has unpacked there, for a machine without
-#                    CLI11, nlohmann-json and sentencepiece; what needs them is skipped where they
-#                    are not
+#                    CLI11, nlohmann-json, sentencepiece, PCRE2 and utf8proc; what needs them is
+#                    skipped where they are not
 #   --commit NAME    of the sources, where they are no git checkout
 #   --time SECONDS   all that a stage may take, 520 unless told otherwise: a part that has not begun
 #                    by then is skipped
@@ -138,7 +138,7 @@ part_of() {
   if [ -f "$build/$program" ]; then
     part "$@"
   elif ! with_models && [[ $program == *engine* || $program == *models* || $program == examples/* ]]; then
-    skip "$1" "needs CLI11, nlohmann-json and sentencepiece"
+    skip "$1" "needs CLI11, nlohmann-json, sentencepiece, PCRE2 and utf8proc"
   else
     skip "$1" "was not built"
   fi

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -36,12 +37,15 @@ inline engine::tokenizer tokenizer_for(const std::filesystem::path& folder,
   return text;
 }
 
+inline std::string read_whole(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
 /// The tokens of a file, without one that begins a text.
 inline std::vector<hunch::token> tokens_of(const engine::tokenizer& text,
                                            const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  const std::string all((std::istreambuf_iterator<char>(in)), {});
-  return text.encode(all, false);
+  return text.encode(read_whole(file), false);
 }
 
 /// Those of the held-out texts in a folder.
@@ -54,18 +58,40 @@ inline std::vector<std::vector<hunch::token>> domain_texts(const engine::tokeniz
   return texts;
 }
 
-/// The beginnings of the held-out texts, cut at a line end: one prompt per domain.
+/// Prompts from a text: `count` pieces of whole lines, evenly spaced, the first one its beginning.
+inline std::vector<std::vector<hunch::token>> prompts_in(const engine::tokenizer& text,
+                                                         const std::filesystem::path& file,
+                                                         std::size_t count) {
+  constexpr std::size_t longest = 400;
+  const std::string all = read_whole(file);
+  std::vector<std::vector<hunch::token>> prompts;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto next_line = [&](std::size_t at) {
+      const std::size_t end = all.find('\n', at);
+      if (end == std::string::npos) {
+        throw std::runtime_error(file.string() + ": too few lines to take " +
+                                 std::to_string(count) + " prompts from");
+      }
+      return end + 1;
+    };
+    std::size_t first = i == 0 ? 0 : next_line(all.size() * i / count);
+    std::string piece = all.substr(first, longest);
+    while (piece.find('\n') == std::string::npos) {  // within a longer line
+      first = next_line(first);
+      piece = all.substr(first, longest);
+    }
+    piece.resize(piece.rfind('\n') + 1);
+    prompts.push_back(text.encode(piece));
+  }
+  return prompts;
+}
+
+/// The beginnings of the held-out texts: one prompt per domain.
 inline std::vector<std::vector<hunch::token>> domain_prompts(const engine::tokenizer& text,
                                                              const std::filesystem::path& folder) {
-  constexpr std::size_t longest = 400;
   std::vector<std::vector<hunch::token>> prompts;
   for (const std::string& name : domains(folder)) {
-    std::ifstream in(folder / (name + ".txt"), std::ios::binary);
-    std::string start(longest, '\0');
-    in.read(start.data(), static_cast<std::streamsize>(longest));
-    start.resize(static_cast<std::size_t>(in.gcount()));
-    start.resize(std::min(start.size(), start.find_last_of('\n') + 1));
-    prompts.push_back(text.encode(start));
+    prompts.push_back(prompts_in(text, folder / (name + ".txt"), 1)[0]);
   }
   return prompts;
 }

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -21,25 +20,29 @@
 
 #include "common.hpp"
 #include "drafters/measure.hpp"
+#include "folders.hpp"
 #include "prompts.hpp"
+#include "streaming/pruned.hpp"
 
 /// \file
-/// Speculative Streaming against Medusa's heads on the same target: what is accepted, what it
-/// costs, what is left when the target's first layers prune the trees, and what streams of other
-/// numbers and sizes, or trained together with the target, come to.
+/// Speculative Streaming against Medusa's heads and an EAGLE head on the same target: what is
+/// accepted, what it costs, what is left when the target's first layers prune the trees, and what
+/// streams of other numbers and sizes, as published, or trained together with the target, come to.
 
 namespace bench::drafters {
 namespace {
 
 using namespace hunch;
 
-/// One in so many of the vocabulary, as in the suite `drafters`.
-constexpr std::int32_t listed_part = 20;
-
-/// Trees for speed, and wide ones to be pruned: the best nodes by the streams' own laws.
+/// The best nodes by the streams' own laws.
 using small_tree = tree::dynamic<3, 3, 5>;
-using wide_tree = tree::dynamic<4, 4, 25>;
-constexpr std::int32_t kept_nodes = 13;  ///< of the wide tree, its root among them
+
+/// What drafts, by the shape of its drafts: see `suite::for_trees`.
+struct candidate {
+  std::string name;
+  double bytes = 0.0;  ///< that are stored for it besides the target
+  std::vector<measured> by_shape;
+};
 
 class suite {
  public:
@@ -50,15 +53,12 @@ class suite {
         text_(tokenizer_for(models / "target", models / "target", target_.shape())),
         frequent_(load_layout(models / "frequency.safetensors", target_.made_for()),
                   target_.vocab_size() / listed_part),
-        medusa_(engine::medusa_heads::load(models / "medusa", target_)),
-        exit_(engine::early_exit::load(models / "exit", target_)),
-        where_(setting_of(target_, text_, models / "heldout")) {
-    medusa_.set_head_layout(frequent_.layout());
-  }
+        where_(setting_of(target_, text_, models / "heldout")) {}
 
   void run() {
     shipped();
-    sizes();
+    eagle();
+    compare_published(sizes(), own_heads());
     shared();
   }
 
@@ -68,21 +68,22 @@ class suite {
     engine::speculative_streams streams =
         engine::speculative_streams::load(models_ / "streams", target_);
     streams.set_head_layout(frequent_.layout());
-    out_.add("streaming: extra values / Medusa's", values("streams") / values("medusa"), "x",
-             at_most(1.0));
     check_passes(streams);
     prune(streams);
-    std::vector<measured> by_streams, by_medusa;
-    for_trees([&](const std::string& shape, auto tree, const auto& rule) {
-      by_medusa.push_back(of_medusa("Medusa, " + shape, tree, rule));
-      by_streams.push_back(of_streams("streaming, " + shape, streams, tree, rule));
-      compare(shape, by_streams.back(), by_medusa.back());
+    const candidate by_streams = of_streams("streaming", models_ / "streams", streams, where_);
+    const candidate by_medusa = of_medusa("Medusa", models_ / "medusa");
+    out_.add("streaming: extra bytes stored / Medusa's", by_streams.bytes / by_medusa.bytes, "x",
+             at_most(1.0));
+    std::size_t at = 0;
+    for_trees([&](const std::string& shape, auto, const auto&) {
+      compare(shape, by_streams.by_shape[at], by_medusa.by_shape[at]);
+      ++at;
     });
     // What a tree costs is another thing for either: each at its fastest.
     for (int t = 0; t < temperatures; ++t) {
-      const auto fastest = [t](const std::vector<measured>& of) {
+      const auto fastest = [t](const candidate& of) {
         double best = 0.0;
-        for (const measured& m : of) {
+        for (const measured& m : of.by_shape) {
           best = std::max(best, m.speed_up[static_cast<std::size_t>(t)]);
         }
         return best;
@@ -97,11 +98,6 @@ class suite {
     engine::model_options o;
     o.threads = generate::default_threads();
     return o;
-  }
-  /// Numbers that are stored for a drafter besides the target, all of one byte.
-  double values(const std::string& name) const { return bytes_in(models_ / name); }
-  static double bytes_in(const std::filesystem::path& folder) {
-    return static_cast<double>(std::filesystem::file_size(folder / "model.safetensors"));
   }
 
   /// Drafts of one shape: use(what to call it, tree, rule), from the smallest on.
@@ -125,27 +121,61 @@ class suite {
     }
   }
 
-  template <class Tree, class Rule>
-  measured of_medusa(const std::string& name, Tree tree, const Rule& tested) {
-    return measure(out_, where_, name, values("medusa"), tested,
-                   [&](auto rule, generate::chosen_length length) {
-                     return decoder{target_, drafter::heads{medusa_, tree, length},
-                                    selector::any<>(frequent_), text_sampler{}, std::move(rule)};
-                   });
+  /// Measures what drafts in every shape. \param of of(name, tree, rule) measures it in one.
+  template <class Of>
+  candidate in_all_shapes(const std::string& name, const std::filesystem::path& folder,
+                          const Of& of) {
+    candidate all{name, stored_bytes(folder), {}};
+    for_trees([&](const std::string& shape, auto tree, const auto& rule) {
+      all.by_shape.push_back(of(name + ", " + shape, tree, rule));
+    });
+    out_.add(name + ": extra bytes stored / the target's",
+             all.bytes / stored_bytes(models_ / "target"), "x");
+    return all;
+  }
+  candidate of_medusa(const std::string& name, const std::filesystem::path& folder) {
+    engine::medusa_heads medusa = engine::medusa_heads::load(folder, target_);
+    medusa.set_head_layout(frequent_.layout());
+    return in_all_shapes(name, folder, [&](const std::string& row, auto tree, const auto& tested) {
+      return measure(out_, where_, row, stored_bytes(folder), tested,
+                     [&](auto rule, generate::chosen_length length) {
+                       return decoder{target_, drafter::heads{medusa, tree, length},
+                                      selector::any<>(frequent_), text_sampler{}, std::move(rule)};
+                     });
+    });
+  }
+  candidate of_streams(const std::string& name, const std::filesystem::path& folder,
+                       engine::speculative_streams& streams, const setting& where) {
+    return in_all_shapes(name, folder, [&](const std::string& row, auto tree, const auto& tested) {
+      return of_streams(row, stored_bytes(folder), streams, where, tree, tested);
+    });
   }
   template <class Tree, class Rule>
-  measured of_streams(const std::string& name, engine::speculative_streams& streams, Tree tree,
-                      const Rule& tested) {
-    return of_streams(where_, values("streams"), name, streams, tree, tested);
+  measured of_streams(const std::string& row, double extra, engine::speculative_streams& streams,
+                      const setting& where, Tree tree, const Rule& tested) {
+    return measure(out_, where, row, extra, tested, [&](auto rule, generate::chosen_length length) {
+      return decoder{where.target, drafter::streaming{streams, tree, length},
+                     selector::any<>(frequent_), text_sampler{}, std::move(rule)};
+    });
   }
-  template <class Tree, class Rule>
-  measured of_streams(const setting& where, double extra, const std::string& name,
-                      engine::speculative_streams& streams, Tree tree, const Rule& tested) {
-    return measure(out_, where, name, extra, tested,
-                   [&](auto rule, generate::chosen_length length) {
-                     return decoder{where.target, drafter::streaming{streams, tree, length},
-                                    selector::any<>(frequent_), text_sampler{}, std::move(rule)};
-                   });
+  /// The shipped head, on a target of its own: that keeps features, which costs something.
+  void eagle() {
+    engine::model_options keeps = options();
+    keeps.keep_features = true;
+    engine::model target = engine::model::load(models_ / "target", keeps);
+    engine::eagle_model head =
+        engine::eagle_model::load(models_ / "eagle", models_ / "target", target, options());
+    head.set_head_layout(frequent_.layout());
+    const setting where = setting_of(target, text_, models_ / "heldout");
+    in_all_shapes(
+        "EAGLE", models_ / "eagle", [&](const std::string& row, auto tree, const auto& tested) {
+          return measure(out_, where, row, stored_bytes(models_ / "eagle"), tested,
+                         [&](auto rule, generate::chosen_length length) {
+                           return decoder{target, drafter::autoregressive{head, tree, length},
+                                          selector::any<>(frequent_), text_sampler{},
+                                          std::move(rule)};
+                         });
+        });
   }
 
   /// A step is one pass of the target, through as many layers as its rows and their streams have,
@@ -169,96 +199,86 @@ class suite {
              "x", at_most(1.0));
   }
 
-  /// Trees that the first layers prune.
+  /// Trees that the first layers prune: those of the shipped exit head, and of others.
   void prune(engine::speculative_streams& streams) {
-    const verifier::point_mass rule;
-    exit_.set_head_layout(frequent_.layout());
-    for (int t = 0; t < temperatures; ++t) {
-      const auto temperature = static_cast<float>(t);
-      const generate::any_length deep;
-      const generate::chosen_length length{&deep};
-      const auto along = [&](auto make) {
-        return mean(length_along_text(where_, rule, temperature, make));
-      };
-      const double whole = along([&](auto counting) {
-        return decoder{target_, drafter::streaming{streams, wide_tree{}, length},
-                       selector::any<>(frequent_), text_sampler{}, counting};
-      });
-      const double pruned = along([&](auto counting) {
-        return decoder{
-            target_,
-            drafter::pruned{drafter::streaming{streams, wide_tree{}, length}, exit_, kept_nodes},
-            selector::any<>(frequent_), text_sampler{}, counting};
-      });
-      const double small = along([&](auto counting) {
-        return decoder{target_,
-                       drafter::streaming{streams, tree::dynamic<4, 4, kept_nodes>{}, length},
-                       selector::any<>(frequent_), text_sampler{}, counting};
-      });
-      const std::string row = "streaming" + at_temperature(t);
-      out_.add(row + "25 nodes, acceptance length along text", whole, "tokens");
-      out_.add(row + "13 of them, by the streams' own laws", small, "tokens");
-      out_.add(row + "13 of them, by the first layers", pruned, "tokens");
-      out_.add(row + "13 of 25 nodes by the first layers, share of the length", pruned / whole, "x",
-               at_least(0.9));
-    }
+    std::vector<engine::early_exit> exits;
+    const auto load = [&](const std::filesystem::path& folder) {
+      exits.push_back(engine::early_exit::load(folder, target_));
+      exits.back().set_head_layout(frequent_.layout());
+    };
+    load(models_ / "exit");
+    for (const std::filesystem::path& folder : named_folders("HUNCH_BENCH_EXITS")) { load(folder); }
+    const pruned_streams pruned{out_, where_, streams, exits, frequent_};
+    pruned.measure<25, 13>();
+    pruned.measure<10, 4>();  // the preset's
   }
 
   /// How many streams, and how many children each has. What `for_trees` has is not measured again.
   void sweep(engine::speculative_streams& streams) {
-    of_streams("streaming, three tokens", streams, tree::chain<3>{}, verifier::rejection{});
-    of_streams("streaming, four tokens", streams, tree::chain<4>{}, verifier::rejection{});
-    of_streams("streaming, five at one depth", streams, tree::dynamic<5, 1, 6>{},
-               verifier::point_mass{});
-    of_streams("streaming, four in two levels", streams, tree::dynamic<3, 2, 5>{},
-               verifier::point_mass{});
+    const auto of = [&](const std::string& shape, auto tree, const auto& rule) {
+      of_streams("streaming, " + shape, stored_bytes(models_ / "streams"), streams, where_, tree,
+                 rule);
+    };
+    of("three tokens", tree::chain<3>{}, verifier::rejection{});
+    of("four tokens", tree::chain<4>{}, verifier::rejection{});
+    of("five at one depth", tree::dynamic<5, 1, 6>{}, verifier::point_mass{});
+    of("four in two levels", tree::dynamic<3, 2, 5>{}, verifier::point_mass{});
   }
 
-  /// use(folder) of those that a variable of the environment names, separated by colons.
-  template <class Use>
-  static void for_folders(const char* variable, const Use& use) {
-    const char* const all = std::getenv(variable);
-    const std::string folders = all == nullptr ? "" : all;
-    for (std::size_t begin = 0; begin < folders.size();) {
-      const std::size_t end = std::min(folders.find(':', begin), folders.size());
-      use(std::filesystem::path(folders.substr(begin, end - begin)));
-      begin = end + 1;
-    }
-  }
-  /// Streams of other sizes, of the same target.
-  void sizes() {
-    for_folders("HUNCH_BENCH_STREAMS", [&](const std::filesystem::path& folder) {
+  /// Streams of other sizes and forms, of the same target.
+  std::vector<candidate> sizes() {
+    std::vector<candidate> all;
+    for (const std::filesystem::path& folder : named_folders("HUNCH_BENCH_STREAMS")) {
       engine::speculative_streams streams = engine::speculative_streams::load(folder, target_);
       streams.set_head_layout(frequent_.layout());
       const std::string name = "streaming, " + folder.filename().string();
-      of_streams(where_, bytes_in(folder), name + ", one token", streams, tree::chain<1>{},
-                 verifier::rejection{});
-      of_streams(where_, bytes_in(folder), name + ", three at one depth", streams,
-                 tree::dynamic<3, 1, 4>{}, verifier::point_mass{});
-      of_streams(where_, bytes_in(folder), name + ", four in three levels", streams, small_tree{},
-                 verifier::point_mass{});
-    });
+      all.push_back(of_streams(name, folder, streams, where_));
+    }
+    return all;
+  }
+  /// Medusa's heads of their published size: each has a head over the vocabulary to itself.
+  std::vector<candidate> own_heads() {
+    std::vector<candidate> all;
+    for (const std::filesystem::path& folder : named_folders("HUNCH_BENCH_MEDUSA")) {
+      all.push_back(of_medusa("Medusa, " + folder.filename().string(), folder));
+    }
+    return all;
+  }
+  /// Each of the streams against each of the heads: what is stored, and how long drafts are.
+  void compare_published(const std::vector<candidate>& streams,
+                         const std::vector<candidate>& heads) {
+    for (const candidate& s : streams) {
+      for (const candidate& h : heads) {
+        const std::string row = s.name + " / " + h.name;
+        out_.add(row + ": extra bytes stored", s.bytes / h.bytes, "x", at_most(0.25));
+        for (int t = 0; t < temperatures; ++t) {
+          const auto at = static_cast<std::size_t>(t);
+          std::vector<double> ratios;
+          for_trees([&](const std::string& shape, auto, const auto&) {
+            const std::size_t i = ratios.size();
+            ratios.push_back(s.by_shape[i].along_text[at] / h.by_shape[i].along_text[at]);
+            out_.record(row + ", " + shape + at_temperature(t) + "acceptance length along text",
+                        ratios.back(), "x");
+          });
+          out_.add(row + at_temperature(t) + "acceptance length along text, mean of all shapes",
+                   mean(ratios), "x", at_least(1.0));
+        }
+      }
+    }
   }
 
   /// Targets that were trained together with their streams: other models, held against plain
   /// decoding of themselves.
   void shared() {
-    for_folders("HUNCH_BENCH_SHARED", [&](const std::filesystem::path& folder) {
+    for (const std::filesystem::path& folder : named_folders("HUNCH_BENCH_SHARED")) {
       engine::model target = engine::model::load(folder / "target", options());
       engine::check_tokenizer(text_, models_ / "target", folder / "target", target.shape());
       engine::speculative_streams streams =
           engine::speculative_streams::load(folder / "streams", target);
       streams.set_head_layout(frequent_.layout());
-      const setting where = setting_of(target, text_, models_ / "heldout");
-      const std::string name = "streaming, " + folder.filename().string();
-      const double extra = bytes_in(folder / "streams");
-      of_streams(where, extra, name + ", one token", streams, tree::chain<1>{},
-                 verifier::rejection{});
-      of_streams(where, extra, name + ", three at one depth", streams, tree::dynamic<3, 1, 4>{},
-                 verifier::point_mass{});
-      of_streams(where, extra, name + ", four in three levels", streams, small_tree{},
-                 verifier::point_mass{});
-    });
+      of_streams("streaming, " + folder.filename().string(), folder / "streams", streams,
+                 setting_of(target, text_, models_ / "heldout"));
+    }
   }
 
   report& out_;
@@ -266,8 +286,6 @@ class suite {
   engine::model target_;
   engine::tokenizer text_;
   selector::frequency<> frequent_;
-  engine::medusa_heads medusa_;
-  engine::early_exit exit_;
   setting where_;
 };
 

@@ -41,6 +41,7 @@ thrust_package() {
   echo libthrust-dev
 }
 
-BUILD_PACKAGES=(g++ cmake make pkg-config libcli11-dev nlohmann-json3-dev libsentencepiece-dev)
+BUILD_PACKAGES=(g++ cmake make pkg-config libcli11-dev nlohmann-json3-dev libsentencepiece-dev
+  libpcre2-dev libutf8proc-dev)
 # Of benchmarks only: what others compute the same with.
 BENCH_PACKAGES=(libopenblas-dev)

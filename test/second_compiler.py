@@ -8,8 +8,11 @@ BUILD holds the compile_commands.json of CMake. Templates are instantiated, no c
 takes a small part of the time of a build. Whether a header includes what it needs is asked of the
 first compiler only (the folder test/headers of the build): both have the same standard library, and
 what is in the headers is read here with the programs that include them. A file that is compiled both
-with a sanitizer and without is read without.
+with a sanitizer and without is read without. What the build precompiles is precompiled here, too,
+for files that are read alike.
 """
+
+import collections
 
 import concurrent.futures
 import json
@@ -18,10 +21,13 @@ import pathlib
 import shlex
 import subprocess
 import sys
+import tempfile
+
+FEW = 4  # files: to precompile for fewer does not pay
 
 
 def translated(command: str, compiler: str) -> list[str]:
-    """The command without what it writes and what only GCC knows, or has compiled before."""
+    """The command without what it reads and writes, what only GCC knows, and what it has compiled before."""
     words = shlex.split(command)[1:]
     out = [compiler, "-fsyntax-only", "-Werror", "-Wno-unknown-warning-option"]
     skip = False
@@ -32,7 +38,13 @@ def translated(command: str, compiler: str) -> list[str]:
             skip = True
         elif word != "-c":
             out.append(word)
-    return out
+    return out[:-1]  # the file comes last
+
+
+def precompiled(command: str) -> str | None:
+    """The header that GCC has compiled before, if there is one."""
+    words = shlex.split(command)
+    return words[words.index("-include") + 1] if "-include" in words else None
 
 
 def to_read(build: pathlib.Path) -> list[dict]:
@@ -54,14 +66,37 @@ def main() -> int:
         print(f"{build}: no C++ files")
         return 1
 
+    groups = collections.defaultdict(list)
+    for entry in entries:
+        groups[precompiled(entry["command"]), *translated(entry["command"], compiler)].append(entry)
+
+    def run(command: list[str], entry: dict) -> subprocess.CompletedProcess:
+        return subprocess.run(command, cwd=entry["directory"], capture_output=True, text=True, check=False)
+
     def read(entry: dict) -> tuple[str, subprocess.CompletedProcess]:
-        command = translated(entry["command"], compiler)
-        return entry["file"], subprocess.run(
-            command, cwd=entry["directory"], capture_output=True, text=True, check=False
-        )
+        _, *command = key = (precompiled(entry["command"]), *translated(entry["command"], compiler))
+        if key in made:
+            command += ["-include-pch", str(made[key])]
+        return entry["file"], run([*command, entry["file"]], entry)
+
+    def precompile(number: int, key: tuple) -> tuple[tuple, pathlib.Path, subprocess.CompletedProcess]:
+        header, *command = key
+        source, file = (pathlib.Path(folder) / f"{number}.{kind}" for kind in ("hpp", "pch"))
+        # There it is a system's header, of which no compiler warns.
+        source.write_text(pathlib.Path(header).read_text().replace("#pragma GCC system_header", ""))
+        command = [word for word in command if word != "-fsyntax-only"]
+        return key, file, run([*command, "-x", "c++-header", str(source), "-o", str(file)], groups[key][0])
 
     failed = 0
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    made = {}
+    worth = [key for key, files in groups.items() if key[0] and len(files) >= FEW]
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for key, file, result in pool.map(precompile, range(len(worth)), worth):
+            if result.returncode != 0:
+                print(f"{key[0]}:\n{result.stderr}")
+                failed += 1
+            else:
+                made[key] = file
         for file, result in pool.map(read, entries):
             if result.returncode != 0:
                 print(f"{file}:\n{result.stderr}")

@@ -12,7 +12,8 @@ set -euo pipefail
 mkdir -p "$1"
 into=$(cd "$1" && pwd)
 
-packages=(libcli11-dev nlohmann-json3-dev libsentencepiece-dev libsentencepiece0 pkgconf-bin libpkgconf3)
+packages=(libcli11-dev nlohmann-json3-dev libsentencepiece-dev libsentencepiece0 libpcre2-dev libpcre2-8-0
+  libutf8proc-dev libutf8proc2 pkgconf-bin libpkgconf3)
 archives=$(mktemp -d)
 trap 'rm -rf "$archives"' EXIT
 cd "$archives"

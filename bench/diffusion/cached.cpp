@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "diffusion/cached.hpp"
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +15,7 @@
 #include <generate/measure.hpp>
 #include <hunch/hunch.hpp>
 
+#include "filled_canvas.hpp"
 #include "prompts.hpp"
 
 namespace bench::diffusion {
@@ -89,21 +88,11 @@ class suite {
     request.max_new_tokens = new_tokens;
     request.temperature = temperature;
     request.seed = 1;
-    const auto start = std::chrono::steady_clock::now();
     for (const std::vector<token>& prompt : prompts_) {
-      auto& all = out.unmaskings.emplace_back();
-      d.add(prompt, request, {.block_length = block, .answer = {}});
-      while (d.running() > 0) {
-        for (const hunch::diffusion::emission& e : d.step()) {
-          all.insert(all.end(), e.unmaskings.begin(), e.unmaskings.end());
-          if (e.finish == finish_reason::error) {
-            throw std::runtime_error("the logits of a canvas are not numbers");
-          }
-        }
-      }
+      filled_canvas one = fill_canvas(d, prompt, request, block);
+      out.unmaskings.push_back(std::move(one.unmaskings));
+      out.seconds += one.time;
     }
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-    out.seconds = passed.count();
     out.passes = static_cast<double>(d.stats().target_passes);
     return out;
   }

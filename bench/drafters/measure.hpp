@@ -34,6 +34,18 @@ inline constexpr int temperatures = 2;  ///< T = 0 and T = 1
 inline constexpr std::int32_t longest_draft = 6;
 inline constexpr std::size_t places = 64;  ///< of drafts along a text
 
+/// Draft heads over a list of the most frequent tokens have one in so many of the vocabulary.
+inline constexpr std::int32_t listed_part = 20;
+
+/// Of the weights in a folder.
+inline double stored_bytes(const std::filesystem::path& folder) {
+  double sum = 0.0;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    if (file.path().extension() == ".safetensors") { sum += static_cast<double>(file.file_size()); }
+  }
+  return sum;
+}
+
 /// What all drafters are measured on.
 struct setting {
   engine::model& target;
@@ -178,8 +190,8 @@ speeds measure_speed(const setting& where, Decoder& speculative, generate::any_l
       const generate::run s =
           generate::run_requests(speculative, asked, request, 1, nothing, nothing);
       const generate::run p = generate::run_requests(plain, asked, request, 1, nothing, nothing);
-      rates.push_back(static_cast<double>(s.timed) / s.time);
-      ratios.push_back(rates.back() * p.time / static_cast<double>(p.timed));
+      rates.push_back(s.rate());
+      ratios.push_back(s.rate() / p.rate());
       repeats += generate::repeated_4grams(s.tokens[0]) / rounds;
     }
     choice = {};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -47,8 +48,9 @@ constexpr std::array<const char*, 5> names{"full", "FR-Spec fixed", "FR-Spec pos
 
 /// What a column makes of the texts of a domain.
 struct result {
-  double length[temperatures] = {};  ///< mean acceptance length
-  double rows[temperatures] = {};    ///< mean of a list, over the levels of a draft
+  double length[temperatures] = {};            ///< mean acceptance length
+  double rows[temperatures] = {};              ///< mean of a list, over the levels of a draft
+  std::vector<double> accepted[temperatures];  ///< at each place, of trees
 };
 /// [column] of one domain.
 using results = std::array<result, names.size()>;
@@ -57,6 +59,35 @@ using results = std::array<result, names.size()>;
 double share(const results& of, std::size_t c, int t) {
   return (of[c].length[t] - 1.0) / (of[full].length[t] - 1.0);
 }
+
+/// The standard error of the difference of two mean acceptance lengths, from what both accept at
+/// the same places.
+double error_of_difference(const results& of, std::size_t a, std::size_t b, int t) {
+  const std::vector<double>& first = of[a].accepted[t];
+  const std::vector<double>& second = of[b].accepted[t];
+  const auto n = static_cast<double>(first.size());
+  double sum = 0.0, squares = 0.0;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const double d = first[i] - second[i];
+    sum += d;
+    squares += d * d;
+  }
+  const double variance = (squares - sum * sum / n) / (n - 1.0);
+  return std::sqrt(variance / n);
+}
+
+/// The same of the means over all domains.
+double error_of_difference(const std::vector<results>& all, std::size_t a, std::size_t b, int t) {
+  double squares = 0.0;
+  for (const results& domain : all) {
+    const double error = error_of_difference(domain, a, b, t);
+    squares += error * error;
+  }
+  return std::sqrt(squares) / static_cast<double>(all.size());
+}
+
+/// Whether it is known what was accepted at each place, and so how sure a mean is.
+bool has_errors(const std::vector<results>& all) { return !all[0][full].accepted[0].empty(); }
 
 results mean_of(const std::vector<results>& all) {
   results mean;
@@ -190,7 +221,7 @@ class at_places {
   }
 
  private:
-  static constexpr std::size_t places = 96;
+  static constexpr std::size_t places = 192;
   static constexpr std::size_t prefix = 64;
 
   void measure(std::size_t domain, const selector::any<>& selector, int t, result& out) {
@@ -205,9 +236,11 @@ class at_places {
     for (std::size_t place = 0; place < places; ++place) {
       request.seed = place + 1;
       const request_id id = trees.add(pieces_.of(domain, place), request);
+      const std::int64_t before = trees.stats().accepted;
       trees.step();  // reads the text: nothing is drafted before the target has
       trees.step();
       trees.cancel(id);
+      out.accepted[t].push_back(static_cast<double>(trees.stats().accepted - before));
     }
     out.length[t] = 1.0 + static_cast<double>(trees.stats().accepted) / static_cast<double>(places);
     out.rows[t] = chosen.mean();
@@ -267,17 +300,30 @@ void report_columns(report& out, const std::string& what, const std::vector<std:
               is_preset ? std::optional(at_most(allowed_rows)) : std::nullopt);
     }
     double worst = std::numeric_limits<double>::infinity();
-    for (const results& domain : all) {
-      worst =
-          std::min(worst, share(domain, routed_aware, t) -
-                              std::max(share(domain, list_fixed, t), share(domain, list_aware, t)));
+    for (std::size_t d = 0; d < domains.size(); ++d) {
+      const results& of = all[d];
+      const column better =
+          share(of, list_fixed, t) > share(of, list_aware, t) ? list_fixed : list_aware;
+      const double ahead = share(of, routed_aware, t) - share(of, better, t);
+      const std::string row = head + "DynaSpec position-aware less the better FR-Spec, ";
+      out.add(row + domains[d], ahead, "");
+      if (has_errors(all)) {
+        out.record(row + domains[d] + ", standard error",
+                   error_of_difference(of, routed_aware, better, t) / (of[full].length[t] - 1.0),
+                   "");
+      }
+      worst = std::min(worst, ahead);
     }
     out.add(head + "DynaSpec position-aware less the better FR-Spec, worst domain", worst, "",
             at_least(0.0));
     for (const auto& [aware, fixed] :
          {std::pair{list_aware, list_fixed}, std::pair{routed_aware, routed_fixed}}) {
-      out.add(head + names[aware] + " less fixed", share(mean, aware, t) - share(mean, fixed, t),
-              "");
+      const std::string row = head + names[aware] + " less fixed";
+      out.add(row, share(mean, aware, t) - share(mean, fixed, t), "");
+      if (has_errors(all)) {
+        out.add(row + ", standard error",
+                error_of_difference(all, aware, fixed, t) / (mean[full].length[t] - 1.0), "");
+      }
     }
   }
 }

@@ -5,7 +5,7 @@
     bench/run.sh streaming --json streaming.json
     python3 bench/streaming/plot.py streaming.json docs/images/streams.svg
 
-HUNCH_BENCH_STREAMS=DIR:DIR adds streams of other sizes (train_adapter.py --model streams --layers ... --name ...,
+HUNCH_BENCH_STREAMS=DIR:DIR adds streams of other sizes (streams/train.py --layers ... --name ...,
 export.py --name ...), HUNCH_BENCH_SHARED=DIR targets that were trained with theirs (--model shared).
 """
 

@@ -178,7 +178,8 @@ class draft_steps {
         head_(size_of(vocab) * size_of(hidden)),
         product_(executor_, vocab, hidden),
         state_(size_of(hidden)),
-        logits_(size_of(vocab)) {
+        logits_(size_of(vocab)),
+        sums_(static_cast<std::size_t>(pool_.size())) {
     bench::fill_at_random(head_.data(), head_.size());
     bench::fill_at_random(state_.data(), state_.size());
   }
@@ -216,10 +217,11 @@ class draft_steps {
       auto each = [&](int thread) {
         const std::size_t floats = part / sizeof(float) / static_cast<std::size_t>(pool_.size());
         const auto* const from = reinterpret_cast<const float*>(head_.data());
-        const float sum = read_once(from + static_cast<std::size_t>(thread) * floats, floats);
-        if (thread == 0) { sink = sum; }
+        const auto of = static_cast<std::size_t>(thread);
+        sums_[of] = read_once(from + of * floats, floats);
       };
       pool_.run(each);
+      sink = std::accumulate(sums_.begin(), sums_.end(), 0.0f);  // of all, or some would not read
       bytes -= part;
     }
   }
@@ -242,6 +244,7 @@ class draft_steps {
   shortlist_head<engine::pool_executor, bfloat16> product_;
   engine::aligned_buffer<float> state_;
   std::vector<float> logits_;
+  std::vector<float> sums_;  ///< [threads] of what each has read
   vocab_layout plain_ = vocab_layout::identity(vocab);
 };
 

@@ -83,18 +83,29 @@ void config::check() const {
   }
 }
 
-nlohmann::json parsed_json(const std::filesystem::path& file) {
-  constexpr std::uintmax_t max_bytes = 1 << 24;
+std::ifstream opened(const std::filesystem::path& file, std::uintmax_t max_bytes) {
   std::error_code unknown;
   const std::uintmax_t size = std::filesystem::file_size(file, unknown);
   std::ifstream in(file, std::ios::binary);
   if (unknown || !in) { throw std::runtime_error(file.string() + ": cannot be opened"); }
   if (size > max_bytes) {
     throw std::runtime_error(file.string() + ": has " + std::to_string(size) +
-                             " bytes: it is no config");
+                             " bytes, more than any file of its kind");
   }
+  return in;
+}
+
+nlohmann::json parsed_json(const std::filesystem::path& file, std::uintmax_t max_bytes) {
+  constexpr int deepest = 64;  // what is done with values goes as deep as they are nested
+  std::ifstream in = opened(file, max_bytes);
   try {
-    return json::parse(in);
+    return json::parse(in, [&](int depth, json::parse_event_t, const json&) {
+      if (depth > deepest) {
+        throw std::runtime_error(file.string() + ": is nested more than " +
+                                 std::to_string(deepest) + " deep");
+      }
+      return true;
+    });
   } catch (const json::exception& error) {
     throw std::runtime_error(file.string() + ": bad JSON: " + error.what());
   }

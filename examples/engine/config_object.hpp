@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
@@ -25,6 +26,9 @@ class config_object {
       : value_{value}, where_{std::move(where)} {
     if (!value_.is_object()) { throw std::runtime_error(where_ + ": not a JSON object"); }
   }
+
+  /// What messages begin with.
+  const std::string& where() const { return where_; }
 
   [[noreturn]] void refuse(const std::string& key, const std::string& why) const {
     throw std::runtime_error(where_ + ": \"" + key + "\" " + why);
@@ -98,8 +102,12 @@ class config_object {
   std::string where_;
 };
 
-/// The JSON of a file. \throws std::runtime_error naming the file.
-nlohmann::json parsed_json(const std::filesystem::path& file);
+/// A file, to be read. \param max_bytes  of one that is read at all
+/// \throws std::runtime_error naming the file.
+std::ifstream opened(const std::filesystem::path& file, std::uintmax_t max_bytes);
+
+/// The JSON of a file, as `opened`. \throws std::runtime_error naming the file.
+nlohmann::json parsed_json(const std::filesystem::path& file, std::uintmax_t max_bytes = 1 << 24);
 
 /// The name of the architecture. \throws std::runtime_error unless it is one of `supported`.
 std::string architecture_of(const config_object& o, const std::vector<std::string>& supported);

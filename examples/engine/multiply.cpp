@@ -19,7 +19,10 @@ constexpr int max_rows = 6;
 constexpr int tiles_at_once(int, int tiles) { return tiles; }
 #else
 constexpr int max_rows = 24 / (2 * detail::parts);
-constexpr int tiles_at_once(int rows, int tiles) { return rows == 1 ? tiles : 1; }
+constexpr int tiles_at_once(int rows, int tiles) {
+  if (rows == 1) { return tiles; }
+  return rows <= 3 && tiles % 2 == 0 ? 2 : 1;
+}
 #endif
 
 /// How far ahead weights are fetched, in bytes: the hardware's prefetcher stops at every page.
@@ -145,6 +148,38 @@ struct int4_step {
       }
     }
     for (int r = 0; r < R; ++r) { dots[r].v = _mm512_maskz_cvtepi32_ps(all_lanes, dot[r]); }
+#elif defined(__AVX2__)
+    // Sums of 16 bits hold all products of a group.
+    static_assert(group_size * 15 * 127 / 2 <= std::numeric_limits<std::int16_t>::max());
+    const __m256i lower = _mm256_set1_epi8(15);
+    __m256i sums[R][detail::parts];
+    for (int r = 0; r < R; ++r) {
+      for (int i = 0; i < detail::parts; ++i) { sums[r][i] = _mm256_setzero_si256(); }
+    }
+    for (int q = 0; q < group_size / 8; ++q) {
+      __m256i even[detail::parts], odd[detail::parts];
+      for (int i = 0; i < detail::parts; ++i) {
+        const __m256i both = _mm256_loadu_si256(
+            reinterpret_cast<const __m256i*>(nibbles + q * line + i * (line / detail::parts)));
+        even[i] = _mm256_and_si256(both, lower);
+        odd[i] = _mm256_and_si256(_mm256_srli_epi16(both, 4), lower);
+      }
+      for (int r = 0; r < R; ++r) {
+        const __m256i first = _mm256_set1_epi32(load_word(rows[r]->values + q * 8));
+        const __m256i second = _mm256_set1_epi32(load_word(rows[r]->values + q * 8 + 4));
+        for (int i = 0; i < detail::parts; ++i) {
+          sums[r][i] = _mm256_add_epi16(sums[r][i], _mm256_maddubs_epi16(even[i], first));
+          sums[r][i] = _mm256_add_epi16(sums[r][i], _mm256_maddubs_epi16(odd[i], second));
+        }
+      }
+    }
+    for (int r = 0; r < R; ++r) {
+      const __m256i start = _mm256_set1_epi32(rows[r]->start);
+      for (int i = 0; i < detail::parts; ++i) {
+        const __m256i dot = _mm256_madd_epi16(sums[r][i], _mm256_set1_epi16(1));
+        dots[r].v[i] = _mm256_cvtepi32_ps(_mm256_add_epi32(dot, start));
+      }
+    }
 #else
     for (int r = 0; r < R; ++r) {
       std::int32_t dot[lanes];

@@ -20,7 +20,7 @@ using hunch::fingerprint_text;
 }  // namespace
 
 std::uint64_t vocabulary_of(const std::filesystem::path& model, const config& shape) {
-  if (!std::filesystem::exists(model / "tokenizer.model")) { return shape.vocabulary; }
+  if (!tokenizer::file_in(model)) { return shape.vocabulary; }
   const tokenizer text(model);
   check_tokenizer(text, model, model, shape);
   return text.fingerprint();
@@ -34,7 +34,7 @@ void check_tokenizer(const tokenizer& text, const std::filesystem::path& tokeniz
                              model.string() + " " + std::to_string(shape.vocab_size));
   }
   if (shape.vocabulary != 0 && shape.vocabulary != text.fingerprint()) {
-    differ(model, shape.vocabulary, tokenizer_of / "tokenizer.model", text.fingerprint());
+    differ(model, shape.vocabulary, text.file(), text.fingerprint());
   }
 }
 
@@ -42,12 +42,12 @@ void check_draft_vocabulary(const std::filesystem::path& draft, const config& sh
                             std::uint64_t of_target, const std::filesystem::path& target) {
   const std::uint64_t own = vocabulary_of(draft, shape);
   if (own == 0) {
-    throw std::runtime_error(
-        draft.string() +
-        ": nothing says which vocabulary it reads. Put its tokenizer.model there; "
-        "or, if it has that of " +
-        target.string() + ", add \"vocabulary_fingerprint\": \"" + fingerprint_text(of_target) +
-        "\" to its config.json");
+    throw std::runtime_error(draft.string() +
+                             ": nothing says which vocabulary it reads. Put its tokenizer.json, "
+                             "tokenizer.model, or vocab.json and merges.txt there; "
+                             "or, if it has that of " +
+                             target.string() + ", add \"vocabulary_fingerprint\": \"" +
+                             fingerprint_text(of_target) + "\" to its config.json");
   }
   if (own != of_target) { differ(draft, own, target, of_target); }
 }

@@ -22,11 +22,15 @@ constexpr named<method_kind> methods[] = {{"speculative", method_kind::speculati
                                           {"stepwise", method_kind::stepwise}};
 constexpr named<device_kind> devices[] = {
     {"host", device_kind::host}, {"cuda", device_kind::cuda}, {"teams", device_kind::teams}};
-constexpr named<drafter_kind> drafters[] = {
-    {"model", drafter_kind::model},           {"eagle", drafter_kind::eagle},
-    {"medusa", drafter_kind::medusa},         {"streaming", drafter_kind::streaming},
-    {"early-exit", drafter_kind::early_exit}, {"int4", drafter_kind::int4},
-    {"lookup", drafter_kind::lookup},         {"none", drafter_kind::none}};
+constexpr named<drafter_kind> drafters[] = {{"model", drafter_kind::model},
+                                            {"eagle", drafter_kind::eagle},
+                                            {"medusa", drafter_kind::medusa},
+                                            {"streaming", drafter_kind::streaming},
+                                            {"early-exit", drafter_kind::early_exit},
+                                            {"int4", drafter_kind::int4},
+                                            {"lookup", drafter_kind::lookup},
+                                            {"ensemble", drafter_kind::ensemble},
+                                            {"none", drafter_kind::none}};
 constexpr named<tree_kind> trees[] = {{"chain", tree_kind::chain},
                                       {"sampled", tree_kind::sampled},
                                       {"dynamic", tree_kind::dynamic},
@@ -113,6 +117,7 @@ flags flags_of(destination to) {
       "early-exit: the target's own first layers\n"
       "int4: the target's own weights in four bits\n"
       "lookup: what followed the end of the text where it occurred before\n"
+      "ensemble: what followed it there, and an EAGLE head's dynamic tree, in one tree\n"
       "none: nothing is drafted",
       a.drafter, drafters);
   out.add_choice<tree_kind>("--tree",
@@ -122,6 +127,10 @@ flags flags_of(destination to) {
                             "dynamic-60: the same, sixty in six levels (EAGLE-2, as published)\n"
                             "fixed: always the same ranks (Medusa)",
                             a.tree, trees);
+  out.add_number("--prune",
+                 "of trees of streams: N nodes stay, root included, those that the target's first\n"
+                 "layers find most probable (Speculative Streaming); 0: all (default)",
+                 a.kept_nodes, 0);
   out.add("--selector", "NAME",
           "full: the draft head covers the whole vocabulary\n"
           "frequency[:ROWS]: the ROWS most frequent tokens (FR-Spec; default where there is\n"
@@ -180,7 +189,8 @@ flags flags_of(destination to) {
                  "another text; 0: those that the model would unmask (default)",
                  a.accepted_rank, 0);
 
-  out.section("Models (Hugging Face directories: config.json, *.safetensors, tokenizer.model)");
+  out.section(
+      "Models (Hugging Face directories: config.json, *.safetensors, tokenizer.json or .model)");
   out.add("--model", "DIR",
           "the target: its law is what the text keeps; or the masked diffusion model\n"
           "(default: the shipped one)",
@@ -189,6 +199,8 @@ flags flags_of(destination to) {
           "what drafts: a model of the same vocabulary, or a head of the target\n"
           "(default: the shipped one of the drafter; of int4 the target)",
           a.draft);
+  out.add("--exit", "DIR", "of --prune: the head after these layers (default: the shipped one)",
+          a.exit);
   out.add_choice<device_kind>(
       "--device",
       "host: the processors (default)\n"
@@ -242,8 +254,8 @@ flags flags_of(destination to) {
 /// begin.
 constexpr const char* own_start[] = {"--method", "--model", "--draft", "--drafter", "--plain"};
 /// What a composition is made of, besides these.
-constexpr const char* policies[] = {"--tree",   "--selector", "--layout",
-                                    "--router", "--budget",   "--verifier"};
+constexpr const char* policies[] = {"--tree",   "--prune",  "--exit",   "--selector",
+                                    "--layout", "--router", "--budget", "--verifier"};
 
 template <std::size_t N>
 bool any_given(const std::set<std::string>& given, const char* const (&of)[N]) {
@@ -261,6 +273,7 @@ const preset& preset_of(const std::string& name) {
 std::string shipped_draft(const arguments& a) {
   switch (a.drafter) {
     case drafter_kind::eagle:
+    case drafter_kind::ensemble:
       return HUNCH_MODELS "/eagle";
     case drafter_kind::medusa:
       return HUNCH_MODELS "/medusa";
@@ -290,6 +303,8 @@ void fill_in(arguments& a, const std::set<std::string>& given) {
   }
   if (a.model.empty()) { a.model = HUNCH_MODELS "/target"; }
   if (!own_draft) { a.draft = shipped_draft(a); }
+  if (a.exit.empty()) { a.exit = HUNCH_MODELS "/exit"; }
+  if (a.drafter == drafter_kind::ensemble) { a.tree = tree_kind::dynamic; }
   if (a.selector == selector_kind::clustered && a.layout.empty() != a.router.empty()) {
     throw usage_error("--layout and --router of --selector clustered belong together: give both");
   }
@@ -325,6 +340,25 @@ void check_verifier(const arguments& a) {
   }
 }
 
+/// What is taken out of trees, and which.
+void check_pruning(const arguments& a, const std::set<std::string>& given) {
+  if (a.kept_nodes == 0) {
+    if (given.count("--exit") != 0) { throw usage_error("--exit has a meaning with --prune only"); }
+    return;
+  }
+  if (a.drafter != drafter_kind::streaming) {
+    throw usage_error("--prune has a meaning with --drafter streaming only");
+  }
+  if (a.tree != tree_kind::dynamic && a.tree != tree_kind::fixed) {
+    throw usage_error(
+        a.tree == tree_kind::dynamic_60
+            ? "--prune: streams do not draft as deep as --tree dynamic-60: use --tree "
+              "dynamic or fixed"
+            : "--prune takes nodes out of trees, whose tokens must not have been "
+              "drawn: use --tree dynamic or fixed");
+  }
+}
+
 /// What an autoregressive target has and a canvas has not, and the other way round.
 template <class Refuse>
 void check_method(const arguments& a, const Refuse& refuse) {
@@ -336,9 +370,10 @@ void check_method(const arguments& a, const Refuse& refuse) {
   }
   const bool stepwise = a.method == method_kind::stepwise;
   const char* const method = stepwise ? "--method stepwise" : "--method diffusion";
-  for (const char* flag : {"--drafter", "--tree", "--selector", "--layout", "--router", "--budget",
-                           "--verifier", "--plain", "--batch", "--repetition-penalty",
-                           "--presence-penalty", "--frequency-penalty", "--pattern"}) {
+  for (const char* flag :
+       {"--drafter", "--tree", "--prune", "--exit", "--selector", "--layout", "--router",
+        "--budget", "--verifier", "--plain", "--batch", "--repetition-penalty",
+        "--presence-penalty", "--frequency-penalty", "--pattern"}) {
     refuse(flag, method);
   }
   if (stepwise) {
@@ -393,8 +428,8 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
   }
   if (a.decodes_plainly()) {
     const char* beside = a.plain ? "--plain" : "--drafter none";
-    for (const char* flag : {"--draft", "--tree", "--selector", "--layout", "--router", "--budget",
-                             "--draft-length"}) {
+    for (const char* flag : {"--draft", "--tree", "--prune", "--exit", "--selector", "--layout",
+                             "--router", "--budget", "--draft-length"}) {
       refuse(flag, beside);
     }
     if (a.plain && given.count("--drafter") != 0 && a.drafter != drafter_kind::none) {
@@ -402,11 +437,12 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
     }
   }
   if (!a.plain && a.drafter == drafter_kind::lookup) {
-    for (const char* flag :
-         {"--draft", "--tree", "--selector", "--layout", "--router", "--budget"}) {
+    for (const char* flag : {"--draft", "--tree", "--prune", "--exit", "--selector", "--layout",
+                             "--router", "--budget"}) {
       refuse(flag, "--drafter lookup");
     }
   }
+  if (!a.plain && a.drafter == drafter_kind::ensemble) { refuse("--tree", "--drafter ensemble"); }
   if (a.selector == selector_kind::full) { refuse("--layout", "--selector full"); }
   if (a.selector != selector_kind::clustered) {
     for (const char* flag : {"--router", "--budget"}) {
@@ -427,7 +463,10 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
     }
   }
   if (!a.pattern.empty()) { refuse("--ignore-end", "--pattern"); }
-  if (!a.decodes_plainly()) { check_verifier(a); }
+  if (!a.decodes_plainly()) {
+    check_verifier(a);
+    check_pruning(a, given);
+  }
   if (a.device != device_kind::host) { check_device(a, refuse); }
   if (given.count("--model") != 0 && given.count("--draft") == 0 && !a.plain &&
       a.method == method_kind::speculative && a.drafter == drafter_kind::model) {

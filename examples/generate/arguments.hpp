@@ -17,7 +17,17 @@ namespace generate {
 using command_line::usage_error;
 
 enum class method_kind { speculative, diffusion, stepwise };
-enum class drafter_kind { none, model, eagle, medusa, streaming, early_exit, int4, lookup };
+enum class drafter_kind {
+  none,
+  model,
+  eagle,
+  medusa,
+  streaming,
+  early_exit,
+  int4,
+  lookup,
+  ensemble
+};
 enum class tree_kind { chain, sampled, dynamic, dynamic_60, fixed };
 enum class selector_kind { full, frequency, trimmed, clustered };
 enum class verifier_kind { rejection, block, coupled, point_mass, greedy };
@@ -38,6 +48,8 @@ struct arguments {
   std::string layout;                    ///< file of all selectors but full; empty: not given
   std::string router;                    ///< file of selector clustered
   std::optional<cluster_budget> budget;  ///< of selector clustered
+  std::int32_t kept_nodes = 0;  ///< of a tree of streams, by the target's first layers; 0: all
+  std::string exit;             ///< directory of the head after these layers
   verifier_kind verifier = verifier_kind::rejection;
   std::optional<std::int32_t> draft_length;  ///< nothing: as long as it pays
   generate::draft_lengths draft_lengths;     ///< to repeat; empty: not given
@@ -69,6 +81,10 @@ struct arguments {
   bool decodes_plainly() const { return plain || drafter == drafter_kind::none; }
   /// Whether tokens of the tree are drawn from a law, and not the most probable ones.
   bool draws_children() const { return tree == tree_kind::chain || tree == tree_kind::sampled; }
+  /// Whether an EAGLE head drafts, which reads the target's features.
+  bool reads_features() const {
+    return drafter == drafter_kind::eagle || drafter == drafter_kind::ensemble;
+  }
   /// Whether drafts are as long as is measured to pay.
   bool measures_length() const { return !draft_length && draft_lengths.empty(); }
 };

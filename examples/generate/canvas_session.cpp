@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generate/canvas_session.hpp"
 
+#include <algorithm>
 #include <cstdio>
 
 #include <command_line/files.hpp>
+#include <engine/text/utf8.hpp>
 #include <nlohmann/json.hpp>
 
 #include "generate/ranking.hpp"
@@ -15,15 +17,15 @@ using hunch::token;
 
 canvas_session::canvas_session(const arguments& a, const engine::masked_config& shape,
                                std::int32_t context)
-    : args_(a),
-      mask_(shape.mask_token),
-      text_(tokenizer_of_masked(a, shape.model)),
-      terminal_(a.color) {
+    : args_(a), mask_(shape.mask_token), text_(tokenizer_of_masked(a, shape)), terminal_(a.color) {
   prompt_ = text_.encode(a.prompt);
   request_ = request_of(a, text_.eos());
   canvas_.block_length =
       a.block_length.value_or(shape.block_length > 0 ? shape.block_length : canvas_.block_length);
   check_length(prompt_.size(), a, context);
+  if (std::find(prompt_.begin(), prompt_.end(), mask_) != prompt_.end()) {
+    throw usage_error("--prompt: has the mask of " + a.model + " in it, which is to be filled");
+  }
 }
 
 void canvas_session::begin_text() {
@@ -56,11 +58,13 @@ void canvas_session::report(const canvas_run& shown, const canvas_run& stepwise,
   nlohmann::ordered_json j;
   std::string answer;
   for (const token t : shown.answer) { answer += text_.bytes(t); }
+  answer = engine::text::well_formed(answer);
   j["preset"] =
       args_.preset.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(args_.preset);
   j["composition"] = composition(args_);
   j["text"] = answer;
   j["tokens"] = shown.answer.size();
+  j["ids"] = shown.answer;
   j["stepwise"] = {{"tokens_per_second", stepwise.rate()}, {"passes", stepwise.passes}};
   if (speculative != nullptr) {
     const bool identical = speculative->unmaskings == stepwise.unmaskings;

@@ -19,7 +19,8 @@ constexpr named<drafter_kind> drafters[] = {
     {"the target's own streams draft", drafter_kind::streaming},
     {"the target's first layers draft", drafter_kind::early_exit},
     {"the target's weights in four bits draft", drafter_kind::int4},
-    {"what followed the end of the text before is the draft", drafter_kind::lookup}};
+    {"what followed the end of the text before is the draft", drafter_kind::lookup},
+    {"an EAGLE head and what followed the end of the text before draft", drafter_kind::ensemble}};
 constexpr named<tree_kind> trees[] = {
     {"chains", tree_kind::chain},
     {"pairs of chains", tree_kind::sampled},
@@ -64,7 +65,11 @@ std::string composition(const arguments& a) {
   std::string out = words_of(drafters, drafter);
   if (drafter == drafter_kind::none) { return out; }
   if (drafter != drafter_kind::lookup) {
-    out += ' ' + words_of(trees, a.tree) + " from " + words_of(selectors, a.selector);
+    out += ' ' + words_of(trees, a.tree);
+    if (a.kept_nodes > 0) {
+      out += ", of which its first layers leave " + std::to_string(a.kept_nodes) + " nodes,";
+    }
+    out += " from " + words_of(selectors, a.selector);
   }
   return out + ", verified by " + words_of(verifiers, a.verifier);
 }

@@ -36,6 +36,9 @@ struct run {
   generate::draft_lengths draft_lengths;          ///< that steps have had
   double time = 0.0;       ///< seconds from the end of the first step that emitted
   std::int64_t timed = 0;  ///< tokens emitted in that time
+
+  /// Tokens per second.
+  double rate() const { return static_cast<double>(timed) / time; }
 };
 
 /// Runs `batch` requests to their ends: request i continues prompts[i % prompts.size()] with the
@@ -239,8 +242,8 @@ comparison compare(Plain&& plain, Speculative&& speculative, hunch::generation_o
     if (round == 0) { out.first = std::move(s); }
     options.seed += static_cast<std::uint64_t>(batch);
   }
-  out.rate = static_cast<double>(fast.timed) / fast.time;
-  out.plain_rate = static_cast<double>(slow.timed) / slow.time;
+  out.rate = fast.rate();
+  out.plain_rate = slow.rate();
   return out;
 }
 

@@ -38,6 +38,8 @@ void program::run() {
       return with_streaming();
     case drafter_kind::lookup:
       return with_lookup();
+    case drafter_kind::ensemble:
+      return with_ensemble();
   }
 }
 
@@ -70,7 +72,7 @@ engine::model_options program::options() const {
   engine::model_options o;
   o.threads = args_.threads > 0 ? args_.threads : default_threads();
   o.max_batch = args_.batch;
-  o.keep_features = args_.drafter == drafter_kind::eagle;
+  o.keep_features = args_.reads_features();
   return o;
 }
 

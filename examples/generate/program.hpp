@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <engine/model.hpp>
+#include <engine/streams.hpp>
 #include <hunch/hunch.hpp>
 #include <hunch/tools/layout_file.hpp>
 #include <hunch/tools/made_for.hpp>
@@ -37,7 +38,20 @@ class program {
   void with_early_exit();
   void with_medusa();
   void with_streaming();
+  void with_pruned_streams(engine::speculative_streams& streams,
+                           const hunch::selector::any<>& selector);
   void with_lookup();
+  void with_ensemble();
+
+  /// An EAGLE head, and what chooses its rows.
+  struct chosen_eagle {
+    engine::eagle_model head;
+    hunch::selector::any<> selector;
+
+    /// Whether a router reads what is known before the head's pass.
+    bool is_early() const { return selector.context_width() == head.input_width(); }
+  };
+  chosen_eagle eagle_head();
 
   engine::model_options options() const;
   hunch::decoder_options sizes() const;

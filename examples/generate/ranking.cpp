@@ -92,15 +92,22 @@ hunch::vocab_layout ranking_for(const arguments& a, const engine::tokenizer& tex
   return fits ? hunch::load_layout(shipped, head) : ranking_of_texts(text, head.vocab_size);
 }
 
-engine::tokenizer tokenizer_of_masked(const arguments& a, const engine::config& shape) {
-  const bool own = fs::exists(fs::path(a.model) / "tokenizer.model");
-  if (!own && shape.vocabulary == 0) {
+engine::tokenizer tokenizer_of_masked(const arguments& a, const engine::masked_config& shape) {
+  const bool own = engine::tokenizer::file_in(a.model).has_value();
+  if (!own && shape.model.vocabulary == 0) {
     throw std::runtime_error(a.model +
-                             ": has no tokenizer.model, and its config.json does not say "
-                             "which one it was trained with: put it there");
+                             ": has no tokenizer.json, tokenizer.model or vocab.json, and its "
+                             "config.json does not say which one it was trained with: put it "
+                             "there");
   }
   engine::tokenizer text(own ? a.model : a.tokenizer);
-  engine::check_tokenizer(text, own ? a.model : a.tokenizer, a.model, shape);
+  engine::check_tokenizer(text, own ? a.model : a.tokenizer, a.model, shape.model);
+  if (text.mask() != hunch::no_token && text.mask() != shape.mask_token) {
+    throw std::runtime_error(a.model + ": \"mask_token_id\" is " +
+                             std::to_string(shape.mask_token) + " in its config.json, and the " +
+                             "mask of " + text.file().string() + " is " +
+                             std::to_string(text.mask()));
+  }
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <engine/config.hpp>
+#include <engine/masked_config.hpp>
 #include <engine/tokenizer.hpp>
 #include <hunch/tools/made_for.hpp>
 #include <hunch/tools/router_weights.hpp>
@@ -49,7 +50,8 @@ hunch::vocab_layout ranking_for(const arguments& a, const engine::tokenizer& tex
 
 /// The tokenizer of a masked model: that beside it, or the shipped one, if its config says that it
 /// was trained with that.
-/// \throws std::runtime_error if there is none that it is known to have been trained with.
-engine::tokenizer tokenizer_of_masked(const arguments& a, const engine::config& shape);
+/// \throws std::runtime_error if there is none that it is known to have been trained with, and if
+///         its files do not agree on the mask.
+engine::tokenizer tokenizer_of_masked(const arguments& a, const engine::masked_config& shape);
 
 }  // namespace generate

@@ -68,7 +68,8 @@ void write_json(const report& r, const std::string& path) {
   j["preset"] = r.preset.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(r.preset);
   j["composition"] = r.composition;
   j["text"] = r.text;
-  j["tokens"] = r.tokens;
+  j["tokens"] = r.ids.size();
+  j["ids"] = r.ids;
   j["plain"]["tokens_per_second"] = r.plain_rate;
   if (r.speculative) {
     const report::speculative_part& s = *r.speculative;

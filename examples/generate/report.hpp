@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <hunch/core/types.hpp>
 #include <nlohmann/json_fwd.hpp>
 
 #include "generate/arguments.hpp"
@@ -14,11 +15,11 @@ namespace generate {
 
 /// What a run of the program measured.
 struct report {
-  std::string preset;       ///< empty if the composition is one of the user's own
-  std::string composition;  ///< in words
-  std::string text;         ///< of the first request
-  std::int64_t tokens = 0;  ///< in `text`
-  double plain_rate = 0.0;  ///< tokens per second, all requests together
+  std::string preset;             ///< empty if the composition is one of the user's own
+  std::string composition;        ///< in words
+  std::string text;               ///< of the first request
+  std::vector<hunch::token> ids;  ///< of `text`
+  double plain_rate = 0.0;        ///< tokens per second, all requests together
   struct speculative_part {
     double rate = 0.0;
     std::string draft_length;  ///< as `--draft-length` takes it, to write the same text again

@@ -33,6 +33,7 @@
 #include <hunch/selector/frequency.hpp>
 #include <hunch/tools/made_for.hpp>
 
+#include "generate/check_exit.hpp"
 #include "generate/ranking.hpp"
 #include "generate/resident_router.hpp"
 #include "generate/run_resident.hpp"
@@ -81,13 +82,33 @@ using heads_on =
     std::variant<engine::device_medusa<typename Platform::executor, typename Platform::multiply>*,
                  engine::device_streams<typename Platform::executor, typename Platform::multiply>*>;
 
+/// Streams, and the view of the target's first layers that prunes their trees.
+template <class Platform>
+struct pruned_streams {
+  engine::device_streams<typename Platform::executor, typename Platform::multiply>& streams;
+  engine::device_early_exit<typename Platform::executor, typename Platform::multiply>& exit;
+  std::int32_t keep;  ///< nodes of a tree
+};
+template <class Platform>
+using pruned_on = std::variant<pruned_streams<Platform>*>;
+/// An EAGLE head that drafts into one tree with what a text repeats.
+template <class Head>
+struct merged_head {
+  Head* head;
+};
+template <class Platform>
+using merged_on = std::variant<
+    merged_head<engine::device_eagle<typename Platform::executor, typename Platform::multiply>>*,
+    merged_head<engine::early_contexts<
+        engine::device_eagle<typename Platform::executor, typename Platform::multiply>>>*>;
+
 template <class Platform>
 class resident_program;
 
 /// The loops that draft such trees, by every rule that takes them. They are defined in
 /// resident_loops.hpp; a source file for each kind of tree instantiates them, so that these compile
 /// side by side and all drafters share the kernels of a tree.
-/// \tparam Drafts `models_on` or `heads_on` the platform.
+/// \tparam Drafts `models_on`, `heads_on`, `pruned_on` or `merged_on` the platform.
 template <class Platform, class Drafts, class Tree>
 struct tree_loops {
   using any_selector = hunch::selector::any<float, typename Platform::executor>;
@@ -129,6 +150,7 @@ class resident_program {
       case drafter_kind::int4:
         return with_model(copy_in_int4::load(args_.draft, sizes(0), executor_));
       case drafter_kind::eagle:
+      case drafter_kind::ensemble:
         return with_eagle();
       case drafter_kind::early_exit:
         return with_early_exit();
@@ -220,6 +242,14 @@ class resident_program {
     const any_selector selector = chosen_selector(draft, draft.made_for(), draft.input_width());
     engine::early_contexts<eagle> early(draft);
     const bool reads_early = selector.context_width() == early.context_width();
+    if (args_.drafter == drafter_kind::ensemble) {
+      merged_head<eagle> late_head{&draft};
+      merged_head<engine::early_contexts<eagle>> early_head{&early};
+      using merged = merged_on<Platform>;
+      const merged drafts = reads_early ? merged(&early_head) : merged(&late_head);
+      return both(max_draft_length,
+                  tree_loops<Platform, merged, dynamic_shape>::made(*this, drafts, selector));
+    }
     over_trees(reads_early ? models(&early) : models(&draft), selector);
   }
   void with_early_exit() {
@@ -232,7 +262,15 @@ class resident_program {
   }
   void with_streaming() {
     auto draft = engine::device_streams<executor, multiply>::load(args_.draft, target_);
-    over_trees<heads_chain_shape>(heads(&draft), chosen_selector(draft, target_.made_for()));
+    const any_selector selector = chosen_selector(draft, target_.made_for());
+    if (args_.kept_nodes == 0) { return over_trees<heads_chain_shape>(heads(&draft), selector); }
+    auto exit = engine::device_early_exit<executor, multiply>::load(args_.exit, target_);
+    check_exit(args_, exit.layers(), shape_.layers - draft.layers());
+    pruned_streams<Platform> pruned{draft, exit, args_.kept_nodes};
+    with_prunable_tree(args_.tree, [&]<class Tree>(Tree) {
+      using loops = tree_loops<Platform, pruned_on<Platform>, Tree>;
+      both(Tree::max_depth, loops::made(*this, pruned_on<Platform>(&pruned), selector));
+    });
   }
   void with_lookup() {
     using lookup = hunch::drafter::lookup<max_draft_length>;
@@ -311,7 +349,7 @@ class resident_program {
             .max_rows = max_rows(),
             .max_staged = chunk + 2 * max_nodes,
             .max_outputs = outputs,
-            .keep_features = args_.drafter == drafter_kind::eagle,
+            .keep_features = args_.reads_features(),
             .max_streams = streams};
   }
 

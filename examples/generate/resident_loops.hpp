@@ -8,8 +8,11 @@
 #include <engine/device/streams.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/heads.hpp>
+#include <hunch/drafter/pruned.hpp>
 #include <hunch/drafter/streaming.hpp>
+#include <hunch/length/fixed.hpp>
 
+#include "generate/merged_drafts.hpp"
 #include "generate/resident.hpp"
 
 namespace generate {
@@ -26,6 +29,15 @@ auto drafter_of(engine::device_medusa<Executor, Multiply>& heads, Tree tree) {
 template <class Executor, class Multiply, class Tree>
 auto drafter_of(engine::device_streams<Executor, Multiply>& streams, Tree tree) {
   return hunch::drafter::streaming{streams, tree};
+}
+
+template <class Platform, class Tree>
+auto drafter_of(pruned_streams<Platform>& of, Tree tree) {
+  return hunch::drafter::pruned{hunch::drafter::streaming{of.streams, tree}, of.exit, of.keep};
+}
+template <class Head>
+auto drafter_of(merged_head<Head>& of, dynamic_shape) {
+  return merged_drafts(*of.head, hunch::length::fixed{});
 }
 
 }  // namespace detail

@@ -12,6 +12,7 @@
 #include <command_line/files.hpp>
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
+#include <engine/text/utf8.hpp>
 #include <engine/tokenizer.hpp>
 #include <engine/vocabulary.hpp>
 #include <hunch/decoder/generation.hpp>
@@ -58,6 +59,9 @@ inline hunch::generation_options request_of(const arguments& a, hunch::token end
 
 /// \throws usage_error if a prompt and what follows it do not fit a context.
 inline void check_length(std::size_t prompt, const arguments& a, std::int32_t context) {
+  if (prompt == 0) {
+    throw usage_error("--prompt: makes no token, and a text needs one to begin with");
+  }
   if (prompt >= static_cast<std::size_t>(context)) {
     throw usage_error("--prompt: its " + std::to_string(prompt) +
                       " tokens leave no room in the context of " + std::to_string(context));
@@ -174,7 +178,8 @@ class session {
  private:
   void take_text(report& r, const run& one) const {
     for (const hunch::token t : one.tokens[0]) { r.text += text_.bytes(t); }
-    r.tokens = static_cast<std::int64_t>(one.tokens[0].size());
+    r.text = engine::text::well_formed(r.text);
+    r.ids = one.tokens[0];
     r.repetition_4gram = repeated_4grams(one.tokens[0]);
   }
 

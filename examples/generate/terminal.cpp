@@ -5,8 +5,10 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include <command_line/files.hpp>
+#include <engine/text/utf8.hpp>
 
 namespace generate {
 
@@ -38,19 +40,6 @@ const char* paint(hunch::origin from) {
   return "";
 }
 
-/// The length of the longest prefix of `text` that does not end inside a UTF-8 character.
-std::size_t whole_characters(const std::string& text) {
-  std::size_t start = text.size();
-  while (start > 0 && text.size() - start < 4) {
-    --start;
-    const auto byte = static_cast<unsigned char>(text[start]);
-    if ((byte & 0xC0u) == 0x80u) { continue; }
-    const std::size_t length = byte < 0x80u ? 1 : byte < 0xE0u ? 2 : byte < 0xF0u ? 3 : 4;
-    return start + length <= text.size() ? text.size() : start;
-  }
-  return text.size();
-}
-
 }  // namespace
 
 terminal::terminal(color_mode mode) : color_(wants_color(mode)), cursor_(moves_cursor()) {}
@@ -65,17 +54,15 @@ void terminal::legend() const {
 
 void terminal::write(const std::string& bytes, hunch::origin from) {
   held_ += bytes;
-  const std::size_t whole = whole_characters(held_);
-  const std::string text = painted(held_.substr(0, whole), from);
-  held_.erase(0, whole);
+  const std::string text = painted(engine::text::take_characters(held_), from);
   std::fwrite(text.data(), 1, text.size(), stdout);
   command_line::flush_output();
 }
 
 void terminal::finish() {
-  std::fwrite(held_.data(), 1, held_.size(), stdout);
+  const std::string text = engine::text::well_formed(std::exchange(held_, {}));
+  std::fwrite(text.data(), 1, text.size(), stdout);
   std::fputs("\n", stdout);
-  held_.clear();
 }
 
 void terminal::preview(const std::string& bytes, hunch::origin from) {
@@ -84,7 +71,7 @@ void terminal::preview(const std::string& bytes, hunch::origin from) {
     std::fputs("\033D\033D\033[2A\0337", stdout);
     previews_ = true;
   }
-  std::string text = whole_characters(bytes) == bytes.size() ? bytes : "\uFFFD";
+  std::string text = engine::text::well_formed(bytes);
   for (char& c : text) {
     if (c == '\n' || c == '\t') { c = ' '; }
   }

@@ -18,7 +18,7 @@ class terminal {
   void legend() const;
 
   /// Writes the bytes of one token. A character that spans tokens is held back until it is whole,
-  /// and gets the colour of its last token.
+  /// and gets the colour of its last token. What will be none is written as U+FFFD.
   void write(const std::string& bytes, hunch::origin from);
 
   /// Writes what was held back, and ends the line.
@@ -26,8 +26,8 @@ class terminal {
 
   /// Whether what was written can be taken back: on a terminal that moves its cursor.
   bool takes_back() const { return cursor_; }
-  /// Writes a draft of what follows, which `take_back` removes; of a token that is no whole
-  /// character, a sign. Not longer than two lines.
+  /// Writes a draft of what follows, which `take_back` removes; U+FFFD for what is a part of a
+  /// character. Not longer than two lines.
   void preview(const std::string& bytes, hunch::origin from);
   void take_back();
 

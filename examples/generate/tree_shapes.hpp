@@ -40,4 +40,11 @@ void with_tree(tree_kind asked, Use&& use) {
   }
 }
 
+/// The same of shapes that are pruned: those of ranked tokens that heads have the depth for.
+template <class Use>
+void with_prunable_tree(tree_kind asked, Use&& use) {
+  if (asked == tree_kind::fixed) { return use(fixed_shape{}); }
+  use(dynamic_shape{});
+}
+
 }  // namespace generate

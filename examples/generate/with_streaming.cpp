@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <engine/streams.hpp>
-
 #include "generate/program.hpp"
 
 namespace generate {
@@ -10,6 +8,7 @@ void program::with_streaming() {
   const hunch::selector::any<> selector =
       chosen_selector(target_.made_for(), streams.context_width());
   streams.set_head_layout(selector.layout());
+  if (args_.kept_nodes > 0) { return with_pruned_streams(streams, selector); }
   over_trees<heads_chain_shape>(selector, [&](auto tree) {
     return hunch::drafter::streaming{streams, tree, chosen_length{&length_}};
   });

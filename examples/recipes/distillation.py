@@ -19,6 +19,7 @@ import checkpoint
 import training
 from early_exit.model import ExitConfig
 from llama.generate import LENGTH
+from llama.model import rope_tables
 from shipped import MODELS
 
 CONTEXT = 1024
@@ -61,17 +62,18 @@ def acceptance_share(progress):
     return min(1.0, max(0.0, (progress - 0.4) / 0.3))
 
 
-def distil(options, target, model, loss_of):
-    """Trains a drafter; loss_of(record, progress, share)."""
+def distil(options, target, model, loss_of, trained=None):
+    """Trains a drafter, which may be `trained` already; loss_of(record, progress, share)."""
     if options.refine:
         model.load_state_dict(torch.load(options.refine, map_location=training.device())["model"])
-    rate = REFINE if options.refine else 1.0
+    trained = bool(options.refine) if trained is None else trained
+    rate = REFINE if trained else 1.0
     optimiser = training.Optimiser(model, muon_rate=0.015 * rate, adam_rate=0.002 * rate, decay=0.0)
     records = Records(options.work, target, options.distinct, not options.text_only)
     training.run(options.name, options.work, options.minutes, model, optimiser,
                  lambda step, progress: records.batch(step),
                  lambda record, progress: loss_of(record, progress,
-                                                  1.0 if options.refine else acceptance_share(progress)),
+                                                  1.0 if trained else acceptance_share(progress)),
                  options.steps)
 
 
@@ -85,6 +87,15 @@ class Record(NamedTuple):
         """The same record as shorter windows; each has its last label from the one after it."""
         ids = torch.stack([row[i:i + length + 1] for row in self.ids for i in range(0, len(row) - 1, length)])
         return Record(ids, *(x.reshape(-1, length, x.shape[-1]) for x in (self.last, self.early)), self.likely)
+
+
+def residual_after(trunk, record, layers):
+    """[windows, length, hidden] of a record after so many layers of the target, no fewer than it was made after."""
+    x = record.early
+    cos, sin = rope_tables(trunk.config, x.shape[1], x.device)
+    for layer in trunk.layers[ExitConfig.exit_layer:layers]:
+        x = layer(x, cos, sin)
+    return x
 
 
 @torch.compile(dynamic=False)

@@ -24,7 +24,7 @@ from llama.model import DRAFT, LARGE_DRAFT, SMALL_DRAFT, TARGET, TINY, Llama
 from masked.model import MASKED, Masked
 from medusa.model import Medusa, MedusaConfig
 from shipped import MODELS as SHIPPED
-from streams.model import StreamConfig, Streams
+from streams.model import StreamConfig, Streams, merged
 
 MODELS = {"target": (Llama, TARGET), "draft": (Llama, DRAFT), "draft-small": (Llama, SMALL_DRAFT),
           "draft-large": (Llama, LARGE_DRAFT), "eagle": (Eagle, EAGLE), "medusa": (Medusa, MedusaConfig()),
@@ -65,14 +65,15 @@ def main():
     if options.model == "tiny":
         checkpoint.save(options.out, tiny(), options.dtype)
         return
-    state = torch.load(options.work / f"{options.name or options.model}.pt", map_location="cpu")["model"]
+    saved = torch.load(options.work / f"{options.name or options.model}.pt", map_location="cpu")
+    state = saved["model"]
     about = checkpoint.of_vocabulary(options.work / "tokenizer.model")
     if options.model in ("streams", "shared"):
         of_target = {name.removeprefix("target."): state.pop(name) for name in list(state) if name.startswith("target.")}
         model = trained_streams(state)
         if of_target:
             target = Llama(TARGET)
-            target.load_state_dict(of_target)
+            target.load_state_dict(merged(of_target))
             checkpoint.save(options.out / "target", target, options.dtype, about)
             shutil.copy(options.work / "tokenizer.model", options.out / "target" / "tokenizer.model")
             about = checkpoint.of_target(options.out / "target")
@@ -83,6 +84,8 @@ def main():
         make, config = MODELS[options.model]
         if options.model == "medusa":
             config = dataclasses.replace(config, own_heads="heads.0.weight" in state)
+        if options.model == "exit" and "config" in saved:  # its weights do not say which layer it is after
+            config = ExitConfig(**saved["config"])
         model = make(config)
         if options.model in TARGETS:
             about = checkpoint.of_target(SHIPPED / TARGETS[options.model])

@@ -52,7 +52,7 @@ done
 mkdir -p "$MODELS/paper"
 "${MAKE_LAYOUT:-make_layout}" --model "$MODELS/target" --clusters 256 --out "$MODELS/paper/layout.safetensors"
 python -m router.train --work "$WORK" --drafter eagle --reads before --labels top --loss each \
-  --layout "$MODELS/paper/layout.safetensors" --out "$MODELS/paper/router.safetensors" --minutes 5
+  --layout "$MODELS/paper/layout.safetensors" --out "$MODELS/paper/router.safetensors" --minutes 12
 python golden.py
 python -m masked.golden
 python -m llama.evaluate

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the training runs share: data, optimisers, a schedule on elapsed time, checkpoints that resume."""
+import dataclasses
 import json
 import math
 import os
@@ -147,8 +148,9 @@ def run(name, work, minutes, model, optimiser, batch_of, loss_of, steps=None):
     saved, mean = elapsed, None
 
     def save():
-        torch.save({"model": model.state_dict(), "optimiser": optimiser.state_dict(), "step": step,
-                    "elapsed": elapsed}, f"{path}.new")
+        config = getattr(model, "config", None)
+        torch.save({"model": model.state_dict(), "config": config and dataclasses.asdict(config),
+                    "optimiser": optimiser.state_dict(), "step": step, "elapsed": elapsed}, f"{path}.new")
         os.replace(f"{path}.new", path)
 
     def spent():

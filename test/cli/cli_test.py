@@ -68,7 +68,7 @@ BAD_FLAGS = [
     (["--device", "teams", "--threads", "2"], "--threads has no meaning with --device teams"),
     (["--preset", "diffusion", "--device", "teams", "--threads", "2"], "--threads has no meaning with --device teams"),
     (["--device", "teams", "--pattern", "a"], "which --device teams does not wait for"),
-    (["--drafter", "medium"], "it takes model, eagle, medusa, streaming, early-exit, int4, lookup, none"),
+    (["--drafter", "medium"], "it takes model, eagle, medusa, streaming, early-exit, int4, lookup, ensemble, none"),
     (["--selector", "best"], "it takes full, frequency, trimmed, clustered"),
     (["--selector", "full:10"], "only frequency and trimmed take a number of rows"),
     (["--selector", "frequency:0"], "0 is less than 1"),
@@ -92,12 +92,21 @@ BAD_FLAGS = [
     (["--verifier", "greedy", "--temperature", "0", "--top-k", "4"], "--top-k has no meaning"),
     (["--verifier", "greedy", "--temperature", "0", "--pattern", "a"], "--pattern has no meaning"),
     (["--tree", "oak"], "it takes chain, sampled, dynamic, dynamic-60, fixed"),
+    (["--prune", "-1"], "--prune: -1 is less than 0"),
+    (["--prune", "4", "--tree", "dynamic"], "--prune has a meaning with --drafter streaming only"),
+    (["--drafter", "streaming", "--prune", "4"], "use --tree dynamic or fixed"),
+    (["--preset", "streaming-pruned", "--tree", "dynamic-60"], "use --tree dynamic or fixed"),
+    (["--drafter", "streaming", "--tree", "dynamic", "--exit", "x"], "--exit has a meaning with --prune only"),
+    (["--plain", "--prune", "4"], "--prune has no meaning with --plain"),
+    (["--drafter", "lookup", "--exit", "x"], "--exit has no meaning with --drafter lookup"),
     (["--tree", "dynamic", "--verifier", "rejection"], "--verifier rejection needs the law"),
     (["--tree", "fixed", "--verifier", "block"], "--verifier block needs the law"),
     (["--tree", "sampled", "--verifier", "block"], "--verifier block judges chains"),
     (["--drafter", "lookup", "--verifier", "rejection"], "these are ranked"),
     (["--drafter", "lookup", "--tree", "dynamic"], "--tree has no meaning with --drafter lookup"),
     (["--drafter", "lookup", "--selector", "full"], "--selector has no meaning with --drafter lookup"),
+    (["--drafter", "ensemble", "--verifier", "rejection"], "these are ranked"),
+    (["--drafter", "ensemble", "--tree", "dynamic"], "--tree has no meaning with --drafter ensemble"),
     (["--plain", "--tree", "chain"], "--tree has no meaning with --plain"),
     (["--device", "teams", "--tree", "sampled", "--verifier", "block"], "--verifier block judges chains"),
     (["--prompt", "a", "--prompt-file", "b"], "--prompt-file"),
@@ -382,8 +391,10 @@ class Output(unittest.TestCase):
                 self.assertRegex(report["text"], f"^{pattern}$")
 
     def test_what_auto_has_chosen_repeats_a_text(self):
-        # What costs next to nothing to draft and is always right pays on any machine.
-        repeats = ["--preset", "lookup", "--temperature", "0", "--ignore-end", "--prompt", "one two, " * 20]
+        # What costs next to nothing to draft and is always right pays on any machine; in so many steps it is tried
+        # again where the first tries were disturbed.
+        repeats = ["--preset", "lookup", "--temperature", "0", "--ignore-end", "--prompt", "one two, " * 20,
+                   "--max-new-tokens", "192"]
         few, on_device = ["--max-new-tokens", "1"], ["--device", "cuda", "--verifier", "coupled"]
         for flags, program, pattern in (
                 ([], PROGRAM, "[0-8](,[0-8])+"), (repeats, PROGRAM, "[0-8,]*[1-8][0-8,]*"),
@@ -423,7 +434,7 @@ class Output(unittest.TestCase):
 
     def test_fields(self):
         report, _ = self.report("--draft-length", "2", "--selector", "frequency:4000")
-        for field in ("text", "tokens", "speedup", "predicted_speedup", "mean_acceptance_length",
+        for field in ("text", "tokens", "ids", "speedup", "predicted_speedup", "mean_acceptance_length",
                       "draft_acceptance_rate", "acceptance_by_position", "average_shortlist_rows",
                       "target_passes", "repetition_4gram", "identical_to_plain"):
             self.assertIn(field, report)
@@ -431,6 +442,7 @@ class Output(unittest.TestCase):
         self.assertGreater(report["speculative"]["tokens_per_second"], 0)
         self.assertEqual(report["average_shortlist_rows"], 4000)
         self.assertEqual(len(report["acceptance_by_position"]), 2)
+        self.assertEqual(len(report["ids"]), report["tokens"])
 
     def test_a_trimmed_head_has_no_other_rows(self):
         for verifier in ("rejection", "block", "coupled", "greedy"):
@@ -544,7 +556,10 @@ class Presets(unittest.TestCase):
                 ("dynaspec", ["--drafter", "eagle"], "an EAGLE head drafts chains from clusters"),
                 ("dynaspec", ["--selector", "frequency:2000"], "from the most frequent tokens"),
                 ("medusa", ["--tree", "chain"], "Medusa heads draft chains"),
+                ("streaming-pruned", ["--prune", "3", "--tree", "fixed"],
+                 "streams draft a fixed tree, of which its first layers leave 3 nodes, from the most frequent tokens"),
                 ("eagle-2", ["--drafter", "lookup"], "what followed the end of the text"),
+                ("eagle-2", ["--drafter", "ensemble"], "an EAGLE head and what followed the end"),
                 ("plain", ["--drafter", "early-exit"], "first layers draft chains"),
                 ("eagle", ["--plain"], "plain decoding"),
                 ("canvas-head", ["--method", "stepwise"], "one token a pass"),
@@ -562,7 +577,8 @@ class Teams(unittest.TestCase):
 
     def test_of_each_kind_of_preset_one_writes_the_text_of_plain_decoding(self):
         few = [*self.FEW, "--max-new-tokens", "3"]
-        for name in ("plain", "dynaspec", "eagle-2", "medusa", "streaming", "early-exit", "lookup"):
+        for name in ("plain", "dynaspec", "eagle-2", "ensemble", "medusa", "streaming", "streaming-pruned", "early-exit",
+                     "lookup"):
             with self.subTest(preset=name):
                 length = [] if name == "plain" else ["--draft-length", "2"]
                 report, _ = report_of("--preset", name, *length, "--device", "teams", short=few, program=RESIDENT,
@@ -672,10 +688,25 @@ class OutputThatCannotBeWritten(unittest.TestCase):
         file = WORK / "rows.json"
         done = self.run_into([SUITE, "--json", str(file)], stdout=subprocess.PIPE)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(json.loads(file.read_text())["rows"],
+        written = json.loads(file.read_text())
+        self.assertEqual(written["rows"][:2],
                          [{"name": "a row", "value": 1, "unit": "x", "goal": 1, "met": True},
                           {"name": "another", "value": None, "unit": "", "goal": None, "met": None, "not_run": "why"}])
         self.assertEqual(self.run_into([SUITE, "--jsn", "x"]).returncode, 2)
+        # The names of vLLM's `metrics.speculative_decoding`; there a step without a draft is none.
+        once, nothing, twice = written["requests"]
+        self.assertEqual(once, {
+            "mean_acceptance_length": 1 + 4 / 3, "draft_acceptance_rate": 4 / 12, "acceptance_histogram": [1, 1, 0, 1],
+            "acceptance_histogram_by_draft_length": {"2": [1, 0, 0], "3": [0, 1, 0, 1]}, "num_spec_steps": 3,
+            "num_accepted_draft_tokens": 4, "num_draft_tokens": 12, "num_spec_tokens": 3})
+        self.assertEqual(nothing, {
+            "mean_acceptance_length": None, "draft_acceptance_rate": None, "acceptance_histogram": [0, 0, 0, 0],
+            "acceptance_histogram_by_draft_length": {}, "num_spec_steps": 0, "num_accepted_draft_tokens": 0,
+            "num_draft_tokens": 0, "num_spec_tokens": 3})
+        self.assertEqual(twice["acceptance_histogram_by_draft_length"], {"2": [2, 0, 0], "3": [0, 2, 0, 2]})
+        self.assertEqual((twice["num_spec_steps"], twice["mean_acceptance_length"]), (6, 1 + 4 / 3))
+        # All steps; and of those that drafted a position after accepted ones, that accepted it.
+        self.assertEqual([row["value"] for row in written["rows"][2:]], [2, 2 / 3, 1 / 2, 1])
 
 
 class Clusters(unittest.TestCase):
@@ -817,7 +848,9 @@ class Drafters(unittest.TestCase):
                     self.assertIs(greedy["identical_to_plain"], True)
                     self.assertEqual(greedy["tokens"], 24)
         for flags in (["--drafter", "lookup"], ["--drafter", "eagle", "--tree", "dynamic"],
-                      ["--drafter", "medusa", "--tree", "sampled"], ["--drafter", "early-exit"]):
+                      ["--drafter", "streaming", "--tree", "fixed", "--prune", "4"],
+                      ["--drafter", "medusa", "--tree", "sampled"], ["--drafter", "early-exit"],
+                      ["--drafter", "ensemble"]):
             with self.subTest(flags=flags):
                 drawn, _ = report_of(*flags, "--verifier", "coupled", "--batch", "2", "--draft-length", "3")
                 self.assertIs(drawn["identical_to_plain"], True)

@@ -13,6 +13,8 @@ from cli_test import (MAKE_LAYOUT, MODELS, RESIDENT, TRAIN_ROUTER, generate, rea
                       write_tensors)
 
 WORK = cli_test.WORK = cli_test.WORK.parent / "foreign"
+PROMPT = "The name of"
+OF_TINY = ["--max-new-tokens", "24", "--rounds", "1", "--prompt", PROMPT, "--ignore-end", "--color", "never"]
 SHORT = ["--max-new-tokens", "8", "--rounds", "1", "--prompt", "The name of the file"]
 BY_MODEL = ["--drafter", "model", "--selector", "frequency"]
 FREQUENCY, LAYOUT, ROUTER = (MODELS / f"{name}.safetensors" for name in ("frequency", "layout", "router"))
@@ -34,6 +36,22 @@ def other_weights(tensors):
     """Another head, and another model: rows of the embedding are mirrored."""
     dtype, shape, data = tensors["model.embed_tokens.weight"]
     return {**tensors, "model.embed_tokens.weight": (dtype, shape, data[::-1])}
+
+
+def text_of(folder, ids):
+    """What tokens on bytes say, special ones left out."""
+    about = json.loads((folder / "tokenizer_config.json").read_text())
+    if (folder / "tokenizer.json").exists():
+        values = json.loads((folder / "tokenizer.json").read_text())
+        vocabulary, added = values["model"]["vocab"], {token["id"] for token in values["added_tokens"]}
+    else:
+        vocabulary = json.loads((folder / "vocab.json").read_text())
+        added = {int(number) for number in about["added_tokens_decoder"]}
+    themselves = [byte for byte in range(256) if 32 < byte < 127 or 160 < byte and byte != 173]
+    letters = {chr(byte): byte for byte in themselves}
+    letters |= {chr(256 + i): byte for i, byte in enumerate(sorted(set(range(256)) - set(themselves)))}
+    spelled = {number: bytes(letters[letter] for letter in token) for token, number in vocabulary.items()}
+    return b"".join(b"" if i in added else spelled.get(i, b"") for i in ids).decode(errors="replace")
 
 
 def copy_of(name, to, tokenizer=None, weights=None, **fields):
@@ -180,6 +198,14 @@ class Foreign(unittest.TestCase):
                                  program=program)
                 silent = copy_of(folder, "silent", target_head_fingerprint=None)
                 self.refused(["--drafter", drafter, "--draft", silent], silent, "is missing", MODELS / "target")
+        other = copy_of("exit", "exit", target_head_fingerprint="0x0000000000000001")
+        for program in (None, RESIDENT):
+            self.refused(["--preset", "streaming-pruned", "--exit", other], other / "config.json",
+                         "target_head_fingerprint", program=program)
+        deep = copy_of("exit", "deep", exit_layer=5)
+        for program in (None, RESIDENT):
+            self.refused(["--preset", "streaming-pruned", "--exit", deep], deep, "after layer 5",
+                         MODELS / "streams", "begin after layer 4", program=program)
         masked = copy_of("masked", "masked", weights=other_weights)
         self.refused(["--method", "diffusion", "--model", masked, "--draft", MODELS / "canvas_head"],
                      MODELS / "canvas_head", "target_head_fingerprint", masked)
@@ -214,6 +240,50 @@ class Foreign(unittest.TestCase):
         (silent / "tokenizer.model").write_bytes(self.other)
         done = generate(*SHORT, "--method", "diffusion", "--model", str(silent))
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_llada_and_dream_write_text_by_their_own_tokenizers(self):
+        for name in ("llada", "dream"):
+            folder = MODELS / "tiny" / name
+            for flags in (["--preset", "diffusion"], ["--preset", "ssd-paper", "--draft-length", "2"],
+                          ["--method", "stepwise", "--temperature", "0"],
+                          ["--preset", "ssd-paper", "--block-cache", "dual", "--temperature", "0"]):
+                with self.subTest(name=name, flags=flags):
+                    flags = [*flags, "--model", str(folder), "--block-length", "8"]
+                    report, _ = report_of(*flags, short=OF_TINY)
+                    self.assertEqual(report["text"], text_of(folder, report["ids"]))
+                    self.assertEqual(report["tokens"], len(report["ids"]))
+                    self.assertGreater(len(set(report["ids"])), 4)
+                    if "diffusion" in report:
+                        self.assertIs(report["diffusion"]["identical_to_stepwise"], True)
+                    shown = subprocess.run([cli_test.PROGRAM, *OF_TINY, *flags], capture_output=True, timeout=120)
+                    self.assertIn(PROMPT + report["text"], shown.stdout.decode())  # never half a character
+
+    def test_prompts_are_read_by_the_own_tokenizer(self):
+        # LLaDA's takes each of these apart into bytes, and the special one for what it is.
+        for name, special in (("llada", "<|endoftext|>"), ("dream", "<|im_end|>")):
+            flags = ["--method", "stepwise", "--model", str(MODELS / "tiny" / name), "--max-new-tokens", "64"]
+            for prompt, tokens in (("\u4e2d\u6587", 6), (special * 3, 3), ("\u4e2d" + special, 4), ("e\u0301", 2)):
+                done = generate(*flags, "--prompt", prompt)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(f"the prompt's {tokens} tokens and 64 new ones exceed the context of 64", done.stderr)
+            done = generate(*flags, "--prompt", "")
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("--prompt: makes no token", done.stderr)
+        done = generate("--method", "stepwise", "--model", str(MODELS / "tiny/llada"), "--prompt", "a<|mdm_mask|>",
+                        "--max-new-tokens", "4")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--prompt: has the mask", done.stderr)
+
+    def test_tokenizers_that_another_program_reads(self):
+        flags = ["--method", "stepwise", "--model"]
+        dream = copy_of("tiny/dream", "dream", mask_token_id=270)
+        self.refused([*flags, dream], dream / "vocab.json", "is 280", "is 270")
+        llada = copy_of("tiny/llada", "llada", vocabulary_fingerprint="0x0123456789abcdef")
+        self.refused([*flags, llada], llada / "tokenizer.json", "0x0123456789abcdef")
+        llada = copy_of("tiny/llada", "llada")
+        values = json.loads((llada / "tokenizer.json").read_text())
+        (llada / "tokenizer.json").write_text(json.dumps({**values, "normalizer": {"type": "BertNormalizer"}}))
+        self.refused([*flags, llada], llada / "tokenizer.json", "normalizer", "BertNormalizer")
 
     def test_tools(self):
         make = [MAKE_LAYOUT, "--out", WORK / "out.safetensors", "--clusters", "4", "--iterations", "1"]

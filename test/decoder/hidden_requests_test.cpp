@@ -18,6 +18,7 @@
 
 #include <hunch/decoder/decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
 #include <hunch/drafter/pruned.hpp>
@@ -257,6 +258,13 @@ TEST_CASE("requests that ask the host within a step are told the same where it s
   same_as_seen(
       "what is looked up", [](auto&) { return drafter::lookup<3>{1}; }, frequent(),
       verifier::point_mass{});
+  same_as_seen(
+      "what is looked up, in one tree with that of a model",
+      [](auto& m) {
+        return drafter::ensemble{drafter::lookup<3>{1},
+                                 drafter::autoregressive{m.eagle, tree::dynamic<2, 3, 7>{}}};
+      },
+      frequent(), verifier::point_mass{});
 }
 
 TEST_CASE("the comparison sees each of what is told") {

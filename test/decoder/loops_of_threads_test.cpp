@@ -19,6 +19,7 @@
 #include <hunch/decoder/decoder.hpp>
 #include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
 #include <hunch/drafter/pruned.hpp>
@@ -209,9 +210,15 @@ TEST_CASE("heads, streams and pruned trees") {
       plain_sampler{}, verifier::point_mass{}, whole_head());
 }
 
-TEST_CASE("texts that are looked up") {
+TEST_CASE("texts that are looked up, alone and in one tree with what a model drafts") {
   check([](auto&) { return drafter::lookup<3>{1}; }, plain_sampler{}, verifier::point_mass{},
         whole_head());
+  check(
+      [](auto& m) {
+        return drafter::ensemble{drafter::nodes<8>{}, drafter::lookup<3>{1},
+                                 drafter::autoregressive{m.draft, tree::dynamic<2, 3, 7>{}}};
+      },
+      plain_sampler{}, verifier::point_mass{}, whole_head());
 }
 
 /// A target in whose passes something happens besides.

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
 #include <hunch/drafter/pruned.hpp>
@@ -59,6 +60,8 @@ struct prunable_rows;
 struct asked_transitions;
 struct weighed_children;
 struct pruned_drafts;
+struct merged_drafts;
+struct shared_outcomes;
 }  // namespace names
 
 inline constexpr tree::choices some{{0}, {1}, {0, 0}, {0, 2}, {1, 1}};
@@ -132,6 +135,8 @@ kernel_pointer growth[] = {
     by_block<names::asked_transitions, drafter::ask_transitions<float>>(),
     by_block<names::weighed_children, drafter::weigh_children<float, plain>>(),
     by_block<names::pruned_drafts, drafter::prune_drafts<float>>(),
+    by_block<names::merged_drafts, drafter::merge_drafts<float>>(),
+    by_block<names::shared_outcomes, drafter::share_outcomes>(),
     by_block<names::copied_match, drafter::copy_match<float, 8, 4, length::cost>>(),
 };
 

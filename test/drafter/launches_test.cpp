@@ -9,6 +9,7 @@
 
 #include <hunch/decoder/decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
 #include <hunch/drafter/pruned.hpp>
@@ -114,18 +115,29 @@ TEST_CASE("launches of a step") {
   CHECK(most_launches(drawn, selector::second_opinion{routed(), 0.3}, verifier::rejection{}) ==
         routed_and_drawn + 3);
 
-  const auto streams = most_launches(
-      [](auto&, const vocab_layout& layout) {
-        return drafter::streaming{toy_stream_head<float>{{vocab, 7, flavour::smooth}, 3, layout},
-                                  tree::dynamic<3, 3, 9>{}};
-      },
-      frequent, verifier::point_mass{});
+  const auto by_streams = [](auto&, const vocab_layout& layout) {
+    return drafter::streaming{toy_stream_head<float>{{vocab, 7, flavour::smooth}, 3, layout},
+                              tree::dynamic<3, 3, 9>{}};
+  };
+  const auto streams = most_launches(by_streams, frequent, verifier::point_mass{});
   MESSAGE("three streams: " << streams);
   CHECK(streams <= goal(3));
   const auto copied = most_launches([](auto&, const vocab_layout&) { return drafter::lookup<4>{}; },
                                     frequent, verifier::point_mass{});
   MESSAGE("four tokens by lookup: " << copied);
   CHECK(copied <= goal(0));
+  // Two drafters that copy: the launches of one in `propose` and in `observe`, and three more.
+  const auto twice = most_launches(
+      [](auto&, const vocab_layout&) {
+        return drafter::ensemble{drafter::lookup<4>{}, drafter::lookup<4>{}};
+      },
+      frequent, verifier::point_mass{});
+  CHECK(twice == copied + 2 + 3);
+  CHECK(most_launches(
+            [&](auto& target, const vocab_layout& layout) {
+              return drafter::ensemble{drafter::lookup<4>{}, by_streams(target, layout)};
+            },
+            frequent, verifier::point_mass{}) == streams + 2 + 3);
 }
 
 TEST_CASE("a step that nobody looks into has the launches of as many levels as may be drafted") {

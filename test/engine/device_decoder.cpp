@@ -17,6 +17,7 @@
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/none.hpp>
+#include <hunch/drafter/pruned.hpp>
 #include <hunch/drafter/streaming.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
@@ -130,6 +131,14 @@ auto by_medusa(Tree tree) {
 template <class Tree>
 auto by_streams(Tree tree) {
   return [=](auto& m) { return hunch::drafter::streaming{m.streams, tree}; };
+}
+
+/// Pruned where streams begin.
+template <class Tree>
+auto by_pruned_streams(Tree tree) {
+  return [=](auto& m) {
+    return hunch::drafter::pruned{hunch::drafter::streaming{m.streams, tree}, m.exit, 4};
+  };
 }
 
 hunch::vocab_layout layout() {
@@ -270,6 +279,7 @@ TEST_CASE("device heads: texts with streams") {
   const routed router;
   everywhere(by_streams(chain{}), router.selector(), 1.0f, hunch::verifier::rejection{});
   everywhere(by_streams(deep_tree{}), by_frequency(), 0.0f, hunch::verifier::point_mass{});
+  everywhere(by_pruned_streams(deep_tree{}), by_frequency(), 1.0f, hunch::verifier::point_mass{});
 }
 
 TEST_CASE("device heads: texts with an early exit") {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -13,10 +14,15 @@
 #include <engine/early_exit.hpp>
 #include <engine/medusa.hpp>
 #include <engine/model.hpp>
+#include <engine/streams.hpp>
 #include <hunch/decoder/decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
+#include <hunch/drafter/lookup.hpp>
 #include <hunch/drafter/none.hpp>
+#include <hunch/drafter/pruned.hpp>
+#include <hunch/drafter/streaming.hpp>
 #include <hunch/sampler/greedy.hpp>
 #include <hunch/selector/full.hpp>
 #include <hunch/tools/router_weights.hpp>
@@ -37,6 +43,7 @@ using texts = std::vector<std::vector<hunch::token>>;
 
 constexpr int layers = 5;
 constexpr int exit_layer = 2;
+constexpr int stream_layers = 2;
 constexpr std::int32_t batch = 3;
 constexpr std::int32_t requests = 7;
 
@@ -66,6 +73,50 @@ struct counted {
   std::uint64_t head_order() const { return model.head_order(); }
   void head(const engine::hidden_states& states, const hunch::head_rows<float>& r) {
     model.head(states, r);
+  }
+  void commit(const hunch::kept_rows& kept) noexcept { model.commit(kept); }
+};
+
+/// The rows of a target whose trees a view of it prunes.
+struct pruned_rows {
+  std::set<std::int32_t> viewed;  ///< slots whose trees the view has read in this step
+  std::uint64_t trees = 0;        ///< that it read
+  std::uint64_t left = 0;         ///< of these in the target's passes
+  std::uint64_t others = 0;       ///< there, too
+  std::uint64_t streams = 0;      ///< beside all of these
+};
+
+struct noted_view {
+  engine::early_exit& model;
+  pruned_rows& rows;
+
+  static constexpr bool shares_target_cache = true;
+
+  std::int32_t vocab_size() const { return model.vocab_size(); }
+  auto forward(const hunch::rows& r) {
+    rows.trees += static_cast<std::uint64_t>(r.size);
+    rows.viewed.insert(r.slot, r.slot + r.size);
+    return model.forward(r);
+  }
+  std::uint64_t head_order() const { return model.head_order(); }
+  void head(const engine::hidden_states& states, const hunch::head_rows<float>& r) {
+    model.head(states, r);
+  }
+  void commit(const hunch::kept_rows& kept) noexcept { model.commit(kept); }
+};
+
+struct noted_target {
+  engine::model& model;
+  pruned_rows& rows;
+
+  std::int32_t vocab_size() const { return model.vocab_size(); }
+  auto evaluate(const hunch::rows& r) {
+    for (std::int32_t i = 0; i < r.size; ++i) {
+      ++(rows.viewed.contains(r.slot[i]) ? rows.left : rows.others);
+      rows.streams += static_cast<std::uint64_t>(r.wanted[i] != 0 ? r.streams : 0);
+    }
+    rows.viewed.clear();
+    return model.evaluate(r);
   }
   void commit(const hunch::kept_rows& kept) noexcept { model.commit(kept); }
 };
@@ -123,14 +174,14 @@ struct fixture {
     to.add(name, stored[0].type, stored[0].shape, stored[0].bytes);
   }
 
-  /// An exit that changes nothing but the norm.
-  engine::early_exit view() {
+  /// An exit that changes little but the norm.
+  engine::early_exit view(int layer = exit_layer) {
     const auto d = static_cast<std::size_t>(shape.hidden);
     engine::checkpoint exit;
     add(exit, "exit.norm.weight", std::vector<float>(d, 1.0f), {shape.hidden});
     add(exit, "exit.down.weight", std::vector<float>(4 * d, 0.1f), {4, shape.hidden});
     add(exit, "exit.up.weight", std::vector<float>(4 * d, 0.1f), {shape.hidden, 4});
-    return {{exit_layer}, exit, target};
+    return {{layer}, exit, target};
   }
 
   engine::eagle_model eagle() {
@@ -138,6 +189,12 @@ struct fixture {
     one.layers = 1;
     return {one, test::in_memory(test::eagle_tensors(one, engine::dtype::i8)), target,
             engine::model_options{.max_batch = batch}};
+  }
+
+  engine::speculative_streams streams() {
+    return {{test::tiny_streams, stream_layers, shape.hidden, shape.vocab_size},
+            test::in_memory(test::stream_tensors(shape, stream_layers, engine::dtype::i8)),
+            target};
   }
 
   engine::medusa_heads heads() {
@@ -187,6 +244,23 @@ TEST_CASE("greedy texts with an early exit: a dynamic tree, which is cut and num
   CHECK(with.target.layer_rows() < layers * target.rows + exit_layer * view.rows / 2);
 }
 
+TEST_CASE(
+    "greedy texts with a view and copies in one tree: the target takes over what it numbers anew") {
+  for (const int threads : {1, 2}) {
+    fixture with(threads);
+    engine::early_exit exit = with.view();
+    counted<engine::model> target{with.target};
+    counted<engine::early_exit> view{exit};
+    const written got = write(target, hunch::drafter::ensemble{hunch::drafter::lookup<3>{1},
+                                                               hunch::drafter::autoregressive{
+                                                                   view, hunch::tree::chain<3>{}}});
+    CHECK(got.text == plain(threads));
+    CHECK(view.rows > 100);
+    // A leaf of the view's chain is not read by it, nor is what was copied.
+    CHECK(with.target.layer_rows() == layers * target.rows);
+  }
+}
+
 TEST_CASE("greedy texts with draft heads") {
   for (const int threads : {1, 2}) {
     fixture with(threads);
@@ -197,6 +271,30 @@ TEST_CASE("greedy texts with draft heads") {
     engine::medusa_heads again = other.heads();
     CHECK(write(other.target, hunch::drafter::heads{again, hunch::tree::dynamic<3, 3, 8>{}}).text ==
           plain(threads));
+  }
+}
+
+TEST_CASE("a tree that is pruned where streams begin goes no further, and has no streams") {
+  constexpr int below = layers - stream_layers;
+  for (const int exit_after : {below, exit_layer}) {
+    CAPTURE(exit_after);
+    fixture with(2);
+    engine::early_exit exit = with.view(exit_after);
+    engine::speculative_streams streams = with.streams();
+    pruned_rows rows;
+    noted_view view{exit, rows};
+    noted_target target{with.target, rows};
+    const written got = write(
+        target, hunch::drafter::pruned{
+                    hunch::drafter::streaming{streams, hunch::tree::dynamic<3, 3, 8>{}}, view, 4});
+    CHECK(got.text == plain(1));
+    CHECK(rows.left > 100);
+    CHECK(rows.trees > rows.left + 100);
+    // As published: the whole tree below, what is left of it above, with its streams.
+    const auto through = [&](int first) { return static_cast<std::uint64_t>(layers - first); };
+    CHECK(with.target.layer_rows() == rows.trees * static_cast<std::uint64_t>(exit_after) +
+                                          rows.left * through(exit_after) +
+                                          rows.others * through(0) + rows.streams * through(below));
   }
 }
 

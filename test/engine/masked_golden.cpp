@@ -50,6 +50,19 @@ std::vector<test::vec> rows(const test::golden_file& golden, const std::string& 
   return out;
 }
 
+/// Of each row so many logits, in equal distances, the first one among them.
+std::vector<std::vector<float>> some(const std::vector<std::vector<float>>& rows,
+                                     std::size_t count) {
+  std::vector<std::vector<float>> out;
+  for (const std::vector<float>& row : rows) {
+    out.emplace_back();
+    for (std::size_t t = 0; t < row.size(); t += row.size() / count) {
+      out.back().push_back(row[t]);
+    }
+  }
+  return out;
+}
+
 double tolerance(engine::arithmetic kind) {
   return kind == engine::arithmetic::bf16_dot ? 3e-2 : 1e-5;
 }
@@ -68,7 +81,8 @@ TEST_CASE("tiny masked models compute what transformers computes") {
       test::canvas_batch batch;
       int slot = 0;
       for (const test::canvas& c : canvases(golden, name, m.mask_token())) { batch.add(slot++, c); }
-      CHECK(test::difference(test::logits(m, batch), expected) < tolerance(kind));
+      CHECK(test::difference(some(test::logits(m, batch), expected.at(0).size()), expected) <
+            tolerance(kind));
     }
   }
 }

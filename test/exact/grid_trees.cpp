@@ -49,6 +49,17 @@ TEST_CASE("grid: pruned trees") {
            ask(6, 0.0f));
 }
 
+TEST_CASE("grid: merged trees") {
+  const length::fixed policy;
+  grid_row(by_lookup_and_model(deep_tree{}, policy), every_stage{}, verifier::point_mass{},
+           staged(5));
+  grid_row(by_lookup_and_model(chain{}, policy), plain_sampler{}, verifier::coupled{}, ask(5));
+  grid_row(by_streams_and_eagle(fixed_tree{}, policy), every_stage{}, verifier::point_mass{},
+           staged(5));
+  grid_row(by_streams_and_eagle(fixed_tree{}, policy), sampler::greedy{}, verifier::greedy{},
+           ask(6, 0.0f));
+}
+
 TEST_CASE("grid: length policies of trees") {
   for_each_length_policy([](auto policy) {
     grid_row(by_model(sampled_tree{}, policy), plain_sampler{}, verifier::rejection{});

@@ -13,6 +13,7 @@
 #include <doctest/doctest.h>
 
 #include <hunch/decoder/resident_decoder.hpp>
+#include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
 #include <hunch/drafter/pruned.hpp>
@@ -132,8 +133,12 @@ void each_composition(const Use& use) {
       },
       frequent, verifier::point_mass{});
   with(
-      "what is looked up", [](auto&) { return drafter::lookup<3>{1}; }, frequent,
-      verifier::point_mass{});
+      "what is looked up, in one tree with that of a model",
+      [](auto& m) {
+        return drafter::ensemble{drafter::lookup<3>{1},
+                                 drafter::autoregressive{m.eagle, tree::dynamic<2, 3, 7>{}}};
+      },
+      frequent, verifier::point_mass{});
 }
 
 std::vector<request> requests(std::int32_t longer = 0) {

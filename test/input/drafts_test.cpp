@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is no token in a draft that is pruned, and states that a target cannot give.
+// What is no token in a draft that is pruned or merged, and states that a target cannot give.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -10,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <hunch/decoder/decoder.hpp>
+#include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/pruned.hpp>
 #include <hunch/sampler/pipeline.hpp>
@@ -84,7 +86,7 @@ struct preferring_view {
   void commit(const kept_rows&) noexcept {}
 };
 
-/// The root's children 2, 0 and 1, and what is no token below one of them.
+/// The root's children, and what is no token below one of them.
 struct three_children {
   static constexpr std::int32_t max_nodes = 6;
   static constexpr child_law children = child_law::ranked;
@@ -93,6 +95,7 @@ struct three_children {
   static constexpr bool needs_hidden = false;
 
   std::int32_t invalid_below = 0;  ///< 0: nothing is invalid
+  std::array<token, 3> tokens = {2, 0, 1};
 
   template <class Real, class Executor>
   struct state {
@@ -111,7 +114,7 @@ struct three_children {
         tree.lists[node] = s.layout->list(drafts.ranges(k, node), 1, nullptr);
       }
       std::int32_t node = 1;
-      for (const token t : {2, 0, 1}) {
+      for (const token t : tokens) {
         tree.tokens[node] = t;
         drafts.grow(k, node++, 0);
       }
@@ -153,6 +156,40 @@ TEST_CASE("what is no token stays below its parent when a tree is pruned") {
   CHECK(finish_of(0).finish == finish_reason::length);
   CHECK(finish_of(1).finish == finish_reason::length);  // its parent is gone
   CHECK(finish_of(2).status == status::invalid_token);
+}
+
+TEST_CASE("what is no token stays below its parent when trees are merged") {
+  // The text is 0, 1, 2, 0...: its steps take the child 0 first, then the child 2, then 1.
+  const auto tokens_before = [](std::int32_t first, std::int32_t second) {
+    counting_target target;
+    decoder d{target,
+              drafter::ensemble{three_children{first, {1, 2, 0}}, three_children{second}},
+              selector::full{vocab},
+              plain{},
+              verifier::point_mass{},
+              decoder_options{}};
+    generation_options options;
+    options.max_new_tokens = 8;
+    d.add(std::vector<token>{1}, options);
+    std::size_t tokens = 0;
+    status last = status::ok;
+    while (d.running() > 0) {
+      for (const emission& e : d.step()) {
+        tokens += e.tokens.size();
+        last = e.status;
+      }
+    }
+    CHECK((last == status::invalid_token) == (first + second > 0));
+    return tokens;
+  };
+  CHECK(tokens_before(0, 0) == 8);
+  CHECK(tokens_before(3, 0) == 1);
+  CHECK(tokens_before(2, 0) == 3);
+  CHECK(tokens_before(1, 0) == 5);
+  CHECK(tokens_before(0, 2) == 1);
+  CHECK(tokens_before(0, 1) == 3);
+  CHECK(tokens_before(0, 3) == 5);
+  CHECK(tokens_before(2, 1) == tokens_before(2, 0));  // the first one's counts
 }
 
 struct two_heads {

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <numeric>
 #include <span>
@@ -15,66 +14,20 @@
 
 #include <doctest/doctest.h>
 
-#include <engine/early_contexts.hpp>
-#include <engine/model.hpp>
-#include <engine/tokenizer.hpp>
 #include <hunch/selector/clustered.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/selector/selecting.hpp>
 #include <hunch/tools/layout_file.hpp>
 #include <hunch/tools/router_weights.hpp>
-#include <prompts.hpp>
-#include <vocab/forced_text.hpp>
 
+#include "places.hpp"
 #include "support.hpp"
 
 namespace hunch::test {
 namespace {
 
-const std::filesystem::path models = HUNCH_TEST_MODELS;
-
-/// Laws at places of held-out text, of two domains.
-class places {
- public:
-  places() {
-    engine::eagle_model head =
-        engine::eagle_model::load(models / "eagle", models / "target", target_, options());
-    engine::early_contexts early(head);
-    const engine::tokenizer text(models / "target");
-    for (const char* domain : {"java.txt", "man_fr.txt"}) {
-      const auto tokens = bench::tokens_of(text, models / "heldout" / domain);
-      texts_.emplace_back(target_, early, std::span(tokens).subspan(4096, prefix + roots + 1),
-                          prefix, roots, 1);
-    }
-  }
-
-  made_for head() const { return target_.made_for(); }
-  std::int32_t vocab() const { return target_.vocab_size(); }
-
-  /// use(p, q, what a router reads), [vocab] each.
-  template <class Use>
-  void each(const Use& use) const {
-    for (const bench::vocab::forced_text& text : texts_) {
-      for (int root = 0; root < roots; ++root) {
-        use(text.target(root, 0), text.draft(root, 0), text.context(root, 0));
-      }
-    }
-  }
-  double count() const { return static_cast<double>(texts_.size()) * roots; }
-
- private:
-  static constexpr int prefix = 48;
-  static constexpr int roots = 64;
-
-  static engine::model_options options() {
-    engine::model_options out;
-    out.keep_features = true;
-    return out;
-  }
-
-  engine::model target_ = engine::model::load(models / "target", options());
-  std::vector<bench::vocab::forced_text> texts_;
-};
+using papers::models;
+using papers::places;
 
 /// The sum of the `size` largest numbers.
 double largest(std::vector<double> of, std::size_t size) {
@@ -83,7 +36,7 @@ double largest(std::vector<double> of, std::size_t size) {
 }
 
 TEST_CASE("on the laws of models the best support for each context keeps more than a static one") {
-  const places all;
+  const places& all = papers::all_places();
   const auto vocab = static_cast<std::size_t>(all.vocab());
   // The mass of a support is a sum over its tokens: the best static one has the tokens of the
   // largest mean, the best one of a context those of its own law. What clusters hold likewise.
@@ -130,7 +83,7 @@ TEST_CASE("on the laws of models the best support for each context keeps more th
 }
 
 TEST_CASE("shortlists of the shipped router and lists stay within the bounds at every place") {
-  const places all;
+  const places& all = papers::all_places();
   const vocab_layout layout = load_layout(models / "paper" / "layout.safetensors", all.head());
   const auto weights =
       router::weights::load(models / "paper" / "router.safetensors", layout, all.head());

@@ -15,7 +15,9 @@
 #include <doctest/doctest.h>
 
 #include <hunch/decoder/resident_decoder.hpp>
+#include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
+#include <hunch/drafter/lookup.hpp>
 #include <hunch/drafter/pruned.hpp>
 #include <hunch/drafter/streaming.hpp>
 #include <hunch/length/cost.hpp>
@@ -461,6 +463,17 @@ TEST_CASE("random operations over streams, and over pruned trees of them") {
                      19);
   fuzz_streams<true>(tree::fixed<some>{}, plain_sampler{}, verifier::point_mass{}, mode::greedy,
                      20);
+}
+
+TEST_CASE("random operations over merged trees") {
+  const toy_selector selector{shuffled_layout(vocab, vocab)};
+  toy_draft<float> draft{draft_world, selector.layout()};
+  fuzz_with(
+      [&](some_target&) {
+        return drafter::ensemble{drafter::nodes<8>{}, drafter::lookup<4>{},
+                                 drafter::autoregressive{draft, tree::dynamic<2, 3, 6>{}}};
+      },
+      &draft, selector, every_stage{}, verifier::point_mass{}, mode::staged, 24);
 }
 
 TEST_CASE("random operations on steps that are repeated") {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
+#include <hunch/drafter/lookup.hpp>
 #include <hunch/drafter/pruned.hpp>
 #include <hunch/drafter/streaming.hpp>
 #include <hunch/tree/chain.hpp>
@@ -44,6 +46,20 @@ inline constexpr auto by_pruned_heads = [](auto tree, auto policy) {
 inline constexpr auto by_pruned_streams = [](auto tree, auto policy) {
   return [=](auto& m) {
     return drafter::pruned{drafter::streaming{m.streams, tree, policy}, m.view, 3};
+  };
+};
+/// What is looked up, in one tree with what a model drafts; there is not always room for both.
+inline constexpr auto by_lookup_and_model = [](auto tree, auto policy) {
+  return [=](auto& m) {
+    using model = decltype(drafter::autoregressive{m.draft, tree, policy});
+    return drafter::ensemble{drafter::nodes<model::max_nodes + 1>{}, drafter::lookup<3>{1},
+                             model{m.draft, tree, policy}};
+  };
+};
+inline constexpr auto by_streams_and_eagle = [](auto tree, auto policy) {
+  return [=](auto& m) {
+    return drafter::ensemble{drafter::streaming{m.streams, tree, policy},
+                             drafter::autoregressive{m.eagle, deep_tree{}, policy}};
   };
 };
 

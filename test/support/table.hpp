@@ -94,6 +94,15 @@ void pruned_trees(Use&& use) {
   with("pruned heads", by_pruned_heads);
   with("pruned streaming", by_pruned_streams);
 }
+template <class Use>
+void merged_trees(Use&& use) {
+  const length::fixed policy;
+  use("ensemble: lookup, and a model of its own", "dynamic",
+      by_lookup_and_model(deep_tree{}, policy), every_stage{}, verifier::point_mass{},
+      asked::repetition);
+  use("ensemble: streaming, and EAGLE", "fixed", by_streams_and_eagle(named_fixed{}, policy),
+      plain_sampler{}, verifier::coupled{}, asked::little);
+}
 /// And use(drafter, make, sampler, verifier, asked) with those that have neither tree nor head.
 template <class Use>
 void without_trees(Use&& use) {
@@ -110,6 +119,7 @@ void for_each_line(Use&& use) {
   trees_of_models(use);
   trees_ahead(use);
   pruned_trees(use);
+  merged_trees(use);
   without_trees(use);
 }
 

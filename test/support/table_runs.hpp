@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -65,6 +66,8 @@ class composed_line final : public line<E> {
   line_result repeated(E executor, const vocab_layout& layout,
                        const selector::any<float, E>& selector,
                        const std::vector<request>& requests, std::int32_t batch) const override {
+    // A small ring, for it to go round: of no more entries than a step may need.
+    const std::int32_t ring = std::max(std::int32_t{8}, nodes<E>());
     hash_world<E> m(executor, layout, batch, most_rows<E>(batch));
     resident_decoder d{
         m.target,
@@ -72,7 +75,8 @@ class composed_line final : public line<E> {
         selector::any<float, E>(selector),
         S(sampler_),
         V(verifier_),
-        resident_options{.max_batch = batch, .max_length = max_length, .chunk = chunk, .ring = 8},
+        resident_options{
+            .max_batch = batch, .max_length = max_length, .chunk = chunk, .ring = ring},
         random_source<>{},
         m.executor};
     repeated_by by(d);
@@ -82,9 +86,12 @@ class composed_line final : public line<E> {
 
  private:
   template <class M>
+  static constexpr std::int32_t nodes() {
+    return decltype(std::declval<const Make&>()(std::declval<hash_world<M>&>()))::max_nodes;
+  }
+  template <class M>
   static std::int32_t most_rows(std::int32_t batch) {
-    using drafter_type = decltype(std::declval<const Make&>()(std::declval<hash_world<M>&>()));
-    return batch * (drafter_type::max_nodes + chunk + 1);
+    return batch * (nodes<M>() + chunk + 1);
   }
   static line_result result_of(auto& d, outcome texts) {
     const auto s = d.stats();

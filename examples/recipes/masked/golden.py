@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tiny/: small random masked models as LLaDA, Dream and this project write them, and what `transformers` says of
-canvases, for parity tests of an engine; and a head that drafts for the last of them, with what model.py says.
+"""Writes tiny/: small random masked models as LLaDA, Dream and this project write them, the first two with tokenizers
+as theirs, and what `transformers` says of canvases, for parity tests of an engine; and a head that drafts for the last of
+them, with what model.py says.
 
     python -m masked.golden
 
@@ -15,11 +16,14 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 
 import checkpoint
 from canvas_head.model import CanvasHead, CanvasHeadConfig
+from masked import tiny_text
 from masked.model import Masked, MaskedConfig, seen_in_group
 from shipped import MODELS
 
 TINY = MODELS / "tiny"
-VOCABULARY, PADDED, LAYERS, CONTEXT = 90, 96, 2, 64
+VOCABULARY, LAYERS, CONTEXT = 90, 2, 64
+OF_TEXT, PADDED = 288, 296  # the vocabularies of those that have a tokenizer; LLaDA's embedding
+STORED = 4                  # one in so many of their logits
 HIDDEN, HEADS, KEY_VALUE_HEADS, INNER = 32, 4, 2, 48
 LENGTH, BLOCK, KNOWN = 22, 6, (1, 6, 11)  # of canvases; tokens in a block; known positions of each canvas
 MASK, WRITTEN = VOCABULARY - 1, 3
@@ -40,14 +44,14 @@ def randomise(model):
     return model.eval().requires_grad_(False)
 
 
-def canvases():
+def canvases(mask):
     """Tokens [canvases, LENGTH] with masks, at least one at both ends of a block, from the known ones on."""
     tokens = torch.randint(0, MASK, (len(KNOWN), LENGTH))
     masked = torch.rand(len(KNOWN), LENGTH) < 0.6
     for row, known in zip(masked, KNOWN):
         row[:known] = False
         row[[known, known + BLOCK - 1, known + BLOCK, LENGTH - 1]] = True
-    return torch.where(masked, MASK, tokens)
+    return torch.where(masked, mask, tokens)
 
 
 def blocks(known):
@@ -93,19 +97,19 @@ def llada():
         state[name] = value
     write("llada", {"architectures": ["LLaDAModelLM"], "model_type": "llada", "d_model": HIDDEN, "n_heads": HEADS,
                     "n_kv_heads": KEY_VALUE_HEADS, "n_layers": LAYERS, "mlp_hidden_size": INNER,
-                    "vocab_size": VOCABULARY, "embedding_size": PADDED, "max_sequence_length": CONTEXT,
+                    "vocab_size": OF_TEXT, "embedding_size": PADDED, "max_sequence_length": CONTEXT,
                     "rope": True, "rope_theta": 500000.0, "rms_norm_eps": 1e-5, "layer_norm_type": "rms",
                     "block_type": "llama", "activation_type": "silu", "include_bias": False, "include_qkv_bias": False,
-                    "weight_tying": False, "mask_token_id": MASK, "eos_token_id": 2}, state)
+                    "weight_tying": False, **tiny_text.llada(TINY / "llada")}, state)
     return model, everything, 0
 
 
 def dream():
-    fields = sizes(VOCABULARY) | {"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": False}
+    fields = sizes(OF_TEXT) | {"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": False}
     model = randomise(Qwen2ForCausalLM._from_config(Qwen2Config(**fields, rope_theta=1000000.0),
                                                     attn_implementation="eager"))
     write("dream", {"architectures": ["DreamModel"], "model_type": "Dream", **fields, "rope_theta": 1000000.0,
-                    "rope_scaling": None, "use_sliding_window": False, "mask_token_id": MASK, "eos_token_id": 2},
+                    "rope_scaling": None, "use_sliding_window": False, **tiny_text.dream(TINY / "dream")},
           model.state_dict())
     return model, everything, 1
 
@@ -183,8 +187,10 @@ def main():
     tensors = {}
     for name, make in {"llada": llada, "dream": dream, "masked": masked}.items():
         model, seen, shift = make()
-        tokens = canvases()
-        of_masks = [logits(model, row, seen(known))[(row == MASK).nonzero()[:, 0] - shift, :VOCABULARY]
+        size, stored = (VOCABULARY, 1) if name == "masked" else (OF_TEXT, STORED)
+        mask = json.loads((TINY / name / "config.json").read_text())["mask_token_id"]
+        tokens = canvases(mask)
+        of_masks = [logits(model, row, seen(known))[(row == mask).nonzero()[:, 0] - shift, :size:stored]
                     for row, known in zip(tokens, KNOWN)]
         if name == "masked":
             difference = max((own_logits(row, known) - theirs).abs().max().item()

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains routers that differ in one thing each, and prints what they keep: the tables of
-docs/policies/selectors.md and docs/papers/dynaspec.md.
+"""Trains routers that differ in one thing each, and prints what they keep: the table of
+docs/policies/selectors.md.
 
     python -m router.record --work DIR --drafter eagle
     python -m router.compare --work DIR [--minutes N] [--only NAME ...] [--out FILE]
 
 Every variant has the same time to learn and is measured as router/evaluate.py does, the mean over the
-held-out domains. Layouts are made by `make_layout`, on the path or named by MAKE_LAYOUT. Files stay in
-DIR/compare, and what is there already is not made again.
+held-out domains, and beside it a static list and the best choice of its clusters. Layouts are made by
+`make_layout`, on the path or named by MAKE_LAYOUT. Files stay in DIR/compare, and what is there already is not
+made again.
 """
 import argparse
 import json
@@ -31,6 +32,8 @@ VARIANTS = {
     "128 clusters": {"clusters": 128},
     "512 clusters": {"clusters": 512},
     "1,024 clusters": {"clusters": 1024},
+    "64 clusters": {"clusters": 64},
+    "64 clusters: eight parts of each domain": {"clusters": "domains"},
     "no core": {"core": 0},
     "core of 1,000": {"core": 1000},
     "labels: the target's mass": {"labels": "mass"},
@@ -47,8 +50,10 @@ def module(name, *arguments):
     subprocess.run([sys.executable, "-m", name, *map(str, arguments)], check=True)
 
 
-def layout_of(folder, clusters, core):
+def layout_of(folder, work, clusters, core):
     file = folder / f"layout-{clusters}-{core}.safetensors"
+    if not file.exists() and clusters == "domains":
+        module("text.domains", "--work", work, "--core", core, "--out", file)
     if not file.exists():
         frequent = () if core == 0 else ("--core", core, "--rare", "3:259", "--frequency", MODELS / "frequency.safetensors")
         subprocess.run([os.environ.get("MAKE_LAYOUT", "make_layout"), "--model", MODELS / "target", "--clusters",
@@ -59,7 +64,7 @@ def layout_of(folder, clusters, core):
 def measured(folder, work, variant, minutes):
     """What router/evaluate.py says of a variant."""
     settings = {"clusters": 256, "core": CORE, "reads": "state", "width": 256, "labels": "overlap", "loss": "law", **variant}
-    layout = layout_of(folder, settings.pop("clusters"), settings.pop("core"))
+    layout = layout_of(folder, work, settings.pop("clusters"), settings.pop("core"))
     name = "-".join([layout.stem, *(str(v) for v in settings.values()), f"{minutes:g}"])
     router, result = folder / f"{name}.safetensors", folder / f"{name}.json"
     if not router.exists():
@@ -72,6 +77,15 @@ def measured(folder, work, variant, minutes):
     return json.loads(result.read_text())
 
 
+def cell(of, by):
+    """Per cent kept, a number for each share of the rows."""
+    return " / ".join(f"{100 * of[share][by]:.1f}" for share in of)
+
+
+def line(*cells):
+    print("| " + " | ".join(cells) + " |", flush=True)
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     arguments.add_argument("--work", type=Path, required=True)
@@ -82,13 +96,12 @@ def main():
     folder = options.work / "compare"
     folder.mkdir(exist_ok=True)
     rows = {}
+    print("| | T = 1 | best choice | T = 0 | best choice |\n|---|---|---|---|---|", flush=True)
     for name in options.only:
         rows[name] = measured(folder, options.work, VARIANTS[name], options.minutes)
-        for temperature in ("1", "0"):
-            of = rows[name][temperature]
-            kept = " / ".join(f"{100 * of[share]['routed']:.1f}" for share in of)
-            best = " / ".join(f"{100 * of[share]['oracle']:.1f}" for share in of)
-            print(f"{name:44} T={temperature} routed {kept}   best choice {best}", flush=True)
+        line(name, *(cell(rows[name][t], by) for t in ("1", "0") for by in ("routed", "oracle")))
+    any_of = next(iter(rows.values()))  # of a list that no variant changes
+    line("static list", cell(any_of["1"], "listed"), "", cell(any_of["0"], "listed"), "")
     if options.out:
         options.out.write_text(json.dumps(rows, indent=1) + "\n")
 

@@ -73,6 +73,18 @@ class Streams(nn.Module):
         nn.init.zeros_(self.up.weight)
         nn.init.normal_(self.embedding.weight, std=0.02)
 
+    @torch.no_grad()
+    def begin_as(self, other):
+        """With the embedding of trained streams, and what they add in the layers; the map is another one."""
+        self.embedding.weight.copy_(other.embedding.weight)
+        for mine, theirs in zip(self.layers, other.layers, strict=True):
+            for name, adapter in mine.named_children():
+                of = getattr(theirs, name)
+                rank = of.b.in_features
+                adapter.b.weight[:, :rank] = of.b.weight
+                if hasattr(adapter, "a"):
+                    adapter.a.weight[:rank] = of.a.weight
+
     def conditioned(self, states, roots):
         """What is drafted from, [..., streams, hidden]: states, and the embedding [..., hidden] of the token that was
         emitted after their position, which the pass that made them did not know. (As Hydra's heads are given what was
@@ -133,15 +145,45 @@ class Streams(nn.Module):
         return trunk.norm(x), trunk.norm(s).unflatten(1, (-1, count))
 
 
-class Shared(Streams):
-    """Streams, and the target whose last layers and norm are trained with them: another model than it was."""
+class Adapted(nn.Linear):
+    """A product of the target, which stays as it is, and what is learnt beside it (LoRA: Hu et al. 2021,
+    arXiv:2106.09685)."""
 
-    def __init__(self, c, target):
+    def __init__(self, product, rank):
+        super().__init__(product.in_features, product.out_features, bias=False)
+        self.weight = product.weight
+        self.learnt = Adapter(product.in_features, product.out_features, rank)
+
+    def forward(self, x):
+        return super().forward(x) + self.learnt(x)
+
+
+def merged(state):
+    """A target's weights, what was learnt beside them added."""
+    out = {name: value for name, value in state.items() if ".learnt." not in name}
+    for name in out:
+        learnt = name.removesuffix("weight") + "learnt."
+        if f"{learnt}a.weight" in state:
+            out[name] = out[name] + state[f"{learnt}b.weight"] @ state[f"{learnt}a.weight"]
+    return out
+
+
+class Shared(Streams):
+    """Streams, and the target that is trained with them: another model than it was. Of the target its last layers and
+    norm learn, or, as published, adapters of the rank `lora` beside the products of all layers."""
+
+    def __init__(self, c, target, lora=0):
         super().__init__(c, target.config)
-        self.target = copy.deepcopy(target)
+        self.target, self.lora = copy.deepcopy(target), lora
         trunk = self.target.model
-        for part in (*trunk.layers[self.first_layer(trunk):], trunk.norm):
-            part.requires_grad_(True)
+        if not lora:
+            for part in (*trunk.layers[self.first_layer(trunk):], trunk.norm):
+                part.requires_grad_(True)
+            return
+        for layer in trunk.layers:
+            for part in (layer.self_attn, layer.mlp):
+                for name, product in list(part.named_children()):
+                    setattr(part, name, Adapted(product, lora))
 
     def load_state_dict(self, state, *options, **more):
         """Of streams alone, too: the target is what it is then."""

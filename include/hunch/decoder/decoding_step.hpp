@@ -261,7 +261,7 @@ class decoding_step {
         memory_.synchronize();
         for (std::int32_t slot = 0; slot < bounds.slots; ++slot) {
           const draft_outcome& of = made_.outcomes[slot];
-          if (of.goes_on()) { find_states(of.last_row(), states_in(rows), evaluation); }
+          if (of.goes_on()) { find_states(of.last_row, states_in(rows), evaluation); }
         }
         found = true;
       });

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 
@@ -28,6 +27,18 @@ class stopwatch {
 
 }  // namespace detail
 
+/// How deep a draft went, and how deep it was put to the test.
+struct draft_extent {
+  std::int32_t levels = 0;
+  std::int32_t tested = 0;  ///< levels below accepted nodes: those that were accepted, and one more
+                            ///< if the last of these had a child
+
+  /// Of a draft that has a node in each of its levels, each a child of the one before.
+  HUNCH_HOST_DEVICE static draft_extent of_chain(std::int32_t levels, std::int32_t accepted) {
+    return {levels, accepted < levels ? accepted + 1 : levels};
+  }
+};
+
 /// Counters of a decoder, by the field's usual names. A "step" here is a sequence step: one
 /// verification of one sequence. Steps that only read a piece of a prompt are not counted.
 /// \tparam MaxNodes capacity of the drafter's trees.
@@ -36,6 +47,7 @@ struct statistics {
   std::int64_t steps = 0;
   std::int64_t drafted = 0;          ///< nodes proposed, roots excluded
   std::int64_t accepted = 0;         ///< of these, on the accepted path
+  std::int64_t tested = 0;           ///< levels of drafts, see `draft_extent`
   std::int64_t emitted = 0;          ///< tokens given out, after cuts at stops
   std::int64_t target_passes = 0;    ///< calls of the target model
   std::int64_t target_rows = 0;      ///< rows in these calls
@@ -49,33 +61,36 @@ struct statistics {
   std::int64_t accepted_at[MaxNodes] = {};  ///< steps that accepted depth i + 1
   std::int64_t histogram[MaxNodes] = {};    ///< steps by accepted nodes
 
-  /// Counts one verification of one sequence. Returns the levels of its draft.
+  /// Counts one verification of one sequence. Returns how deep its draft went.
   /// \param lists shortlists of the nodes that were drafted from, or nullptr.
-  HUNCH_HOST_DEVICE std::int32_t count(const drafted_tokens& tree, const shortlist* lists,
+  HUNCH_HOST_DEVICE draft_extent count(const drafted_tokens& tree, const shortlist* lists,
                                        const verdict& v, std::int32_t emitted_tokens) {
     std::int32_t deepest = 0;
     for (std::int32_t node = 1; node < tree.count; ++node) {
       const std::int32_t depth = tree.depth(node);
       deepest = depth > deepest ? depth : deepest;
       const std::int32_t parent = tree.parent[node];
-      if (lists != nullptr && tree.next_child(parent, parent) == node) {
+      if (lists != nullptr && lists[parent].size > 0 && tree.next_child(parent, parent) == node) {
         ++shortlists;
         shortlist_rows += lists[parent].size;
       }
     }
     empty_residuals += v.empty_residual ? 1 : 0;
-    count(tree.count - 1, deepest, v.accepted, emitted_tokens);
-    return deepest;
+    const std::int32_t last = v.accepted == 0 ? 0 : v.path[v.accepted - 1];
+    const draft_extent extent{deepest, v.accepted + (tree.next_child(last, last) >= 0 ? 1 : 0)};
+    count(tree.count - 1, extent, v.accepted, emitted_tokens);
+    return extent;
   }
 
-  /// Counts a verification of `nodes` drafts in `levels` levels.
-  HUNCH_HOST_DEVICE void count(std::int32_t nodes, std::int32_t levels, std::int32_t accepted_nodes,
+  /// Counts a verification of `nodes` drafts.
+  HUNCH_HOST_DEVICE void count(std::int32_t nodes, draft_extent extent, std::int32_t accepted_nodes,
                                std::int32_t emitted_tokens) {
     ++steps;
     drafted += nodes;
     accepted += accepted_nodes;
+    tested += extent.tested;
     emitted += emitted_tokens;
-    for (std::int32_t i = 0; i < levels; ++i) { ++proposed_at[i]; }
+    for (std::int32_t i = 0; i < extent.levels; ++i) { ++proposed_at[i]; }
     for (std::int32_t i = 0; i < accepted_nodes; ++i) { ++accepted_at[i]; }
     ++histogram[accepted_nodes];
   }
@@ -92,6 +107,7 @@ struct statistics {
     steps += o.steps;
     drafted += o.drafted;
     accepted += o.accepted;
+    tested += o.tested;
     emitted += o.emitted;
     target_passes += o.target_passes;
     target_rows += o.target_rows;
@@ -120,13 +136,7 @@ struct statistics {
 
   /// The probability that a draft token is accepted, given that the ones before it were: the alpha
   /// of the i.i.d. model, estimated from accepted tokens and the drafts that were put to the test.
-  double acceptance_probability() const {
-    std::int64_t tested = 0;
-    for (std::int32_t i = 0; i < MaxNodes; ++i) {
-      tested += i == 0 ? proposed_at[0] : std::min(accepted_at[i - 1], proposed_at[i]);
-    }
-    return ratio(accepted, tested);
-  }
+  double acceptance_probability() const { return ratio(accepted, tested); }
 
  private:
   static double ratio(std::int64_t a, std::int64_t b) {

@@ -57,6 +57,7 @@ class autoregressive {
 
  public:
   static constexpr std::int32_t max_nodes = Tree::max_nodes;
+  static constexpr std::int32_t max_depth = Tree::max_depth;
   static constexpr child_law children = Tree::children;
   static constexpr bool is_chain = Tree::is_chain;
   static constexpr bool uses_selector = true;
@@ -80,7 +81,8 @@ class autoregressive {
     using real = Real;
 
     state(Executor& executor, const drafter_setup& setup)
-        : rows(executor, most_rows(setup)),
+        : added(most_added(setup)),
+          rows(executor, most_rows(setup)),
           kept(executor, most_rows(setup) + setup.max_batch * max_nodes, setup.max_batch),
           trees(executor, setup),
           arrays(executor) {
@@ -96,11 +98,21 @@ class autoregressive {
     }
 
     static std::int32_t most_rows(const drafter_setup& setup) {
-      const std::int32_t first = host_reads<Executor> ? setup.max_batch * (setup.chunk + 1)
-                                                      : first_rows(setup.max_batch, setup.chunks);
+      const std::int32_t first = host_reads<Executor>
+                                     ? setup.max_batch * (setup.chunk + 1)
+                                     : setup.max_batch * most_added(setup) + setup.chunks;
       return std::max(first, setup.max_batch * Tree::max_width);
     }
 
+    /// Tokens of a text that the first pass of a step reads at most, of a model that has read all
+    /// that the target had read before this step, but for prompts: what the last step added, and
+    /// its root.
+    static std::int32_t most_added(const drafter_setup& setup) {
+      if (shares_target_cache<Model>) { return 1; }
+      return 1 + std::max(rereads_accepted<Model> ? Tree::max_depth : 1, setup.merged_depth);
+    }
+
+    std::int32_t added = 0;        ///< `most_added`
     std::int32_t prompt_rows = 0;  ///< that the target reads in this step, at most
     std::int32_t read_before = 0;  ///< and in the last one that was observed
     staged_rows<Executor> rows;
@@ -198,16 +210,9 @@ class autoregressive {
   /// reads in a step what the target has read in the one before.
   template <class State>
   static std::int32_t first_rows(const State& s, std::int32_t slots) {
-    return first_rows(
-        slots, rereads_accepted<Model> ? std::max(s.read_before, s.prompt_rows) : s.prompt_rows);
-  }
-  /// The same, of a model that has read all that the target had read before this step: what the
-  /// last one added to it, and its root. \param chunks tokens of prompts.
-  static std::int32_t first_rows(std::int32_t slots, std::int32_t chunks) {
-    constexpr std::int32_t added = shares_target_cache<Model> ? 1
-                                   : rereads_accepted<Model>  ? Tree::max_depth + 1
-                                                              : 2;
-    return slots * added + chunks;
+    const std::int32_t prompt_rows =
+        rereads_accepted<Model> ? std::max(s.read_before, s.prompt_rows) : s.prompt_rows;
+    return slots * s.added + prompt_rows;
   }
 
   /// Whether shortlists are chosen before the model's pass, in the launch that stages its rows:

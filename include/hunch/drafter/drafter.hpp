@@ -28,10 +28,14 @@ struct drafter_setup {
   std::int32_t context_width = 0;        ///< what a `RoutedSelector` reads of a node, else 0
   std::int32_t max_rows = 0;             ///< of a shortlist
   std::int32_t hidden_size = 0;          ///< of what it reads of the target's pass, else 0
+  std::int32_t merged_depth = 0;  ///< levels of the tree that its own is merged into, else 0: so
+                                  ///< many tokens of a step it may not have drafted itself
 };
 
 /// What became of one sequence in a step. Its rows in the target's evaluation begin at
-/// `first_row`: `prefix` rows of prompt tokens, then one row per evaluated node of its tree.
+/// `first_row`: `prefix` rows of prompt tokens, then one row per evaluated node of the tree that
+/// was verified. That is the drafter's own, unless an ensemble has merged it with others; then
+/// `path` is the part of the accepted path that the drafter's own tree has, too.
 struct draft_outcome {
   std::int32_t slot = no_slot;  ///< `no_slot`: the slot had no sequence in this step
   std::int32_t first_row = 0;
@@ -39,13 +43,14 @@ struct draft_outcome {
   const std::int32_t* path = nullptr;  ///< [kept] accepted nodes that enter the cache, in order;
                                        ///< nullptr: the sequence was not verified
   std::int32_t kept = 0;
-  bool finished = false;  ///< the request has ended, also with an error: the slot is released
+  /// Levels of the draft that the target has seen, where they are fewer than were drawn.
+  std::int32_t seen_levels = std::numeric_limits<std::int32_t>::max();
+  std::int32_t last_row = 0;  ///< of the last node of the accepted path that enters the cache, else
+                              ///< of the root; of a sequence that `goes_on`
+  bool finished = false;      ///< the request has ended, also with an error: the slot is released
 
-  /// Whether it was verified and goes on: then the row of its last kept node is `last_row()`.
+  /// Whether it was verified and goes on.
   HUNCH_HOST_DEVICE bool goes_on() const { return !finished && path != nullptr; }
-  HUNCH_HOST_DEVICE std::int32_t last_row() const {
-    return first_row + prefix + (kept == 0 ? 0 : path[kept - 1]);
-  }
 };
 
 /// What became of a step.
@@ -53,7 +58,7 @@ struct draft_outcomes {
   std::int32_t slots = 0;
   const draft_outcome* of = nullptr;  ///< [slots] where bodies reach it, as the paths
   /// [rows of the target's pass, 1 or streams of a node] the hidden states, or the streams, that a
-  /// drafter reads, at least of the `last_row()` of each slot that goes on. None exist if the pass
+  /// drafter reads, at least of the `last_row` of each slot that goes on. None exist if the pass
   /// had none, as while nothing drafts, or the model has thrown when it was asked for them.
   row_places<const float> states;
 };
@@ -63,10 +68,11 @@ struct draft_outcomes {
 /// 1. `D::max_nodes` is the capacity of a tree with its root; `D::children`, how siblings come
 ///    about; `D::is_chain`, whether trees have width one; `D::uses_selector`, whether it has a
 ///    head over a shortlist; `D::needs_hidden`, whether it reads the target's hidden states. If it
-///    has `D::law_rows`, so many rows of draft logits of a tree are there at the same time. If it
-///    has `D::streams`, it reads so many streams of every node of the target's pass, if they are
-///    there: see `draft_outcomes`. If it `needs_hidden` or has streams, `d.hidden_size()` is the
-///    size of the states that it reads.
+///    has `D::law_rows`, so many rows of draft logits of a tree are there at the same time; if it
+///    has `D::max_depth`, a tree has no more levels below the root. If it has `D::streams`, it
+///    reads so many streams of every node of the target's pass, if they are there: see
+///    `draft_outcomes`. If it `needs_hidden` or has streams, `d.hidden_size()` is the size of the
+///    states that it reads.
 /// 2. `D::state<Real, Executor>`, constructed from (executor, setup), is its memory. The decoder
 ///    owns it; a drafter itself is only its parameters and its model.
 /// 3. `d.check(setup)` throws `std::invalid_argument` naming the two things that do not fit.
@@ -106,6 +112,16 @@ constexpr std::int32_t law_rows_of() {
     return 0;
   } else if constexpr (requires { D::law_rows; }) {
     return D::law_rows;
+  } else {
+    return D::max_nodes - 1;
+  }
+}
+
+/// Levels of a tree below its root: as many as a chain of its nodes has unless D says so.
+template <class D>
+constexpr std::int32_t max_depth_of() {
+  if constexpr (requires { D::max_depth; }) {
+    return D::max_depth;
   } else {
     return D::max_nodes - 1;
   }

@@ -58,16 +58,19 @@ struct slot_lengths {
   /// Levels that were drawn in this step.
   HUNCH_HOST_DEVICE std::int32_t levels(std::int32_t slot) const { return of[slot].levels; }
 
-  /// Closes the step of a sequence of whose draft `kept` levels were accepted.
-  HUNCH_HOST_DEVICE void observe(std::int32_t slot, std::int32_t kept) const noexcept {
-    if (of[slot].asked) { policy.observe(of[slot].memory, of[slot].levels, kept); }
+  /// Closes the step of a sequence: of the first `seen` levels of its draft `kept` were accepted.
+  HUNCH_HOST_DEVICE void observe(std::int32_t slot, std::int32_t kept,
+                                 std::int32_t seen) const noexcept {
+    if (!of[slot].asked) { return; }
+    const std::int32_t levels = of[slot].levels;
+    policy.observe(of[slot].memory, levels < seen ? levels : seen, kept);
   }
 
   /// Closes the step of a slot. A sequence that is finished is forgotten.
   HUNCH_HOST_DEVICE void observe(std::int32_t slot, const draft_outcome& outcome) const noexcept {
     if (outcome.slot == no_slot) { return; }
     if (outcome.finished) { return release(slot); }
-    observe(slot, outcome.kept);
+    observe(slot, outcome.kept, outcome.seen_levels);
   }
 
   HUNCH_HOST_DEVICE void release(std::int32_t slot) const noexcept { of[slot] = {}; }

@@ -52,6 +52,7 @@ class pruned {
 
  public:
   static constexpr std::int32_t max_nodes = inner_type::max_nodes;
+  static constexpr std::int32_t max_depth = max_depth_of<inner_type>();
   static constexpr child_law children = inner_type::children;
   static constexpr bool is_chain = inner_type::is_chain;
   static constexpr bool uses_selector = true;

@@ -30,10 +30,12 @@ namespace hunch::length {
 /// **An account.** Plain decoding emits a token per sequence and unit. What a step that may draft
 /// brings beyond that is booked to the account of its batch size, so long as it holds no more than
 /// chance may draw from it, `most` over the root of the batch; what it loses is drawn from it. A
-/// step that drafts has to bring a `margin` more than it costs. It leaves caches that slow the next
-/// plain steps down: what these take longer is a price of the draft, too. Where the account is
-/// empty nothing is drafted, and what was drawn beyond it is taken from what is put aside for
-/// tries. So a decoder never loses more than `credit` plain steps, and what tries cost.
+/// step that drafts has to bring a `margin` more than it costs, and beyond one level it drafts no
+/// deeper than `stake` of the account pays for if nothing is accepted: so bad luck with the first
+/// drafts does not empty it. It leaves caches that slow the next plain steps down: what these take
+/// longer is a price of the draft, too. Where the account is empty nothing is drafted, and what was
+/// drawn beyond it is taken from what is put aside for tries. So a decoder never loses more than
+/// `credit` plain steps, and what tries cost.
 ///
 /// **Tries.** Where nothing is drafted nothing is learnt. So `share` of the time is put aside, and
 /// as soon as it covers what a try is expected to cost, a step drafts: all sequences at once, since
@@ -48,10 +50,10 @@ namespace hunch::length {
 ///
 /// Steps in which prompts are read are not timed: their drafts are booked at what they are expected
 /// to cost. A drafter that drafts in the step after a first one only, as streams do, is tried for
-/// two. Batches of up to 1, 2, 4, 8, ... requests are distinguished. A step counts for at most a
-/// few times of what is expected of it, so that one that was disturbed does not decide. What is
-/// decided for a step depends on earlier steps alone: any law stays as it is. But it depends on the
-/// clock: see `decoder::draft_length` for how a text is repeated.
+/// two. Batches of up to 1, 2, 4, 8, ... requests are distinguished. A step counts for no more than
+/// the last few took over what was expected of them, so that one that was disturbed does not
+/// decide. What is decided for a step depends on earlier steps alone: any law stays as it is. But
+/// it depends on the clock: see `decoder::draft_length` for how a text is repeated.
 class meter {
  public:
   /// Plain steps after one that drafted which are not timed: they find the caches as it left them.
@@ -62,6 +64,7 @@ class meter {
     double credit = 1.25;       ///< plain steps that each account begins with
     double most = 16.0;         ///< plain steps in an account, over the root of the batch
     double margin = 0.05;       ///< by which drafting has to be faster
+    double stake = 0.5;         ///< of an account, for one step
     std::int32_t refresh = 96;  ///< steps that may draft before a plain one is timed again
     double expected = 0.7;      ///< acceptance before anything is known
   };
@@ -95,7 +98,8 @@ class meter {
     if (!tries_ && b.account <= 0.0) { return 0; }
     policy_ = prices(running);
     policy_.at_least = tries_ ? 1 : 0;
-    return running > 1 ? std::min(reach, common_length(reach)) : reach;
+    const std::int32_t paid = paid_for(b, reach);
+    return running > 1 ? std::min(paid, common_length(paid)) : paid;
   }
 
   /// Takes note of a step whose draft length `next` has chosen.
@@ -153,6 +157,7 @@ class meter {
     if (b.level.count() >= few) {
       const double share = s.seconds() / one / expected_cost(b, mean, s.deepest);
       b.odd = alike(share) ? 0 : b.odd + 1;
+      b.shares.add(share);
     }
     const auto n = static_cast<std::size_t>(std::min(mean + 0.5, static_cast<double>(max_rows)));
     b.deepest = std::max(b.deepest, s.deepest);
@@ -204,7 +209,7 @@ class meter {
       count_ = count_ + 1 == static_cast<std::int32_t>(2 * Size) ? static_cast<std::int32_t>(Size)
                                                                  : count_ + 1;
       median_ = middle();
-      typical_ = size() < Size / 2 ? median_ : mean_below(2.0 * median_);
+      typical_ = size() < std::max(Size / 2, std::size_t{3}) ? median_ : mean_below(2.0 * median_);
     }
     /// As many as were added, or more than all that are kept.
     std::int32_t count() const { return count_; }
@@ -245,6 +250,7 @@ class meter {
   struct batch {
     recent<15> plain;  ///< seconds
     recent<9> level;   ///< c
+    recent<3> shares;  ///< what steps that drafted took over what was expected of them
     recent<9> idles;   ///< steps that might have drafted and did not, over plain ones
     recent<9> after;   ///< plain steps that the steps after one that drafted took longer
     std::array<recent<9>, max_rows + 1> rows;       ///< r(n)
@@ -357,14 +363,15 @@ class meter {
     return curve(b).at(rows) + levels * b.level.median();
   }
 
-  /// What it is let count for. A row costs no more than a pass of its own, and drafting a level not
-  /// more than a pass of the target.
+  /// What it is let count for: where prices are known, what the last few like it took over what was
+  /// expected of them. Before, a row costs no more than a pass of its own, drafting a level not
+  /// more than a pass of the target, and reading a row no more than that either.
   double max_believed(const batch& b, const step_summary& s) {
     const double levels = s.deepest;
     const double rows = 1.0 + static_cast<double>(s.drafted) / s.sequences;
-    const double bound =
-        b.level.count() < few ? rows + levels : 3.0 * expected_cost(b, rows, levels);
-    return bound + late_ + 1.0;
+    const double reading = reading_.rows > 0.0 ? std::min(1.5 * late_price(b, s), late_) : late_;
+    if (b.level.count() < few) { return rows + levels + reading + 1.0; }
+    return std::clamp(b.shares.median(), 1.0, 3.0) * expected_cost(b, rows, levels) + reading;
   }
 
   /// What drafting is taken to cost in a step that reads a prompt, whose time says nothing of it.
@@ -383,6 +390,16 @@ class meter {
                                                    policy_.draft, reach, policy_.rows, mean_width())
                                   .length;
     return std::max(best, 1);
+  }
+
+  /// The most levels that a step may lose, one at least.
+  std::int32_t paid_for(const batch& b, std::int32_t reach) const {
+    const double most = std::max(options_.stake * b.account, tries_ ? b.saved : 0.0);
+    const auto loss = [this](double levels) {
+      return policy_.rows.at(1.0 + levels * mean_width()) - 1.0 + levels * policy_.draft;
+    };
+    while (reach > 1 && loss(reach) > most) { --reach; }
+    return reach;
   }
 
   bool affords_try(batch& b, std::int32_t running) {
@@ -457,7 +474,9 @@ class meter {
   /// What a step after one that drafted took longer than a plain one, in plain ones: the caches
   /// are as the drafter has left them. Each for itself is hardly known.
   void book_aftermath(batch& b, double longer) {
-    const double cost = std::clamp(longer, -0.5, 1.0);
+    // No caches are as cold as that: something else has taken the time.
+    const bool disturbed = longer > 1.0;
+    const double cost = disturbed ? b.after.median() / untimed_after_draft : std::max(longer, -0.5);
     b.aftermath += cost;
     if (b.lost || b.account <= 0.0) {
       b.saved -= cost;

@@ -160,7 +160,7 @@ class host_requests {
     if (r.log_probabilities >= 0) {
       e.log_probabilities = {log_probabilities, count * index(1 + r.log_probabilities)};
     }
-    e.drafted = report.levels;
+    e.drafted = report.draft.levels;
     sum_up(report, e);
     if (count > 0 || e.finish != finish_reason::none) { emissions_.push_back(e); }
     return e.finish != finish_reason::none;
@@ -219,9 +219,9 @@ class host_requests {
     if (!report.verified) { return; }
     ++summary_.sequences;
     summary_.finished += e.finish != finish_reason::none ? 1 : 0;
-    summary_.deepest = std::max(summary_.deepest, report.levels);
-    summary_.levels += report.levels;
-    summary_.tested += std::min(report.levels, report.accepted + 1);
+    summary_.deepest = std::max(summary_.deepest, report.draft.levels);
+    summary_.levels += report.draft.levels;
+    summary_.tested += report.draft.tested;
     summary_.accepted += report.accepted;
     summary_.drafted += report.drafted;
     summary_.emitted += report.decided.emitted;

@@ -46,7 +46,7 @@ struct step_report {
   bool takes_part = false;
   bool verified = false;
   std::int32_t prefix = 0;
-  std::int32_t levels = 0;  ///< of the draft
+  draft_extent draft;
   std::int32_t drafted = 0;
   std::int32_t accepted = 0;
   step_decision decided;

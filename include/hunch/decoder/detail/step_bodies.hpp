@@ -310,26 +310,29 @@ struct end_step {
     if (!plan.takes_part) { return; }
     const verdict& v = step.verdicts[slot];
     const step_decision d = step.decisions[slot];
+    const std::int32_t kept = d.emitted > 1 ? d.emitted - 1 : 0;
+    const std::int32_t last = kept == 0 ? 0 : step.path(slot)[kept - 1];
     step.outcomes[slot] = {.slot = slot,
                            .first_row = plan.first_row,
                            .prefix = plan.prefix,
                            .path = plan.verifies() ? step.path(slot) : nullptr,
-                           .kept = d.emitted > 1 ? d.emitted - 1 : 0,
+                           .kept = kept,
+                           .last_row = plan.first_row + plan.prefix + last,
                            .finished = d.finish != finish_reason::none};
     if (step.reports != nullptr) {
       step.reports[slot] = {.takes_part = true,
                             .verified = plan.verifies(),
                             .prefix = plan.prefix,
-                            .levels = 0,
+                            .draft = {},
                             .drafted = step.trees.count(slot) - 1,
                             .accepted = v.accepted,
                             .decided = d};
     }
     if (plan.verifies()) {
       const draft_tree<Real> tree = step.trees.tree(slot);
-      const std::int32_t levels =
+      const draft_extent draft =
           step.counters[slot].count(tree, has_lists ? tree.lists : nullptr, v, d.emitted);
-      if (step.reports != nullptr) { step.reports[slot].levels = levels; }
+      if (step.reports != nullptr) { step.reports[slot].draft = draft; }
     }
     count_entries(slot, d);
     if (d.finish != finish_reason::none) { step.of(slot).id = 0; }

@@ -312,7 +312,8 @@ struct end_round {
     } else {
       const std::int32_t unmasked = unmask(slot, n, finish);
       outcome.kept = smaller(unmasked, round.verdicts[slot].accepted);
-      round.counters[slot].count(round.pass.of[slot].count - 1, round.plans[slot].deepest,
+      round.counters[slot].count(round.pass.of[slot].count - 1,
+                                 draft_extent::of_chain(round.plans[slot].deepest, outcome.kept),
                                  outcome.kept, unmasked);
       n = round.out.counted[slot] + unmasked;
       if (finish == finish_reason::error) {

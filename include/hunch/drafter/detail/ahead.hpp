@@ -55,7 +55,7 @@ struct keep_states {
     const bool keeps = outcomes.states.exist() && outcome.goes_on();
     if (team.rank() == 0) { to.known[slot] = keeps ? 1 : 0; }
     if (!keeps) { return; }
-    const std::int64_t row = outcome.last_row();
+    const std::int64_t row = outcome.last_row;
     for (std::int32_t j = 0; j < to.each; ++j) {
       const float* const from = outcomes.states[row * to.each + j].data;
       float* const copy = to.states_of(slot) + std::int64_t{j} * to.width;
@@ -125,6 +125,7 @@ class ahead {
 
  public:
   static constexpr std::int32_t max_nodes = Tree::max_nodes;
+  static constexpr std::int32_t max_depth = Tree::max_depth;
   static constexpr child_law children = Tree::children;
   static constexpr bool is_chain = Tree::is_chain;
   static constexpr bool uses_selector = true;

@@ -48,7 +48,8 @@ class one_range {
 
 /// Head rows that are prefetched: lines, a little in front, and still further in front one line of
 /// each page, so that its address is known by then. Processors foresee neither where the next range
-/// begins nor addresses in another page. On a device it does nothing.
+/// begins nor addresses in another page. On a device it does nothing, and lines of a head in memory
+/// are left to those processors that are better at it themselves.
 ///
 /// \tparam Ranges Has next(row_range&), which is false after the last range.
 /// \tparam Near   The head lies in a cache: rows are read side by side, with less arithmetic; from
@@ -60,7 +61,9 @@ class rows_ahead {
   static constexpr std::int32_t together = Near && sizeof(Weight) < 4 ? 4 : 1;
 
   HUNCH_HOST_DEVICE HUNCH_INLINE rows_ahead(const head_weights<Weight>& head, const Ranges& ranges)
-      : lines_(head, ranges), pages_(head, ranges) {
+      : lines_(head, ranges),
+        pages_(head, ranges),
+        asks_for_lines_(Near || !team::streams_unasked()) {
 #if defined(__GNUC__) && !defined(__CUDA_ARCH__)
     for (int i = 0; i < pages_in_front; ++i) { ask_for_page(); }
     // Rows side by side are prefetched before the first of them is at its end.
@@ -83,7 +86,8 @@ class rows_ahead {
   HUNCH_HOST_DEVICE HUNCH_INLINE line_place place() const { return {lines_.at, turn_}; }
   HUNCH_HOST_DEVICE HUNCH_INLINE void give_back(line_place place) { lines_.at = place.at; }
 
-  /// Where the next `Lines` lie; at `here`, which is about to be read, if there are none.
+  /// Where the next `Lines` lie; at `here`, which is about to be read, if there are none or nobody
+  /// is to ask for them.
   template <std::uintptr_t Lines>
   HUNCH_HOST_DEVICE HUNCH_INLINE std::uintptr_t take(line_place& place, const void* here) {
     if (place.at >= place.turn) {
@@ -92,7 +96,7 @@ class rows_ahead {
     }
     const std::uintptr_t at = place.at;
     place.at += Lines * line;
-    return at;
+    return asks_for_lines_ ? at : reinterpret_cast<std::uintptr_t>(here);
   }
 
  private:
@@ -151,6 +155,7 @@ class rows_ahead {
 
   cursor lines_;
   cursor pages_;
+  bool asks_for_lines_;
   std::uintptr_t turn_ = 0;
 };
 

@@ -10,11 +10,15 @@ namespace {
 
 std::atomic<long> allocations{0};
 
-void* allocate(std::size_t size, std::size_t alignment) {
+void* try_allocate(std::size_t size, std::size_t alignment) noexcept {
   ++allocations;
   const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
-  void* const p = alignment <= alignof(std::max_align_t) ? std::malloc(size != 0 ? size : 1)
-                                                         : std::aligned_alloc(alignment, rounded);
+  return alignment <= alignof(std::max_align_t) ? std::malloc(size != 0 ? size : 1)
+                                                : std::aligned_alloc(alignment, rounded);
+}
+
+void* allocate(std::size_t size, std::size_t alignment) {
+  void* const p = try_allocate(size, alignment);
   if (p == nullptr) { throw std::bad_alloc{}; }
   return p;
 }
@@ -30,6 +34,19 @@ void* operator new(std::size_t size, std::align_val_t alignment) {
 }
 void* operator new[](std::size_t size, std::align_val_t alignment) {
   return allocate(size, static_cast<std::size_t>(alignment));
+}
+// AddressSanitizer has forms of its own that do not throw: they must not meet the deletes below.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return try_allocate(size, 1);
+}
+void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
+  return try_allocate(size, 1);
+}
+void* operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return try_allocate(size, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return try_allocate(size, static_cast<std::size_t>(alignment));
 }
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete[](void* p) noexcept { std::free(p); }

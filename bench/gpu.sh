@@ -17,8 +17,8 @@
 #
 #   --out DIR        where the results go
 #   --packages DIR   what bench/device/fetch_packages.sh has unpacked there, for a machine without
-#                    CLI11, nlohmann-json, sentencepiece, PCRE2 and utf8proc; what needs them is
-#                    skipped where they are not
+#                    CLI11, nlohmann-json, sentencepiece, PCRE2 and utf8proc, and with the headers of
+#                    FlashInfer; what needs them is skipped where they are not
 #   --commit NAME    of the sources, where they are no git checkout
 #   --time SECONDS   all that a stage may take, 520 unless told otherwise: a part that has not begun
 #                    by then is skipped
@@ -235,9 +235,11 @@ stage_measure() {
     "$build/bench/device/hunch_bench_device" --json "$work/device.json"
   part_of bench/device/hunch_bench_device_models "suite device_models" 150 \
     "$build/bench/device/hunch_bench_device_models" --json "$work/models.json"
+  local flashinfer=$build/bench/device/libhunch_bench_flashinfer.so
+  if [ ! -f "$flashinfer" ]; then flashinfer=; fi
   part_of bench/device/libhunch_bench_chains.so "comparison with torch" 120 \
     python3 "$here/device/compare.py" "$build/bench/device/libhunch_bench_chains.so" \
-    --json "$work/compare.json"
+    ${flashinfer:+--flashinfer "$flashinfer"} --json "$work/compare.json"
   part_of examples/generate "generate" 60 \
     "$build/examples/generate" --device cuda --batch 8 --color never
 }

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verification of chains of five on a CUDA device: this library, PyTorch and FlashInfer.
 
-    compare.py LIBRARY [--json FILE]
+    compare.py LIBRARY [--flashinfer LIBRARY] [--json FILE]
 
-LIBRARY is the built hunch_bench_chains. All candidates read the same tensors, take turns, and are
+LIBRARY is the built hunch_bench_chains, and FlashInfer's the built hunch_bench_flashinfer, without
+which it is left out. All candidates read the same tensors, take turns, and are
 timed by events on one stream, launches and all. Each begins with the target's logits, of which
 nothing is known, and ends with the accepted tokens. What the drafter leaves is not timed: to this
 library the scalars of the laws that it drew from, to the others these laws as probabilities.
@@ -110,16 +111,25 @@ def materialised(torch, drafts, lean):
     return run, lambda: counts[0].double().mean().item()
 
 
-def flashinfer(module, torch, drafts):
-    counts = [None]
+def flashinfer(library, torch, drafts):
+    p = torch.empty_like(drafts.target)
+    out = torch.empty(drafts.batch, LENGTH + 1, dtype=torch.int32, device="cuda")
+    counts = torch.zeros(2, drafts.batch, dtype=torch.int32, device="cuda")
+    work = torch.empty(16 << 20, dtype=torch.uint8, device="cuda")
+    pointers = [ctypes.c_void_p(t.data_ptr()) for t in (drafts.target, p, drafts.q,
+                                                         drafts.narrow_tokens, out, counts)]
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    turn = [0]
 
     def run():
-        p = module.sampling.softmax(drafts.target.view(-1, VOCAB)).view_as(drafts.target)
-        tokens = module.sampling.chain_speculative_sampling(drafts.q, drafts.narrow_tokens, p)[0]
-        counts[0] = tokens
-        return tokens
+        turn[0] += 1
+        if not library.flashinfer_verify(
+                stream, drafts.batch, LENGTH, VOCAB, *pointers, ctypes.c_uint64(turn[0]),
+                ctypes.c_void_p(work.data_ptr()), ctypes.c_size_t(work.numel())):
+            sys.exit("a verification by FlashInfer failed")
+        return out
 
-    return run, lambda: (counts[0] >= 0).double().sum(1).mean().item() - 1.0
+    return run, lambda: (out >= 0).double().sum(1).mean().item() - 1.0
 
 
 def interleaved(torch, candidates):
@@ -145,21 +155,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("library")
+    parser.add_argument("--flashinfer")
     parser.add_argument("--json")
     options = parser.parse_args()
     try:
         import torch
     except ImportError:
-        print("not run: no torch/flashinfer")
+        print("not run: no torch")
         return NOT_RUN
     if not torch.cuda.is_available():
         print("not run: torch sees no CUDA device")
         return NOT_RUN
-    try:
-        import flashinfer as module
-    except ImportError:
-        print("FlashInfer: not run: no flashinfer")
-        module = None
     library = ctypes.CDLL(options.library)
     generator = torch.Generator("cuda").manual_seed(1)
     rows, agree = [], True
@@ -176,13 +182,8 @@ def main():
                  "hunch, laws when asked for": hunch(library, torch, drafts, 0),
                  "PyTorch, all residuals": materialised(torch, drafts, False),
                  "PyTorch, one residual": materialised(torch, drafts, True)}
-        if module is not None:
-            try:
-                named["FlashInfer"] = flashinfer(module, torch, drafts)
-                named["FlashInfer"][0]()
-            except Exception as error:  # its interface changes between versions
-                print("FlashInfer: not run:", error)
-                del named["FlashInfer"]
+        if options.flashinfer:
+            named["FlashInfer"] = flashinfer(ctypes.CDLL(options.flashinfer), torch, drafts)
         times = dict(zip(named, interleaved(torch, list(named.values()))))
         prefix = f"verify, 5 drafts, B = {batch}, beside torch: "
         for name, values in times.items():

@@ -4,9 +4,9 @@
 # bench/device/fetch_packages.sh DIR
 #
 # Unpacks into DIR, without installing them, the Debian packages that the programs and the example
-# engine need: for a machine with a GPU and without a network, where bench/gpu.sh --packages DIR
-# finds them. Run it on a machine with a network, of the same processor, and no newer than the other
-# one.
+# engine need, and the headers of FlashInfer, with which verification is compared: for a machine with
+# a GPU and without a network, where bench/gpu.sh --packages DIR finds them. Run it on a machine with
+# a network, of the same processor, and no newer than the other one.
 set -euo pipefail
 [ $# -eq 1 ] || { echo "usage: bench/device/fetch_packages.sh DIR" >&2; exit 2; }
 mkdir -p "$1"
@@ -20,4 +20,9 @@ cd "$archives"
 apt-get -o APT::Sandbox::User="$(id -un)" download -qq "${packages[@]}"
 for archive in *.deb; do dpkg-deb -x "$archive" "$into"; done
 rm -rf "$into/usr/share/doc" "$into/usr/share/man"
+# Of the wheel only what is needed: it has the sources of much else.
+python3 -m pip download -q --no-deps --only-binary=:all: --platform any -d . flashinfer-python
+python3 -m zipfile -e flashinfer_python-*.whl flashinfer
+mkdir -p "$into/usr/include/flashinfer"
+cp flashinfer/flashinfer/data/include/flashinfer/*.{h,cuh} "$into/usr/include/flashinfer/"
 echo "$into: $(du -sh "$into" | cut -f 1)"

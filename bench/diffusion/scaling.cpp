@@ -31,6 +31,10 @@ constexpr std::int32_t block = 8;
 constexpr std::int32_t most_drafts = 4;
 constexpr std::array batches{1, 2, 4, 8, 16, 32};
 constexpr int rounds = 3;
+constexpr std::int32_t canvas = 48;
+/// Passes that are timed, and one before them: in so few no canvas is full, so that the batch is as
+/// large in the last one as in the first.
+constexpr int passes = canvas / (most_drafts + 1) - 1;
 
 /// The kinds of an H200 in dense bfloat16: see bench/device/predict/gpu.py.
 constexpr double h200_bytes = 4.3e12;
@@ -41,7 +45,6 @@ using canvas_sampler = sampler::pipeline<sampler::temperature>;
 struct timed_run {
   double seconds = 0.0;
   double tokens = 0.0;
-  double passes = 0.0;
   double canvases = 0.0;
 };
 
@@ -79,35 +82,36 @@ class scaling {
     return o;
   }
 
-  /// Fills as many canvases at a time.
+  /// Some passes over as many canvases, of texts that are others in each round.
   template <class Decoder>
-  timed_run fill(Decoder& d, int batch, std::int32_t drafts) {
+  timed_run fill(Decoder& d, int batch, std::int32_t drafts, int round) {
     generation_options request;
-    request.max_new_tokens = batch < 4 ? 48 : batch < 16 ? 24 : 16;
+    request.max_new_tokens = canvas;
     request.temperature = 1.0f;
     d.draft_length(drafts);
     d.reset_stats();
     timed_run out;
+    std::vector<request_id> running;
     for (int i = 0; i < batch; ++i) {
-      request.seed = static_cast<std::uint64_t>(i) + 1;
-      d.add(prompts_[static_cast<std::size_t>(i) % prompts_.size()], request,
-            {.block_length = block, .answer = {}});
+      request.seed = static_cast<std::uint64_t>(round * batch + i) + 1;
+      running.push_back(d.add(prompts_[static_cast<std::size_t>(i) % prompts_.size()], request,
+                              {.block_length = block, .answer = {}}));
     }
-    d.step();  // reads the prompts
+    d.step();  // the first pass over prompts
     const auto before = d.stats();
     const auto start = std::chrono::steady_clock::now();
-    while (d.running() > 0) {
+    for (int pass = 0; pass < passes; ++pass) {
       for (const hunch::diffusion::emission& e : d.step()) {
         out.tokens += static_cast<double>(e.unmaskings.size());
-        if (e.finish == finish_reason::error) {
-          throw std::runtime_error("the logits of a canvas are not numbers");
+        if (e.finish != finish_reason::none) {
+          throw std::runtime_error("a canvas has ended before the last pass that is timed");
         }
       }
     }
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
     out.seconds = passed.count();
-    out.passes = static_cast<double>(d.stats().target_passes - before.target_passes);
     out.canvases = static_cast<double>(d.stats().target_rows - before.target_rows);
+    for (const request_id id : running) { d.cancel(id); }
     return out;
   }
 
@@ -121,7 +125,7 @@ class scaling {
     std::array<std::vector<timed_run>, most_drafts + 1> runs;
     for (int round = -1; round < rounds; ++round) {
       for (std::int32_t n = 0; n <= most_drafts; ++n) {
-        const timed_run one = fill(chain, batch, n);
+        const timed_run one = fill(chain, batch, n, std::max(round, 0));
         if (round >= 0) { runs[static_cast<std::size_t>(n)].push_back(one); }
       }
     }
@@ -131,22 +135,28 @@ class scaling {
       return median(all);
     };
     const auto pass = [&](std::int32_t n) {
-      return median_of(n, [](const timed_run& r) { return r.seconds / r.passes; });
+      return median_of(n, [](const timed_run& r) { return r.seconds / passes; });
     };
-    const auto per_pass = [&](std::int32_t n) {
-      return median_of(n, [](const timed_run& r) { return r.tokens / r.passes; });
+    // All rounds together: each has texts of its own.
+    const auto per_pass = [&](std::int32_t n, const auto& value) {
+      double sum = 0.0;
+      for (const timed_run& r : runs[static_cast<std::size_t>(n)]) { sum += value(r); }
+      return sum / (rounds * passes);
+    };
+    const auto tokens = [&](std::int32_t n) {
+      return per_pass(n, [](const timed_run& r) { return r.tokens; });
     };
     const auto canvases = [&](std::int32_t n) {
-      return median_of(n, [](const timed_run& r) { return r.canvases / r.passes; });
+      return per_pass(n, [](const timed_run& r) { return r.canvases; });
     };
     double best = 1.0;
     double planned = 1.0;
     const std::string row = "SSD, a chain, batch " + std::to_string(batch) + ", ";
     for (std::int32_t n = 1; n <= most_drafts; ++n) {
       const std::string of = row + "N = " + std::to_string(n) + ": ";
-      const double gain = per_pass(n) / per_pass(0);
+      const double gain = tokens(n) / tokens(0);
       const double cost = pass(n) / pass(0);
-      // Paired within a round; the planner has medians of the parts.
+      // Paired within a round; the planner has the parts.
       std::vector<double> ratios;
       for (int round = 0; round < rounds; ++round) {
         const timed_run& with = runs[static_cast<std::size_t>(n)][static_cast<std::size_t>(round)];

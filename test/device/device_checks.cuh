@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -39,14 +40,21 @@ struct device_checks {
     has_device = cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
   }
 
-  /// Calls `passes` where there is a device.
+  /// Calls `passes` where there is a device. After an error of the device nothing can run there.
   template <class Passes>
   void operator()(const std::string& what, Passes&& passes) {
     ++made;
-    if (has_device && !passes()) {
-      ++failures;
-      std::printf("FAILED: %s\n", what.c_str());
-    }
+    if (!has_device) { return; }
+    bool passed = false;
+    std::string why;
+    try {
+      passed = passes();
+    } catch (const std::exception& error) { why = std::string(": ") + error.what(); }
+    if (passed) { return; }
+    ++failures;
+    std::printf("FAILED: %s%s\n", what.c_str(), why.c_str());
+    std::fflush(stdout);
+    if (cudaDeviceSynchronize() != cudaSuccess) { std::exit(1); }
   }
 
   /// Watching tools know little of graphs; what they are to see are the bodies.

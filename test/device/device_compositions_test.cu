@@ -3,7 +3,7 @@
 // On a GPU: every line of the table of compositions writes the texts that it writes on the host,
 // bit for bit, driven by the host and repeated by the device. Without a GPU nothing is run, and the
 // program says so. With HUNCH_TEST_SHORT=1 only so much is run as makes every body run once, for
-// tools that watch each access to memory.
+// tools that watch each access to memory; with the size of a batch, only that one.
 
 #define DOCTEST_CONFIG_DISABLE  // its checks are counted here
 
@@ -15,7 +15,7 @@
 #include <hunch/executor/cuda.cuh>
 #include "../support/table_runs.hpp"
 
-int main() {
+int main(int argc, char** argv) {
   using namespace hunch;
   const bool brief = std::getenv("HUNCH_TEST_SHORT") != nullptr;
   int devices = 0;
@@ -30,6 +30,8 @@ int main() {
     if (!so) {
       ++failures;
       std::printf("FAILED: %s\n", what.c_str());
+      std::fflush(stdout);
+      if (cudaDeviceSynchronize() != cudaSuccess) { std::exit(1); }  // nothing can run any more
     }
   };
   const std::int32_t requests = brief ? 3 : 12;
@@ -37,6 +39,7 @@ int main() {
   const std::int32_t vocab = brief ? 60 : 5003;
   for (const std::int32_t batch : {1, 3, 17}) {
     if (brief && batch != 3) { continue; }
+    if (argc > 1 && std::atoi(argv[1]) != batch) { continue; }
     const executor::cuda device(brief ? executor::looping::launches : executor::looping::on_device);
     test::table::runner run(device, vocab, batch, requests, !brief, report);
     test::table::for_each_line(run);

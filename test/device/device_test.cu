@@ -4,12 +4,13 @@
 // verifier, stage and way of repeating steps, also while its batch shrinks and beside another loop;
 // the adapters give what they give on the host. Without a GPU nothing is run, and the program says
 // so. With HUNCH_TEST_SHORT=1 only so much is run as makes every body run once, for tools that
-// watch each access to memory.
+// watch each access to memory; with the name of a part only that part is run.
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include <hunch/draft/ancestor_masks.hpp>
@@ -148,24 +149,46 @@ bool memory_is_the_named_one() {
 }  // namespace
 }  // namespace hunch::test
 
-int main() {
-  using namespace hunch::test;
-  device_checks check;
-  check_texts_by_residuals(check);
-  check_texts_by_points(check);
-  check_texts_of_routers(check);
-  check_texts_of_stages(check);
+namespace hunch::test {
+namespace {
+
+void check_parts_of_a_step(device_checks& check) {
   check("chains of probabilities", [&] { return chains_are_the_same(check.brief ? 2 : 40); });
   check("a tail of three tokens is found", [] {
-    hunch::executor::host host;
+    executor::host host;
     return facts_of_drafts(host)[2] == 3.0;
   });
   check("matches, evidence, masks and links", [] {
-    hunch::executor::host host;
-    hunch::executor::cuda device;
+    executor::host host;
+    executor::cuda device;
     return facts_of_drafts(device) == facts_of_drafts(host);
   });
   check("memory comes from where it is said to", memory_is_the_named_one);
+}
+
+struct part_of_test {
+  const char* name;
+  void (*run)(device_checks&);
+};
+constexpr part_of_test parts[] = {{"steps", check_parts_of_a_step},
+                                  {"residuals", check_texts_by_residuals},
+                                  {"points", check_texts_by_points},
+                                  {"routers", check_texts_of_routers},
+                                  {"stages", check_texts_of_stages}};
+
+}  // namespace
+}  // namespace hunch::test
+
+int main(int argc, char** argv) {
+  using namespace hunch::test;
+  device_checks check;
+  for (const part_of_test& part : parts) {
+    if (argc == 1 || std::string_view(argv[1]) == part.name) { part.run(check); }
+  }
+  if (check.made == 0) {
+    std::printf("there is no part %s\n", argv[1]);
+    return 2;
+  }
   if (!check.has_device) {
     std::printf("######## NO CUDA DEVICE: %d device checks were NOT RUN ########\n", check.made);
     return 0;

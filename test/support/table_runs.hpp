@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
@@ -180,10 +181,18 @@ class runner {
         of.driven(layout, selector::any<float>(selector), requests, requests_);
     all.drafted += expected.drafted;
     all.accepted += expected.accepted;
-    report_(name + ": the texts of the host, driven by it",
-            of.driven(executor_, layout, here, requests, batch_).texts == expected.texts);
-    report_(name + ": the texts of the host, repeated",
-            of.repeated(executor_, layout, here, requests, batch_).texts == expected.texts);
+    same(name + ": the texts of the host, driven by it", expected,
+         [&] { return of.driven(executor_, layout, here, requests, batch_); });
+    same(name + ": the texts of the host, repeated", expected,
+         [&] { return of.repeated(executor_, layout, here, requests, batch_); });
+  }
+
+  /// What throws is not so, and the lines after it are run all the same.
+  template <class Run>
+  void same(const std::string& what, const line_result& expected, Run&& run) const {
+    try {
+      report_(what, run().texts == expected.texts);
+    } catch (const std::exception& error) { report_(what + ": " + error.what(), false); }
   }
 
   E executor_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -51,10 +52,9 @@ class cublaslt_multiply {
   void prepare(const matrix& w, into) {
     auto& plan = plans_[{w.outputs, w.width}];
     if (!plan.empty()) { return; }
-    const std::int32_t typical = max_rows_ < typical_rows ? max_rows_ : typical_rows;
-    const chosen common = best(w, typical);
+    const chosen common = for_all_rows(w);
     for (std::int32_t rows = 1; rows <= max_rows_; ++rows) {
-      plan.push_back(fits(w, rows, common) ? common : best(w, rows));
+      plan.push_back(fits(w, rows, common) ? common : fastest(w, rows, 1).front());
     }
   }
 
@@ -74,6 +74,7 @@ class cublaslt_multiply {
   static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
   /// Rows for which an algorithm is chosen: a draft of a request or of a few.
   static constexpr std::int32_t typical_rows = 16;
+  static constexpr int most_tried = 32;
 
   /// Of rows behind others, which may be multiplied without these.
   static constexpr std::uint32_t row_alignment = 16;
@@ -117,8 +118,21 @@ class cublaslt_multiply {
            found.workspaceSize <= workspace_bytes;
   }
 
-  /// The algorithm that cuBLASLt takes for the fastest.
-  chosen best(const matrix& w, std::int32_t rows) {
+  /// The fastest for a typical number of rows of those that multiply any number; if none does, the
+  /// fastest.
+  chosen for_all_rows(const matrix& w) {
+    const std::vector<chosen> all = fastest(w, std::min(max_rows_, typical_rows), most_tried);
+    for (const chosen& how : all) {
+      std::int32_t rows = 1;
+      while (rows <= max_rows_ && fits(w, rows, how)) { ++rows; }
+      if (rows > max_rows_) { return how; }
+    }
+    return all.front();
+  }
+
+  /// At most so many algorithms, `most_tried` of them or fewer, that which cuBLASLt takes for the
+  /// fastest first.
+  std::vector<chosen> fastest(const matrix& w, std::int32_t rows, int most) {
     shape of(w, rows);
     cublasLtMatmulPreferenceOpaque_t preference;
     check(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
@@ -138,17 +152,19 @@ class cublaslt_multiply {
                                                  sizeof row_alignment),
             "cublasLtMatmulPreferenceSetAttribute");
     }
-    cublasLtMatmulHeuristicResult_t found{};
+    cublasLtMatmulHeuristicResult_t found[most_tried];
     int count = 0;
-    check(
-        cublasLtMatmulAlgoGetHeuristic(handle_.get(), description_.get(), &of.weights, &of.inputs,
-                                       &of.products, &of.products, &preference, 1, &found, &count),
-        "cublasLtMatmulAlgoGetHeuristic");
+    check(cublasLtMatmulAlgoGetHeuristic(handle_.get(), description_.get(), &of.weights, &of.inputs,
+                                         &of.products, &of.products, &preference, most, found,
+                                         &count),
+          "cublasLtMatmulAlgoGetHeuristic");
     if (count == 0) {
       throw std::runtime_error("engine::device::cublaslt_multiply: no algorithm for [" +
                                std::to_string(w.outputs) + ", " + std::to_string(w.width) + "]");
     }
-    return {found.algo};
+    std::vector<chosen> algorithms;
+    for (int i = 0; i < count; ++i) { algorithms.push_back({found[i].algo}); }
+    return algorithms;
   }
 
   struct destroy {

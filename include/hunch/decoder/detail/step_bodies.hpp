@@ -312,13 +312,15 @@ struct end_step {
     const step_decision d = step.decisions[slot];
     const std::int32_t kept = d.emitted > 1 ? d.emitted - 1 : 0;
     const std::int32_t last = kept == 0 ? 0 : step.path(slot)[kept - 1];
-    step.outcomes[slot] = {.slot = slot,
-                           .first_row = plan.first_row,
-                           .prefix = plan.prefix,
-                           .path = plan.verifies() ? step.path(slot) : nullptr,
-                           .kept = kept,
-                           .last_row = plan.first_row + plan.prefix + last,
-                           .finished = d.finish != finish_reason::none};
+    // With its name: where an unnamed list leaves a member out, nvcc 13 gives host code the others
+    // in its place.
+    step.outcomes[slot] = draft_outcome{.slot = slot,
+                                        .first_row = plan.first_row,
+                                        .prefix = plan.prefix,
+                                        .path = plan.verifies() ? step.path(slot) : nullptr,
+                                        .kept = kept,
+                                        .last_row = plan.first_row + plan.prefix + last,
+                                        .finished = d.finish != finish_reason::none};
     if (step.reports != nullptr) {
       step.reports[slot] = {.takes_part = true,
                             .verified = plan.verifies(),

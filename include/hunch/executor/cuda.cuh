@@ -135,8 +135,9 @@ class cuda {
 
   /// Whether a launch may be put on the device before the one in front of it has ended, where the
   /// device can do that: it waits there, and saves most of what a launch costs. Yes, unless told
-  /// otherwise. Say no while you record into the body of a conditional node, of which nothing
-  /// documents that it may have such edges; `repeat` does.
+  /// otherwise. Nothing documents that the body of a conditional node may have such edges, and
+  /// driver 580 takes them; if you record into one, say no where the graph can not be instantiated,
+  /// and record it again, as `repeat` does.
   void let_overlap(bool allowed) noexcept {
     shared_->may_overlap = allowed;
     if (shared_->side != nullptr) { shared_->side->let_overlap(allowed); }
@@ -205,12 +206,12 @@ class cuda {
     auto found = shared_->recorded.find({shape, again});
     if (found == shared_->recorded.end()) {
       prepare();
-      const bool on_device = shared_->how == looping::on_device;
-      const one_after_another in_loop(*this, on_device);
-      const detail::graph graph = on_device ? detail::record_loop(stream(), step, flag)
-                                            : detail::record_step(stream(), step, flag);
       cudaGraphExec_t executable = nullptr;
-      detail::check(cudaGraphInstantiate(&executable, graph.get(), 0), "cudaGraphInstantiate");
+      if (recorded(step, flag, &executable) != cudaSuccess) {
+        cudaGetLastError();  // it is not to be the next call's
+        const one_after_another in_loop(*this);
+        detail::check(recorded(step, flag, &executable), "cudaGraphInstantiate");
+      }
       found = shared_->recorded.emplace(std::pair{shape, again}, executable).first;
     }
     do {
@@ -266,11 +267,20 @@ class cuda {
 
   explicit cuda(std::shared_ptr<state> shared) : shared_(std::move(shared)) {}
 
-  /// While it lives no launches overlap, if `demanded`.
+  /// Instantiates the step as the executor repeats it.
+  template <class Step>
+  cudaError_t recorded(Step& step, const detail::loop_condition& flag, cudaGraphExec_t* made) {
+    const detail::graph graph = shared_->how == looping::on_device
+                                    ? detail::record_loop(stream(), step, flag)
+                                    : detail::record_step(stream(), step, flag);
+    return cudaGraphInstantiate(made, graph.get(), 0);
+  }
+
+  /// While it lives no launches overlap.
   class one_after_another {
    public:
-    one_after_another(cuda& of, bool demanded) : of_(of), before_(of.shared_->may_overlap) {
-      if (demanded) { of_.let_overlap(false); }
+    explicit one_after_another(cuda& of) : of_(of), before_(of.shared_->may_overlap) {
+      of_.let_overlap(false);
     }
     one_after_another(const one_after_another&) = delete;
     one_after_another& operator=(const one_after_another&) = delete;

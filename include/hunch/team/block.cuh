@@ -83,9 +83,35 @@ class block_threads {
 
   __device__ static void sync() { __syncthreads(); }
   __device__ static void sync_part() { __syncthreads(); }
-  // Of a block, whose barrier is short, all of it: the crews do not wait at the same place.
-  __device__ static void arrive() { __syncthreads(); }
-  __device__ static void wait() {}
+
+  template <class Element>
+  __device__ static void ask_soon(const Element* from, const Element* to) {
+    for_lines(from, to,
+              [](std::uintptr_t at) { asm volatile("prefetch.global.L1 [%0];" ::"l"(at)); });
+  }
+  template <class Element>
+  __device__ static void ask_later(const Element* from, const Element* to) {
+    for_lines(from, to,
+              [](std::uintptr_t at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); });
+  }
+
+  __device__ static void begin_groups(std::int32_t) { __syncthreads(); }
+  __device__ void tell_sum(std::int32_t, std::int32_t g, double sum) const {
+    shared_->scratch.groups[g] = sum;
+  }
+  __device__ void tell_top(std::int32_t, std::int32_t g, std::int64_t top) const {
+    shared_->scratch.tops[g] = top;
+  }
+  __device__ static void end_groups(std::int32_t) { __syncthreads(); }
+  template <class T>
+  __device__ void post(std::int32_t phase, const T& value) const {
+    if (threadIdx.x == 0) { shared_->posted[phase][0].put(value); }
+    __syncthreads();
+  }
+  template <class T>
+  __device__ T posted(std::int32_t phase, std::int32_t) const {
+    return shared_->posted[phase][0].template get<T>();
+  }
 
   __device__ shared_scratch& scratch() const { return shared_->scratch; }
   __device__ shared_scratch& scratch(std::int32_t) const { return shared_->scratch; }
@@ -198,6 +224,18 @@ class block_threads {
   template <class T>
   __device__ static T from_first_of(const T& value) {
     return cub::ShuffleIndex<32>(value, 0, all_threads);
+  }
+  /// Calls ask(address) for the lines of memory from `from` to `to`, a thread of the crew each.
+  template <class Element, class Ask>
+  __device__ static void for_lines(const Element* from, const Element* to, const Ask& ask) {
+    constexpr std::uintptr_t line = 128;
+    const auto begin = reinterpret_cast<std::uintptr_t>(from) / line * line;
+    const auto end = reinterpret_cast<std::uintptr_t>(to);
+    HUNCH_ROLLED
+    for (std::uintptr_t at = begin + static_cast<std::uintptr_t>(crew_thread()) * line; at < end;
+         at += static_cast<std::uintptr_t>(crew_size()) * line) {
+      ask(at);
+    }
   }
   __device__ crew_type of_crew() const {
     return crew_type{shared_->crews + crew() * crew_type::size};

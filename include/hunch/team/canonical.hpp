@@ -47,14 +47,12 @@ HUNCH_HOST_DEVICE constexpr std::int32_t groups_of(std::int64_t n) {
 /// Elements that a body may collect at a time.
 inline constexpr std::int32_t list_capacity = 2048;
 
-static_assert(max_groups <= lane_count, "of two sums at once, one lies in the lanes");
-
 /// What the ranks of a team share: the partial sums of the last `sum`, the lanes of a tile and its
 /// strands, a list.
 /// `groups` is valid until the team's next `sum`. Only the team's operations write it.
 struct shared_scratch {
   double groups[max_groups];
-  std::int64_t tops[max_groups];  ///< for `soft_sum`
+  std::int64_t tops[max_groups];  ///< for `soft_sum` and `sum_both`
   double lanes[lane_count];
   double strands[strand_count];
   std::int64_t list[list_capacity];  ///< for `compact`

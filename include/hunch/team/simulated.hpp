@@ -6,9 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
-#include <optional>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <hunch/team/canonical.hpp>
@@ -92,19 +90,23 @@ class host_threads {
 
    private:
     friend class host_threads;
+    /// What the parts tell each other, in turn: none begins to before it has read the last.
+    struct told_groups {
+      double groups[max_groups];
+      std::int64_t tops[max_groups];
+    };
     struct part {
       part(std::int32_t parts, std::int32_t threads)
           : barrier(threads),
             of_thread(static_cast<std::size_t>(threads)),
             posted(static_cast<std::size_t>(2 * parts)),
-            arrived(static_cast<std::size_t>(threads)),
             crews(static_cast<std::size_t>(threads / host_crew_memory::threads)) {}
 
       rank_barrier barrier;
       std::vector<value_slot> of_thread;
       std::vector<value_slot> posted;
-      std::vector<std::optional<rank_barrier::arrival_token>> arrived;
       std::deque<host_crew_memory> crews;
+      told_groups told[2];
       shared_scratch scratch;
     };
 
@@ -130,14 +132,41 @@ class host_threads {
   std::int32_t crew_thread() const { return thread_ % crew_size(); }
 
   void sync() { shared_->all_.arrive_and_wait(); }
-  void arrive() { arrived().emplace(shared_->all_.arrive()); }
-  void wait() { shared_->all_.wait(std::move(*arrived())); }
   void sync_part() { own().barrier.arrive_and_wait(); }
 
   shared_scratch& scratch() const { return own().scratch; }
   shared_scratch& scratch(std::int32_t p) const { return at(p).scratch; }
   value_slot& slot(std::int32_t p, std::int32_t phase, std::int32_t i) const {
     return at(p).posted[static_cast<std::size_t>(phase * parts() + i)];
+  }
+
+  template <class Element>
+  static void ask_soon(const Element*, const Element*) {}
+  template <class Element>
+  static void ask_later(const Element*, const Element*) {}
+
+  void begin_groups(std::int32_t) { sync_part(); }
+  void tell_sum(std::int32_t p, std::int32_t g, double sum) const { told(p).groups[g] = sum; }
+  void tell_top(std::int32_t p, std::int32_t g, std::int64_t top) const { told(p).tops[g] = top; }
+  void end_groups(std::int32_t words) {
+    sync();
+    for (std::int32_t g = thread_; g < words && g < max_groups; g += threads()) {
+      own().scratch.groups[g] = told(part_).groups[g];
+      own().scratch.tops[g] = told(part_).tops[g];
+    }
+    turn_ ^= 1;
+    sync_part();
+  }
+  template <class T>
+  void post(std::int32_t phase, const T& value) {
+    for (std::int32_t p = thread_; p < parts(); p += threads()) {
+      slot(p, phase, part_).put(value);
+    }
+    sync();
+  }
+  template <class T>
+  T posted(std::int32_t phase, std::int32_t p) const {
+    return slot(part_, phase, p).template get<T>();
   }
 
   template <class F>
@@ -196,9 +225,7 @@ class host_threads {
  private:
   storage::part& at(std::int32_t p) const { return shared_->parts_[static_cast<std::size_t>(p)]; }
   storage::part& own() const { return at(part_); }
-  std::optional<rank_barrier::arrival_token>& arrived() {
-    return own().arrived[static_cast<std::size_t>(thread_)];
-  }
+  storage::told_groups& told(std::int32_t p) const { return at(p).told[turn_]; }
   host_crew<host_crew_memory::threads> own_crew() const {
     return {&own().crews[static_cast<std::size_t>(crew())], crew_thread()};
   }
@@ -220,6 +247,7 @@ class host_threads {
   storage* shared_;
   std::int32_t part_;
   std::int32_t thread_;
+  std::int32_t turn_ = 0;  ///< of what is told
   summed last_sum_;
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <hunch/core/arithmetic.hpp>
 #include <hunch/team/canonical.hpp>
 #include <hunch/team/detail/crew.hpp>
 #include <hunch/team/soft_sums.hpp>
@@ -27,11 +28,14 @@ namespace hunch::team {
 /// 1. `m.parts()`, `m.part()`; `m.threads()` of a part, `m.thread()`; `m.workers()` of a part,
 ///    `m.worker()`; `m.crews()` of a part, `m.crew()`; `m.crew_size()` threads of a crew,
 ///    `m.crew_thread()`; a thread has `Machine::loads` elements under way.
-/// 2. `m.sync()` is a barrier of the team, `m.sync_part()` one of the part. `m.arrive()` and then
-///    `m.wait()` are a barrier of the team in two halves, and no other one of the team between
-///    them: what a thread does there need not wait for the others.
+/// 2. `m.sync()` is a barrier of the team, `m.sync_part()` one of the part.
 /// 3. `m.scratch()` is the part's own, `m.scratch(p)` that of part p; `m.slot(p, phase, i)`, for
 ///    phase 0 and 1 and i < `m.parts()`, takes and gives a value: `put(v)`, `get<T>()`.
+///    Between `m.begin_groups(words)` and `m.end_groups(words)` the threads of the team call
+///    `m.tell_sum(p, g, sum)` and `m.tell_top(p, g, top)` so many times for each part p, and after
+///    them `groups` and `tops` are in its scratch. `m.post(phase, v)`, which all threads of a part
+///    call with its v, and then `m.posted<T>(phase, p)` do that for a value of each part. Both
+///    order what lies in the scratch, and nothing else: they are no barrier of the team.
 /// 4. `m.tile(begin, end, f)` is the canonical sum of a tile, `m.tile_both` that of both terms and
 ///    `m.soft_tile(begin, end, terms, likely)` its `soft_total`: sums on the crew's first thread,
 ///    the largest key on all. `m.from_first(v)` is that thread's v, on the first `m.parts()` of
@@ -101,26 +105,25 @@ class cooperative {
 
   template <class F>
   HUNCH_HOST_DEVICE double sum(std::int64_t n, F&& f) {
-    arrival others(machine_);  // the group sums of the last call have been read
+    const std::int32_t groups = groups_of(n);
+    machine_.begin_groups(groups);  // the group sums of the last call have been read
     machine_.remember({});
     for_each_group(n, [&](std::int32_t g) {
       double group = 0.0;
       tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) {
         group += static_cast<double>(machine_.tile(begin, end, f));
       });
-      others.wait();
-      share(group, [g](shared_scratch& to, double value) { to.groups[g] = value; });
+      share(g, group);
     });
-    others.wait();
-    machine_.sync();
-    double total = 0.0;
-    for (std::int32_t g = 0; g < groups_of(n); ++g) { total += scratch().groups[g]; }
-    return total;
+    machine_.end_groups(groups);
+    return fold_groups(groups,
+                       [](const shared_scratch& own, std::int32_t g) { return own.groups[g]; });
   }
 
   template <class F>
   HUNCH_HOST_DEVICE two_sums sum_both(std::int64_t n, F&& f) {
-    arrival others(machine_);  // the sums of the last call have been read
+    const std::int32_t groups = groups_of(n);
+    machine_.begin_groups(2 * groups);  // the sums of the last call have been read
     machine_.remember({});
     for_each_group(n, [&](std::int32_t g) {
       two_sums group{0.0, 0.0};
@@ -129,28 +132,29 @@ class cooperative {
         group.first += tile.first;
         group.second += tile.second;
       });
-      others.wait();
-      share(group.first, [g](shared_scratch& to, double value) { to.groups[g] = value; });
-      share(group.second, [g](shared_scratch& to, double value) { to.lanes[g] = value; });
+      share(g, group.first);
+      const double second = machine_.from_first(group.second);
+      share_beside(g, kernel::bit_cast<std::int64_t>(second));
     });
-    others.wait();
-    machine_.sync();
-    two_sums total{0.0, 0.0};
-    for (std::int32_t g = 0; g < groups_of(n); ++g) {
-      total.first += scratch().groups[g];
-      total.second += scratch().lanes[g];
-    }
-    return total;
+    machine_.end_groups(2 * groups);
+    return {fold_groups(groups,
+                        [](const shared_scratch& own, std::int32_t g) { return own.groups[g]; }),
+            fold_groups(groups, [](const shared_scratch& own, std::int32_t g) {
+              return kernel::bit_cast<double>(own.tops[g]);
+            })};
   }
 
   template <class Terms>
   HUNCH_HOST_DEVICE auto soft_sum(std::int64_t n, const Terms& terms) {
     using key = decltype(terms.lowest);
-    arrival others(machine_);  // the group sums of the last call have been read
+    const std::int32_t groups = groups_of(n);
+    machine_.begin_groups(2 * groups);  // the group sums of the last call have been read
     machine_.remember({});
     // At first that of a logit of 0, as of most rows; then that of the tile before.
     frame_of<Terms> likely{};
+    ask_for_first_tile(n, terms);
     for_each_group(n, [&](std::int32_t g) {
+      ask_for_group(n, g + machine_.crews() * machine_.parts(), terms);
       soft_total<key> group{terms.lowest, 0.0};
       tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) {
         if constexpr (Totalled<Terms>) {
@@ -161,23 +165,26 @@ class cooperative {
           group.add(tile.top, tile.sum, terms);
         }
       });
-      others.wait();
-      share(group.sum, [g, top = group.top](shared_scratch& to, double value) {
-        to.tops[g] = top;
-        to.groups[g] = value;
-      });
+      share(g, group.sum);
+      share_beside(g, group.top);
     });
-    others.wait();
-    machine_.sync();
-    const std::int32_t groups = groups_of(n);
+    machine_.end_groups(2 * groups);
+    // Each group by one thread, in the frame of the largest; in order they are only added.
     shared_scratch& own = machine_.scratch();
-    const auto all = fold_groups<key>(groups, own, terms);
+    soft_total<key> all{terms.lowest, 0.0};
+    for (std::int32_t g = 0; g < groups; ++g) {
+      const auto top = static_cast<key>(own.tops[g]);
+      all.top = top > all.top ? top : all.top;
+    }
+    for_own_groups(groups,
+                   [&](std::int32_t g) { own.groups[g] = scaled_group(g, own, all.top, terms); });
+    machine_.sync_part();
+    all.sum = fold_groups(
+        groups, [](const shared_scratch& from, std::int32_t g) { return from.groups[g]; });
     machine_.sync_part();
     const double inverse = terms.inverse(all.top);
-    HUNCH_ROLLED
-    for (std::int32_t g = machine_.thread(); g < groups; g += machine_.threads()) {
-      own.groups[g] = std::fma(scaled_group(g, own, all.top, terms), inverse, -0.0);
-    }
+    for_own_groups(groups,
+                   [&](std::int32_t g) { own.groups[g] = std::fma(own.groups[g], inverse, -0.0); });
     machine_.sync_part();
     return all;
   }
@@ -311,7 +318,7 @@ class cooperative {
       }
     }
     machine_.sync();
-    return posted<T>(0);
+    return machine_.slot(machine_.part(), phase_, 0).template get<T>();
   }
 
   HUNCH_HOST_DEVICE const shared_scratch& scratch() const { return machine_.scratch(); }
@@ -322,20 +329,6 @@ class cooperative {
   HUNCH_HOST_DEVICE Machine& machine() { return machine_; }
 
  private:
-  /// A barrier whose second half comes as late as possible: before the first write for others.
-  class arrival {
-   public:
-    HUNCH_HOST_DEVICE explicit arrival(Machine& machine) : machine_(machine) { machine.arrive(); }
-    HUNCH_HOST_DEVICE void wait() {
-      if (!waited_) { machine_.wait(); }
-      waited_ = true;
-    }
-
-   private:
-    Machine& machine_;
-    bool waited_ = false;
-  };
-
   /// Calls use(g) for the groups of this crew; few groups are spread over all parts.
   template <class Use>
   HUNCH_HOST_DEVICE void for_each_group(std::int64_t n, Use&& use) {
@@ -347,29 +340,67 @@ class cooperative {
     }
   }
 
-  /// Calls write(scratch, value) for the scratch of each part, with the value of the crew's first
-  /// thread.
-  template <class Write>
-  HUNCH_HOST_DEVICE void share(double value, Write&& write) {
-    const double shared = machine_.from_first(value);
-    for (std::int32_t p = machine_.crew_thread(); p < machine_.parts(); p += machine_.crew_size()) {
-      write(machine_.scratch(p), shared);
+  /// Asks for what a thread reads of its first tile after its first loads.
+  template <class Terms>
+  HUNCH_HOST_DEVICE void ask_for_first_tile(std::int64_t n, const Terms& terms) {
+    if constexpr (!Totalled<Terms>) {
+      const std::int64_t first = std::int64_t{machine_.crew()} * machine_.parts() + machine_.part();
+      const std::int64_t begin = first * tiles_per_group(n) * tile_elements;
+      const std::int64_t end = begin + tile_elements < n ? begin + tile_elements : n;
+      const std::int64_t from = begin + std::int64_t{Machine::loads} * lane_count;
+      if (from < end) { machine_.ask_soon(terms.elements + from, terms.elements + end); }
+    }
+  }
+  /// Asks for the first tile of a group, which comes after the one that is read next.
+  template <class Terms>
+  HUNCH_HOST_DEVICE void ask_for_group(std::int64_t n, std::int32_t g, const Terms& terms) {
+    if constexpr (!Totalled<Terms>) {
+      const std::int64_t begin = std::int64_t{g} * tiles_per_group(n) * tile_elements;
+      const std::int64_t end = begin + tile_elements < n ? begin + tile_elements : n;
+      if (begin < end) { machine_.ask_later(terms.elements + begin, terms.elements + end); }
     }
   }
 
-  /// Puts a value that all threads of this part have where each part finds it. Slots of two phases
-  /// take turns: a barrier lies between their being read and being written again.
+  /// Calls use(g) for the groups of this thread of a part.
+  template <class Use>
+  HUNCH_HOST_DEVICE void for_own_groups(std::int32_t groups, Use&& use) {
+    HUNCH_ROLLED
+    for (std::int32_t g = machine_.thread(); g < groups; g += machine_.threads()) { use(g); }
+  }
+
+  /// The sum of what the groups have, in order.
+  template <class Value>
+  HUNCH_HOST_DEVICE double fold_groups(std::int32_t groups, const Value& value) const {
+    const shared_scratch& own = machine_.scratch();
+    double total = 0.0;
+    for (std::int32_t g = 0; g < groups; ++g) { total += value(own, g); }
+    return total;
+  }
+
+  /// Tells each part the sum of a group, which the first thread of this crew has.
+  HUNCH_HOST_DEVICE void share(std::int32_t g, double sum) {
+    const double shared = machine_.from_first(sum);
+    for (std::int32_t p = machine_.crew_thread(); p < machine_.parts(); p += machine_.crew_size()) {
+      machine_.tell_sum(p, g, shared);
+    }
+  }
+  /// And what goes with it, which all threads of the crew have that tell.
+  HUNCH_HOST_DEVICE void share_beside(std::int32_t g, std::int64_t beside) {
+    for (std::int32_t p = machine_.crew_thread(); p < machine_.parts(); p += machine_.crew_size()) {
+      machine_.tell_top(p, g, beside);
+    }
+  }
+
+  /// Puts a value that all threads of this part have where each part finds it. What was put before
+  /// the last time may be overwritten.
   template <class T>
   HUNCH_HOST_DEVICE void tell_parts(const T& value) {
     phase_ ^= 1;
-    for (std::int32_t p = machine_.thread(); p < machine_.parts(); p += machine_.threads()) {
-      machine_.slot(p, phase_, machine_.part()).put(value);
-    }
-    machine_.sync();
+    machine_.post(phase_, value);
   }
   template <class T>
   HUNCH_HOST_DEVICE T posted(std::int32_t part) {
-    return machine_.slot(machine_.part(), phase_, part).template get<T>();
+    return machine_.template posted<T>(phase_, part);
   }
 
   Machine machine_;

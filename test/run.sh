@@ -38,7 +38,7 @@ if [ "$short" = yes ]; then
   build strict
   run_tests strict -LE '^(full|all)$'
   if [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ]; then
-    echo "######## NO CUDA DEVICE: the 3 programs of test/device that run on one were NOT RUN ########"
+    echo "######## NO CUDA DEVICE: the programs of test/device that run on one were NOT RUN ########"
   fi
 fi
 

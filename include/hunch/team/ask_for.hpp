@@ -15,6 +15,33 @@
 
 namespace hunch::team {
 
+#if defined(__CUDACC__)
+namespace detail {
+
+/// Loads the word at an address, for nobody: so its line is in the cache of the multiprocessor,
+/// where a prefetch leaves it in that of the device (measured on an H100: 559 cycles for a load
+/// after either kind of prefetch, 36 where the line is near). A copy to shared memory, for which
+/// nobody waits, and which no compiler takes for useless.
+__device__ inline void load_line([[maybe_unused]] std::uintptr_t at) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  constexpr unsigned most_threads = 1024;
+  __shared__ std::uint32_t nobody[most_threads];
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(
+                   static_cast<unsigned>(__cvta_generic_to_shared(nobody + threadIdx.x))),
+               "l"(at & ~std::uintptr_t{3})
+               : "memory");
+#endif
+}
+/// Such loads of this thread have ended: before a kernel does.
+__device__ inline void end_loads() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+}  // namespace detail
+#endif
+
 /// Into the cache of the whole device: for the next launch. Collective.
 template <class T>
 HUNCH_HOST_DEVICE void ask_for([[maybe_unused]] T& team, [[maybe_unused]] const void* from,
@@ -36,7 +63,7 @@ HUNCH_HOST_DEVICE void ask_nearby([[maybe_unused]] T& team, [[maybe_unused]] con
   constexpr std::int64_t line = 128;
   HUNCH_ROLLED
   for (std::int64_t at = team.rank() * line; at < bytes; at += team.size() * line) {
-    asm volatile("prefetch.global.L1 [%0];" ::"l"(static_cast<const char*>(from) + at));
+    detail::load_line(reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(at));
   }
 #endif
 }
@@ -60,7 +87,7 @@ HUNCH_HOST_DEVICE void ask_nearby_of_each([[maybe_unused]] T& team,
     const auto lane = static_cast<std::uintptr_t>(team.rank()) % 32;
     HUNCH_ROLLED
     for (std::uintptr_t at = begin + lane * line; at < end; at += 32 * line) {
-      asm volatile("prefetch.global.L1 [%0];" ::"l"(at));
+      detail::load_line(at);
     }
   };
   (ask(arrays), ...);

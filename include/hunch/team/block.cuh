@@ -85,16 +85,16 @@ class block_threads {
   __device__ static void sync_part() { __syncthreads(); }
 
   template <class Element>
-  __device__ static void ask_soon(const Element* from, const Element* to) {
-    for_lines(from, to,
-              [](std::uintptr_t at) { asm volatile("prefetch.global.L1 [%0];" ::"l"(at)); });
+  __device__ static void ask_for(const Element* from, const Element* to) {
+    constexpr std::uintptr_t line = 128;
+    const auto begin = reinterpret_cast<std::uintptr_t>(from) / line * line;
+    const auto end = reinterpret_cast<std::uintptr_t>(to);
+    HUNCH_ROLLED
+    for (std::uintptr_t at = begin + static_cast<std::uintptr_t>(crew_thread()) * line; at < end;
+         at += static_cast<std::uintptr_t>(crew_size()) * line) {
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+    }
   }
-  template <class Element>
-  __device__ static void ask_later(const Element* from, const Element* to) {
-    for_lines(from, to,
-              [](std::uintptr_t at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); });
-  }
-
   __device__ static void begin_groups(std::int32_t) { __syncthreads(); }
   __device__ void tell_sum(std::int32_t, std::int32_t g, double sum) const {
     shared_->scratch.groups[g] = sum;
@@ -224,18 +224,6 @@ class block_threads {
   template <class T>
   __device__ static T from_first_of(const T& value) {
     return cub::ShuffleIndex<32>(value, 0, all_threads);
-  }
-  /// Calls ask(address) for the lines of memory from `from` to `to`, a thread of the crew each.
-  template <class Element, class Ask>
-  __device__ static void for_lines(const Element* from, const Element* to, const Ask& ask) {
-    constexpr std::uintptr_t line = 128;
-    const auto begin = reinterpret_cast<std::uintptr_t>(from) / line * line;
-    const auto end = reinterpret_cast<std::uintptr_t>(to);
-    HUNCH_ROLLED
-    for (std::uintptr_t at = begin + static_cast<std::uintptr_t>(crew_thread()) * line; at < end;
-         at += static_cast<std::uintptr_t>(crew_size()) * line) {
-      ask(at);
-    }
   }
   __device__ crew_type of_crew() const {
     return crew_type{shared_->crews + crew() * crew_type::size};

@@ -141,9 +141,7 @@ class host_threads {
   }
 
   template <class Element>
-  static void ask_soon(const Element*, const Element*) {}
-  template <class Element>
-  static void ask_later(const Element*, const Element*) {}
+  static void ask_for(const Element*, const Element*) {}
 
   void begin_groups(std::int32_t) { sync_part(); }
   void tell_sum(std::int32_t p, std::int32_t g, double sum) const { told(p).groups[g] = sum; }

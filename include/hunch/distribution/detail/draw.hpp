@@ -160,28 +160,28 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t draw_from_groups(T& team, 
   if constexpr (team::is_one_thread<T>) {
     return team::on_processor<team::up_to_avx2>(
         [=, lanes = shared.lanes, strands = shared.strands](const Weight& weight) HUNCH_INLINED {
-          const place_in_lane at = lane_in_tile(lanes, strands, begin, fraction);
-          if (at.first < 0) { return at.first; }
-          return at.chosen(end, [&](std::int32_t i) {
-            return static_cast<double>(weight(at.first + i * team::lane_count));
+          const place_in_lane lane = lane_in_tile(lanes, strands, begin, fraction);
+          if (lane.first < 0) { return lane.first; }
+          return lane.chosen(end, [&](std::int32_t i) {
+            return static_cast<double>(weight(lane.first + i * team::lane_count));
           });
         },
         weight);
   } else {
-    const place_in_lane at = team.reduce(
+    const place_in_lane lane = team.reduce(
         1, place_in_lane{},
         [=, &shared](std::int64_t) {
           return lane_in_tile(shared.lanes, shared.strands, begin, fraction);
         },
         [](const place_in_lane& a, const place_in_lane& b) { return a.first > b.first ? a : b; });
-    if (at.first < 0) { return -1; }
+    if (lane.first < 0) { return -1; }
     // Each weight by a thread of its own, as the sum of a lane that has no other.
-    team.lanes(0, at.count(end),
-               [=](std::int64_t i) { return weight(at.first + i * team::lane_count); });
+    team.lanes(0, lane.count(end),
+               [=](std::int64_t i) { return weight(lane.first + i * team::lane_count); });
     return team.reduce(
         1, std::int64_t(-1),
         [=, &shared](std::int64_t) {
-          return at.chosen(end, [&](std::int32_t i) { return shared.lanes[i]; });
+          return lane.chosen(end, [&](std::int32_t i) { return shared.lanes[i]; });
         },
         [](std::int64_t a, std::int64_t b) { return a > b ? a : b; });
   }

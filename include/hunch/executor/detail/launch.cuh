@@ -45,6 +45,7 @@ __global__ void __launch_bounds__(cuda_threads, team::blocks_of<Body>)
   const auto index = static_cast<std::int32_t>(blockIdx.x);
   team::ask_nearby_of(team, body, index);
   body(team, index);
+  team::detail::end_loads();
 }
 
 /// The same by a cluster. In code for devices that have none it is empty and not launched.

@@ -42,7 +42,7 @@ struct drafted_length {
     bool more = lengths.begin(slot, max_depth) > 0;
     while (more) { more = lengths.drew(slot) && lengths.continues(slot, evidence[slot]); }
     levels[slot] = lengths.levels(slot);
-    lengths.observe(slot, accepted);
+    lengths.observe(slot, accepted, max_depth);
   }
 };
 

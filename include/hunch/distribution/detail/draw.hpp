@@ -102,38 +102,29 @@ HUNCH_HOST_DEVICE HUNCH_INLINE decltype(auto) general_form(const Weight& weight)
   }
 }
 
-/// A lane of a tile, by its first element, and how much of its weight lies in front of a draw.
-struct place_in_lane {
-  std::int64_t first = -1;  ///< none: there is no weight where it looks
-  double target = 0.0;
-
-  /// Elements of the lane in a tile that ends at `end`.
-  HUNCH_HOST_DEVICE HUNCH_INLINE std::int32_t count(std::int64_t end) const {
-    return static_cast<std::int32_t>((end - first + team::lane_count - 1) / team::lane_count);
-  }
-  /// The one that is chosen of them, whose weights are weight(0), weight(1), ...
-  template <class Weight>
-  HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t chosen(std::int64_t end, const Weight& weight) const {
-    const prefix_walk element = walk_along(target, count(end), weight);
-    return element.chosen < 0 ? -1 : first + element.chosen * team::lane_count;
-  }
-};
-
-/// The lane that a draw chooses in the tile from `begin` on, `fraction` of its weight into it,
-/// where `lanes` and `strands` are its sums. By a single thread: additions in order are no work for
-/// several, which would wait for each other.
-HUNCH_HOST_DEVICE HUNCH_INLINE place_in_lane lane_in_tile(const double* lanes,
-                                                          const double* strands, std::int64_t begin,
-                                                          double fraction) {
+/// What a draw chooses in the tile [begin, end), `fraction` of its weight into it, where `lanes`
+/// and `strands` are its sums; -1 if there is no weight where it looks. By a single thread:
+/// additions in order are no work for several, which would wait for each other.
+template <class Weight>
+HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t walk_along_tile(const double* lanes,
+                                                            const double* strands,
+                                                            std::int64_t begin, std::int64_t end,
+                                                            double fraction, const Weight& weight) {
   double in_tile = 0.0;
   for (std::int32_t s = 0; s < team::strand_count; ++s) { in_tile += strands[s]; }
   const prefix_walk strand = walk_along(fraction * in_tile, team::strand_count,
                                         [&](std::int32_t s) { return strands[s]; });
-  if (strand.chosen < 0) { return {}; }
+  if (strand.chosen < 0) { return -1; }
   const std::int32_t from = strand.chosen * team::lanes_of_strand;
   const prefix_walk lane = walk_along(strand.fraction() * strand.weight, team::lanes_of_strand,
                                       [&](std::int32_t i) { return lanes[from + i]; });
-  return {begin + from + lane.chosen, lane.fraction() * lane.weight};
+  const std::int64_t first = begin + from + lane.chosen;
+  const auto count =
+      static_cast<std::int32_t>((end - first + team::lane_count - 1) / team::lane_count);
+  const prefix_walk element = walk_along(lane.fraction() * lane.weight, count, [&](std::int32_t i) {
+    return static_cast<double>(weight(first + i * team::lane_count));
+  });
+  return element.chosen < 0 ? -1 : first + element.chosen * team::lane_count;
 }
 
 /// The draw from a row whose group sums are in the team's scratch; `total` > 0 is theirs.
@@ -159,29 +150,14 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t draw_from_groups(T& team, 
   team.lanes(begin, end, weight);
   if constexpr (team::is_one_thread<T>) {
     return team::on_processor<team::up_to_avx2>(
-        [=, lanes = shared.lanes, strands = shared.strands](const Weight& weight) HUNCH_INLINED {
-          const place_in_lane lane = lane_in_tile(lanes, strands, begin, fraction);
-          if (lane.first < 0) { return lane.first; }
-          return lane.chosen(end, [&](std::int32_t i) {
-            return static_cast<double>(weight(lane.first + i * team::lane_count));
-          });
-        },
+        [=, lanes = shared.lanes, strands = shared.strands](const Weight& weight)
+            HUNCH_INLINED { return walk_along_tile(lanes, strands, begin, end, fraction, weight); },
         weight);
   } else {
-    const place_in_lane lane = team.reduce(
-        1, place_in_lane{},
-        [=, &shared](std::int64_t) {
-          return lane_in_tile(shared.lanes, shared.strands, begin, fraction);
-        },
-        [](const place_in_lane& a, const place_in_lane& b) { return a.first > b.first ? a : b; });
-    if (lane.first < 0) { return -1; }
-    // Each weight by a thread of its own, as the sum of a lane that has no other.
-    team.lanes(0, lane.count(end),
-               [=](std::int64_t i) { return weight(lane.first + i * team::lane_count); });
     return team.reduce(
         1, std::int64_t(-1),
         [=, &shared](std::int64_t) {
-          return lane.chosen(end, [&](std::int32_t i) { return shared.lanes[i]; });
+          return walk_along_tile(shared.lanes, shared.strands, begin, end, fraction, weight);
         },
         [](std::int64_t a, std::int64_t b) { return a > b ? a : b; });
   }

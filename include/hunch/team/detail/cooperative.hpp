@@ -193,16 +193,21 @@ class cooperative {
   template <class F>
   HUNCH_HOST_DEVICE void lanes(std::int64_t begin, std::int64_t end, F&& f) {
     machine_.sync_part();  // the lanes of the last call have been read
-    if (machine_.threads() == lane_sections * lane_count && end - begin > lane_count) {
-      add_sections(begin, end, f);
-    } else {
-      for (std::int32_t l = machine_.thread(); l < lane_count; l += machine_.threads()) {
-        double sum = 0.0;
-        for (std::int64_t i = begin + l; i < end; i += lane_count) {
-          sum += static_cast<double>(f(i));
-        }
-        machine_.scratch().lanes[l] = sum;
+    for (std::int32_t l = machine_.thread(); l < lane_count; l += machine_.threads()) {
+      using function = std::remove_cvref_t<F>;
+      constexpr std::int32_t ahead = detail::elements_ahead<function>(Machine::loads);
+      using real = decltype(f(begin));
+      double sum = 0.0;
+      std::int64_t i = begin + l;
+      for (; i + (ahead - 1) * lane_count < end; i += ahead * lane_count) {
+        real terms[ahead];
+        HUNCH_UNROLLED
+        for (std::int32_t k = 0; k < ahead; ++k) { terms[k] = f(i + k * lane_count); }
+        HUNCH_UNROLLED
+        for (std::int32_t k = 0; k < ahead; ++k) { sum += static_cast<double>(terms[k]); }
       }
+      for (; i < end; i += lane_count) { sum += static_cast<double>(f(i)); }
+      machine_.scratch().lanes[l] = sum;
     }
     machine_.sync_part();
     shared_scratch& own = machine_.scratch();
@@ -332,35 +337,6 @@ class cooperative {
     for (std::int32_t g = machine_.crew() * machine_.parts() + machine_.part(); g < groups;
          g += step) {
       use(g);
-    }
-  }
-
-  /// Of as many threads as sections of lanes each has one of a lane: it reads its elements while
-  /// the others do, and adds them to the sum of those in front of it.
-  static constexpr std::int32_t lane_sections = 4;
-  template <class F>
-  HUNCH_HOST_DEVICE void add_sections(std::int64_t begin, std::int64_t end, const F& f) {
-    constexpr auto each = static_cast<std::int32_t>(tile_elements / (lane_count * lane_sections));
-    const std::int32_t lane = machine_.thread() % lane_count;
-    const std::int32_t section = machine_.thread() / lane_count;
-    const std::int64_t first = begin + lane + std::int64_t{section} * each * lane_count;
-    using real = decltype(f(begin));
-    real terms[each];
-    HUNCH_UNROLLED
-    for (std::int32_t k = 0; k < each; ++k) {
-      const std::int64_t i = first + std::int64_t{k} * lane_count;
-      terms[k] = i < end ? f(i) : real(0);
-    }
-    double& sum = machine_.scratch().lanes[lane];
-    HUNCH_ROLLED
-    for (std::int32_t s = 0; s < lane_sections; ++s) {
-      if (s == section) {
-        double total = s == 0 ? 0.0 : sum;
-        HUNCH_UNROLLED
-        for (std::int32_t k = 0; k < each; ++k) { total += static_cast<double>(terms[k]); }
-        sum = total;
-      }
-      if (s + 1 < lane_sections) { machine_.sync_part(); }
     }
   }
 

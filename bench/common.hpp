@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -56,6 +57,13 @@ inline timings interleave(int rounds, memory state,
   }
   return out;
 }
+
+inline double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+/// ", T = 1"
+inline std::string at_temperature(int t) { return ", T = " + std::to_string(t); }
 
 /// The median over rounds of a[round] / b[round].
 inline double median_ratio(const std::vector<double>& a, const std::vector<double>& b) {

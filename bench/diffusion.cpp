@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -64,10 +63,6 @@ struct filled_texts {
 
 std::string at(float temperature) {
   return ", T = " + std::to_string(temperature).substr(0, temperature == 0.5f ? 3 : 1) + ": ";
-}
-
-double mean(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 /// The share of positions whose tokens differ.

@@ -115,7 +115,7 @@ class suite {
 
     for (int t = 0; t < temperatures; ++t) {
       const auto at = static_cast<std::size_t>(t);
-      const std::string row = at_temperature(t).substr(2);
+      const std::string row = "T = " + std::to_string(t) + ": ";
       const double large = along_text(eagle, draws, large_eagle_2{}, t);
       out_.add(row + "EAGLE-2, 60 nodes, acceptance length along text", large, "tokens");
       out_.add(row + "EAGLE-2, 60 nodes / draft model, acceptance length along text",
@@ -217,7 +217,7 @@ class suite {
                        [](const named_list& l) { return l.name.starts_with("DynaSpec"); }) -
           all.begin();
       const double with = *std::max_element(of.begin() + routed, of.end());
-      const std::string row = name + at_temperature(t) + "DynaSpec / ";
+      const std::string row = name + at_temperature(t) + ": DynaSpec / ";
       out_.add(row + "full head, speed-up", with / of[0], "x", at_least(1.0));
       out_.add(row + "the best static list, speed-up",
                with / *std::max_element(of.begin() + 1, of.begin() + routed), "x", at_least(1.0));
@@ -268,7 +268,7 @@ class suite {
     const verifier::rejection tests;
     const verifier::point_mass draws;
     for (int t = 0; t < temperatures; ++t) {
-      const std::string row = "EAGLE trees" + at_temperature(t);
+      const std::string row = "EAGLE trees" + at_temperature(t) + ": ";
       const auto add = [&](const std::string& name, double value) {
         out_.add(row + name, value, "tokens");
         return value;
@@ -326,7 +326,7 @@ class suite {
       auto decoder =
           lookup_maker(target_)(verifier::point_mass{}, generate::chosen_length{&choice});
       const speeds s = measure_speed(where_, decoder, choice, static_cast<float>(t), prompts);
-      const std::string row = "lookup, code editing" + at_temperature(t);
+      const std::string row = "lookup, code editing" + at_temperature(t) + ": ";
       out_.add(row + "mean acceptance length", mean(s.length), "tokens");
       out_.add(row + "repeated 4-grams", mean(s.repeated), "");
       out_.add(row + "speed-up", mean(s.speed_up), "x",

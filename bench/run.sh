@@ -5,7 +5,8 @@
 #
 # Builds the suite in build-bench (Release; those of a CUDA device in build-gpu), runs it, prints
 # its table, and writes {"rows": [{"name", "value", "unit", "goal", "met"}]} to FILE if one is
-# named, `evaluate` more lists beside it; "goal" and "met" are null for rows without a goal, "value" too for what was "not_run".
+# named, `evaluate` more lists beside it; "goal" and "met" are null for rows without a goal, "value"
+# too for what was "not_run".
 # Exits 0 whenever the suite ran, met or not.
 set -euo pipefail
 

@@ -30,7 +30,4 @@ inline std::string percent(double share) {
   return text;
 }
 
-/// ", T = 1, "
-inline std::string at_temperature(int t) { return ", T = " + std::to_string(t) + ", "; }
-
 }  // namespace bench

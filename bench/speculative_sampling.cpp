@@ -131,7 +131,7 @@ class suite {
     out_.add(name + ": operations of a draft / of a target's row", of_draft.all() / of_target.all(),
              "x");
     for (int t = 0; t < temperatures; ++t) {
-      const std::string row = name + at_temperature(t);
+      const std::string row = name + at_temperature(t) + ": ";
       out_.add(row + "acceptance expected along text", along_text[static_cast<std::size_t>(t)], "");
       generation_options request;
       request.max_new_tokens = 96;
@@ -159,9 +159,9 @@ class suite {
       for (int t = 0; t < temperatures; ++t) {
         std::vector<double>& of = per_domain[static_cast<std::size_t>(t)];
         of.push_back(kept.mean_length(t) - 1.0);
-        out_.record(
-            name + at_temperature(t) + where_.domains[d] + ", acceptance expected along text",
-            of.back(), "");
+        out_.record(name + at_temperature(t) + ": " + where_.domains[d] +
+                        ", acceptance expected along text",
+                    of.back(), "");
       }
     }
     return {mean(per_domain[0]), mean(per_domain[1])};
@@ -216,7 +216,7 @@ class suite {
                       const std::vector<generated>& of, const row_operations& of_draft,
                       const row_operations& of_target) {
     const double operations = of_draft.all() / of_target.all();
-    const std::string row = name + at_temperature(t);
+    const std::string row = name + at_temperature(t) + ": ";
     statistics<longest + 1> all;
     for (const generated& g : of) { all += g.stats; }
     const double alpha = all.acceptance_probability();

@@ -88,7 +88,7 @@ class suite {
         }
         return best;
       };
-      out_.add("streaming / Medusa" + at_temperature(t) + "tokens per second, the best of each",
+      out_.add("streaming / Medusa" + at_temperature(t) + ": tokens per second, the best of each",
                fastest(by_streams) / fastest(by_medusa), "x", at_least(1.0));
     }
     sweep(streams);
@@ -112,7 +112,7 @@ class suite {
   void compare(const std::string& shape, const measured& streams, const measured& medusa) {
     for (int t = 0; t < temperatures; ++t) {
       const auto at = static_cast<std::size_t>(t);
-      const std::string row = "streaming / Medusa, " + shape + at_temperature(t);
+      const std::string row = "streaming / Medusa, " + shape + at_temperature(t) + ": ";
       out_.add(row + "acceptance length along text", streams.along_text[at] / medusa.along_text[at],
                "x", at_least(1.0));
       out_.add(row + "acceptance length", streams.in_generation[at] / medusa.in_generation[at], "x",
@@ -257,10 +257,10 @@ class suite {
           for_trees([&](const std::string& shape, auto, const auto&) {
             const std::size_t i = ratios.size();
             ratios.push_back(s.by_shape[i].along_text[at] / h.by_shape[i].along_text[at]);
-            out_.record(row + ", " + shape + at_temperature(t) + "acceptance length along text",
+            out_.record(row + ", " + shape + at_temperature(t) + ": acceptance length along text",
                         ratios.back(), "x");
           });
-          out_.add(row + at_temperature(t) + "acceptance length along text, mean of all shapes",
+          out_.add(row + at_temperature(t) + ": acceptance length along text, mean of all shapes",
                    mean(ratios), "x", at_least(1.0));
         }
       }

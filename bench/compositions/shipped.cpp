@@ -166,7 +166,7 @@ class shipped::parts {
       {
         const selector::any<> list = list_of("ensemble");
         eagle.set_head_layout(list.layout());
-        of("ensemble", draws, generate::dynamic_shape::max_depth, [&](generate::chosen_length l) {
+        of("ensemble", draws, generate::max_draft_length, [&](generate::chosen_length l) {
           return decoder{
               target_, generate::merged_drafts(eagle, l), selector::any<>(list), law(), draws,
               sizes()};

@@ -20,8 +20,9 @@ cd "$archives"
 apt-get -o APT::Sandbox::User="$(id -un)" download -qq "${packages[@]}"
 for archive in *.deb; do dpkg-deb -x "$archive" "$into"; done
 rm -rf "$into/usr/share/doc" "$into/usr/share/man"
-# Of the wheel only what is needed: it has the sources of much else.
-python3 -m pip download -q --no-deps --only-binary=:all: --platform any -d . flashinfer-python
+# Of the wheel only what is needed: it has the sources of much else. Its templates are no interface,
+# and change: bench/device/flashinfer.cu was written for this version.
+python3 -m pip download -q --no-deps --only-binary=:all: --platform any -d . flashinfer-python==0.7.2.post1
 python3 -m zipfile -e flashinfer_python-*.whl flashinfer
 mkdir -p "$into/usr/include/flashinfer"
 cp flashinfer/flashinfer/data/include/flashinfer/*.{h,cuh} "$into/usr/include/flashinfer/"

@@ -30,7 +30,8 @@ constexpr int units = 16384;
 constexpr std::int32_t block = 8;
 constexpr std::int32_t most_drafts = 4;
 constexpr std::array batches{1, 2, 4, 8, 16, 32};
-constexpr int rounds = 3;
+/// Of small batches more, so that each has the texts of many prompts.
+constexpr int rounds_of(int batch) { return std::max(3, 16 / batch); }
 constexpr std::int32_t canvas = 48;
 /// Passes that are timed, and one before them: in so few no canvas is full, so that the batch is as
 /// large in the last one as in the first.
@@ -93,9 +94,10 @@ class scaling {
     timed_run out;
     std::vector<request_id> running;
     for (int i = 0; i < batch; ++i) {
-      request.seed = static_cast<std::uint64_t>(round * batch + i) + 1;
-      running.push_back(d.add(prompts_[static_cast<std::size_t>(i) % prompts_.size()], request,
-                              {.block_length = block, .answer = {}}));
+      const auto text = static_cast<std::size_t>(round * batch + i);
+      request.seed = text + 1;
+      running.push_back(
+          d.add(prompts_[text % prompts_.size()], request, {.block_length = block, .answer = {}}));
     }
     d.step();  // the first pass over prompts
     const auto before = d.stats();
@@ -116,6 +118,7 @@ class scaling {
   }
 
   void measure(int batch) {
+    const int rounds = rounds_of(batch);
     hunch::diffusion::decoder chain{model_,
                                     hunch::diffusion::order::confidence{},
                                     canvas_sampler{},

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -58,12 +57,6 @@ struct setting {
 inline setting setting_of(engine::model& target, const engine::tokenizer& text,
                           const std::filesystem::path& heldout) {
   return {target, domains(heldout), domain_prompts(text, heldout), domain_texts(text, heldout)};
-}
-
-inline std::string at_temperature(int t) { return ", T = " + std::to_string(t) + ": "; }
-
-inline double mean(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 /// Verifies the same draft many times, with other random words: what a rule accepts of it on the
@@ -230,7 +223,7 @@ measured measure(report& out, const setting& where, const std::string& name, dou
     const speeds s = measure_speed(where, decoder, choice, temperature, where.prompts);
     all.in_generation[at] = mean(s.length);
     all.speed_up[at] = mean(s.speed_up);
-    const std::string row = name + at_temperature(t);
+    const std::string row = name + at_temperature(t) + ": ";
     out.add(row + "mean acceptance length along text", all.along_text[at], "tokens");
     out.add(row + "mean acceptance length", all.in_generation[at], "tokens");
     out.add(row + "tokens per second", mean(s.rate), "tok/s");
@@ -312,7 +305,7 @@ list_speeds compare_lists(report& out, const setting& where, const std::string& 
       }
     }
     for (std::size_t i = 0; i < lists.size(); ++i) {
-      out.record(name + ", " + lists[i].name + at_temperature(t) + "speed-up", of[i], "x");
+      out.record(name + ", " + lists[i].name + at_temperature(t) + ": speed-up", of[i], "x");
     }
   }
   return speed_up;
@@ -370,18 +363,19 @@ void compare_lengths(report& out, const setting& where, const std::string& name,
         if (i + 1 < lengths) { best = std::max(best, rates[i].back()); }
       }
       const double share = rates.back().back() / best;
-      out.record(name + at_temperature(t) + where.domains[d] + ", by cost / best fixed length",
-                 share, "x");
+      out.record(
+          name + at_temperature(t) + ": " + where.domains[d] + ", by cost / best fixed length",
+          share, "x");
       least = std::min(least, share);
     }
     for (std::size_t i = 0; i < lengths; ++i) {
       const std::string row =
           name + (i + 1 < lengths ? ", drafts of " + std::to_string(i + 1) : ", drafts by cost") +
-          at_temperature(t);
+          at_temperature(t) + ": ";
       out.add(row + "mean acceptance length", 1.0 + accepted[i] / steps[i], "tokens");
       out.add(row + "tokens per second", mean(rates[i]), "tok/s");
     }
-    out.add(name + at_temperature(t) + "by cost / best fixed length, worst domain", least, "x",
+    out.add(name + at_temperature(t) + ": by cost / best fixed length, worst domain", least, "x",
             at_least(0.95));
   }
 }

@@ -29,7 +29,8 @@ void compare_merged(report& out, const setting& where, Model& eagle,
   constexpr std::int32_t total = Tree::total;
   eagle.set_head_layout(list.layout());
   for (int t = 0; t < temperatures; ++t) {
-    const std::string row = "one tree, " + std::to_string(total) + " nodes" + at_temperature(t);
+    const std::string row =
+        "one tree, " + std::to_string(total) + " nodes" + at_temperature(t) + ": ";
     const auto length_of = [&](const std::string& name, const auto& make) {
       const std::vector<double> lengths = length_along_text(
           where, verifier::point_mass{}, static_cast<float>(t), [&](auto counting) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -285,7 +286,7 @@ void report_columns(report& out, const std::string& what, const std::vector<std:
   const results mean = mean_of(all);
   print(what, domains, all, mean, vocab);
   for (int t = 0; t < temperatures; ++t) {
-    const std::string head = what + at_temperature(t);
+    const std::string head = what + at_temperature(t) + ", ";
     for (std::size_t c = 0; c < names.size(); ++c) {
       const std::string name = head + names[c] + ": ";
       for (std::size_t d = 0; d < domains.size(); ++d) {

@@ -61,16 +61,19 @@ def table(head, rows):
 
 
 def by_category(results, presets, temperature, what, error=False):
-    """A row for each preset: every category, the mean of all, and the worst."""
-    rows = []
+    """A row for each preset: every category, the classes, the mean of all, and the worst. Presets that draft the same
+    tokens at another cost have one where costs do not count."""
+    rows = {}
     for preset in presets:
-        cells = [figure(results.value(preset, temperature, name, what)) for name in results.names()]
+        cells = [figure(results.value(preset, temperature, name, what))
+                 for name in [*results.names(), *(f"{name} entropy" for name in CLASSES)]]
         mean = "**" + figure(results.value(preset, temperature, "mean", what)) + "**"
         if error:
             mean += " ± " + figure(results.value(preset, temperature, "mean", what + ", standard error"))
         worst = figure(results.value(preset, temperature, "worst category", what))
-        rows.append([f"`{preset}`", *cells, mean, worst])
-    return table(["preset", *results.names(), "mean", "worst"], rows)
+        rows.setdefault((*cells, mean, worst), []).append(f"`{preset}`")
+    return table(["preset", *results.names(), *CLASSES, "mean", "worst"],
+                 [[", ".join(names), *cells] for cells, names in rows.items()])
 
 
 def at_both(results, presets, what, error=False):
@@ -126,7 +129,7 @@ Texts: {extent(text)}; canvases: {extent(canvas)}; models on {amount(results.set
 
 ## Categories
 
-Held-out texts, ordered by the mean entropy of the target's law along them.
+Held-out texts, ordered by the mean entropy of the target's law along them. In the tables below, low, medium and high are the means of these classes.
 
 {categories}
 ## Tokens per step

@@ -2,20 +2,16 @@
 #include "evaluate/scores.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <utility>
 
 #include <generate/measure.hpp>
 
+#include "common.hpp"
 #include "json.hpp"
 
 namespace bench::evaluate {
 namespace {
-
-double mean(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
 
 /// use(name, first, last) for each class of entropy: its categories.
 template <class Use>

@@ -73,7 +73,7 @@ struct pruned_streams {
     };
     const double all = along([&] { return whole<Nodes>(deep); });
     const double small = along([&] { return whole<Kept>(deep); });
-    const std::string row = "streaming" + at_temperature(t);
+    const std::string row = "streaming" + at_temperature(t) + ": ";
     const std::string kept = row + share<Nodes, Kept>();
     out.add(row + std::to_string(Nodes) + " nodes, acceptance length along text", all, "tokens");
     out.add(kept + by_streams, small, "tokens");
@@ -120,7 +120,7 @@ struct pruned_streams {
       }
     }
     const std::string row =
-        "streaming" + at_temperature(t) + share<Nodes, Kept>() + by_layers(exit) + ", ";
+        "streaming" + at_temperature(t) + ": " + share<Nodes, Kept>() + by_layers(exit) + ", ";
     out.add(row + "mean acceptance length", left.stats().mean_acceptance_length(), "tokens");
     out.add(row + "tokens per second", mean(rates), "tok/s");
     out.add(row + "speed-up", to_plain.speed_up(), "x");

@@ -246,7 +246,7 @@ void record_domains(report& out, const std::string& drafter, const std::vector<s
     for (int t = 0; t < temperatures; ++t) {
       for (std::size_t c = 0; c < columns.size(); ++c) {
         const std::string name =
-            drafter + ", " + domain + at_temperature(t) + columns[c].name + ": ";
+            drafter + ", " + domain + at_temperature(t) + ", " + columns[c].name + ": ";
         out.record(name + "mean acceptance length", of[c].mean_length(t), "tokens");
         out.record(name + "(length - 1) / full", share_of_length(of, c, t), "");
         out.record(name + "drafts kept", of[c].mean_kept(t), "");
@@ -280,7 +280,7 @@ double static_rows_for(const measured& mean, const std::vector<column>& columns,
 void report_goals(report& out, const std::vector<measured>& all, const measured& mean,
                   const std::vector<column>& columns) {
   for (int t = 0; t < temperatures; ++t) {
-    const std::string head = "EAGLE" + at_temperature(t);
+    const std::string head = "EAGLE" + at_temperature(t) + ", ";
     const auto best_static = [&](const measured& of, double s) {
       return std::max(share_of_length(of, place_of(columns, "FR-Spec" + percent(s)), t),
                       share_of_length(of, place_of(columns, "VocabTrim" + percent(s)), t));
@@ -329,7 +329,7 @@ void report_left_out(report& out, const measured& of, const std::vector<column>&
         return share_of_length(of, place_of(columns, name + percent(s)), t);
       };
       const std::string at =
-          std::string("left out: ") + left_out + at_temperature(t) + "rows" + percent(s) + ": ";
+          std::string("left out: ") + left_out + at_temperature(t) + ", rows" + percent(s) + ": ";
       out.add(at + "(length - 1) / full, FR-Spec", share("FR-Spec"), "");
       out.add(at + "(length - 1) / full, DynaSpec", share("DynaSpec fixed"), "");
       out.add(at + "(length - 1) / full, oracle", share("oracle"), "");
@@ -466,7 +466,7 @@ void measure_generation(report& out, const materials& m, const setting& where,
     request.max_new_tokens = 96;
     request.temperature = static_cast<float>(t);
     request.seed = 1;
-    const std::string head = "generation" + at_temperature(t);
+    const std::string head = "generation" + at_temperature(t) + ", ";
     report_lengths(out, head, all, prompts, names, request);
     for (candidate& c : all) { c.calibrate(prompts, request); }
     decoder alone{*where.target, drafter::none{}, selector::full{m.vocab}, text_sampler{},

@@ -2,6 +2,7 @@
 #include <engine/block_cached_model.hpp>
 
 #include <stdexcept>
+#include <string>
 
 #include <engine/block_plan.hpp>
 #include <engine/canvas_laws.hpp>

@@ -39,8 +39,6 @@ class medusa_heads {
   std::int32_t hidden_size() const { return shape_.hidden; }
   std::int32_t heads() const { return shape_.heads; }
   std::int32_t context_width() const { return shape_.hidden; }
-  /// Without own heads.
-  std::size_t weight_bytes() const { return weights_.bytes.size(); }
 
   /// \throws std::out_of_range for tokens outside the vocabulary.
   drafted_states forward(const hunch::head_inputs& inputs);

@@ -19,15 +19,9 @@ class pool_executor : public hunch::executor::host {
   /// The pool outlives it.
   explicit pool_executor(thread_pool& pool) : pool_{&pool} {}
 
-  /// Whether threads share a launch of such bodies.
-  template <class Body>
-  static constexpr bool shares = requires {
-    requires Body::divides_work;
-  };
-
   template <class Body>
   void launch(std::int32_t count, const Body& body) {
-    if constexpr (shares<Body>) {
+    if constexpr (hunch::divides_work<Body>) {
       auto run = [&, threads = threads()](int thread) {
         for (std::int32_t index = thread; index < count; index += threads) {
           hunch::team::serial team;
@@ -52,6 +46,6 @@ class pool_executor : public hunch::executor::host {
 };
 
 static_assert(hunch::ResidentExecutor<pool_executor>);
-static_assert(pool_executor::shares<hunch::kernel::multiply_strips<float>>);
+static_assert(hunch::divides_work<hunch::kernel::multiply_strips<float>>);
 
 }  // namespace engine

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The whole chain from packages to shipped files. Every stage resumes: run it again after an interruption.
 #
-#   ./train.sh [minutes for the target] [minutes for each of the draft's two stages] [minutes for the EAGLE head]
-#              [minutes for the Medusa heads] [minutes for the exit head] [minutes for the streams]
-#              [minutes for the masked model] [minutes for its head]
+#   ./train.sh [minutes for the target] [for the draft's first stage] [for its second] [for the EAGLE head]
+#              [for the Medusa heads] [for the exit head] [for the streams] [for the masked model] [for its head]
 #
 # Needs a Debian 12 system (apt-get, dpkg), the packages of requirements.txt in the Python on the path, and
 # make_layout of the examples, on the path or named by MAKE_LAYOUT.
@@ -23,19 +22,19 @@ python export.py --work "$WORK" --model target --out "$MODELS/target"
 python -m llama.train_draft --work "$WORK" --minutes "${2:-40}" --stage text --per-domain "$PER_DOMAIN"
 # What the drafters learn from: the text, and what the target makes of it.
 python -m llama.generate --work "$WORK"
-python -m llama.train_draft --work "$WORK" --minutes "${2:-40}" --stage distil
+python -m llama.train_draft --work "$WORK" --minutes "${3:-65}" --stage distil
 python export.py --work "$WORK" --model draft --out "$MODELS/draft"
-python -m eagle.train --work "$WORK" --minutes "${3:-60}"
+python -m eagle.train --work "$WORK" --minutes "${4:-60}"
 python export.py --work "$WORK" --model eagle --out "$MODELS/eagle"
-python -m medusa.train --work "$WORK" --minutes "${4:-26}"
+python -m medusa.train --work "$WORK" --minutes "${5:-26}"
 python export.py --work "$WORK" --model medusa --out "$MODELS/medusa"
-python -m early_exit.train --work "$WORK" --minutes "${5:-4}"
+python -m early_exit.train --work "$WORK" --minutes "${6:-4}"
 python export.py --work "$WORK" --model exit --out "$MODELS/exit"
-python -m streams.train --work "$WORK" --minutes "${6:-30}"
+python -m streams.train --work "$WORK" --minutes "${7:-50}"
 python export.py --work "$WORK" --model streams --out "$MODELS/streams"
-python -m masked.train --work "$WORK" --minutes "${7:-150}" --per-domain "$PER_DOMAIN"
+python -m masked.train --work "$WORK" --minutes "${8:-150}" --per-domain "$PER_DOMAIN"
 python export.py --work "$WORK" --model masked --out "$MODELS/masked"
-python -m canvas_head.train --work "$WORK" --minutes "${8:-80}"
+python -m canvas_head.train --work "$WORK" --minutes "${9:-80}"
 python export.py --work "$WORK" --model canvas_head --out "$MODELS/canvas_head"
 python -m router.record --work "$WORK" --drafter eagle
 # What selectors are made of: of all domains, and of all but one.

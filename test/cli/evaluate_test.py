@@ -21,8 +21,9 @@ def rows_of(preset, numbers, what, worst):
     rows = {}
     for t in plot.TEMPERATURES:
         row = f"{preset}, T = {t}, "
-        for (name, _, _), value in zip(CATEGORIES, numbers):
-            rows |= {f"{row}{name}: {what}": value - 0.125 * t, f"{row}{name}: speed-up": value + 0.25}
+        for (name, _, of_class), value in zip(CATEGORIES, numbers):
+            rows |= {f"{row}{name}: {what}": value - 0.125 * t, f"{row}{name}: speed-up": value + 0.25,
+                     f"{row}{of_class} entropy: {what}": value + 0.5, f"{row}{of_class} entropy: speed-up": value}
         rows |= {f"{row}mean: {what}": sum(numbers) / 3, f"{row}worst category: {what}": worst(numbers),
                  f"{row}mean: speed-up": 1.75, f"{row}mean: speed-up, standard error": 0.05,
                  f"{row}worst category: speed-up": 0.98, f"{row}mean: repeated 4-grams": 0.25,
@@ -64,11 +65,11 @@ class Page(unittest.TestCase):
         self.assertEqual((results.texts, results.canvases), ([*TEXT], [*CANVAS]))
         page = plot.page(results)
         for line in ("| code | 2.50 | medium |",
-                     "| preset | prose | code | verse | mean | worst |",
-                     "| `eagle` | 2.50 | 2.25 | 1.50 | **2.08** | 1.50 |",  # T = 0
-                     "| `eagle` | 2.38 | 2.12 | 1.38 | **2.08** | 1.50 |",
-                     "| `lookup` | 2.00 | 1.50 | 1.38 | **1.75** ± 0.05 | 0.98 |",
-                     "| `diffusion` | 0.50 | 0.62 | 0.75 | **0.62** | 0.75 |",
+                     "| preset | prose | code | verse | low | medium | high | mean | worst |",
+                     "| `eagle` | 2.50 | 2.25 | 1.50 | 3.00 | 2.75 | 2.00 | **2.08** | 1.50 |",  # T = 0
+                     "| `eagle` | 2.38 | 2.12 | 1.38 | 3.00 | 2.75 | 2.00 | **2.08** | 1.50 |",
+                     "| `lookup` | 2.00 | 1.50 | 1.38 | 1.75 | 1.25 | 1.12 | **1.75** ± 0.05 | 0.98 |",
+                     "| `diffusion` | 0.50 | 0.62 | 0.75 | 1.00 | 1.12 | 1.25 | **0.62** | 0.75 |",
                      "| preset | T | 1 | 2 |", "| `eagle` | 0 | 75 % | 50 % |", "| `eagle` | 1 | 75 % |  |",
                      "| `plain` | 12 % | 12 % | 12 % | 12 % |",
                      "| `diffusion` | 25 % | 50 % | 25 % | 50 % |"):
@@ -76,6 +77,15 @@ class Page(unittest.TestCase):
         self.assertIn("Texts: 1 prompt of every category, 32 tokens each, 2 rounds; ", page)
         self.assertIn("models on 1 thread of an Engine No. 2, compiled for AVX2. All presets", page)
         self.assertIn("at T = 0 100 % of the texts", page)
+
+    def test_presets_with_the_same_numbers_have_one_row(self):
+        content = written()
+        content["rows"] += [row | {"name": row["name"].replace("eagle", "hawk")} for row in content["rows"]
+                            if row["name"].startswith("eagle")]
+        content["requests"].append({"preset": "hawk"})
+        page = plot.page(self.results(content))
+        self.assertIn("| `eagle`, `hawk` | 2.50 | 2.25 |", page)
+        self.assertIn("| `hawk` | 0 | 75 % | 50 % |", page)
 
     def test_texts_that_differ(self):
         content = written()

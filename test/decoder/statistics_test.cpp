@@ -15,7 +15,7 @@ namespace {
 /// A verification of a chain.
 template <std::int32_t N>
 void add_chain(statistics<N>& s, std::int32_t levels, std::int32_t accepted) {
-  s.count(levels, draft_extent::of_chain(levels, accepted), accepted, accepted + 1);
+  s.count(levels, {levels, accepted < levels ? accepted + 1 : levels}, accepted, accepted + 1);
 }
 
 TEST_CASE("statistics by the field's names") {

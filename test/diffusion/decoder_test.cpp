@@ -3,6 +3,7 @@
 // The loop around the rule: batches, stops, known parts of answers, draft lengths, temperatures,
 // counters. What is unmasked depends on the request alone.
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -190,6 +191,38 @@ TEST_CASE("drafts of a model that does not change its mind are all accepted") {
   auto lossy =
       chain_decoder<4>(model, 1, diffusion::order::confidence{}, diffusion::verifier::top_k{vocab});
   CHECK(fill(lossy, task).rounds == 5);
+}
+
+TEST_CASE("a level was tested where a draft was accepted, or refused for what was unmasked") {
+  toy_masked<double> model{smooth_world};
+  int left_alone = 0;  // levels that no canvas had after what was accepted, of sets
+  for (const double spread : {0.0, diffusion::default_spread}) {
+    auto d = canvas_decoder<4>(model, 1, diffusion::order::confidence{},
+                               diffusion::verifier::stepwise_exact{}, fill_sampler{}, spread);
+    std::int64_t corrected = 0;
+    for (std::uint64_t seed = 0; seed < 50; ++seed) {
+      canvas_task task{std::vector<token>(9, smooth_world.mask), 1, 8, 1.0, seed};
+      task.canvas[0] = 2;
+      add(d, task);
+      while (d.running() > 0) {
+        const auto before = d.stats();
+        for (const diffusion::emission& e : d.step()) {
+          const auto refused = std::ranges::count(e.origins, origin::corrected);
+          corrected += refused;
+          const auto accepted = std::ranges::count(e.origins, origin::accepted);
+          std::int64_t levels = 0;
+          for (int i = 0; i < 4; ++i) {
+            levels += d.stats().proposed_at[i] - before.proposed_at[i];
+          }
+          left_alone += spread > 0.0 && refused == 0 && accepted < levels ? 1 : 0;
+        }
+      }
+    }
+    CHECK(d.stats().accepted > 20);
+    CHECK(corrected > 20);
+    CHECK(d.stats().tested == d.stats().accepted + corrected);
+  }
+  CHECK(left_alone > 5);
 }
 
 TEST_CASE("a block cache ends drafts with the block") {

@@ -66,6 +66,13 @@ TEST_CASE("a drafter of an ensemble does not take for refused what had no room")
   CHECK(shares[1].path[0] == 1);
   // Not of an ensemble: everything that was drawn was seen.
   CHECK(told(outcome, 4).levels == 4);
+  // Of an ensemble in another one, which had room for one level.
+  draft_outcome without_room = outcome;
+  without_room.seen_levels = 1;
+  host.launch(1, drafter::share_outcomes{
+                     merged, 2, {.slots = 1, .of = &without_room, .states = {}}, shares, paths});
+  CHECK(told(shares[0], 2).levels == 1);
+  CHECK(told(shares[1], 4).levels == 1);
 }
 
 }  // namespace

@@ -125,6 +125,8 @@ TEST_CASE("expressions mean what Oniguruma takes them for") {
   CHECK(matched("(?i:'s)", "'S's'\u017f's") == "<'S><'s><'\u017f><'s>");
   CHECK(matched("\\p{Han}", "\u4e2d\u3001a") == "<\u4e2d>");  // what is of that script alone
   CHECK(matched("[\\]\\-]", "]a-") == "<]><->");
+  CHECK(matched("a\\x{20}?b", "ab a b") == "<ab><a b>");
+  CHECK(matched("a.", "a\ra\n") == "<a\r>");
   CHECK(matched("\\u4e2d|\\x{6587}", "\u4e2d\u6587") == "<\u4e2d><\u6587>");
   CHECK(matched("a.", "a\nab") == "<ab>");
   CHECK_THROWS_AS(pattern::expression("\\R"), std::invalid_argument);

@@ -3,6 +3,8 @@
 // What drafters tell a length policy of the tokens of a level.
 
 #include <cstdint>
+#include <iterator>
+#include <numeric>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -59,6 +61,47 @@ std::vector<length_evidence> told(const S& sampler, const V& verifier, float tem
   while (d.running() > 0) { d.step(); }
   CHECK(heard.size() > 4);
   return heard;
+}
+
+/// Drafts as deep as it may and notes how many levels it is told of.
+struct observer {
+  static constexpr bool needs_entropy = false;
+  struct memory {};
+  std::vector<std::int32_t>* levels;
+
+  std::int32_t begin(memory&, std::int32_t max_depth) const { return max_depth; }
+  bool continues(memory&, const length_evidence&) const { return true; }
+  void observe(memory&, std::int32_t seen, std::int32_t) const noexcept { levels->push_back(seen); }
+};
+
+TEST_CASE("a policy is told of the levels that the target has seen, not of all that were drawn") {
+  std::vector<std::int32_t> told;
+  toy_target<> target{toy_world{5, 21, flavour::smooth}};
+  toy_draft<> draft{toy_world{5, 22, flavour::smooth}};
+  // Three levels are drawn, and of their nodes the best three are kept, which have fewer at times.
+  decoder d{target,
+            drafter::autoregressive{draft, tree::dynamic<3, 3, 3>{}, observer{&told}},
+            selector::full{5},
+            sampler::pipeline<sampler::temperature>{},
+            verifier::point_mass{},
+            decoder_options{}};
+  generation_options asked;
+  asked.max_new_tokens = 40;
+  d.add(std::vector<token>{1, 2}, asked);
+  const auto proposed = [&] {
+    const auto stats = d.stats();
+    return std::reduce(std::begin(stats.proposed_at), std::end(stats.proposed_at));
+  };
+  int shortened = 0;
+  for (std::int64_t before = 0; d.running() > 0; before = proposed()) {
+    told.clear();
+    d.step();
+    if (told.empty()) { continue; }  // a step of the prompt, or the last one
+    REQUIRE(told.size() == 1);
+    CHECK(told[0] == proposed() - before);
+    shortened += told[0] < 3 ? 1 : 0;
+  }
+  CHECK(shortened > 3);
 }
 
 void check_drawn(const std::vector<length_evidence>& heard, bool drawn) {

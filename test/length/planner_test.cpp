@@ -151,10 +151,11 @@ TEST_CASE("the published table beside its ceiling") {
     const double ceiling = planner::walltime_gain(r.alpha, r.gamma, 0.0);
     text << "\n  " << std::left << std::setw(18) << r.task << " predicted at c = 0: " << ceiling
          << ", published: " << r.published;
-    beyond += r.published > ceiling ? 1 : 0;
+    // By more than what the two published numbers are rounded by.
+    beyond += r.published - 0.05 > planner::walltime_gain(r.alpha + 0.005, r.gamma, 0.0) ? 1 : 0;
   }
   MESSAGE(text.str());
-  CHECK(beyond == 4);  // of the twelve; the i.i.d. formula does not cover them
+  CHECK(beyond == 3);  // of the twelve; the i.i.d. formula does not cover them
 }
 
 TEST_CASE("costs of rows, and the best draft length") {

@@ -182,6 +182,39 @@ TEST_CASE("where ranks take turns, a missing barrier is seen in one of two launc
 }
 #endif
 
+/// Parts without a group tell nobody so.
+class silent_threads : public team::detail::host_threads {
+ public:
+  using host_threads::host_threads;
+  void begin_groups(std::int32_t groups, std::int32_t each) { expect(groups * each); }
+};
+
+/// Whether all ranks of three parts have the right sums, one after the other, of a single group:
+/// only one part tells something of it, and goes on.
+template <class Machine>
+bool sums_of_one_group_are_right() {
+  constexpr std::int32_t parts = 3;
+  bool right[parts];
+  team::detail::host_threads::storage shared(parts, 1);
+  team::detail::run_ranks(parts, [&](std::int32_t rank) {
+    team::cooperative<Machine> team{Machine(shared, rank)};
+    right[rank] = true;
+    for (std::int32_t k = 1; k <= 5; ++k) {
+      const double sum = team.sum(7, [&](std::int64_t) { return static_cast<float>(k); });
+      right[rank] = right[rank] && sum == 7.0 * k;
+    }
+    team.sync();
+  });
+  return std::ranges::all_of(right, [](bool r) { return r; });
+}
+
+TEST_CASE("parts hear of all others before one tells a third sum") {
+  CHECK(sums_of_one_group_are_right<team::detail::host_threads>());
+#if HUNCH_TEAMS_BY_TURNS
+  CHECK_FALSE(sums_of_one_group_are_right<silent_threads>());  // the negative control
+#endif
+}
+
 TEST_CASE("sums, maxima, laws and draws") {
   for (const std::int32_t n : sizes) {
     for (const row_kind kind : kinds) {

@@ -158,12 +158,14 @@ class cublaslt_multiply {
                                          &of.products, &of.products, &preference, most, found,
                                          &count),
           "cublasLtMatmulAlgoGetHeuristic");
-    if (count == 0) {
+    std::vector<chosen> algorithms;
+    for (int i = 0; i < count; ++i) {
+      if (found[i].state == CUBLAS_STATUS_SUCCESS) { algorithms.push_back({found[i].algo}); }
+    }
+    if (algorithms.empty()) {
       throw std::runtime_error("engine::device::cublaslt_multiply: no algorithm for [" +
                                std::to_string(w.outputs) + ", " + std::to_string(w.width) + "]");
     }
-    std::vector<chosen> algorithms;
-    for (int i = 0; i < count; ++i) { algorithms.push_back({found[i].algo}); }
     return algorithms;
   }
 

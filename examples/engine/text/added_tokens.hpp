@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include <engine/text/pattern.hpp>
+#include <engine/text/range.hpp>
 #include <hunch/core/types.hpp>
 
 namespace engine::text {

@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include <engine/text/spellings.hpp>
 #include <engine/text/subwords.hpp>
 
 namespace engine::text {

@@ -40,11 +40,6 @@ void refuse_type(const config_object& in, const std::string& supported) {
   in.refuse("type", "is " + in.string("type") + "; supported are " + supported);
 }
 
-bool is_dense(std::size_t number, std::size_t tokens) {
-  constexpr std::size_t any = 65536;
-  return number < 2 * tokens + any;
-}
-
 void expect_nothing(const config_object& in, const std::string& key) {
   if (!in.has(key)) { return; }
   const nlohmann::json& value = in.at(key);

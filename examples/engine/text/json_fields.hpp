@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -26,10 +25,6 @@ pattern read_pattern(const config_object& in);
 
 /// \throws what says that `type` is none of `supported`
 [[noreturn]] void refuse_type(const config_object& in, const std::string& supported);
-
-/// Whether a vocabulary of so many tokens may have this number: it has few gaps, so that an array
-/// by number is not much larger than the file.
-bool is_dense(std::size_t number, std::size_t tokens);
 
 /// \throws unless it is missing, null, false, zero or empty: what this program does not do
 void expect_nothing(const config_object& in, const std::string& key);

@@ -12,6 +12,7 @@
 
 #include <engine/text/bpe.hpp>
 #include <engine/text/json_fields.hpp>
+#include <engine/text/spellings.hpp>
 #include <engine/text/unigram.hpp>
 
 namespace engine::text {

@@ -70,7 +70,10 @@ class translation {
       if (digits.size() < 4 || !hexadecimal) { refuse("\\u without four digits"); }
       return replace(6, "\\x{" + std::string(digits) + "}");
     }
-    if (c == 'x' && from_.substr(at_ + 2).starts_with('{')) { return copy(2); }
+    if (c == 'x' && from_.substr(at_ + 2).starts_with('{')) {
+      // As a whole: its digits are no count.
+      return copy(std::min(from_.find('}', at_), from_.size() - 1) + 1 - at_);
+    }
     const bool itself = std::ispunct(static_cast<unsigned char>(c)) != 0;
     if (!itself && std::string_view("rntf").find(c) == std::string_view::npos) {
       refuse(std::string("\\") + c);
@@ -144,6 +147,10 @@ std::string message_of(int error) {
   return reinterpret_cast<const char*>(text.data());
 }
 
+struct free_settings {
+  void operator()(pcre2_compile_context* settings) const { pcre2_compile_context_free(settings); }
+};
+
 struct free_match {
   void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
 };
@@ -154,9 +161,13 @@ pattern pattern::expression(std::string_view expression) {
   const std::string translated = translation(expression).result();
   int error = 0;
   PCRE2_SIZE at = 0;
+  // What a dot does not match; else whoever built PCRE2 decides it.
+  const std::unique_ptr<pcre2_compile_context, free_settings> settings(
+      pcre2_compile_context_create(nullptr));
+  pcre2_set_newline(settings.get(), PCRE2_NEWLINE_LF);
   pcre2_code* const code =
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, settings.get());
   if (code == nullptr) {
     throw std::invalid_argument("is not understood: " + message_of(error) + ", in " + translated +
                                 " at byte " + std::to_string(at));

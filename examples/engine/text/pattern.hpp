@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <engine/text/range.hpp>
+
 namespace engine::text {
-
-/// Bytes [begin, end) of a text.
-struct range {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-
-  std::string_view of(std::string_view text) const { return text.substr(begin, end - begin); }
-  bool operator==(const range&) const = default;
-};
 
 /// What a text is searched for: a regular expression, or these characters.
 class pattern {

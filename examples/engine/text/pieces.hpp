@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <engine/text/pattern.hpp>
+#include <engine/text/range.hpp>
 
 namespace engine::text {
 

@@ -16,6 +16,7 @@
 #include <engine/text/named_tokens.hpp>
 #include <engine/text/normalizer.hpp>
 #include <engine/text/pre_tokenizer.hpp>
+#include <engine/text/spellings.hpp>
 #include <engine/text/subwords.hpp>
 #include <engine/text/utf8.hpp>
 

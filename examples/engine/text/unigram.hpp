@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include <engine/text/spellings.hpp>
 #include <engine/text/subwords.hpp>
 
 namespace engine::text {

@@ -32,11 +32,6 @@ struct draft_extent {
   std::int32_t levels = 0;
   std::int32_t tested = 0;  ///< levels below accepted nodes: those that were accepted, and one more
                             ///< if the last of these had a child
-
-  /// Of a draft that has a node in each of its levels, each a child of the one before.
-  HUNCH_HOST_DEVICE static draft_extent of_chain(std::int32_t levels, std::int32_t accepted) {
-    return {levels, accepted < levels ? accepted + 1 : levels};
-  }
 };
 
 /// Counters of a decoder, by the field's usual names. A "step" here is a sequence step: one

@@ -146,12 +146,13 @@ class ensemble {
                Executor& executor) noexcept {
     attempt([&] {
       executor.launch(outcomes.slots, share_outcomes{s.merged, count, outcomes, s.shares, s.paths});
-    });
-    draft_outcomes share = outcomes;
-    share.of = s.shares;
-    for_each(s, [&](auto& drafter, auto& state) {
-      drafter.observe(state, share, evaluation, executor);
-      share.of += s.merged.max_batch;
+      // Only then: else the shares would be those of the step before.
+      draft_outcomes share = outcomes;
+      share.of = s.shares;
+      for_each(s, [&](auto& drafter, auto& state) {
+        drafter.observe(state, share, evaluation, executor);
+        share.of += s.merged.max_batch;
+      });
     });
   }
 

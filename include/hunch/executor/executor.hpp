@@ -103,6 +103,13 @@ void read_buffer(E& executor, T* to, const T* from, std::size_t n) {
   }
 }
 
+/// Whether the teams of a launch divide one piece of work among them, as that of a head, and are
+/// worth threads of their own: such a body has `static constexpr bool divides_work = true`.
+template <class Body>
+inline constexpr bool divides_work = requires {
+  requires Body::divides_work;
+};
+
 /// Whether the host reads what bodies have written to buffers of E while a step runs: unless E says
 /// otherwise, by `static constexpr bool host_reads = false`. Else a step is launched without a look
 /// at what came out, with all sizes as large as they may be and padding behind what is there.

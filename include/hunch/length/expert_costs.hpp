@@ -11,12 +11,12 @@
 #include <hunch/core/message.hpp>
 #include <hunch/length/row_costs.hpp>
 
-namespace hunch::planner {
-
 /// \file
 /// Row costs of a target that is a mixture of experts. Its first row reads a few experts of each
 /// layer; each further row reads others too, so that drafts cost bytes there that they do not cost
 /// a dense target.
+
+namespace hunch::planner {
 
 /// Bytes that a pass reads, of all layers together.
 struct expert_bytes {
@@ -27,8 +27,8 @@ struct expert_bytes {
 };
 
 /// The expected number of experts that n tokens activate together, any choice of them being equally
-/// likely: experts (1 - (1 - active / experts)^n). Tokens of one text agree more than that, so this
-/// is at most what they activate.
+/// likely: experts (1 - (1 - active / experts)^n). Tokens of one text agree more than that, and
+/// activate no more than this.
 /// \throws std::invalid_argument unless 1 <= active <= experts.
 inline double activated_experts(double n, std::int32_t active, std::int32_t experts) {
   if (active < 1 || active > experts) {
@@ -40,6 +40,8 @@ inline double activated_experts(double n, std::int32_t active, std::int32_t expe
 }
 
 /// r(1) ... r(rows) of a target that is bound by these bytes.
+/// \throws std::invalid_argument for what `activated_experts` refuses, and for more rows than
+/// `row_costs` has room for.
 inline row_costs expert_row_costs(const expert_bytes& of, std::int32_t rows) {
   const auto read = [&](double n) {
     return std::fma(of.expert, activated_experts(n, of.active, of.experts), of.shared);

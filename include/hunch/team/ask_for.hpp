@@ -16,6 +16,14 @@
 namespace hunch::team {
 
 #if defined(__CUDACC__)
+/// What a thread has asked for nearby has arrived. A kernel ends with it after the bodies that it
+/// runs; those of `executor::cuda` do.
+__device__ inline void end_loads() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
 namespace detail {
 
 /// Loads the word at an address, for nobody: so its line is in the cache of the multiprocessor,
@@ -30,12 +38,6 @@ __device__ inline void load_line([[maybe_unused]] std::uintptr_t at) {
                    static_cast<unsigned>(__cvta_generic_to_shared(nobody + threadIdx.x))),
                "l"(at & ~std::uintptr_t{3})
                : "memory");
-#endif
-}
-/// Such loads of this thread have ended: before a kernel does.
-__device__ inline void end_loads() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
 
@@ -55,7 +57,8 @@ HUNCH_HOST_DEVICE void ask_for([[maybe_unused]] T& team, [[maybe_unused]] const 
 #endif
 }
 
-/// Into the cache of this team: for what it does next. Collective.
+/// Into the cache of this team: for what it does next. Collective. In a kernel that ends with
+/// `end_loads`.
 template <class T>
 HUNCH_HOST_DEVICE void ask_nearby([[maybe_unused]] T& team, [[maybe_unused]] const void* from,
                                   [[maybe_unused]] std::int64_t bytes) {

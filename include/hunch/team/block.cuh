@@ -38,11 +38,11 @@ struct alignas(16) value_slot {
   }
 };
 
-/// What the threads of a block share, in a team of `Parts` blocks.
-template <int Threads, int Parts>
+/// What the threads of a block share.
+template <int Threads>
 struct block_storage {
   value_slot<32> warps[2][Threads / 32];
-  value_slot<32> posted[2][Parts];
+  value_slot<32> posted[2];
   value_slot<sizeof(summed)> last_sums[Threads / 32];
   double crews[Threads];
   shared_scratch scratch;
@@ -50,13 +50,13 @@ struct block_storage {
 };
 
 /// A thread block as the machine of a `cooperative` team; its workers are warps.
-template <int Threads, int Loads, int Parts = 1>
+template <int Threads, int Loads>
 class block_threads {
   static_assert(Threads % 32 == 0 && Threads > 0 && Threads <= 1024,
                 "hunch: a block is made of whole warps, at most 32");
 
  public:
-  using storage = block_storage<Threads, Parts>;
+  using storage = block_storage<Threads>;
   using worker_type = device_warp;
   using crew_type = device_crew<Threads, Loads>;
   static constexpr int loads = Loads;
@@ -95,7 +95,7 @@ class block_threads {
       asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
     }
   }
-  __device__ static void begin_groups(std::int32_t) { __syncthreads(); }
+  __device__ static void begin_groups(std::int32_t, std::int32_t) { __syncthreads(); }
   __device__ void tell_sum(std::int32_t, std::int32_t g, double sum) const {
     shared_->scratch.groups[g] = sum;
   }
@@ -105,18 +105,18 @@ class block_threads {
   __device__ static void end_groups(std::int32_t) { __syncthreads(); }
   template <class T>
   __device__ void post(std::int32_t phase, const T& value) const {
-    if (threadIdx.x == 0) { shared_->posted[phase][0].put(value); }
+    if (threadIdx.x == 0) { shared_->posted[phase].put(value); }
     __syncthreads();
   }
   template <class T>
   __device__ T posted(std::int32_t phase, std::int32_t) const {
-    return shared_->posted[phase][0].template get<T>();
+    return shared_->posted[phase].template get<T>();
   }
 
   __device__ shared_scratch& scratch() const { return shared_->scratch; }
   __device__ shared_scratch& scratch(std::int32_t) const { return shared_->scratch; }
-  __device__ value_slot<32>& slot(std::int32_t, std::int32_t phase, std::int32_t i) const {
-    return shared_->posted[phase][i];
+  __device__ value_slot<32>& slot(std::int32_t, std::int32_t phase) const {
+    return shared_->posted[phase];
   }
 
   template <class F>

@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include <cooperative_groups.h>
 
-#include <hunch/core/arithmetic.hpp>
 #include <hunch/core/config.hpp>
 #include <hunch/core/opaque.hpp>
 #include <hunch/team/block.cuh>
@@ -21,7 +21,8 @@ inline constexpr int portable_cluster = 8;
 namespace detail {
 
 /// Words that the blocks of a cluster tell each other. Two exchanges take turns: a block begins one
-/// when it has all of the one before, which nobody could tell it who had not all of that before.
+/// when it has heard of all others in the one before, and who told it then had read all of that
+/// before. So each block tells something in each exchange, whether it has a group or not.
 struct cluster_inbox {
   static constexpr std::int32_t words = 2 * max_groups;
 
@@ -35,8 +36,8 @@ struct cluster_inbox {
 /// A barrier of a cluster makes what was written to any memory known to all of it, and takes two
 /// thirds of a microsecond. What sums tell is counted where it arrives instead.
 template <int Threads, int Loads>
-class cluster_threads : public block_threads<Threads, Loads, portable_cluster> {
-  using block = block_threads<Threads, Loads, portable_cluster>;
+class cluster_threads : public block_threads<Threads, Loads> {
+  using block = block_threads<Threads, Loads>;
 
  public:
   struct storage : block::storage {
@@ -73,14 +74,11 @@ class cluster_threads : public block_threads<Threads, Loads, portable_cluster> {
     asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
   }
 
-  /// After it all threads of the block have read what the exchange before has told.
-  __device__ void begin_groups(std::int32_t words) {
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                       near(inbox_->told[turn_ & 1])),
-                   "r"(words * static_cast<std::int32_t>(sizeof(std::uint64_t)))
-                   : "memory");
+  __device__ void begin_groups(std::int32_t groups, std::int32_t each) {
+    const std::int32_t silent = parts() > groups ? parts() - groups : 0;
+    expect(groups * each + silent);
+    if (part() >= groups && threadIdx.x < static_cast<unsigned>(parts())) {
+      tell(static_cast<std::int32_t>(threadIdx.x), part(), 0);  // where no group's sum is
     }
   }
   __device__ void tell_sum(std::int32_t p, std::int32_t g, double sum) const {
@@ -89,12 +87,11 @@ class cluster_threads : public block_threads<Threads, Loads, portable_cluster> {
   __device__ void tell_top(std::int32_t p, std::int32_t g, std::int64_t top) const {
     tell(p, max_groups + g, static_cast<std::uint64_t>(top));
   }
-  __device__ void end_groups(std::int32_t words) {
+  __device__ void end_groups(std::int32_t groups) {
     const std::uint64_t* const from = all_told();
     shared_scratch& own = scratch();
-    // There are no more than words / 2 where both are told; what is not read may be anything.
-    for (auto g = static_cast<std::int32_t>(threadIdx.x); g < kernel::smaller(words, max_groups);
-         g += Threads) {
+    // Where sums alone are told, tops may be anything.
+    for (auto g = static_cast<std::int32_t>(threadIdx.x); g < groups; g += Threads) {
       own.groups[g] = __longlong_as_double(static_cast<long long>(from[g]));
       own.tops[g] = static_cast<std::int64_t>(from[max_groups + g]);
     }
@@ -104,7 +101,9 @@ class cluster_threads : public block_threads<Threads, Loads, portable_cluster> {
   template <class T>
   __device__ void post(std::int32_t, const T& value) {
     constexpr std::int32_t each = words_of<T>;
-    begin_groups(each * parts());
+    static_assert(std::is_trivially_copyable_v<T> &&
+                  each * portable_cluster <= cluster_inbox::words);
+    expect(each * parts());
     if (threadIdx.x < static_cast<unsigned>(parts())) {
       std::uint64_t words[each] = {};
       memcpy(words, &value, sizeof(T));
@@ -137,6 +136,16 @@ class cluster_threads : public block_threads<Threads, Loads, portable_cluster> {
     unsigned there = 0;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(own), "r"(p));
     return there;
+  }
+  /// Begins an exchange. After it all threads of the block have read what the one before has told.
+  __device__ void expect(std::int32_t words) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+                       near(inbox_->told[turn_ & 1])),
+                   "r"(words * static_cast<std::int32_t>(sizeof(std::uint64_t)))
+                   : "memory");
+    }
   }
   __device__ void tell(std::int32_t p, std::int32_t word, std::uint64_t value) const {
     const std::int32_t turn = turn_ & 1;
@@ -186,8 +195,8 @@ class cluster_threads : public block_threads<Threads, Loads, portable_cluster> {
  public:
   __device__ shared_scratch& scratch() const { return this->shared_->scratch; }
   __device__ shared_scratch& scratch(std::int32_t p) const { return at(this->shared_->scratch, p); }
-  __device__ value_slot<32>& slot(std::int32_t p, std::int32_t phase, std::int32_t i) const {
-    return at(this->shared_->posted[phase][i], p);
+  __device__ value_slot<32>& slot(std::int32_t p, std::int32_t phase) const {
+    return at(this->shared_->posted[phase], p);
   }
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -90,23 +91,27 @@ class host_threads {
 
    private:
     friend class host_threads;
-    /// What the parts tell each other, in turn: none begins to before it has read the last.
-    struct told_groups {
+    /// What the parts tell each other. Two exchanges take turns, as those of blocks do: what is
+    /// told is counted where it arrives, and nobody waits for a barrier.
+    struct inbox {
       double groups[max_groups];
       std::int64_t tops[max_groups];
+      std::vector<value_slot> values;  ///< of each part
+      std::atomic<std::int64_t> told{0};
     };
     struct part {
       part(std::int32_t parts, std::int32_t threads)
           : barrier(threads),
             of_thread(static_cast<std::size_t>(threads)),
-            posted(static_cast<std::size_t>(2 * parts)),
-            crews(static_cast<std::size_t>(threads / host_crew_memory::threads)) {}
+            crews(static_cast<std::size_t>(threads / host_crew_memory::threads)) {
+        for (inbox& i : inboxes) { i.values.resize(static_cast<std::size_t>(parts)); }
+      }
 
       rank_barrier barrier;
       std::vector<value_slot> of_thread;
-      std::vector<value_slot> posted;
+      value_slot posted[2];
       std::deque<host_crew_memory> crews;
-      told_groups told[2];
+      inbox inboxes[2];
       shared_scratch scratch;
     };
 
@@ -136,35 +141,45 @@ class host_threads {
 
   shared_scratch& scratch() const { return own().scratch; }
   shared_scratch& scratch(std::int32_t p) const { return at(p).scratch; }
-  value_slot& slot(std::int32_t p, std::int32_t phase, std::int32_t i) const {
-    return at(p).posted[static_cast<std::size_t>(phase * parts() + i)];
-  }
+  value_slot& slot(std::int32_t p, std::int32_t phase) const { return at(p).posted[phase]; }
 
   template <class Element>
   static void ask_for(const Element*, const Element*) {}
 
-  void begin_groups(std::int32_t) { sync_part(); }
-  void tell_sum(std::int32_t p, std::int32_t g, double sum) const { told(p).groups[g] = sum; }
-  void tell_top(std::int32_t p, std::int32_t g, std::int64_t top) const { told(p).tops[g] = top; }
-  void end_groups(std::int32_t words) {
-    sync();
-    for (std::int32_t g = thread_; g < words && g < max_groups; g += threads()) {
-      own().scratch.groups[g] = told(part_).groups[g];
-      own().scratch.tops[g] = told(part_).tops[g];
+  void begin_groups(std::int32_t groups, std::int32_t each) {
+    expect(groups * each + std::max(0, parts() - groups));
+    if (part_ < groups) { return; }
+    // A part without a group says so: see `cluster_inbox`.
+    for (std::int32_t p = thread_; p < parts(); p += threads()) { tell(p); }
+  }
+  void tell_sum(std::int32_t p, std::int32_t g, double sum) const {
+    inbox(p, turn_).groups[g] = sum;
+    tell(p);
+  }
+  void tell_top(std::int32_t p, std::int32_t g, std::int64_t top) const {
+    inbox(p, turn_).tops[g] = top;
+    tell(p);
+  }
+  void end_groups(std::int32_t groups) {
+    const storage::inbox& from = hear();
+    for (std::int32_t g = thread_; g < groups; g += threads()) {
+      own().scratch.groups[g] = from.groups[g];
+      own().scratch.tops[g] = from.tops[g];
     }
-    turn_ ^= 1;
     sync_part();
   }
   template <class T>
-  void post(std::int32_t phase, const T& value) {
+  void post(std::int32_t, const T& value) {
+    expect(parts());
     for (std::int32_t p = thread_; p < parts(); p += threads()) {
-      slot(p, phase, part_).put(value);
+      inbox(p, turn_).values[static_cast<std::size_t>(part_)].put(value);
+      tell(p);
     }
-    sync();
+    hear();
   }
   template <class T>
-  T posted(std::int32_t phase, std::int32_t p) const {
-    return slot(part_, phase, p).template get<T>();
+  T posted(std::int32_t, std::int32_t p) const {
+    return inbox(part_, turn_ ^ 1).values[static_cast<std::size_t>(p)].template get<T>();
   }
 
   template <class F>
@@ -220,10 +235,25 @@ class host_threads {
     return team::first_reaching(sums, wanted);
   }
 
+ protected:
+  /// Begins an exchange. After it all threads of the part have read what the one before has told.
+  void expect(std::int32_t words) {
+    sync_part();
+    due_[turn_] += words;
+  }
+
  private:
   storage::part& at(std::int32_t p) const { return shared_->parts_[static_cast<std::size_t>(p)]; }
   storage::part& own() const { return at(part_); }
-  storage::told_groups& told(std::int32_t p) const { return at(p).told[turn_]; }
+  storage::inbox& inbox(std::int32_t p, std::int32_t turn) const { return at(p).inboxes[turn]; }
+  void tell(std::int32_t p) const { inbox(p, turn_).told.fetch_add(1, std::memory_order_release); }
+  /// Waits for the words of this exchange, and returns them.
+  const storage::inbox& hear() {
+    const storage::inbox& from = inbox(part_, turn_);
+    wait_until([&] { return from.told.load(std::memory_order_acquire) >= due_[turn_]; });
+    turn_ ^= 1;
+    return from;
+  }
   host_crew<host_crew_memory::threads> own_crew() const {
     return {&own().crews[static_cast<std::size_t>(crew())], crew_thread()};
   }
@@ -245,7 +275,8 @@ class host_threads {
   storage* shared_;
   std::int32_t part_;
   std::int32_t thread_;
-  std::int32_t turn_ = 0;  ///< of what is told
+  std::int32_t turn_ = 0;         ///< of the exchange
+  std::int64_t due_[2] = {0, 0};  ///< words of all exchanges of a turn
   summed last_sum_;
 };
 

@@ -334,6 +334,7 @@ struct end_step {
       const draft_tree<Real> tree = step.trees.tree(slot);
       const draft_extent draft =
           step.counters[slot].count(tree, has_lists ? tree.lists : nullptr, v, d.emitted);
+      step.outcomes[slot].seen_levels = draft.levels;
       if (step.reports != nullptr) { step.reports[slot].draft = draft; }
     }
     count_entries(slot, d);

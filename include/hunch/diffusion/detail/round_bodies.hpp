@@ -311,9 +311,13 @@ struct end_round {
       write_end(slot, n++, finish, status::ok, -1);
     } else {
       const std::int32_t unmasked = unmask(slot, n, finish);
-      outcome.kept = smaller(unmasked, round.verdicts[slot].accepted);
+      const std::int32_t accepted = round.verdicts[slot].accepted;
+      outcome.kept = smaller(unmasked, accepted);
+      outcome.seen_levels = round.plans[slot].deepest;
+      // What a stop cuts off was not refused.
+      const bool refused = outcome.kept == accepted && refused_one(slot);
       round.counters[slot].count(round.pass.of[slot].count - 1,
-                                 draft_extent::of_chain(round.plans[slot].deepest, outcome.kept),
+                                 {round.plans[slot].deepest, outcome.kept + (refused ? 1 : 0)},
                                  outcome.kept, unmasked);
       n = round.out.counted[slot] + unmasked;
       if (finish == finish_reason::error) {
@@ -372,14 +376,18 @@ struct end_round {
                              .position = position};
   }
 
-  /// Of the unmasking after the accepted drafts of a slot: was a draft refused for it?
-  HUNCH_HOST_DEVICE origin origin_of_next(std::int32_t slot) const {
-    const diffusion::unmask_verdict& v = round.verdicts[slot];
+  /// Whether a canvas of a slot has one draft more than those that were accepted.
+  HUNCH_HOST_DEVICE bool refused_one(std::int32_t slot) const {
     const diffusion::drafted_canvases& drafts = round.pass.views[slot];
     for (std::int32_t c = 1; c <= drafts.drafted; ++c) {
-      if (drafts.added(v.canvas, c) >= 0) { return origin::corrected; }
+      if (drafts.added(round.verdicts[slot].canvas, c) >= 0) { return true; }
     }
-    return v.accepted > 0 ? origin::bonus : origin::sampled;
+    return false;
+  }
+  /// Of the unmasking after the accepted drafts of a slot.
+  HUNCH_HOST_DEVICE origin origin_of_next(std::int32_t slot) const {
+    if (refused_one(slot)) { return origin::corrected; }
+    return round.verdicts[slot].accepted > 0 ? origin::bonus : origin::sampled;
   }
 
   /// The drafts of a slot's next round, or how many there may be. Logits that were made under an

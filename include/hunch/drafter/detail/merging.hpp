@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include <hunch/core/arithmetic.hpp>
 #include <hunch/core/config.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/draft/draft_tree.hpp>
@@ -27,8 +28,9 @@ struct merged_trees {
   std::int32_t* refused = nullptr;  ///< [max_batch] as of `draft_trees`
   token* tokens = nullptr;          ///< [max_batch, max_nodes]
   std::int32_t* parents = nullptr;  ///< [max_batch, max_nodes]
-  shortlist* lists = nullptr;       ///< [max_batch, max_nodes] empty after nodes from which nobody
-                                    ///< drafted by one
+  shortlist* lists = nullptr;       ///< [max_batch, max_nodes] their sizes alone, for counters: the
+                                    ///< ranges are in memory that the next drafter writes to; empty
+                                    ///< after nodes from which nobody drafted by one
   std::int32_t* became = nullptr;   ///< [max_batch, max_nodes] of the tree that is being merged:
                                     ///< the merged nodes of its nodes; -1: there was no room
   std::int32_t* was = nullptr;      ///< [members, max_batch, max_nodes] the nodes of each drafter's
@@ -110,7 +112,7 @@ struct merge_drafts {
       if (at < 0) { continue; }
       if (own[at] < 0) { own[at] = node; }
       if (has_lists && above >= 0 && lists[above].size == 0) {
-        lists[above] = tree.lists[tree.parent[node]];
+        lists[above].size = tree.lists[tree.parent[node]].size;
       }
     }
     merged.counts[k] = all.count;
@@ -153,7 +155,9 @@ struct share_outcomes {
       draft_outcome share = outcomes.of[k];
       const std::int32_t accepted = share.kept;
       share.kept = 0;
-      share.seen_levels = share.path == nullptr ? 0 : levels_of(own, k);
+      if (share.path != nullptr) {
+        share.seen_levels = kernel::smaller(share.seen_levels, levels_of(own, k));
+      }
       while (share.kept < accepted && own[share.path[share.kept]] >= 0) {
         path[share.kept] = own[share.path[share.kept]];
         ++share.kept;

@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(cuda_threads, team::blocks_of<Body>)
   const auto index = static_cast<std::int32_t>(blockIdx.x);
   team::ask_nearby_of(team, body, index);
   body(team, index);
-  team::detail::end_loads();
+  team::end_loads();
 }
 
 /// The same by a cluster. In code for devices that have none it is empty and not launched.
@@ -58,6 +58,7 @@ __global__ void __launch_bounds__(cuda_threads, team::blocks_of<Body>)
   team_type team(storage);  // which the launch before may still run beside
   follow_launch_before();
   body(team, team.index());
+  team::end_loads();
 #endif
 }
 

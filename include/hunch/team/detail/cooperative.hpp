@@ -29,13 +29,14 @@ namespace hunch::team {
 ///    `m.worker()`; `m.crews()` of a part, `m.crew()`; `m.crew_size()` threads of a crew,
 ///    `m.crew_thread()`; a thread has `Machine::loads` elements under way.
 /// 2. `m.sync()` is a barrier of the team, `m.sync_part()` one of the part.
-/// 3. `m.scratch()` is the part's own, `m.scratch(p)` that of part p; `m.slot(p, phase, i)`, for
-///    phase 0 and 1 and i < `m.parts()`, takes and gives a value: `put(v)`, `get<T>()`.
-///    Between `m.begin_groups(words)` and `m.end_groups(words)` the threads of the team call
-///    `m.tell_sum(p, g, sum)` and `m.tell_top(p, g, top)` so many times for each part p, and after
-///    them `groups` and `tops` are in its scratch. `m.post(phase, v)`, which all threads of a part
-///    call with its v, and then `m.posted<T>(phase, p)` do that for a value of each part. Both
-///    order what lies in the scratch, and nothing else: they are no barrier of the team.
+/// 3. `m.scratch()` is the part's own, `m.scratch(p)` that of part p; `m.slot(p, phase)`, for
+///    phase 0 and 1, takes and gives a value: `put(v)`, `get<T>()`.
+///    Between `m.begin_groups(groups, each)` and `m.end_groups(groups)` part g % `m.parts()` calls
+///    `m.tell_sum(p, g, sum)` and, where `each` is two, `m.tell_top(p, g, top)` for each group g
+///    below `groups` and each part p, and after them `groups` and `tops` are in its scratch.
+///    `m.post(phase, v)`, which all threads of a part call with its v, and then
+///    `m.posted<T>(phase, p)` do that for a value of each part. Both order what lies in the
+///    scratch, and nothing else: they are no barrier of the team.
 /// 4. `m.tile(begin, end, f)` is the canonical sum of a tile, `m.tile_both` that of both terms and
 ///    `m.soft_tile(begin, end, terms, likely)` its `soft_total`: sums on the crew's first thread,
 ///    the largest key on all. `m.from_first(v)` is that thread's v, on the first `m.parts()` of
@@ -106,7 +107,7 @@ class cooperative {
   template <class F>
   HUNCH_HOST_DEVICE double sum(std::int64_t n, F&& f) {
     const std::int32_t groups = groups_of(n);
-    machine_.begin_groups(groups);  // the group sums of the last call have been read
+    machine_.begin_groups(groups, 1);  // the group sums of the last call have been read
     machine_.remember({});
     for_each_group(n, [&](std::int32_t g) {
       double group = 0.0;
@@ -123,7 +124,7 @@ class cooperative {
   template <class F>
   HUNCH_HOST_DEVICE two_sums sum_both(std::int64_t n, F&& f) {
     const std::int32_t groups = groups_of(n);
-    machine_.begin_groups(2 * groups);  // the sums of the last call have been read
+    machine_.begin_groups(groups, 2);  // the sums of the last call have been read
     machine_.remember({});
     for_each_group(n, [&](std::int32_t g) {
       two_sums group{0.0, 0.0};
@@ -136,7 +137,7 @@ class cooperative {
       const double second = machine_.from_first(group.second);
       share_beside(g, kernel::bit_cast<std::int64_t>(second));
     });
-    machine_.end_groups(2 * groups);
+    machine_.end_groups(groups);
     return {fold_groups(groups,
                         [](const shared_scratch& own, std::int32_t g) { return own.groups[g]; }),
             fold_groups(groups, [](const shared_scratch& own, std::int32_t g) {
@@ -148,7 +149,7 @@ class cooperative {
   HUNCH_HOST_DEVICE auto soft_sum(std::int64_t n, const Terms& terms) {
     using key = decltype(terms.lowest);
     const std::int32_t groups = groups_of(n);
-    machine_.begin_groups(2 * groups);  // the group sums of the last call have been read
+    machine_.begin_groups(groups, 2);  // the group sums of the last call have been read
     machine_.remember({});
     // At first that of a logit of 0, as of most rows; then that of the tile before.
     frame_of<Terms> likely{};
@@ -168,7 +169,7 @@ class cooperative {
       share(g, group.sum);
       share_beside(g, group.top);
     });
-    machine_.end_groups(2 * groups);
+    machine_.end_groups(groups);
     // Each group by one thread, in the frame of the largest; in order they are only added.
     shared_scratch& own = machine_.scratch();
     soft_total<key> all{terms.lowest, 0.0};
@@ -313,12 +314,10 @@ class cooperative {
   HUNCH_HOST_DEVICE T broadcast(T value, std::int32_t from) {
     phase_ ^= 1;
     if (rank() == from) {
-      for (std::int32_t p = 0; p < machine_.parts(); ++p) {
-        machine_.slot(p, phase_, 0).put(value);
-      }
+      for (std::int32_t p = 0; p < machine_.parts(); ++p) { machine_.slot(p, phase_).put(value); }
     }
     machine_.sync();
-    return machine_.slot(machine_.part(), phase_, 0).template get<T>();
+    return machine_.slot(machine_.part(), phase_).template get<T>();
   }
 
   HUNCH_HOST_DEVICE const shared_scratch& scratch() const { return machine_.scratch(); }

@@ -154,28 +154,28 @@ class turns {
 /// As `std::barrier`.
 class rank_barrier {
  public:
-  using arrival_token = std::uint64_t;
-
   explicit rank_barrier(std::ptrdiff_t ranks) : ranks_(ranks) {}
 
-  arrival_token arrive() {
-    const arrival_token phase = phase_;
+  void arrive_and_wait() {
+    const std::uint64_t phase = phase_;
     if (++arrived_ == ranks_) {
       arrived_ = 0;
       ++phase_;
     }
-    return phase;
-  }
-  void wait(arrival_token phase) const {
     while (phase_ == phase) { turns::pass(); }
   }
-  void arrive_and_wait() { wait(arrive()); }
 
  private:
   std::ptrdiff_t ranks_;
   std::ptrdiff_t arrived_ = 0;
-  arrival_token phase_ = 0;
+  std::uint64_t phase_ = 0;
 };
+
+/// Returns when `done()`, which another rank makes true.
+template <class Done>
+void wait_until(const Done& done) {
+  while (!done()) { turns::pass(); }
+}
 
 /// run(rank) for each rank below `ranks`, side by side. Returns when all are done.
 template <class Run>
@@ -187,6 +187,11 @@ void run_ranks(std::int32_t ranks, const Run& run) {
 #else
 
 using rank_barrier = std::barrier<>;
+
+template <class Done>
+void wait_until(const Done& done) {
+  while (!done()) { std::this_thread::yield(); }
+}
 
 template <class Run>
 void run_ranks(std::int32_t ranks, const Run& run) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <engine/text/subwords.hpp>
+#include <engine/text/spellings.hpp>
 
 #include <cstddef>
 #include <utility>
@@ -22,6 +22,11 @@ hunch::token spellings::of_byte(unsigned char byte) const {
   constexpr std::string_view digits = "0123456789ABCDEF";
   const char spelling[] = {'<', '0', 'x', digits[byte >> 4], digits[byte & 15], '>'};
   return of({spelling, sizeof spelling});
+}
+
+bool is_dense(std::size_t number, std::size_t tokens) {
+  constexpr std::size_t any = 65536;
+  return number < 2 * tokens + any;
 }
 
 }  // namespace engine::text

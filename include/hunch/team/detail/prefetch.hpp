@@ -28,8 +28,9 @@ HUNCH_HOST_DEVICE HUNCH_INLINE void load_soon(line_address at) {
 }
 
 /// Whether this processor reads a stream of lines faster if nobody else asks for them. Measured: on
-/// a Zen 4 (of AMD's family 25 those with AVX-512) dot products with rows in memory are 1.3 to 1.9 times as fast so, and
-/// as fast as reading them; on a Zen 5 and a Xeon they are faster if lines are asked for.
+/// a Zen 4 (of AMD's family 25 those with AVX-512) dot products with rows in memory are 1.3 to 1.9
+/// times as fast so, and as fast as reading them; on a Zen 5 and a Xeon they are faster if lines
+/// are asked for.
 HUNCH_HOST_DEVICE HUNCH_INLINE bool streams_unasked() {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDA_ARCH__)
   return __builtin_cpu_is("amdfam19h") && __builtin_cpu_supports("avx512f");

@@ -200,28 +200,39 @@ class shipped::parts {
                      draws,
                      sizes()};
     });
-    // Last: from here on the target has streams.
-    engine::speculative_streams streams =
-        engine::speculative_streams::load(models_ / "streams", target_);
-    const selector::any<> list = list_of("streaming");
-    streams.set_head_layout(list.layout());
-    using shape = generate::heads_chain_shape;
-    of("streaming", tests, shape::max_depth, [&](generate::chosen_length l) {
-      return decoder{
-          target_, drafter::streaming{streams, shape{}, l}, selector::any<>(list), law(), tests,
-          sizes()};
+    // Last: a target with streams is another one. It has one set of them at a time.
+    const auto over_streams = [&](const std::filesystem::path& folder, const auto& compose) {
+      engine::speculative_streams streams = engine::speculative_streams::load(folder, target_);
+      const selector::any<> list = list_of("streaming");
+      streams.set_head_layout(list.layout());
+      compose(streams, list);
+    };
+    const auto pruned = [&](const std::string& name, const std::filesystem::path& at,
+                            engine::speculative_streams& streams, const selector::any<>& list) {
+      engine::early_exit exit = engine::early_exit::load(at, target_);
+      exit.set_head_layout(list.layout());
+      const std::int32_t kept = arguments_of(name).kept_nodes;
+      using shape = generate::dynamic_shape;
+      of(name, draws, shape::max_depth, [&](generate::chosen_length l) {
+        return decoder{target_,
+                       drafter::pruned{drafter::streaming{streams, shape{}, l}, exit, kept},
+                       selector::any<>(list),
+                       law(),
+                       draws,
+                       sizes()};
+      });
+    };
+    over_streams(models_ / "streams", [&](auto& streams, const auto& list) {
+      using shape = generate::heads_chain_shape;
+      of("streaming", tests, shape::max_depth, [&](generate::chosen_length l) {
+        return decoder{
+            target_, drafter::streaming{streams, shape{}, l}, selector::any<>(list), law(), tests,
+            sizes()};
+      });
+      pruned("streaming-pruned", models_ / "exit", streams, list);
     });
-    engine::early_exit exit = engine::early_exit::load(models_ / "exit", target_);
-    exit.set_head_layout(list.layout());
-    const std::int32_t kept = arguments_of("streaming-pruned").kept_nodes;
-    using pruned_shape = generate::dynamic_shape;
-    of("streaming-pruned", draws, pruned_shape::max_depth, [&](generate::chosen_length l) {
-      return decoder{target_,
-                     drafter::pruned{drafter::streaming{streams, pruned_shape{}, l}, exit, kept},
-                     selector::any<>(list),
-                     law(),
-                     draws,
-                     sizes()};
+    over_streams(models_ / "paper" / "streams", [&](auto& streams, const auto& list) {
+      pruned("streaming-paper", models_ / "paper" / "exit", streams, list);
     });
     for (const generate::preset& p : generate::presets()) {
       const generate::arguments a = arguments_of(p.name);

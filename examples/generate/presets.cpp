@@ -42,6 +42,11 @@ std::span<const preset> presets() {
       {"streaming-pruned",
        "the same, trees of which its first layers leave the likely few",
        {"--drafter", "streaming", "--tree", "dynamic", "--prune", "4"}},
+      {"streaming-paper",
+       "streams by one linear map, trees pruned where they begin (Speculative Streaming as "
+       "published)",
+       {"--drafter", "streaming", "--draft", HUNCH_MODELS "/paper/streams", "--exit",
+        HUNCH_MODELS "/paper/exit", "--tree", "dynamic", "--prune", "4"}},
       {"early-exit",
        "the target's first layers draft from routed clusters (LayerSkip)",
        {"--drafter", "early-exit", "--selector", "clustered", "--budget", rows}},

@@ -18,7 +18,7 @@ from shipped import HELDOUT, MODELS, TOKENIZER
 from text.corpus import SEPARATOR
 
 POSITIONS = 264   # of each window; over the domains more than 2,048
-SAMPLED_IDS = 48  # whose logits are stored at every position
+SAMPLED_IDS = 32  # whose logits are stored at every position
 
 
 def windows():

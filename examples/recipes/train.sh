@@ -52,6 +52,12 @@ mkdir -p "$MODELS/paper"
 "${MAKE_LAYOUT:-make_layout}" --model "$MODELS/target" --clusters 256 --out "$MODELS/paper/layout.safetensors"
 python -m router.train --work "$WORK" --drafter eagle --reads before --labels top --loss each \
   --layout "$MODELS/paper/layout.safetensors" --out "$MODELS/paper/router.safetensors" --minutes 12
+# Speculative Streaming as it was published: one linear map, no map of the emitted token, an exit where streams begin.
+python -m streams.train --work "$WORK" --published --map-rank 128 --adapter-rank 64 --begin "$MODELS/streams" \
+  --text-only --name streams_published --minutes 80
+python export.py --work "$WORK" --model streams --name streams_published --out "$MODELS/paper/streams"
+python -m early_exit.train --work "$WORK" --layer 4 --text-only --name exit_4 --minutes 5
+python export.py --work "$WORK" --model exit --name exit_4 --out "$MODELS/paper/exit"
 python golden.py
 python -m masked.golden
 python -m llama.evaluate

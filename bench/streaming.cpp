@@ -207,6 +207,7 @@ class suite {
       exits.back().set_head_layout(frequent_.layout());
     };
     load(models_ / "exit");
+    load(models_ / "paper" / "exit");  // where streams begin
     for (const std::filesystem::path& folder : named_folders("HUNCH_BENCH_EXITS")) { load(folder); }
     const pruned_streams pruned{out_, where_, streams, exits, frequent_};
     pruned.measure<25, 13>();
@@ -225,14 +226,17 @@ class suite {
     of("four in two levels", tree::dynamic<3, 2, 5>{}, verifier::point_mass{});
   }
 
-  /// Streams of other sizes and forms, of the same target.
+  /// Streams of other sizes and forms, of the same target: first those of the published form.
   std::vector<candidate> sizes() {
     std::vector<candidate> all;
-    for (const std::filesystem::path& folder : named_folders("HUNCH_BENCH_STREAMS")) {
+    const auto add = [&](const std::string& name, const std::filesystem::path& folder) {
       engine::speculative_streams streams = engine::speculative_streams::load(folder, target_);
       streams.set_head_layout(frequent_.layout());
-      const std::string name = "streaming, " + folder.filename().string();
-      all.push_back(of_streams(name, folder, streams, where_));
+      all.push_back(of_streams("streaming, " + name, folder, streams, where_));
+    };
+    add("as published", models_ / "paper" / "streams");
+    for (const std::filesystem::path& folder : named_folders("HUNCH_BENCH_STREAMS")) {
+      add(folder.filename().string(), folder);
     }
     return all;
   }

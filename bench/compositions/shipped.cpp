@@ -208,14 +208,14 @@ class shipped::parts {
       compose(streams, list);
     };
     const auto pruned = [&](const std::string& name, const std::filesystem::path& at,
-                            engine::speculative_streams& streams, const selector::any<>& list) {
+                            engine::speculative_streams& streams, const selector::any<>& list,
+                            auto shape) {
       engine::early_exit exit = engine::early_exit::load(at, target_);
       exit.set_head_layout(list.layout());
       const std::int32_t kept = arguments_of(name).kept_nodes;
-      using shape = generate::dynamic_shape;
-      of(name, draws, shape::max_depth, [&](generate::chosen_length l) {
+      of(name, draws, decltype(shape)::max_depth, [&](generate::chosen_length l) {
         return decoder{target_,
-                       drafter::pruned{drafter::streaming{streams, shape{}, l}, exit, kept},
+                       drafter::pruned{drafter::streaming{streams, shape, l}, exit, kept},
                        selector::any<>(list),
                        law(),
                        draws,
@@ -229,10 +229,10 @@ class shipped::parts {
             target_, drafter::streaming{streams, shape{}, l}, selector::any<>(list), law(), tests,
             sizes()};
       });
-      pruned("streaming-pruned", models_ / "exit", streams, list);
+      pruned("streaming-pruned", models_ / "exit", streams, list, generate::dynamic_shape{});
     });
     over_streams(models_ / "paper" / "streams", [&](auto& streams, const auto& list) {
-      pruned("streaming-paper", models_ / "paper" / "exit", streams, list);
+      pruned("streaming-paper", models_ / "paper" / "exit", streams, list, generate::fixed_shape{});
     });
     for (const generate::preset& p : generate::presets()) {
       const generate::arguments a = arguments_of(p.name);

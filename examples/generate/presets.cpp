@@ -46,7 +46,7 @@ std::span<const preset> presets() {
        "streams by one linear map, trees pruned where they begin (Speculative Streaming as "
        "published)",
        {"--drafter", "streaming", "--draft", HUNCH_MODELS "/paper/streams", "--exit",
-        HUNCH_MODELS "/paper/exit", "--tree", "dynamic", "--prune", "4"}},
+        HUNCH_MODELS "/paper/exit", "--tree", "fixed", "--prune", "4"}},
       {"early-exit",
        "the target's first layers draft from routed clusters (LayerSkip)",
        {"--drafter", "early-exit", "--selector", "clustered", "--budget", rows}},

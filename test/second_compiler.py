@@ -8,7 +8,7 @@ BUILD holds the compile_commands.json of CMake. Templates are instantiated, no c
 takes a small part of the time of a build. Whether a header includes what it needs is asked of the
 first compiler only (the folder test/headers of the build): both have the same standard library, and
 what is in the headers is read here with the programs that include them. A file that is compiled both
-with a sanitizer and without is read without. What the build precompiles is precompiled here, too,
+with a sanitizer and without is read without; where the build reads several files at a time, so does it. What the build precompiles is precompiled here, too,
 for files that are read alike.
 """
 
@@ -53,7 +53,7 @@ def to_read(build: pathlib.Path) -> list[dict]:
     entries = [
         e
         for e in json.loads((build / "compile_commands.json").read_text())
-        if e["file"].endswith(".cpp") and pathlib.Path(e["file"]).parent != alone
+        if e["file"].endswith((".cpp", ".cxx")) and pathlib.Path(e["file"]).parent != alone
     ]
     plain = {e["file"] for e in entries if "-fsanitize=" not in e["command"]}
     return [e for e in entries if "-fsanitize=" not in e["command"] or e["file"] not in plain]

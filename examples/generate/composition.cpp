@@ -11,7 +11,7 @@ namespace {
 
 using command_line::named;
 
-constexpr named<drafter_kind> drafters[] = {
+constexpr named<drafter_kind> words_for_drafters[] = {
     {"plain decoding", drafter_kind::none},
     {"a smaller model drafts", drafter_kind::model},
     {"an EAGLE head drafts", drafter_kind::eagle},
@@ -21,22 +21,23 @@ constexpr named<drafter_kind> drafters[] = {
     {"the target's weights in four bits draft", drafter_kind::int4},
     {"what followed the end of the text before is the draft", drafter_kind::lookup},
     {"an EAGLE head and what followed the end of the text before draft", drafter_kind::ensemble}};
-constexpr named<tree_kind> trees[] = {
+constexpr named<tree_kind> words_for_trees[] = {
     {"chains", tree_kind::chain},
     {"pairs of chains", tree_kind::sampled},
     {"dynamic trees (EAGLE-2)", tree_kind::dynamic},
     {"dynamic trees of 60 nodes (EAGLE-2)", tree_kind::dynamic_60},
     {"a fixed tree", tree_kind::fixed}};
-constexpr named<selector_kind> selectors[] = {
+constexpr named<selector_kind> words_for_selectors[] = {
     {"the whole vocabulary", selector_kind::full},
     {"the most frequent tokens (FR-Spec)", selector_kind::frequency},
     {"a trimmed head (VocabTrim)", selector_kind::trimmed},
     {"clusters that a router chooses (DynaSpec)", selector_kind::clustered}};
-constexpr named<verifier_kind> verifiers[] = {{"speculative sampling", verifier_kind::rejection},
-                                              {"block verification", verifier_kind::block},
-                                              {"coupled draws", verifier_kind::coupled},
-                                              {"the target's own draws", verifier_kind::point_mass},
-                                              {"greedy match", verifier_kind::greedy}};
+constexpr named<verifier_kind> words_for_verifiers[] = {
+    {"speculative sampling", verifier_kind::rejection},
+    {"block verification", verifier_kind::block},
+    {"coupled draws", verifier_kind::coupled},
+    {"the target's own draws", verifier_kind::point_mass},
+    {"greedy match", verifier_kind::greedy}};
 
 template <class T, std::size_t N>
 std::string words_of(const named<T> (&all)[N], T value) {
@@ -62,16 +63,16 @@ std::string composition(const arguments& a) {
     return out;
   }
   const drafter_kind drafter = a.decodes_plainly() ? drafter_kind::none : a.drafter;
-  std::string out = words_of(drafters, drafter);
+  std::string out = words_of(words_for_drafters, drafter);
   if (drafter == drafter_kind::none) { return out; }
   if (drafter != drafter_kind::lookup) {
-    out += ' ' + words_of(trees, a.tree);
+    out += ' ' + words_of(words_for_trees, a.tree);
     if (a.kept_nodes > 0) {
       out += ", of which its first layers leave " + std::to_string(a.kept_nodes) + " nodes,";
     }
-    out += " from " + words_of(selectors, a.selector);
+    out += " from " + words_of(words_for_selectors, a.selector);
   }
-  return out + ", verified by " + words_of(verifiers, a.verifier);
+  return out + ", verified by " + words_of(words_for_verifiers, a.verifier);
 }
 
 }  // namespace generate

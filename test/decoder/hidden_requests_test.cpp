@@ -40,7 +40,7 @@
 #include "../support/stages.hpp"
 #include "../support/varied_requests.hpp"
 
-namespace hunch::test {
+namespace hunch::test::hidden_requests_test {
 namespace {
 
 constexpr std::int32_t vocab = 40;
@@ -315,4 +315,4 @@ TEST_CASE("the host waits before it reads or writes what such requests need") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::hidden_requests_test

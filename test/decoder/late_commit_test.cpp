@@ -18,7 +18,7 @@
 #include <hunch/verifier/rejection.hpp>
 #include "../support/toy_model.hpp"
 
-namespace hunch::test {
+namespace hunch::test::late_commit_test {
 namespace {
 
 constexpr std::int32_t vocab = 31;
@@ -106,4 +106,4 @@ TEST_CASE("what is kept may be read late") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::late_commit_test

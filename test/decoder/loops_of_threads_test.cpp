@@ -45,7 +45,7 @@
 #include "../support/stages.hpp"
 #include "../support/team_executors.hpp"
 
-namespace hunch::test {
+namespace hunch::test::loops_of_threads_test {
 namespace {
 
 constexpr std::int32_t vocab = 40;
@@ -360,4 +360,4 @@ TEST_CASE("reports, limits of drafts, and models without room") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::loops_of_threads_test

@@ -21,7 +21,7 @@
 #include "../support/stages.hpp"
 #include "../support/toy_model.hpp"
 
-namespace hunch::test {
+namespace hunch::test::memory_test {
 namespace {
 
 constexpr std::int32_t vocab = 61;
@@ -124,4 +124,4 @@ TEST_CASE("a place is in a buffer or beyond") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::memory_test

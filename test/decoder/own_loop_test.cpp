@@ -27,7 +27,7 @@
 #include "../support/stages.hpp"
 #include "../support/varied_requests.hpp"
 
-namespace hunch::test {
+namespace hunch::test::own_loop_test {
 namespace {
 
 constexpr std::int32_t vocab = 40;
@@ -280,4 +280,4 @@ TEST_CASE("a step that an engine records, with a cache in pages") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::own_loop_test

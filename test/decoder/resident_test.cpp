@@ -36,7 +36,7 @@
 #include "../support/threaded_host.hpp"
 #include "../support/varied_requests.hpp"
 
-namespace hunch::test {
+namespace hunch::test::resident_test {
 namespace {
 
 constexpr std::int32_t vocab = 40;
@@ -789,4 +789,4 @@ TEST_CASE("what needs the host in every step is refused, and so is what does not
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::resident_test

@@ -24,7 +24,7 @@
 #include "../support/stages.hpp"
 #include "../support/team_executors.hpp"
 
-namespace hunch::test {
+namespace hunch::test::vocabularies_test {
 namespace {
 
 constexpr std::int32_t batch = 2;
@@ -144,4 +144,4 @@ TEST_CASE("vocabularies: they are of one tile and of many, whole and not") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::vocabularies_test

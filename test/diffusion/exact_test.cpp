@@ -17,7 +17,7 @@
 #include "../support/policies.hpp"
 #include "every_canvas.hpp"
 
-namespace hunch::test {
+namespace hunch::test::exact_test {
 namespace {
 
 /// Token 1 is the mask, tokens 0, 2, ..., are what there is to be unmasked.
@@ -153,4 +153,4 @@ TEST_CASE("every canvas, by a model with right-shifted rows") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::exact_test

@@ -17,7 +17,7 @@
 #include <hunch/sampler/bias.hpp>
 #include "fill.hpp"
 
-namespace hunch::test {
+namespace hunch::test::input_test {
 namespace {
 
 constexpr std::int32_t vocab = 4;
@@ -236,4 +236,4 @@ TEST_CASE("decoders that cannot be are refused") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::input_test

@@ -19,7 +19,7 @@
 #include <hunch/length/ewma.hpp>
 #include "every_canvas.hpp"
 
-namespace hunch::test {
+namespace hunch::test::model_drafts_test {
 namespace {
 
 using diffusion::drafted_by;
@@ -370,4 +370,4 @@ TEST_CASE("draft models that do not fit are refused") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::model_drafts_test

@@ -35,7 +35,7 @@
 #include "../support/team_executors.hpp"
 #include "fill.hpp"
 
-namespace hunch::test {
+namespace hunch::test::resident_test {
 namespace {
 
 constexpr std::int32_t vocab = 9;
@@ -284,23 +284,23 @@ class composed final : public composition {
 
   std::vector<outcome> driven() override {
     Toy model{world};
-    return test::driven(executor::host{}, model, order_, sampler_, verifier_, drafts_.make(),
-                        max_batch);
+    return resident_test::driven(executor::host{}, model, order_, sampler_, verifier_,
+                                 drafts_.make(), max_batch);
   }
   std::vector<outcome> repeated(std::int32_t batch) override {
     Toy model{world};
-    return test::repeated(executor::host{}, model, order_, sampler_, verifier_, drafts_.make(),
-                          batch);
+    return resident_test::repeated(executor::host{}, model, order_, sampler_, verifier_,
+                                   drafts_.make(), batch);
   }
   of_hidden hidden(std::int32_t batch) override {
     Toy model{world};
     constexpr std::int32_t canvases = decltype(drafts_.make())::max_drafts + 1;
     padded_masked<Toy> padded(model, batch * canvases * (max_block + canvases));
     of_hidden found;
-    found.repeated = test::repeated(hidden_host{}, padded, order_, sampler_, verifier_,
-                                    drafts_.make_padded(batch), batch);
-    found.driven = test::driven(hidden_host{}, padded, order_, sampler_, verifier_,
-                                drafts_.make_padded(batch), batch);
+    found.repeated = resident_test::repeated(hidden_host{}, padded, order_, sampler_, verifier_,
+                                             drafts_.make_padded(batch), batch);
+    found.driven = resident_test::driven(hidden_host{}, padded, order_, sampler_, verifier_,
+                                         drafts_.make_padded(batch), batch);
     found.keeps_anything = model.keeps_anything();
     return found;
   }
@@ -506,4 +506,4 @@ TEST_CASE("a masked model that moves its logits is refused where a loop is repea
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::resident_test

@@ -18,7 +18,7 @@
 #include "../support/hash.hpp"
 #include "../support/word_law.hpp"
 
-namespace hunch::test {
+namespace hunch::test::draw_law_test {
 namespace {
 
 struct fixed_word {
@@ -279,4 +279,4 @@ TEST_CASE("one step of rejection in float is exact to 1e-6") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::draw_law_test

@@ -30,7 +30,7 @@
 #include "../support/toy_model.hpp"
 #include "../support/toy_streams.hpp"
 
-namespace hunch::test {
+namespace hunch::test::growth_test {
 namespace {
 
 constexpr std::int32_t vocab = 4103;  // two tiles, the second one almost empty
@@ -143,4 +143,4 @@ TEST_CASE("teams of threads grow the trees of one thread") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::growth_test

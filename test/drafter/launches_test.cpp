@@ -34,7 +34,7 @@
 #include "../support/toy_router.hpp"
 #include "../support/toy_streams.hpp"
 
-namespace hunch::test {
+namespace hunch::test::launches_test {
 namespace {
 
 constexpr std::int32_t vocab = 61;
@@ -178,4 +178,4 @@ TEST_CASE("a step that nobody looks into has the launches of as many levels as m
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::launches_test

@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include <hunch/model/rows.hpp>
+#include "copy.hpp"
 
 /// \file
 /// How near what models on an executor say is to what the engine on the CPU says.
@@ -33,10 +33,6 @@ inline double difference(const std::vector<float>& got, const std::vector<float>
     worst = std::isnan(d) ? 1e9 : std::max(worst, d);
   }
   return worst / spread(expected);
-}
-
-inline std::vector<float> copy(hunch::row_view<const float> row) {
-  return {row.data, row.data + row.size};
 }
 
 }  // namespace test

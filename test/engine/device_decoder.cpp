@@ -40,6 +40,7 @@
 /// much is drafted in which step: so the loop on the host reads its prompts in one piece, to draft
 /// from the first step on as the other does.
 
+namespace device_decoder_test {
 namespace {
 
 using sampler = hunch::sampler::pipeline<hunch::sampler::temperature>;
@@ -307,3 +308,5 @@ TEST_CASE("device heads: texts with an EAGLE head") {
   everywhere(by_eagle(chain{}), router.selector(), 1.0f, hunch::verifier::rejection{});
   everywhere(by_eagle(deep_tree{}), router.selector(), 1.0f, hunch::verifier::point_mass{});
 }
+
+}  // namespace device_decoder_test

@@ -29,6 +29,7 @@
 /// What drafts with the states of a target on an executor says what its counterpart on the CPU
 /// says, up to what bfloat16 rounds away; and a row says the same, bit for bit, wherever it stands.
 
+namespace device_heads_test {
 namespace {
 
 using host = hunch::executor::host;
@@ -710,3 +711,5 @@ TEST_CASE("device heads: teams of threads compute the same bits") {
   };
   CHECK(all(test::team_host<3>{}) == all(host{}));
 }
+
+}  // namespace device_heads_test

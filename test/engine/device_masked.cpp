@@ -23,6 +23,7 @@
 /// Masked models on an executor say what those on the CPU say, up to what bfloat16 rounds away, and
 /// cache the same; and a canvas says the same, bit for bit, among others and whatever is cached.
 
+namespace device_masked_test {
 namespace {
 
 using engine::device_canvas_options;
@@ -359,3 +360,5 @@ TEST_CASE("device masked model: teams of threads compute the same bits") {
     CHECK(all(test::team_host<3>{}) == all(hunch::executor::host{}));
   });
 }
+
+}  // namespace device_masked_test

@@ -25,6 +25,7 @@
 /// The engine on an executor says what the engine on the CPU says, up to what bfloat16 rounds away;
 /// and a row says the same, bit for bit, wherever it stands and whoever computes it.
 
+namespace device_model_test {
 namespace {
 
 using engine::device_options;
@@ -463,3 +464,5 @@ TEST_CASE("device model: an error of the executor in a commit is thrown by the n
   CHECK_THROWS_WITH_AS(m.evaluate(rows.view()), "out of order", std::runtime_error);
   CHECK(test::copy(m.evaluate(rows.view()).logits(1)) == with.after(2));
 }
+
+}  // namespace device_model_test

@@ -24,6 +24,7 @@
 
 /// The head over shortlists says what `evaluate` says of the same tokens.
 
+namespace draft_head_test {
 namespace {
 
 using engine::arithmetic;
@@ -274,3 +275,5 @@ TEST_CASE("a logit of the head over shortlists, in any company") {
     }
   }
 }
+
+}  // namespace draft_head_test

@@ -37,6 +37,7 @@
 /// Decoders over the engine's draft models: the greedy text of each is that of plain decoding, and
 /// what a view of the target reads is not read twice.
 
+namespace drafters_test {
 namespace {
 
 using texts = std::vector<std::vector<hunch::token>>;
@@ -332,3 +333,5 @@ TEST_CASE("greedy texts with an int4 copy, in fewer steps") {
   CHECK(got.text == alone.text);
   CHECK(got.steps < alone.steps * 3 / 4);
 }
+
+}  // namespace drafters_test

@@ -18,6 +18,7 @@
 
 /// A view of a target's first layers: what it says, and what the target takes over from it.
 
+namespace early_exit_test {
 namespace {
 
 using engine::arithmetic;
@@ -405,7 +406,7 @@ TEST_CASE("two views of one target") {
   const std::uint64_t before = with.target.layer_rows();
   const auto states = deeper.forward(three.view());
   CHECK(with.target.layer_rows() - before == 3 * 2);
-  const auto got = test::copy({const_cast<float*>(states.hidden(2).data), with.shape.hidden});
+  const auto got = test::copy(hunch::row_view{states.hidden(2).data, with.shape.hidden});
   with.check(tree(0, 7), 3 * 1 + 3 * 3);
 
   engine::model fresh(with.shape, with.weights, {.kind = arithmetic::f32});
@@ -464,3 +465,5 @@ TEST_CASE("exits that do not fit are refused") {
   other[2] = tensors[2];
   CHECK(says(complaint(exit_layer, other), "exit.up.weight"));
 }
+
+}  // namespace early_exit_test

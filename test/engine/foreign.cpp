@@ -33,6 +33,7 @@
 
 /// Files of one model beside another one of the same sizes.
 
+namespace foreign_test {
 namespace {
 
 using nlohmann::json;
@@ -430,3 +431,5 @@ TEST_CASE("a draft model reads the vocabulary of its target") {
   shape.vocabulary ^= 2;
   CHECK(names(check(nothing.path()), {nothing.path().string(), "models/target"}));
 }
+
+}  // namespace foreign_test

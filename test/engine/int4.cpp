@@ -23,6 +23,7 @@
 /// What a copy of a model in 4-bit integers is worth as its own drafter; its products are in
 /// products.cpp.
 
+namespace int4_test {
 namespace {
 
 using engine::arithmetic;
@@ -138,3 +139,5 @@ TEST_CASE("the shipped target and its int4 copy along held-out text") {
   CHECK(share(of_listed) > 0.85);
   CHECK(share(of_draft) < 0.7);  // what a separate model is worth
 }
+
+}  // namespace int4_test

@@ -10,6 +10,7 @@
 /// A row's logits are bitwise the same alone and among any others. Speculative decoding is lossless
 /// only so far as this holds: the target must say of a drafted token what it would have said alone.
 
+namespace invariance_test {
 namespace {
 
 using engine::arithmetic;
@@ -174,3 +175,5 @@ TEST_CASE("rows that are not wanted change nothing") {
     CHECK_THROWS_AS(result.logits(1), std::out_of_range);
   });
 }
+
+}  // namespace invariance_test

@@ -16,6 +16,7 @@
 
 /// Masked models: the textbook, invariance, the cached prefix, and calls that are refused.
 
+namespace masked_test {
 namespace {
 
 using engine::arithmetic;
@@ -360,3 +361,5 @@ TEST_CASE("a steady pass over canvases allocates nothing") {
     CHECK(test::allocation_count() == before);
   });
 }
+
+}  // namespace masked_test

@@ -16,6 +16,7 @@
 /// Small masked models against what the `transformers` library computes for them; the layout of
 /// tiny/golden.safetensors is described in examples/models/README.md.
 
+namespace masked_golden_test {
 namespace {
 
 /// The canvases of a golden file, asked for all their masks.
@@ -117,3 +118,5 @@ TEST_CASE("a tiny head of a masked model computes what the recipe's does") {
     CHECK(test::difference(logits, expected) < tolerance(kind));
   }
 }
+
+}  // namespace masked_golden_test

@@ -14,12 +14,14 @@
 #include <engine/model.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 
+#include "copy.hpp"
 #include "reference.hpp"
 #include "tiny_heads.hpp"
 #include "tiny_model.hpp"
 
 /// Draft heads on a target's hidden state.
 
+namespace medusa_test {
 namespace {
 
 using engine::arithmetic;
@@ -63,10 +65,6 @@ struct inputs {
   std::vector<std::vector<float>> hidden;
   std::vector<const float*> pointers;
 };
-
-std::vector<float> copy(hunch::row_view<const float> row) {
-  return {row.data, row.data + row.size};
-}
 
 }  // namespace
 
@@ -136,7 +134,7 @@ TEST_CASE("a row of draft heads in any company") {
       std::vector<std::vector<float>> alone;
       for (int i = 0; i < sequences; ++i) {
         const auto states = medusa.forward(in.view(i, 1));
-        for (int j = 0; j < heads; ++j) { alone.push_back(copy(states.hidden(j))); }
+        for (int j = 0; j < heads; ++j) { alone.push_back(test::copy(states.hidden(j))); }
       }
       for (const int threads : {1, 2, 3}) {
         engine::model others(c, weights, {.kind = s.kind, .threads = threads});
@@ -144,7 +142,7 @@ TEST_CASE("a row of draft heads in any company") {
         for (const int size : {2, 7, sequences}) {
           const auto states = many.forward(in.view(0, size));
           for (int row = 0; row < size * heads; ++row) {
-            CHECK(copy(states.hidden(row)) == alone[static_cast<std::size_t>(row)]);
+            CHECK(test::copy(states.hidden(row)) == alone[static_cast<std::size_t>(row)]);
           }
         }
       }
@@ -270,3 +268,5 @@ TEST_CASE("draft heads that do not fit are refused") {
   const hunch::row_view<float> out{logits.data(), 5};
   CHECK_THROWS_AS(medusa.head(states, {1, &row, &list, &out}), std::out_of_range);
 }
+
+}  // namespace medusa_test

@@ -25,6 +25,7 @@
 /// The shipped EAGLE head, layout and router along held-out text: what of the target's law is
 /// accepted from a draft law over the shortlists of a selector.
 
+namespace routed_shortlists_test {
 namespace {
 
 using namespace hunch;
@@ -154,3 +155,5 @@ TEST_CASE("the shipped router beats the static list in every domain") {
   }
   CHECK(gained > 0.93 * whole);
 }
+
+}  // namespace routed_shortlists_test

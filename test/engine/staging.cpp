@@ -10,6 +10,7 @@
 
 /// What is staged, kept, discarded and released; rows without room; calls that are refused.
 
+namespace staging_test {
 namespace {
 
 struct fixture {
@@ -207,3 +208,5 @@ TEST_CASE("a model can be moved") {
   engine::model second = std::move(first);
   CHECK(with.next(second, 0, 5) == with.after(6));
 }
+
+}  // namespace staging_test

@@ -16,12 +16,14 @@
 #include <engine/streams.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 
+#include "copy.hpp"
 #include "reference.hpp"
 #include "tiny_heads.hpp"
 #include "tiny_model.hpp"
 
 /// Speculative streams beside the rows of a target.
 
+namespace streams_test {
 namespace {
 
 using engine::arithmetic;
@@ -47,17 +49,13 @@ hunch::rows with_streams(const row_batch& rows, int count) {
   return out;
 }
 
-std::vector<float> copy(hunch::row_view<const float> row) {
-  return {row.data, row.data + row.size};
-}
-
 /// Of one row: its logits, and its streams.
 struct seen {
   std::vector<float> logits;
   std::vector<std::vector<float>> of_streams;
 
   seen(const engine::evaluation& e, int row, int count) : logits{test::copy(e.logits(row))} {
-    for (int j = 0; j < count; ++j) { of_streams.push_back(copy(e.stream(row, j))); }
+    for (int j = 0; j < count; ++j) { of_streams.push_back(test::copy(e.stream(row, j))); }
   }
   friend bool operator==(const seen&, const seen&) = default;
 };
@@ -272,7 +270,7 @@ TEST_CASE("rows do not see streams, and streams are the same in any company") {
         CHECK(seen(by_path, 2, streams) == all[5]);
         CHECK(seen(by_path, 1, streams) == all[2]);
         const auto fewer = target.evaluate(with_streams(path, 1));
-        CHECK(copy(fewer.stream(2, 0)) == all[5].of_streams[0]);
+        CHECK(test::copy(fewer.stream(2, 0)) == all[5].of_streams[0]);
         CHECK_THROWS_AS(fewer.stream(2, 1), std::out_of_range);
         // With any number of threads.
         if (threads == 1) { first = all; }
@@ -356,8 +354,8 @@ TEST_CASE("streams at the end of the context") {
   CHECK(got.status(2) == hunch::status::cache_full);
   CHECK_THROWS_AS(got.stream(2, 0), std::out_of_range);
   // The same until positions after the end are asked for, which count as the last one.
-  CHECK(copy(got.stream(0, 0)) == copy(expected.stream(0, 0)));
-  CHECK(copy(got.stream(0, 1)) != copy(expected.stream(0, 1)));
+  CHECK(test::copy(got.stream(0, 0)) == test::copy(expected.stream(0, 0)));
+  CHECK(test::copy(got.stream(0, 1)) != test::copy(expected.stream(0, 1)));
   for (int j = 0; j < streams; ++j) {
     const auto state = got.stream(1, j);
     CHECK(
@@ -394,3 +392,5 @@ TEST_CASE("streams that do not fit are refused") {
   }
   CHECK_THROWS_AS(target.evaluate(with_streams(rows, 1)), std::invalid_argument);
 }
+
+}  // namespace streams_test

@@ -17,6 +17,7 @@
 #include <engine/packed_matrix.hpp>
 #include <engine/row_batch.hpp>
 #include <engine/tensors.hpp>
+#include "copy.hpp"
 
 /// \file
 /// Small random models and texts for the tests.
@@ -153,10 +154,6 @@ inline std::vector<engine::arithmetic> arithmetics() {
   std::vector<arithmetic> out{arithmetic::f32, arithmetic::bf16_fma, arithmetic::int4};
   if (engine::has_bf16_dot()) { out.push_back(arithmetic::bf16_dot); }
   return out;
-}
-
-inline std::vector<float> copy(hunch::row_view<float> row) {
-  return {row.data, row.data + row.size};
 }
 
 /// `count` tokens of a fixed pseudo-random text.

@@ -20,6 +20,7 @@
 
 /// Tokenizers in the files of Hugging Face.
 
+namespace tokenizer_json_test {
 namespace {
 
 using nlohmann::json;
@@ -388,3 +389,5 @@ TEST_CASE("what the files beside a vocab.json lack is named") {
   about({{"tokenizer_class", "Qwen2Tokenizer"}, {"add_prefix_space", true}});
   names("\"add_prefix_space\" is true");
 }
+
+}  // namespace tokenizer_json_test

@@ -20,6 +20,7 @@
 #include <hunch/tree/fixed.hpp>
 #include <hunch/tree/sampled.hpp>
 #include <hunch/verifier/point_mass.hpp>
+#include "../support/drafter_makers.hpp"
 #include "../support/taught_meter.hpp"
 #include "../support/toy_heads.hpp"
 #include "exact.hpp"
@@ -28,10 +29,7 @@
 namespace hunch::test {
 namespace {
 
-constexpr tree::choices some{{0}, {1}, {0, 0}, {0, 2}, {1, 1}, {0, 2, 0}};
-using fixed_tree = tree::fixed<some>;
 using wide_tree = tree::dynamic<3, 2, 5>;
-using deep_tree = tree::dynamic<2, 3, 7>;
 
 using any_selector = selector::any<double>;
 

@@ -21,17 +21,15 @@
 #include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/point_mass.hpp>
 #include <hunch/verifier/typical.hpp>
+#include "../support/drafter_makers.hpp"
 #include "../support/toy_streams.hpp"
 #include "../support/tree_drafter.hpp"
 #include "exact.hpp"
 #include "selectors.hpp"
 
-namespace hunch::test {
+namespace hunch::test::exact_streams {
 namespace {
 
-constexpr tree::choices some{{0}, {1}, {0, 0}, {0, 2}, {1, 1}, {0, 2, 0}};
-using fixed_tree = tree::fixed<some>;
-using deep_tree = tree::dynamic<2, 3, 7>;
 using any_selector = selector::any<double>;
 
 /// Trees as streams grow them, and as the first layers leave them: streams or Medusa heads.
@@ -430,4 +428,4 @@ TEST_CASE("what does not fit is refused at construction") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::exact_streams

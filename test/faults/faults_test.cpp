@@ -22,7 +22,7 @@
 #include "../support/tree_drafter.hpp"
 #include "allocations.hpp"
 
-namespace hunch::test {
+namespace hunch::test::faults_test {
 namespace {
 
 constexpr std::int32_t vocab = 5;
@@ -429,4 +429,4 @@ TEST_CASE("a decoder that goes away gives its models back") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::faults_test

@@ -20,7 +20,7 @@
 #include <hunch/tree/fixed.hpp>
 #include <hunch/verifier/point_mass.hpp>
 
-namespace hunch::test {
+namespace hunch::test::drafts_test {
 namespace {
 
 constexpr std::int32_t vocab = 4;
@@ -242,4 +242,4 @@ TEST_CASE("a target that cannot give a state has the next step draft nothing") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::drafts_test

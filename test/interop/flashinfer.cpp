@@ -10,7 +10,7 @@
 #include <hunch/interop/flashinfer.hpp>
 #include "support.hpp"
 
-namespace hunch::test {
+namespace hunch::test::interop_flashinfer {
 namespace {
 
 namespace adapter = interop::flashinfer;
@@ -437,4 +437,4 @@ TEST_CASE("uniforms of the caller become the words that have them") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::interop_flashinfer

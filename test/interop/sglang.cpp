@@ -10,7 +10,7 @@
 #include <hunch/interop/sglang.hpp>
 #include "support.hpp"
 
-namespace hunch::test {
+namespace hunch::test::interop_sglang {
 namespace {
 
 namespace adapter = interop::sglang;
@@ -517,4 +517,4 @@ TEST_CASE("sglang: without uniforms the words have addresses") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::interop_sglang

@@ -10,7 +10,7 @@
 #include <hunch/interop/sglang_tree.hpp>
 #include "support.hpp"
 
-namespace hunch::test {
+namespace hunch::test::interop_sglang_tree {
 namespace {
 
 namespace adapter = interop::sglang;
@@ -204,4 +204,4 @@ TEST_CASE("sglang: choices that are no tree end in a status and stay in their ar
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::interop_sglang_tree

@@ -10,7 +10,7 @@
 #include <hunch/interop/vllm.hpp>
 #include "support.hpp"
 
-namespace hunch::test {
+namespace hunch::test::interop_vllm {
 namespace {
 
 namespace adapter = interop::vllm;
@@ -377,4 +377,4 @@ TEST_CASE("vllm: a bad sequence gets its status, the others are as without it") 
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::interop_vllm

@@ -11,7 +11,7 @@
 #include <hunch/verifier/block.hpp>
 #include "logits_requests.hpp"
 
-namespace hunch::test {
+namespace hunch::test::interop_vllm_logits {
 namespace {
 
 outputs reference(const requests& c) {
@@ -359,4 +359,4 @@ TEST_CASE("vllm: a bad request gets its status, the others are as without it") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::interop_vllm_logits

@@ -13,7 +13,7 @@
 #include <hunch/verifier/verify_rows.hpp>
 #include "logits_requests.hpp"
 
-namespace hunch::test {
+namespace hunch::test::interop_vllm_sampling {
 namespace {
 
 /// The census of an engine's texts, with its arrays.
@@ -439,4 +439,4 @@ TEST_CASE("vllm: a request with a bad parameter gets its status, the others are 
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::interop_vllm_sampling

@@ -20,7 +20,7 @@
 #include <hunch/length/metered.hpp>
 #include "../support/hash.hpp"
 
-namespace hunch::test {
+namespace hunch::test::meter_test {
 namespace {
 
 constexpr std::int32_t max_depth = 8;
@@ -606,4 +606,4 @@ TEST_CASE("steps that only read prompts are no prices, and nothing is drafted be
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::meter_test

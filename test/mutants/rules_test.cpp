@@ -12,7 +12,7 @@
 #include "../support/stages.hpp"
 #include "rules.hpp"
 
-namespace hunch::test {
+namespace hunch::test::rules_test {
 namespace {
 
 constexpr double visible = 1e-6;
@@ -217,4 +217,4 @@ TEST_CASE("a bias or a grammar that is honoured on the first token of a step onl
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::rules_test

@@ -22,7 +22,7 @@
 
 #include "support.hpp"
 
-namespace hunch::test {
+namespace hunch::test::dynaspec_test {
 namespace {
 
 using vector = std::vector<double>;
@@ -194,4 +194,4 @@ TEST_CASE("the oracle's clusters hold the most mass of all choices of so many cl
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::dynaspec_test

@@ -18,7 +18,7 @@
 #include "../support/team_executors.hpp"
 #include "../support/toy_router.hpp"
 
-namespace hunch::test {
+namespace hunch::test::second_opinion_test {
 namespace {
 
 constexpr std::int32_t vocab = 40;
@@ -187,4 +187,4 @@ TEST_CASE("a weight that is none is refused") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::second_opinion_test

@@ -30,7 +30,7 @@
 #include "../support/toy_heads.hpp"
 #include "../support/toy_streams.hpp"
 
-namespace hunch::test {
+namespace hunch::test::switching_test {
 namespace {
 
 constexpr std::int32_t vocab = 7;
@@ -202,4 +202,4 @@ TEST_CASE("requests that change their drafter, greedy") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::switching_test

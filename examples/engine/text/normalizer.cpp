@@ -17,7 +17,7 @@
 namespace engine::text {
 namespace {
 
-using step = std::function<std::string(std::string)>;
+using rewriting = std::function<std::string(std::string)>;
 
 bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(),
@@ -25,7 +25,7 @@ bool is_ascii(std::string_view text) {
 }
 
 /// A normal form of Unicode; none changes ASCII.
-step form(int options) {
+rewriting form(int options) {
   return [options](std::string text) {
     if (is_ascii(text)) { return text; }
     utf8proc_uint8_t* made = nullptr;
@@ -55,7 +55,7 @@ std::string lower_case(std::string text) {
   return out;
 }
 
-step strip(bool left, bool right) {
+rewriting strip(bool left, bool right) {
   return [left, right](std::string text) {
     std::size_t begin = text.size(), end = 0;
     for (std::size_t at = 0; at < text.size();) {
@@ -72,13 +72,13 @@ step strip(bool left, bool right) {
   };
 }
 
-step replace(pattern what, std::string by) {
+rewriting replace(pattern what, std::string by) {
   return [what = std::move(what), by = std::move(by)](std::string text) {
     return what.replaced(text, by);
   };
 }
 
-step read_step(const config_object& described) {
+rewriting read_step(const config_object& described) {
   const std::string type = described.string("type");
   if (type == "NFC") { return form(UTF8PROC_COMPOSE); }
   if (type == "NFD") { return form(UTF8PROC_DECOMPOSE); }

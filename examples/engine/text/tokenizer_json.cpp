@@ -23,8 +23,6 @@
 namespace engine::text {
 namespace {
 
-constexpr std::uintmax_t max_bytes = std::uintmax_t{1} << 27;
-
 class json_tokenizer final : public loaded_tokenizer {
  public:
   json_tokenizer(const config_object& of, std::filesystem::path from) {
@@ -158,7 +156,7 @@ std::unique_ptr<loaded_tokenizer> tokenizer_of_json(const nlohmann::json& values
 }
 
 std::unique_ptr<loaded_tokenizer> load_tokenizer_json(const std::filesystem::path& file) {
-  return tokenizer_of_json(parsed_json(file, max_bytes), file);
+  return tokenizer_of_json(parsed_json(file, max_tokenizer_bytes), file);
 }
 
 }  // namespace engine::text

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -8,6 +9,9 @@
 #include <engine/text/loaded_tokenizer.hpp>
 
 namespace engine::text {
+
+/// Of a file of a tokenizer: larger ones are refused.
+inline constexpr std::uintmax_t max_tokenizer_bytes = std::uintmax_t{1} << 27;
 
 /// A `tokenizer.json`, as the library `tokenizers` of Hugging Face writes them. BPE and Unigram
 /// models. What it names as its beginning and end of text and as its mask is in the

@@ -20,8 +20,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::uintmax_t max_bytes = std::uintmax_t{1} << 27;
-
 /// What Qwen2 cuts text by (Qwen2 technical report, arXiv:2407.10671), and Dream, which was made of
 /// it.
 constexpr const char* words_of_qwen2 =
@@ -53,7 +51,7 @@ json rules_of(const config_object& about) {
 }
 
 json read_merges(const std::filesystem::path& file) {
-  std::ifstream in = opened(file, max_bytes);
+  std::ifstream in = opened(file, max_tokenizer_bytes);
   json out = json::array();
   for (std::string line; std::getline(in, line);) {
     if (line.ends_with('\r')) { line.pop_back(); }
@@ -128,7 +126,7 @@ std::unique_ptr<loaded_tokenizer> load_vocabulary_and_merges(
   const config_object about(about_values, about_file.string());
   json all = rules_of(about);
   all["model"] = {{"type", "BPE"},
-                  {"vocab", parsed_json(vocabulary, max_bytes)},
+                  {"vocab", parsed_json(vocabulary, max_tokenizer_bytes)},
                   {"merges", read_merges(folder / "merges.txt")}};
   all["added_tokens"] = json::array();
   for (auto& [id, one] : read_added(about, all["model"]["vocab"], folder / "added_tokens.json")) {

@@ -320,9 +320,10 @@ TEST_CASE("bad luck with the first drafts does not end drafting where it wins") 
     const int unlucky = without_drafts(on, 0.88, {});
     CAPTURE(unlucky);
     CHECK(unlucky <= 8);
-    // Where one step may lose everything it does.
+    // Where one step may lose everything, and that is little, it does.
     length::meter::options all;
     all.stake = 1e9;
+    all.credit = 1.25;
     CHECK(without_drafts(on, 0.88, all) > 2 * unlucky + 8);
   }
 }
@@ -432,8 +433,9 @@ TEST_CASE("a drafter that would have to read what it missed is tried as rarely a
 /// Tokens per time, prompts included, of requests one after the other: of `tokens` after prompts
 /// of 100. A step that reads a prompt takes 21 plain ones, without the drafter's reading.
 template <class Sim, class Next, class Observe>
-double speed_of_requests(Sim& sim, std::int32_t tokens, const Next& next, const Observe& observe) {
-  for (std::int32_t request = 0; request < 100; ++request) {
+double speed_of_requests(Sim& sim, std::int32_t tokens, std::int32_t requests, const Next& next,
+                         const Observe& observe) {
+  for (std::int32_t request = 0; request < requests; ++request) {
     std::int64_t emitted = 0;
     while (emitted < tokens) {
       step_summary s = sim.step(next(), 1.0, emitted == 0 ? 100 : 0);
@@ -449,7 +451,7 @@ double speed_of_plain_requests(const machine& on, const drafter_model& drafts,
                                std::int32_t tokens) {
   simulation<length::fixed> sim(on, drafts, 1, length::fixed{});
   return speed_of_requests(
-      sim, tokens, [] { return 0; }, [](const step_summary&) {});
+      sim, tokens, 100, [] { return 0; }, [](const step_summary&) {});
 }
 
 double speed_of_metered_requests(const machine& on, const drafter_model& drafts,
@@ -457,7 +459,7 @@ double speed_of_metered_requests(const machine& on, const drafter_model& drafts,
   metered_run run(on, drafts, 1);
   const auto all = [&] {
     return speed_of_requests(
-        run.sim, tokens, [&] { return run.meter.next(1); },
+        run.sim, tokens, 100, [&] { return run.meter.next(1); },
         [&](const step_summary& s) { run.meter.observe(s); });
   };
   all();  // which it learns from
@@ -473,6 +475,34 @@ TEST_CASE("a try beside a prompt pays for what the drafter reads of it") {
     CHECK(speed_of_metered_requests(on, drafts, 96) >
           0.985 * speed_of_plain_requests(on, drafts, 96));
   }
+}
+
+/// Of 200 beginnings after which costs are known, how many write a dozen short requests hardly
+/// faster than plain ones.
+int slow_requests(const machine& on, double acceptance, const length::meter::options& o) {
+  const double plain = speed_of_plain_requests(on, constant(acceptance), 96);
+  int out = 0;
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    metered_run run(on, constant(acceptance), 1, seed, o);
+    know_costs(run);
+    const double speed = speed_of_requests(
+        run.sim, 96, 12, [&] { return run.meter.next(1); },
+        [&](const step_summary& s) { run.meter.observe(s); });
+    out += speed < 1.05 * plain ? 1 : 0;
+  }
+  return out;
+}
+
+TEST_CASE("short requests whose prompts a dear drafter reads are drafted from the first one on") {
+  // What a prompt takes is paid back by drafts of several levels; one of a single level, which is
+  // all that a small account can lose, gains next to nothing.
+  const machine on{"a copy in four bits, on a small cache", 0.42, 0.09, 0.25, 0.085};
+  const int slow = slow_requests(on, 0.95, {});
+  CAPTURE(slow);
+  CHECK(slow <= 10);
+  length::meter::options less;
+  less.credit = 1.25;
+  CHECK(slow_requests(on, 0.95, less) > slow + 20);
 }
 
 TEST_CASE("reading prompts is paid from what drafting gains after them") {

@@ -61,7 +61,7 @@ class meter {
 
   struct options {
     double share = 0.0075;      ///< of the time, for tries
-    double credit = 1.25;       ///< plain steps that each account begins with
+    double credit = 2.0;        ///< plain steps that each account begins with
     double most = 16.0;         ///< plain steps in an account, over the root of the batch
     double margin = 0.05;       ///< by which drafting has to be faster
     double stake = 0.5;         ///< of an account, for one step

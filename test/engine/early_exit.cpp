@@ -406,7 +406,8 @@ TEST_CASE("two views of one target") {
   const std::uint64_t before = with.target.layer_rows();
   const auto states = deeper.forward(three.view());
   CHECK(with.target.layer_rows() - before == 3 * 2);
-  const auto got = test::copy(hunch::row_view{states.hidden(2).data, with.shape.hidden});
+  const auto got =
+      test::copy(hunch::row_view<const float>{states.hidden(2).data, with.shape.hidden});
   with.check(tree(0, 7), 3 * 1 + 3 * 3);
 
   engine::model fresh(with.shape, with.weights, {.kind = arithmetic::f32});

@@ -56,7 +56,8 @@ struct plant_child {
 template <class Random>
 class chain_batch {
   using laws_type = hunch::sampled_laws<float, plain>;
-  using view = hunch::verify_view<laws_type, hunch::stored_drafts<hunch::law<float>>>;
+  using view = hunch::verify_view<laws_type, hunch::stored_drafts<hunch::law<float>>,
+                                  hunch::chain_tokens>;
   using cuda = hunch::executor::cuda;
 
  public:
@@ -96,10 +97,10 @@ class chain_batch {
         rows.push_back({{target + static_cast<std::int64_t>(first + i) * vocab, vocab}, {}, {}});
       }
       // Over all tokens the place where a token was drawn is the token.
-      views.push_back({.tree = {.count = chain_nodes,
-                                .tokens = tokens_.data() + first,
-                                .parent = parents_.data() + first,
-                                .drawn_at = tokens_.data() + first},
+      views.push_back({.tree = {{.count = chain_nodes,
+                                 .tokens = tokens_.data() + first,
+                                 .parent = parents_.data() + first,
+                                 .drawn_at = tokens_.data() + first}},
                        .children = hunch::child_law::independent,
                        .target = {rows_.data() + first, made_.data() + first, {}},
                        .drafts = {drawn_from_.data() + first, lists_.data() + first},

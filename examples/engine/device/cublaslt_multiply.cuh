@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -26,8 +27,9 @@ namespace engine::device {
 /// `team_multiply`. All rows are multiplied, whether they are asked for or not.
 ///
 /// How a shape is multiplied is chosen in `prepare` and never afterwards, so that products can be
-/// recorded. One algorithm that does not split the inner dimension serves every number of rows that
-/// it can: so a row's result does not depend on how many rows there are.
+/// recorded. One algorithm that does not split the inner dimension serves every number of rows, so
+/// that a row's result does not depend on how many rows there are. Nothing documents that it then
+/// does not, so it is tried.
 class cublaslt_multiply {
  public:
   using input = hunch::bfloat16;
@@ -60,14 +62,8 @@ class cublaslt_multiply {
 
   void operator()(const matrix& w, const hunch::bfloat16* x, std::int32_t rows, float* y, into mode,
                   const std::uint8_t*) {
-    shape of(w, rows);
-    const float one = 1.0f;
-    const float beta = mode == into::add ? 1.0f : 0.0f;
     const chosen& how = plans_.at({w.outputs, w.width})[static_cast<std::size_t>(rows) - 1];
-    check(cublasLtMatmul(handle_.get(), description_.get(), &one, w.data, &of.weights, x,
-                         &of.inputs, &beta, y, &of.products, y, &of.products, &how.algorithm,
-                         workspace_.data(), workspace_bytes, executor_.stream()),
-          "cublasLtMatmul");
+    multiply(w, x, rows, y, mode == into::add ? 1.0f : 0.0f, how);
   }
 
  private:
@@ -118,16 +114,55 @@ class cublaslt_multiply {
            found.workspaceSize <= workspace_bytes;
   }
 
-  /// The fastest for a typical number of rows of those that multiply any number; if none does, the
-  /// fastest.
+  void multiply(const matrix& w, const hunch::bfloat16* x, std::int32_t rows, float* y, float beta,
+                const chosen& how) {
+    shape of(w, rows);
+    const float one = 1.0f;
+    check(cublasLtMatmul(handle_.get(), description_.get(), &one, w.data, &of.weights, x,
+                         &of.inputs, &beta, y, &of.products, y, &of.products, &how.algorithm,
+                         workspace_.data(), workspace_bytes, executor_.stream()),
+          "cublasLtMatmul");
+  }
+
+  /// Of the algorithms that multiply any number of rows the first by which a row has the same result
+  /// beside any number of others: in the order of their speed for a typical number, for one and for
+  /// the most. If there is none, the first that multiplies any number; else the fastest.
   chosen for_all_rows(const matrix& w) {
-    const std::vector<chosen> all = fastest(w, std::min(max_rows_, typical_rows), most_tried);
-    for (const chosen& how : all) {
-      std::int32_t rows = 1;
-      while (rows <= max_rows_ && fits(w, rows, how)) { ++rows; }
-      if (rows > max_rows_) { return how; }
+    const std::int32_t typical = std::min(max_rows_, typical_rows);
+    std::optional<chosen> fitting;
+    for (const std::int32_t count : {typical, 1, max_rows_}) {
+      for (const chosen& how : fastest(w, count, most_tried)) {
+        std::int32_t rows = 1;
+        while (rows <= max_rows_ && fits(w, rows, how)) { ++rows; }
+        if (rows <= max_rows_) { continue; }
+        if (is_same_among_others(w, how)) { return how; }
+        if (!fitting) { fitting = how; }
+      }
     }
-    return all.front();
+    return fitting ? *fitting : fastest(w, typical, 1).front();
+  }
+
+  /// Whether the first of some rows has the same product beside 0, 1, 2, ... others.
+  bool is_same_among_others(const matrix& w, const chosen& how) {
+    const auto width = static_cast<std::size_t>(w.width);
+    const auto outputs = static_cast<std::size_t>(w.outputs);
+    std::vector<hunch::bfloat16> numbers(static_cast<std::size_t>(max_rows_) * width);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      numbers[i] = hunch::to_bfloat16(static_cast<float>(i * 7919 % 1013) * 0.001f - 0.5f);
+    }
+    hunch::executor::cuda::resident<hunch::bfloat16> x(executor_, numbers.size());
+    hunch::executor::cuda::resident<float> y(executor_,
+                                             static_cast<std::size_t>(max_rows_) * outputs);
+    executor_.upload(x.data(), numbers.data(), numbers.size());
+    std::vector<float> alone(outputs);
+    std::vector<float> beside(outputs);
+    for (std::int32_t rows = 1; rows <= max_rows_; rows += rows < typical_rows ? 1 : rows) {
+      multiply(w, x.data(), rows, y.data(), 0.0f, how);
+      executor_.download(beside.data(), y.data(), outputs);
+      if (rows == 1) { alone = beside; }
+      if (alone != beside) { return false; }
+    }
+    return true;
   }
 
   /// At most so many algorithms, `most_tried` of them or fewer, that which cuBLASLt takes for the

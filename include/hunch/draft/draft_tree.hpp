@@ -59,9 +59,19 @@ struct token_tree {
 
 using drafted_tokens = token_tree<token*, std::int32_t*>;
 
+/// The child of a node where no node has two: the next one, since a parent comes first.
+HUNCH_HOST_DEVICE constexpr std::int32_t next_of_chain(std::int32_t count, std::int32_t node,
+                                                       std::int32_t after) {
+  return after == node && node + 1 < count ? node + 1 : -1;
+}
+
 /// The same where no node has two children.
 struct chain_tokens : drafted_tokens {
   static constexpr bool is_chain = true;
+
+  HUNCH_HOST_DEVICE std::int32_t next_child(std::int32_t node, std::int32_t after) const {
+    return next_of_chain(count, node, after);
+  }
 };
 
 /// The draft of one sequence: at most `max_nodes` nodes, a compile-time constant of the drafter,

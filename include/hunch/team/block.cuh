@@ -46,6 +46,7 @@ struct block_storage {
   value_slot<sizeof(summed)> last_sums[Threads / 32];
   double crews[Threads];
   shared_scratch scratch;
+  alignas(16) unsigned char terms[term_bytes];
   typename cub::BlockScan<std::int32_t, Threads, cub::BLOCK_SCAN_WARP_SCANS>::TempStorage scan;
 };
 
@@ -117,6 +118,10 @@ class block_threads {
   __device__ shared_scratch& scratch(std::int32_t) const { return shared_->scratch; }
   __device__ value_slot<32>& slot(std::int32_t, std::int32_t phase) const {
     return shared_->posted[phase];
+  }
+  template <class Real>
+  __device__ Real* terms() const {
+    return reinterpret_cast<Real*>(shared_->terms);
   }
 
   template <class F>

@@ -126,11 +126,12 @@ class serial {
   }
 
   template <class F>
-  HUNCH_HOST_DEVICE HUNCH_INLINE void lanes(std::int64_t begin, std::int64_t end, const F& f) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE const F& lanes(std::int64_t begin, std::int64_t end, const F& f) {
     on_processor<compiled_up_to<F>>(
         [begin, end, to = scratch_.lanes, strands = scratch_.strands](const F& f)
             HUNCH_INLINED { tile_lanes(begin, end, to, strands, f); },
         f);
+    return f;
   }
 
   template <class F>

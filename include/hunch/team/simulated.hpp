@@ -113,6 +113,7 @@ class host_threads {
       std::deque<host_crew_memory> crews;
       inbox inboxes[2];
       shared_scratch scratch;
+      alignas(16) std::byte terms[term_bytes];
     };
 
     std::int32_t threads_;
@@ -142,6 +143,10 @@ class host_threads {
   shared_scratch& scratch() const { return own().scratch; }
   shared_scratch& scratch(std::int32_t p) const { return at(p).scratch; }
   value_slot& slot(std::int32_t p, std::int32_t phase) const { return at(p).posted[phase]; }
+  template <class Real>
+  Real* terms() const {
+    return reinterpret_cast<Real*>(own().terms);
+  }
 
   template <class Element>
   static void ask_for(const Element*, const Element*) {}

@@ -71,7 +71,9 @@ inline constexpr bool is_one_thread = requires {
 ///    by tile, so that the row is read once (see `team::SoftTerms`), or not at all
 ///    (`team::totalled_terms`); with group sums like `sum`, relative to the weight of that key.
 /// 5. `t.lanes(begin, end, f)` sets `t.scratch().lanes` to the sums of the 128 lanes of the tile
-///    [begin, end), in double, each in order, and `t.scratch().strands` to those of its strands.
+///    [begin, end), in double, each in order, and `t.scratch().strands` to those of its strands. It
+///    returns a function g with g(i) = f(i) in the tile until the next `lanes`, which knows what
+///    has been computed.
 ///    `t.tiles(n, first, count, f)` sets the lanes to the sums of the tiles first, ..., first +
 ///    count - 1 of [0, n), at most 128.
 /// 6. `t.compact(n, keep, f, capacity)` sets the first elements of `t.scratch().list` to f(i) for
@@ -112,7 +114,7 @@ concept Team = requires(T& t, std::int64_t n, double v) {
     } -> std::same_as<int>;
   { t.sum(n, detail::any_term{}) } -> std::same_as<double>;
   { t.sum_both(n, detail::any_terms{}) } -> std::same_as<team::two_sums>;
-  t.lanes(n, n, detail::any_term{});
+  { t.lanes(n, n, detail::any_term{})(n) } -> std::same_as<float>;
   t.tiles(n, n, 0, detail::any_term{});
   t.fill(0, detail::any_count{});
   t.put(0, n);

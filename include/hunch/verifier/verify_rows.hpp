@@ -43,12 +43,18 @@ struct sampled_laws {
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> operator()(T& team, std::int32_t c) const {
     law<Real> l = made[c];
     if (l.logits.data == nullptr) {
-      const target_row<Real> row = rows[c];
-      l = sampler(team, row.logits, row.parameters, row.history);
-      team.sync();  // every rank has seen that it was not made
-      if (team.rank() == 0) { made[c] = l; }
+      l = make(team, c);
       team.sync();
     }
+    return l;
+  }
+  /// Makes the law after node c, which has none. Collective, and no barrier afterwards.
+  template <Team T>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> make(T& team, std::int32_t c) const {
+    const target_row<Real> row = rows[c];
+    const law<Real> l = sampler(team, row.logits, row.parameters, row.history);
+    team.sync();  // every rank has seen that it was not made
+    if (team.rank() == 0) { made[c] = l; }
     return l;
   }
   HUNCH_HOST_DEVICE bool is_known(std::int32_t c) const { return made[c].logits.data != nullptr; }
@@ -56,6 +62,13 @@ struct sampled_laws {
 };
 
 namespace kernel {
+
+/// Loads that a thread of a rule has under way: a chain's has registers for more than a tree's,
+/// which is compiled for siblings.
+template <class View>
+inline constexpr int verify_loads = is_chain_tree<decltype(View::tree)>
+                                        ? team::default_loads
+                                        : team::loads_of<decltype(View::target)>;
 
 /// Makes the law of row `index` before any verifier asks: rows in parallel, where there are teams
 /// to spare. One team per row. A row without a law gets one that carries its error.
@@ -68,7 +81,7 @@ struct make_laws {
 
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {
-    laws(team, index);
+    if (!laws.is_known(index)) { laws.make(team, index); }
   }
 };
 
@@ -82,7 +95,7 @@ struct verify_sequences {
   V verifier;
   Random random;
   static constexpr bool reads_rows = true;
-  static constexpr int loads = team::loads_of<decltype(View::target)>;
+  static constexpr int loads = verify_loads<View>;
 
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {

@@ -56,6 +56,14 @@ struct slot_drafts {
 template <bool IsChain>
 struct slot_tokens : token_tree<slot_array<token>, slot_array<std::int32_t>> {
   static constexpr bool is_chain = IsChain;
+
+  HUNCH_HOST_DEVICE std::int32_t next_child(std::int32_t node, std::int32_t after) const {
+    if constexpr (IsChain) {
+      return next_of_chain(this->count, node, after);
+    } else {
+      return token_tree<slot_array<token>, slot_array<std::int32_t>>::next_child(node, after);
+    }
+  }
 };
 
 /// The seed of the request of a slot.

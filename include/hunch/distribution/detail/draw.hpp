@@ -102,28 +102,56 @@ HUNCH_HOST_DEVICE HUNCH_INLINE decltype(auto) general_form(const Weight& weight)
   }
 }
 
+/// The same by all ranks of a team, one of them for each entry: each takes the differences before
+/// its own in order, as one thread would, and so comes to the same bits sooner.
+template <Team T, class Weight>
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE prefix_walk walk_together(T& team, double target,
+                                                                   std::int32_t n,
+                                                                   const Weight& weight) {
+  const auto left_before = [=](std::int32_t i) {
+    double left = target;
+    for (std::int32_t j = 0; j < i; ++j) { left -= weight(j); }
+    return left;
+  };
+  // The first entry that the target ends in; behind all of these the last one with weight.
+  const std::int32_t found = team.reduce(
+      n, 2 * n,
+      [=](std::int64_t entry) {
+        const auto i = static_cast<std::int32_t>(entry);
+        const double w = weight(i);
+        if (!(w > 0.0)) { return 2 * n; }
+        return left_before(i) < w ? i : 2 * n - 1 - i;
+      },
+      [](std::int32_t x, std::int32_t y) { return x < y ? x : y; });
+  if (found == 2 * n) { return {target}; }
+  const bool ends = found < n;
+  const std::int32_t chosen = ends ? found : 2 * n - 1 - found;
+  return {left_before(chosen), chosen, weight(chosen), ends};
+}
+
 /// What a draw chooses in the tile [begin, end), `fraction` of its weight into it, where `lanes`
-/// and `strands` are its sums; -1 if there is no weight where it looks. By a single thread:
-/// additions in order are no work for several, which would wait for each other.
-template <class Weight>
-HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t walk_along_tile(const double* lanes,
-                                                            const double* strands,
-                                                            std::int64_t begin, std::int64_t end,
-                                                            double fraction, const Weight& weight) {
+/// and `strands` are its sums; -1 if there is no weight where it looks.
+/// \tparam Walk walk(target, n, weight) is `walk_along`.
+template <class Walk, class Weight>
+HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t walk_in_tile(const Walk& walk, const double* lanes,
+                                                         const double* strands, std::int64_t begin,
+                                                         std::int64_t end, double fraction,
+                                                         const Weight& weight) {
   double in_tile = 0.0;
   for (std::int32_t s = 0; s < team::strand_count; ++s) { in_tile += strands[s]; }
-  const prefix_walk strand = walk_along(fraction * in_tile, team::strand_count,
-                                        [&](std::int32_t s) { return strands[s]; });
+  const prefix_walk strand =
+      walk(fraction * in_tile, team::strand_count, [=](std::int32_t s) { return strands[s]; });
   if (strand.chosen < 0) { return -1; }
-  const std::int32_t from = strand.chosen * team::lanes_of_strand;
-  const prefix_walk lane = walk_along(strand.fraction() * strand.weight, team::lanes_of_strand,
-                                      [&](std::int32_t i) { return lanes[from + i]; });
-  const std::int64_t first = begin + from + lane.chosen;
+  const double* const of_strand = lanes + strand.chosen * team::lanes_of_strand;
+  const prefix_walk lane = walk(strand.fraction() * strand.weight, team::lanes_of_strand,
+                                [=](std::int32_t i) { return of_strand[i]; });
+  const std::int64_t first = begin + strand.chosen * team::lanes_of_strand + lane.chosen;
   const auto count =
       static_cast<std::int32_t>((end - first + team::lane_count - 1) / team::lane_count);
-  const prefix_walk element = walk_along(lane.fraction() * lane.weight, count, [&](std::int32_t i) {
-    return static_cast<double>(weight(first + i * team::lane_count));
-  });
+  const prefix_walk element =
+      walk(lane.fraction() * lane.weight, count, [&weight, first](std::int32_t i) {
+        return static_cast<double>(weight(first + i * team::lane_count));
+      });
   return element.chosen < 0 ? -1 : first + element.chosen * team::lane_count;
 }
 
@@ -136,9 +164,16 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t draw_from_groups(T& team, 
   // A copy, which no function is given by reference: what it holds stays in registers.
   const auto weight = of;
   const team::shared_scratch& shared = team.scratch();
+  const auto walk = [&team](double target, std::int32_t count, const auto& at) {
+    if constexpr (team::is_one_thread<T>) {
+      return walk_along(target, count, at);
+    } else {
+      return walk_together(team, target, count, at);
+    }
+  };
 
-  prefix_walk group{uniform(word) * total};
-  for (std::int32_t g = 0; g < team::groups_of(n); ++g) { group.visit(g, shared.groups[g]); }
+  const prefix_walk group = walk(uniform(word) * total, team::groups_of(n),
+                                 [groups = shared.groups](std::int32_t g) { return groups[g]; });
 
   const std::int32_t per_group = team::tiles_per_group(n);
   std::int32_t tile = group.chosen * per_group;
@@ -147,19 +182,18 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t draw_from_groups(T& team, 
 
   const std::int64_t begin = tile * team::tile_elements;
   const std::int64_t end = begin + team::tile_elements < n ? begin + team::tile_elements : n;
-  team.lanes(begin, end, weight);
+  const auto weights = team.lanes(begin, end, weight);
   if constexpr (team::is_one_thread<T>) {
     return team::on_processor<team::up_to_avx2>(
-        [=, lanes = shared.lanes, strands = shared.strands](const Weight& weight)
-            HUNCH_INLINED { return walk_along_tile(lanes, strands, begin, end, fraction, weight); },
-        weight);
-  } else {
-    return team.reduce(
-        1, std::int64_t(-1),
-        [=, &shared](std::int64_t) {
-          return walk_along_tile(shared.lanes, shared.strands, begin, end, fraction, weight);
+        [=, lanes = shared.lanes, strands = shared.strands](const Weight& weight) HUNCH_INLINED {
+          return walk_in_tile(
+              [](double target, std::int32_t count, const auto& at)
+                  HUNCH_INLINED { return walk_along(target, count, at); },
+              lanes, strands, begin, end, fraction, weight);
         },
-        [](std::int64_t a, std::int64_t b) { return a > b ? a : b; });
+        weights);
+  } else {
+    return walk_in_tile(walk, shared.lanes, shared.strands, begin, end, fraction, weights);
   }
 }
 

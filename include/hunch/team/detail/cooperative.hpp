@@ -46,7 +46,8 @@ namespace hunch::team {
 /// 6. `Machine::add(to, v)` adds v >= 0 to an integer in the scratch that others add to, too,
 ///    `Machine::count(to)` less than 2^32 times 1 in all; `m.first_reaching(sums, wanted)`, of the
 ///    scratch, is that of canonical.hpp, on all threads.
-/// 7. `m.remember(s)` makes s what `m.last_sum()` is; all threads of a part say the same.
+/// 7. `m.terms<R>()` is room for `term_bytes` of R, that of the part.
+/// 8. `m.remember(s)` makes s what `m.last_sum()` is; all threads of a part say the same.
 template <class Machine>
 class cooperative {
  public:
@@ -190,32 +191,38 @@ class cooperative {
     return all;
   }
 
-  /// Each part for itself: a tile is little.
+  /// Each part for itself: a tile is little. All threads compute, and those that have a lane add.
   template <class F>
-  HUNCH_HOST_DEVICE void lanes(std::int64_t begin, std::int64_t end, F&& f) {
-    machine_.sync_part();  // the lanes of the last call have been read
-    for (std::int32_t l = machine_.thread(); l < lane_count; l += machine_.threads()) {
-      using function = std::remove_cvref_t<F>;
-      constexpr std::int32_t ahead = detail::elements_ahead<function>(Machine::loads);
-      using real = decltype(f(begin));
-      double sum = 0.0;
-      std::int64_t i = begin + l;
-      for (; i + (ahead - 1) * lane_count < end; i += ahead * lane_count) {
-        real terms[ahead];
-        HUNCH_UNROLLED
-        for (std::int32_t k = 0; k < ahead; ++k) { terms[k] = f(i + k * lane_count); }
-        HUNCH_UNROLLED
-        for (std::int32_t k = 0; k < ahead; ++k) { sum += static_cast<double>(terms[k]); }
+  HUNCH_HOST_DEVICE auto lanes(std::int64_t begin, std::int64_t end, const F& f) {
+    using real = decltype(f(begin));
+    constexpr std::int32_t room = term_bytes / sizeof(real);
+    real* const terms = machine_.template terms<real>();
+    shared_scratch& own = machine_.scratch();
+    const auto count = static_cast<std::int32_t>(end - begin);
+    for (std::int32_t first = 0; first < count; first += room) {
+      const std::int32_t last = first + room < count ? first + room : count;
+      machine_.sync_part();  // what was there before has been read
+      put_terms(begin, first, last, f, terms);
+      machine_.sync_part();
+      for (std::int32_t l = machine_.thread(); l < lane_count; l += machine_.threads()) {
+        double sum = first == 0 ? 0.0 : own.lanes[l];
+        HUNCH_ROLLED
+        for (std::int32_t i = l; i < last - first; i += lane_count) {
+          sum += static_cast<double>(terms[i]);
+        }
+        own.lanes[l] = sum;
       }
-      for (; i < end; i += lane_count) { sum += static_cast<double>(f(i)); }
-      machine_.scratch().lanes[l] = sum;
     }
     machine_.sync_part();
-    shared_scratch& own = machine_.scratch();
     for (std::int32_t s = machine_.thread(); s < strand_count; s += machine_.threads()) {
       own.strands[s] = strand_sum(own.lanes, s);
     }
     machine_.sync_part();
+    if constexpr (room >= tile_elements) {
+      return [terms, begin](std::int64_t i) { return terms[i - begin]; };
+    } else {
+      return f;
+    }
   }
 
   /// Each part for itself.
@@ -358,6 +365,25 @@ class cooperative {
       const std::int64_t end = begin + tile_elements < n ? begin + tile_elements : n;
       if (begin < end) { machine_.ask_for(terms.elements + begin, terms.elements + end); }
     }
+  }
+
+  /// terms[i - first] = f(begin + i) for i in [first, last), by the threads of a part.
+  template <class F, class Real>
+  HUNCH_HOST_DEVICE void put_terms(std::int64_t begin, std::int32_t first, std::int32_t last,
+                                   const F& f, Real* terms) const {
+    constexpr std::int32_t ahead = kernel::smaller(detail::elements_ahead<F>(Machine::loads), 8);
+    const std::int32_t step = machine_.threads();
+    std::int32_t i = first + machine_.thread();
+    HUNCH_ROLLED
+    for (; i + (ahead - 1) * step < last; i += ahead * step) {
+      Real term[ahead];
+      HUNCH_UNROLLED
+      for (std::int32_t k = 0; k < ahead; ++k) { term[k] = f(begin + (i + k * step)); }
+      HUNCH_UNROLLED
+      for (std::int32_t k = 0; k < ahead; ++k) { terms[i + k * step - first] = term[k]; }
+    }
+    HUNCH_ROLLED
+    for (; i < last; i += step) { terms[i - first] = f(begin + i); }
   }
 
   /// Calls use(g) for the groups of this thread of a part.

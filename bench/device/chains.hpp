@@ -56,8 +56,8 @@ struct plant_child {
 template <class Random>
 class chain_batch {
   using laws_type = hunch::sampled_laws<float, plain>;
-  using view = hunch::verify_view<laws_type, hunch::stored_drafts<hunch::law<float>>,
-                                  hunch::chain_tokens>;
+  using view =
+      hunch::verify_view<laws_type, hunch::stored_drafts<hunch::law<float>>, hunch::chain_tokens>;
   using cuda = hunch::executor::cuda;
 
  public:

@@ -124,9 +124,9 @@ class cublaslt_multiply {
           "cublasLtMatmul");
   }
 
-  /// Of the algorithms that multiply any number of rows the first by which a row has the same result
-  /// beside any number of others: in the order of their speed for a typical number, for one and for
-  /// the most. If there is none, the first that multiplies any number; else the fastest.
+  /// Of the algorithms that multiply any number of rows the first by which a row has the same
+  /// result beside any number of others: in the order of their speed for a typical number, for one
+  /// and for the most. If there is none, the first that multiplies any number; else the fastest.
   chosen for_all_rows(const matrix& w) {
     const std::int32_t typical = std::min(max_rows_, typical_rows);
     std::optional<chosen> fitting;

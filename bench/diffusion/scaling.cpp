@@ -152,14 +152,25 @@ class scaling {
     const auto canvases = [&](std::int32_t n) {
       return per_pass(n, [](const timed_run& r) { return r.canvases; });
     };
+    // Whether a draft is accepted does not depend on the batch: by position, of the first one.
+    if (accepted_.empty()) {
+      for (std::int32_t n = 1; n <= most_drafts; ++n) {
+        accepted_.push_back((tokens(n) - tokens(n - 1)) / tokens(0));
+      }
+    }
+    std::vector<double> costs;  // of a pass with 0, 1, ... drafts
+    for (std::int32_t n = 0; n <= most_drafts; ++n) { costs.push_back(pass(n) / pass(0)); }
+    const hunch::planner::row_costs curve{std::span<const double>(costs)};
     double best = 1.0;
     double planned = 1.0;
     const std::string row = "SSD, a chain, batch " + std::to_string(batch) + ", ";
     for (std::int32_t n = 1; n <= most_drafts; ++n) {
       const std::string of = row + "N = " + std::to_string(n) + ": ";
       const double gain = tokens(n) / tokens(0);
-      const double cost = pass(n) / pass(0);
-      // Paired within a round; the planner has the parts.
+      const double cost = costs[static_cast<std::size_t>(n)];
+      const std::span<const double> drafts(accepted_.data(), static_cast<std::size_t>(n));
+      const double plan = hunch::planner::walltime_gain(drafts, 0.0, curve);
+      // Paired within a round.
       std::vector<double> ratios;
       for (int round = 0; round < rounds; ++round) {
         const timed_run& with = runs[static_cast<std::size_t>(n)][static_cast<std::size_t>(round)];
@@ -169,10 +180,11 @@ class scaling {
       out_.add(of + "tokens of a pass, over one token a pass", gain, "x");
       out_.add(of + "r, cost of a pass over one without drafts", cost, "x");
       out_.add(of + "speed-up", median(ratios), "x");
+      out_.add(of + "speed-up, by the planner", plan, "x");
       out_.add(of + "speed-up on an H200, predicted", gain / h200_cost(canvases(n), canvases(0)),
                "x");
       best = std::max(best, median(ratios));
-      planned = std::max(planned, gain / cost);
+      planned = std::max(planned, plan);
     }
     if (best > 1.0) { crossing_ = batch; }
     if (planned > 1.0) { planned_crossing_ = batch; }
@@ -193,7 +205,8 @@ class scaling {
   engine::masked_model model_;
   std::vector<std::vector<token>> prompts_;
   int crossing_ = 0;          ///< the largest batch at which drafts were faster
-  int planned_crossing_ = 0;  ///< at which the parts say so
+  int planned_crossing_ = 0;  ///< at which the planner says so
+  std::vector<double> accepted_;  ///< share of passes in which draft i and all before it are
 };
 
 }  // namespace

@@ -150,12 +150,12 @@ The share of drafts that is accepted at a position, of those that are drafted th
 {positions(results, results.texts)}
 ## Speed-up
 
-Over plain decoding, in turn with it, with drafts as long as [pays](../policies/lengths.md#meter). The error is the standard error of the mean.
+Over plain decoding, in turn with it, with drafts as long as [pays](../policies/lengths.md#meter). The error is that of the clock: how much rounds of a text differ. Each category has a meter of its own; what another one would have begun with is not in it, so that presets that write and draft the same, as `fr-spec` and `vocab-trim` do, differ by more.
 
 {at_both(results, results.texts, "speed-up", error=True)}
 ## Repeated 4-grams
 
-The share of 4-grams that occurred before in the same text. Drafts change nothing about it: texts of models of this size repeat themselves at T = 0.
+The share of 4-grams that occurred before in the same text. At T = 0 texts are those of plain decoding, and texts of models of this size repeat themselves; at T = 1 they are other draws of the same law.
 
 {repetition(results)}
 ## Canvases

@@ -33,9 +33,10 @@ namespace hunch::length {
 /// step that drafts has to bring a `margin` more than it costs, and beyond one level it drafts no
 /// deeper than `stake` of the account pays for if nothing is accepted: so bad luck with the first
 /// drafts does not empty it. It leaves caches that slow the next plain steps down: what these take
-/// longer is a price of the draft, too. Where the account is empty nothing is drafted, and what was
-/// drawn beyond it is taken from what is put aside for tries. So a decoder never loses more than
-/// `credit` plain steps, and what tries cost.
+/// longer is a price of the draft, too; and so is what steps take longer that might have drafted
+/// and did not, such as those with streams, once that is 5 %. Where the account is empty nothing is
+/// drafted, and what was drawn beyond it is taken from what is put aside for tries. So a decoder
+/// loses `credit` plain steps at most, what tries cost, and what is less than that share of a step.
 ///
 /// **Tries.** Where nothing is drafted nothing is learnt. So `share` of the time is put aside, and
 /// as soon as it covers what a try is expected to cost, a step drafts: all sequences at once, since
@@ -56,7 +57,8 @@ namespace hunch::length {
 /// it depends on the clock: see `decoder::draft_length` for how a text is repeated.
 class meter {
  public:
-  /// Plain steps after one that drafted which are not timed: they find the caches as it left them.
+  /// Plain steps after one that drafted, or might have, which are not timed: they find the caches
+  /// as it left them.
   static constexpr std::int32_t untimed_after_draft = 4;
 
   struct options {
@@ -145,6 +147,7 @@ class meter {
     batch& b = of(s.sequences);
     const bool timed = is_timed();
     untimed_ = s.levels > 0 ? untimed_after_draft : std::max(untimed_ - 1, 0);
+    after_idle_ = s.draft_length > 0 ? untimed_after_draft : std::max(after_idle_ - 1, 0);
     after_prompt_ = std::max(after_prompt_ - 1, 0);
     if (s.draft_length == 0) {
       if (timed) { time_plain(b, s); }
@@ -312,10 +315,11 @@ class meter {
   /// Whether two times, of which this is the ratio, are of one machine in one state.
   static bool alike(double ratio) { return ratio > 0.8 && ratio < 1.25; }
 
-  /// Whether the next step finds the caches as plain decoding leaves them, not as a drafter or a
-  /// prompt has. Where prompts come all the time it always does.
+  /// Whether the next step finds the caches as plain decoding leaves them, not as a drafter,
+  /// streams that nobody drafted from or a prompt has. Where prompts come all the time it always
+  /// does.
   bool is_timed() {
-    if (untimed_ > 0) { return false; }
+    if (untimed_ > 0 || after_idle_ > 0) { return false; }
     passed_ = after_prompt_ > 0 ? passed_ + 1 : 0;
     if (passed_ > 2 * untimed_after_draft) { passed_ = 0; }
     return passed_ == 0;
@@ -367,11 +371,13 @@ class meter {
   /// expected of them. Before, a row costs no more than a pass of its own, drafting a level not
   /// more than a pass of the target, and reading a row no more than that either.
   double max_believed(const batch& b, const step_summary& s) {
+    constexpr double most = 3.0;
+    if (s.levels == 0) { return most; }  // of these a mean decides
     const double levels = s.deepest;
     const double rows = 1.0 + static_cast<double>(s.drafted) / s.sequences;
     const double reading = reading_.rows > 0.0 ? std::min(1.5 * late_price(b, s), late_) : late_;
     if (b.level.count() < few) { return rows + levels + reading + 1.0; }
-    return std::clamp(b.shares.median(), 1.0, 3.0) * expected_cost(b, rows, levels) + reading;
+    return std::clamp(b.shares.median(), 1.0, most) * expected_cost(b, rows, levels) + reading;
   }
 
   /// What drafting is taken to cost in a step that reads a prompt, whose time says nothing of it.
@@ -454,7 +460,7 @@ class meter {
       // What is not drafted costs next to nothing, as a rule: not what one clock reading says.
       ++b.idle;
       b.idles.add(cost);
-      if (gain > -0.5) { gain = std::min(1.0 - b.idles.median(), 0.0); }
+      gain = b.idles.count() < few ? 0.0 : std::min(1.0 - b.idles.typical(), 0.0);
       if (gain > -0.05) { gain = 0.0; }
     }
     b.won = tries_ && gain > 0.0 ? b.won + 1 : 0;
@@ -524,6 +530,7 @@ class meter {
   bool tries_ = false;
   bool again_ = false;             ///< the try before has drafted nothing
   std::int32_t untimed_ = 0;       ///< plain steps that are not timed, after a draft
+  std::int32_t after_idle_ = 0;    ///< after one that might have drafted
   std::int32_t after_prompt_ = 0;  ///< and after a prompt
   std::int32_t passed_ = 0;        ///< in turn that were not timed for that
 };

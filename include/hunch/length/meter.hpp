@@ -45,8 +45,9 @@ namespace hunch::length {
 ///
 /// **Reading.** A drafter reads prompts, and what it has missed while nothing was drafted. That
 /// belongs to the price of a try, beside a prompt as after it. Where drafting pays, it is an
-/// investment: it is drawn from the account over the steps that a request takes on the mean. So a
-/// drafter whose gains do not cover its readings is switched off, too. What the first one takes is
+/// investment: it is drawn from the account over the steps that a request takes on the mean, and
+/// what is left when the account is empty once drafting pays again. So a drafter whose gains do not
+/// cover its readings is switched off, too. What the first one takes is
 /// learnt by paying it.
 ///
 /// Steps in which prompts are read are not timed: their drafts are booked at what they are expected
@@ -471,10 +472,6 @@ class meter {
     }
     const double most = std::max(options_.most / std::sqrt(s.sequences), options_.credit);
     b.account = std::min(b.account, most);
-    if (b.account <= 0.0) {
-      b.saved = std::max(b.saved - b.owed, -options_.most);
-      b.owed = 0.0;
-    }
   }
 
   /// What a step after one that drafted took longer than a plain one, in plain ones: the caches

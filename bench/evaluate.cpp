@@ -74,7 +74,7 @@ void measure_preset(report& out, const std::string& name, composed& of,
         all.wrote(out, c, p, whole.tokens[0], drafts);
       }
       // Of its own, as if nothing else were written on this machine.
-      hunch::length::meter meter(of.most_drafts());
+      hunch::length::meter meter(of.levels());
       request.seed = 1;
       of.calibrate(meter, prompts, request, 1);
       of.warm_up(meter, prompts, request, 1);

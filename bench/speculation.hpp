@@ -45,7 +45,7 @@ class speculation {
       const std::unique_ptr<composed> of = make();
       for (const int t : {0, 1}) {
         // One meter, as a server has it: what it learns of one batch must not spoil another.
-        hunch::length::meter meter(of->most_drafts());
+        hunch::length::meter meter(of->levels());
         for (std::int32_t batch = 1; batch <= largest; batch *= 2) {
           measure(name, *of, meter, batch, t);
         }
@@ -107,7 +107,7 @@ class speculation {
           });
         },
         [&](const auto& asked, const auto& o) {
-          hunch::length::meter meter(of.most_drafts());
+          hunch::length::meter meter(of.levels());
           return in_turn(asked, o, [&](const auto& one, const auto& with) {
             return of.run_metered(meter, one, with, 1);
           });

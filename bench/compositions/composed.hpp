@@ -28,10 +28,8 @@ class composed {
 
   virtual ~composed() = default;
 
-  /// Levels that a draft can have.
+  /// Levels that a draft can have, with which a meter is made.
   virtual std::int32_t levels() const = 0;
-  /// What a meter of it is made with: drafts that a step can have.
-  virtual std::int32_t most_drafts() const = 0;
 
   /// See `generate::calibrate`.
   virtual generate::costs calibrate(hunch::length::meter& meter, const prompt_list& prompts,

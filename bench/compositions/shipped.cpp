@@ -39,7 +39,6 @@ class composed_of final : public composed {
       : levels_(levels), speculative_(make(generate::chosen_length{&length_})), plain_(plain()) {}
 
   std::int32_t levels() const override { return levels_; }
-  std::int32_t most_drafts() const override { return Speculative::max_nodes - 1; }
 
   generate::costs calibrate(hunch::length::meter& meter, const prompt_list& prompts,
                             const hunch::generation_options& options, std::int32_t batch) override {

@@ -204,8 +204,8 @@ class scaling {
   widened_model wide_;
   engine::masked_model model_;
   std::vector<std::vector<token>> prompts_;
-  int crossing_ = 0;          ///< the largest batch at which drafts were faster
-  int planned_crossing_ = 0;  ///< at which the planner says so
+  int crossing_ = 0;              ///< the largest batch at which drafts were faster
+  int planned_crossing_ = 0;      ///< at which the planner says so
   std::vector<double> accepted_;  ///< share of passes in which draft i and all before it are
 };
 

@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -121,6 +122,13 @@ void run_briefly(hunch::generation_options options, std::int32_t batch, Run&& ru
   }
 }
 
+/// Levels that a decoder's drafter can draft.
+template <class Speculative>
+inline constexpr std::int32_t levels_of = Speculative::max_nodes - 1;
+template <class Target, class D, class... Rest>
+inline constexpr std::int32_t levels_of<hunch::decoder<Target, D, Rest...>> =
+    hunch::max_depth_of<std::remove_cvref_t<D>>();
+
 /// Measures the costs by short runs of a decoder, whose length policy drafts as deep as it may:
 /// steps without a draft, and with drafts of 1, 2, 4, ... levels, in turn. Whole steps, so that all
 /// that a step is spent on is in them; medians, since a machine that is busy with something else
@@ -133,7 +141,7 @@ costs calibrate(hunch::length::meter& meter, Speculative& speculative,
   // A drafter whose streams were not asked for drafts nothing in the next step.
   std::vector<std::int32_t> lengths(hunch::length::meter::untimed_after_draft + 2, 0);
   lengths.push_back(1);
-  for (std::int32_t n = 1; n < 2 * (Speculative::max_nodes - 1); n *= 2) { lengths.push_back(n); }
+  for (std::int32_t n = 1; n < 2 * levels_of<Speculative>; n *= 2) { lengths.push_back(n); }
 
   const std::int32_t chosen = speculative.draft_length();
   speculative.draft_length(1);  // the drafter reads the prompts, too
@@ -160,7 +168,7 @@ costs calibrate(hunch::length::meter& meter, Speculative& speculative,
 template <class Speculative>
 costs calibrate(Speculative& speculative, const std::vector<std::vector<hunch::token>>& prompts,
                 const hunch::generation_options& options, std::int32_t batch) {
-  hunch::length::meter meter(Speculative::max_nodes - 1);
+  hunch::length::meter meter(levels_of<Speculative>);
   return calibrate(meter, speculative, prompts, options, batch);
 }
 

@@ -123,7 +123,7 @@ class program {
   void report_both(Plain& plain, Speculative& speculative) {
     announce(args_);
     length_ = hunch::length::fixed{};
-    hunch::length::meter meter(Speculative::max_nodes - 1);
+    hunch::length::meter meter(levels_of<Speculative>);
     const costs cost =
         calibrate(meter, speculative, session_.prompts(), session_.request, args_.batch);
     const bool metered = args_.measures_length();

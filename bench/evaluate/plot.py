@@ -150,7 +150,7 @@ The share of drafts that is accepted at a position, of those that are drafted th
 {positions(results, results.texts)}
 ## Speed-up
 
-Over plain decoding, in turn with it, with drafts as long as [pays](../policies/lengths.md#meter). The error is that of the clock: how much rounds of a text differ. Each category has a meter of its own; what another one would have begun with is not in it, so that presets that write and draft the same, as `fr-spec` and `vocab-trim` do, differ by more.
+Over plain decoding, in turn with it, with drafts as long as [pays](../policies/lengths.md#meter). The error is that of the clock: how much rounds of a text differ. Each category has a meter of its own; what another one would have begun with is not in it, so that presets that write and draft the same, as `fr-spec` and `vocab-trim` do, differ by more. Where a category is written at the speed of plain decoding by a preset that makes others half as fast again, the meter's first drafts were unlucky, and reading a prompt of these short texts costs a drafter with a cache more than tries may.
 
 {at_both(results, results.texts, "speed-up", error=True)}
 ## Repeated 4-grams

@@ -32,10 +32,10 @@ namespace detail {
 /// nobody waits, and which no compiler takes for useless.
 __device__ inline void load_line([[maybe_unused]] std::uintptr_t at) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  constexpr unsigned most_threads = 1024;
-  __shared__ std::uint32_t nobody[most_threads];
+  constexpr unsigned words = 256;  // threads may share one
+  __shared__ std::uint32_t nobody[words];
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(
-                   static_cast<unsigned>(__cvta_generic_to_shared(nobody + threadIdx.x))),
+                   static_cast<unsigned>(__cvta_generic_to_shared(nobody + threadIdx.x % words))),
                "l"(at & ~std::uintptr_t{3})
                : "memory");
 #endif

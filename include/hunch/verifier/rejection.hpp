@@ -55,7 +55,7 @@ struct rejection {
       double left = 1.0;       // what that left of p's mass
       double draftable = 1.0;  // what removed positions left of q's mass
       for (std::int32_t sibling = 0;; ++sibling) {
-        const auto rest = [&](auto&& use) {
+        const auto rest = [&](auto&& use) HUNCH_INLINED {
           return kernel::with_residual<has_one_range<decltype(view.drafts)>>(
               p, q, view.drafts.lists[c], real(1), static_cast<real>(taken), use);
         };

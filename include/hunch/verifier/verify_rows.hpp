@@ -63,13 +63,6 @@ struct sampled_laws {
 
 namespace kernel {
 
-/// Loads that a thread of a rule has under way: a chain's has registers for more than a tree's,
-/// which is compiled for siblings.
-template <class View>
-inline constexpr int verify_loads = is_chain_tree<decltype(View::tree)>
-                                        ? team::default_loads
-                                        : team::loads_of<decltype(View::target)>;
-
 /// Makes the law of row `index` before any verifier asks: rows in parallel, where there are teams
 /// to spare. One team per row. A row without a law gets one that carries its error.
 template <class Real, class S>
@@ -95,7 +88,7 @@ struct verify_sequences {
   V verifier;
   Random random;
   static constexpr bool reads_rows = true;
-  static constexpr int loads = verify_loads<View>;
+  static constexpr int loads = team::loads_of<decltype(View::target)>;
 
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {

@@ -154,7 +154,7 @@ struct decide_slot {
   V verifier;
   Random random;
   static constexpr bool reads_rows = true;
-  static constexpr int loads = verify_loads<View>;
+  static constexpr int loads = team::loads_of<decltype(View::target)>;
 
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t slot) const {

@@ -72,9 +72,11 @@ HUNCH_HOST_DEVICE HUNCH_INLINE double sum_for_draw(T& team, std::int64_t,
 /// Chooses a tile of a group of several, beyond 524,288 elements: its index, `fraction` of the
 /// group's weight into the group; `fraction` becomes that into the tile.
 template <Team T, class Weight>
-HUNCH_HOST_DEVICE std::int32_t tile_in_group(T& team, std::int64_t n, std::int32_t first_tile,
-                                             double group_weight, const Weight& weight,
-                                             double& fraction) {
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int32_t tile_in_group(T& team, std::int64_t n,
+                                                                    std::int32_t first_tile,
+                                                                    double group_weight,
+                                                                    const Weight& weight,
+                                                                    double& fraction) {
   const team::shared_scratch& shared = team.scratch();
   const std::int32_t rest = team::tiles_of(n) - first_tile;
   const std::int32_t per_group = team::tiles_per_group(n);
@@ -186,10 +188,9 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t draw_from_groups(T& team, 
   if constexpr (team::is_one_thread<T>) {
     return team::on_processor<team::up_to_avx2>(
         [=, lanes = shared.lanes, strands = shared.strands](const Weight& weight) HUNCH_INLINED {
-          return walk_in_tile(
-              [](double target, std::int32_t count, const auto& at)
-                  HUNCH_INLINED { return walk_along(target, count, at); },
-              lanes, strands, begin, end, fraction, weight);
+          return walk_in_tile([](double target, std::int32_t count, const auto& at)
+                                  HUNCH_INLINED { return walk_along(target, count, at); },
+                              lanes, strands, begin, end, fraction, weight);
         },
         weights);
   } else {

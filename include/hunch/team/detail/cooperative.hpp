@@ -193,7 +193,8 @@ class cooperative {
 
   /// Each part for itself: a tile is little. All threads compute, and those that have a lane add.
   template <class F>
-  HUNCH_HOST_DEVICE auto lanes(std::int64_t begin, std::int64_t end, const F& f) {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE auto lanes(std::int64_t begin, std::int64_t end,
+                                                      const F& f) {
     using real = decltype(f(begin));
     constexpr std::int32_t room = term_bytes / sizeof(real);
     real* const terms = machine_.template terms<real>();
@@ -369,8 +370,9 @@ class cooperative {
 
   /// terms[i - first] = f(begin + i) for i in [first, last), by the threads of a part.
   template <class F, class Real>
-  HUNCH_HOST_DEVICE void put_terms(std::int64_t begin, std::int32_t first, std::int32_t last,
-                                   const F& f, Real* terms) const {
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void put_terms(std::int64_t begin, std::int32_t first,
+                                                          std::int32_t last, const F& f,
+                                                          Real* terms) const {
     constexpr std::int32_t ahead = kernel::smaller(detail::elements_ahead<F>(Machine::loads), 8);
     const std::int32_t step = machine_.threads();
     std::int32_t i = first + machine_.thread();

@@ -44,7 +44,8 @@ HUNCH_HOST_DEVICE constexpr std::int32_t groups_of(std::int64_t n) {
   return n == 0 ? 0 : (tiles_of(n) + per_group - 1) / per_group;
 }
 
-/// What a team keeps of a tile that it draws from: its terms, or half of them where they are double.
+/// What a team keeps of a tile that it draws from: its terms, or half of them where they are
+/// double.
 inline constexpr std::size_t term_bytes = tile_elements * sizeof(float);
 
 /// Elements that a body may collect at a time.

@@ -166,7 +166,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t draw_from_groups(T& team, 
   // A copy, which no function is given by reference: what it holds stays in registers.
   const auto weight = of;
   const team::shared_scratch& shared = team.scratch();
-  const auto walk = [&team](double target, std::int32_t count, const auto& at) {
+  const auto walk = [&](double target, std::int32_t count, const auto& at) {
     if constexpr (team::is_one_thread<T>) {
       return walk_along(target, count, at);
     } else {

@@ -19,7 +19,7 @@ class forgetful : public hunch::team::simulated {
   using simulated::simulated;
 
   template <class F>
-  void lanes(std::int64_t begin, std::int64_t end, F&& f) {
+  F lanes(std::int64_t begin, std::int64_t end, F f) {
     for (std::int32_t l = rank(); l < hunch::team::lane_count; l += size()) {
       double sum = 0.0;
       for (std::int64_t i = begin + l; i < end; i += hunch::team::lane_count) {
@@ -31,6 +31,7 @@ class forgetful : public hunch::team::simulated {
       const_cast<hunch::team::shared_scratch&>(scratch()).strands[s] =
           hunch::team::strand_sum(scratch().lanes, s);
     }
+    return f;
   }
 };
 

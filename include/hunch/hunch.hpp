@@ -52,6 +52,7 @@
 #include <hunch/length/one_of.hpp>
 #include <hunch/length/planner.hpp>
 #include <hunch/model/concepts.hpp>
+#include <hunch/model/other_vocabulary.hpp>
 #include <hunch/model/rows.hpp>
 #include <hunch/sampler/allowed_tokens.hpp>
 #include <hunch/sampler/bias.hpp>
@@ -86,4 +87,5 @@
 #include <hunch/verifier/typical.hpp>
 #include <hunch/vocab/budget.hpp>
 #include <hunch/vocab/layouts.hpp>
+#include <hunch/vocab/shared_vocabulary.hpp>
 #include <hunch/vocab/vocab_layout.hpp>

@@ -7,6 +7,7 @@
 #include <hunch/draft/prune_tree.hpp>
 #include <hunch/draft/rank_children.hpp>
 #include <hunch/draft/tree_links.hpp>
+#include <hunch/model/other_vocabulary.hpp>
 #include "gate.cuh"
 
 namespace hunch::gate {
@@ -23,6 +24,7 @@ struct pruned_tree;
 struct ranked_children;
 struct ranked_children_with_stages;
 struct re_ranking;
+struct translated_tokens;
 struct weighed_transitions;
 struct weighed_transitions_with_stages;
 }  // namespace names
@@ -44,6 +46,7 @@ kernel_pointer drafts[] = {
     by_cluster<names::evidence_of_a_draw, kernel::report_evidence<float>>(),
     by_block<names::links_of_a_tree, kernel::link_tree>(),
     by_block<names::masks_of_a_tree, kernel::mark_ancestors>(),
+    by_block<names::translated_tokens, kernel::translate_tokens>(),
     by_block<names::match_of_a_text, kernel::find_match<4>>(),
     by_cluster<names::match_of_a_text, kernel::find_match<4>>(),
     by_block<names::match_of_sixteen, kernel::find_match<16>>(),

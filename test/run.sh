@@ -81,5 +81,7 @@ if [ "$all" = yes ]; then
   run_tests clang -LE '^(full|all)$' -E '^(package|team)'
   stage torch operators
   ./examples/torch_op/build.sh
+  stage what the recipes read
+  "${PYTHON:-.cache/torch_op/bin/python}" -B test/recipes/convert_test.py examples/recipes
 fi
 stage done

@@ -44,10 +44,11 @@ void score(const attention_run& run, const float* query, float* scores, std::ptr
   }
 }
 
-/// Replaces scores by exponentials; returns the inverse of their sum. Lanes beyond `length` become
-/// exponentials of -inf: zeros, which change no sum.
-float exponentials(float* scores, int length) {
+/// Replaces scores by exponentials; returns the inverse of their sum. Lanes outside of [first,
+/// length) become exponentials of -inf: zeros, which change no sum.
+float exponentials(float* scores, int first, int length) {
   const int padded = round_up(length, lanes);
+  std::fill(scores, scores + first, -std::numeric_limits<float>::infinity());
   std::fill(scores + length, scores + padded, -std::numeric_limits<float>::infinity());
   f32x16 largest = load(scores);
   for (int i = lanes; i < padded; i += lanes) { largest = max(load(scores + i), largest); }
@@ -106,7 +107,9 @@ void attend_heads(const attention_run& run, const float* query, float* out, floa
   float* const mixed = scratch + H * stride;
   score<H>(run, query, scratch, stride);
   float inverse[H];
-  for (int h = 0; h < H; ++h) { inverse[h] = exponentials(scratch + h * stride, run.length); }
+  for (int h = 0; h < H; ++h) {
+    inverse[h] = exponentials(scratch + h * stride, run.first, run.length);
+  }
   int v = 0;
   for (; v + 2 * lanes <= run.padded_head_dim; v += 2 * lanes) {
     mix<H, 2>(run, run.values + v, scratch, stride, inverse, mixed + v, run.padded_head_dim);

@@ -9,7 +9,8 @@ struct attention_run {
   const float* values = nullptr;  ///< [positions][padded_head_dim]
   int head_dim = 0;
   int padded_head_dim = 0;
-  int length = 0;  ///< positions attended to, at least 1
+  int length = 0;  ///< positions, at least 1
+  int first = 0;   ///< below `length`: those before it are not attended to
 };
 
 /// softmax(q K^T) V for `heads` query heads that share a key-value head.

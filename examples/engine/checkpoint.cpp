@@ -37,7 +37,8 @@ std::string describe(const std::vector<std::int64_t>& shape) {
 }
 
 std::optional<dtype> dtype_named(const std::string& name) {
-  for (const dtype type : {dtype::f32, dtype::f16, dtype::bf16, dtype::i8, dtype::i32}) {
+  for (const dtype type :
+       {dtype::f32, dtype::f16, dtype::bf16, dtype::i8, dtype::i32, dtype::i64, dtype::boolean}) {
     if (name == to_string(type)) { return type; }
   }
   return std::nullopt;
@@ -156,7 +157,7 @@ void checkpoint::read_file(const std::filesystem::path& path) {
     if (!type) {
       fail(file, name,
            "has dtype " + value["dtype"].get<std::string>() +
-               "; supported are F32, F16, BF16, I8 and I32");
+               "; supported are F32, F16, BF16, I8, I32, I64 and BOOL");
     }
     const auto shape = read_integers(value["shape"]);
     const auto bytes = byte_count(*type, shape);
@@ -226,8 +227,9 @@ matrix_view checkpoint::matrix(const std::string& name, int rows, int columns) c
     fail(weights.file, name,
          "has shape " + describe(weights.view.shape) + ", expected " + describe({rows, columns}));
   }
-  if (weights.view.type == dtype::i32) {
-    fail(weights.file, name, "has dtype I32, expected weights");
+  if (!is_weight(weights.view.type)) {
+    fail(weights.file, name,
+         std::string("has dtype ") + to_string(weights.view.type) + ", expected weights");
   }
   matrix_view out{weights.view.type, rows, columns, weights.view.data, nullptr};
   if (out.type == dtype::i8) {
@@ -263,13 +265,48 @@ std::vector<float> checkpoint::vector(const std::string& name, int size) const {
     fail(values.file, name,
          "has shape " + describe(values.view.shape) + ", expected " + describe({size}));
   }
-  if (values.view.type == dtype::i8 || values.view.type == dtype::i32) {
+  if (!is_float(values.view.type)) {
     fail(values.file, name,
          std::string("has dtype ") + to_string(values.view.type) + ", expected a float");
   }
   std::vector<float> out(static_cast<std::size_t>(size));
   matrix_view{values.view.type, 1, size, values.view.data, nullptr}.read_row(0, out.data());
   return out;
+}
+
+std::vector<std::int64_t> checkpoint::integers(const std::string& name) const {
+  const entry& values = find(name);
+  if (values.view.shape.size() != 1) {
+    fail(values.file, name, "has shape " + describe(values.view.shape) + ", expected a list");
+  }
+  const auto count = static_cast<std::size_t>(values.view.shape[0]);
+  std::vector<std::int64_t> out(count);
+  if (values.view.type == dtype::i64) {
+    std::memcpy(out.data(), values.view.data, count * sizeof(std::int64_t));
+  } else if (values.view.type == dtype::i32) {
+    std::vector<std::int32_t> narrow(count);
+    std::memcpy(narrow.data(), values.view.data, count * sizeof(std::int32_t));
+    std::copy(narrow.begin(), narrow.end(), out.begin());
+  } else {
+    fail(values.file, name,
+         std::string("has dtype ") + to_string(values.view.type) + ", expected I64 or I32");
+  }
+  return out;
+}
+
+std::vector<std::string> checkpoint::names() const {
+  std::vector<std::string> out;
+  for (const auto& [name, value] : entries_) { out.push_back(name); }
+  return out;
+}
+
+void checkpoint::rename_prefix(const std::string& from, const std::string& to) {
+  for (const std::string& name : names()) {
+    if (!name.starts_with(from)) { continue; }
+    auto node = entries_.extract(name);
+    node.key() = to + name.substr(from.size());
+    entries_.insert(std::move(node));
+  }
 }
 
 }  // namespace engine

@@ -51,6 +51,13 @@ class checkpoint {
   /// The tensor `name` of shape [size], as floats. Throws like `matrix`.
   std::vector<float> vector(const std::string& name, int size) const;
 
+  /// The tensor `name` as a list of integers. Throws like `matrix`.
+  std::vector<std::int64_t> integers(const std::string& name) const;
+
+  std::vector<std::string> names() const;
+  /// Gives the tensors whose names begin with `from` names that begin with `to` instead.
+  void rename_prefix(const std::string& from, const std::string& to);
+
   /// The rows of the tensor `name`, where nothing else says how many.
   /// \throws std::runtime_error if it is missing, or has none or absurdly many.
   int rows_of(const std::string& name) const;

@@ -78,6 +78,27 @@ void config::check() const {
   if (head_dim % 2 != 0) {
     throw std::invalid_argument("engine::config: head_dim must be even, for rotary embedding");
   }
+  if (eagle.reads_both) {
+    in_range(eagle.feature_width, "eagle.feature_width", 8 * max_hidden);
+    if (layers != 1 || hidden % 16 != 0 || eagle.feature_width % 16 != 0) {
+      throw std::invalid_argument(
+          "engine::config: an EAGLE-3 head has one layer, and sizes that are multiples of 16");
+    }
+  }
+  if (eagle.norms_inputs && hidden % 16 != 0) {
+    throw std::invalid_argument(
+        "engine::config: a head that norms its inputs has a hidden size that is a multiple of 16");
+  }
+  if (eagle.head_rows != 0) {
+    in_range(eagle.head_rows, "eagle.head_rows", vocab_size);
+    if (tied_head) {
+      throw std::invalid_argument("engine::config: a head of its own is not the embedding");
+    }
+  }
+  if (qkv_bias && qk_norm) {
+    throw std::invalid_argument(
+        "engine::config: biases of queries and keys that have norms are not supported");
+  }
   if (!(rope.theta > 0) || !(norm_epsilon >= 0)) {
     throw std::invalid_argument("engine::config: rope.theta and norm_epsilon must be positive");
   }
@@ -152,14 +173,50 @@ config read_llama_fields(const config_object& o) {
   return out;
 }
 
-void check_llama_attention(const config_object& o) {
+namespace {
+
+void check_no_biases(const config_object& o) {
   if (o.boolean("attention_bias", false)) {
     o.refuse("attention_bias", "is true; not supported in this architecture");
   }
+}
+
+/// Ends the context with the window of layers that see one. In a Qwen "use_sliding_window" says
+/// whether any do; newer files say of each layer what it sees.
+void end_with_window(const config_object& o, bool has_windows, config& out) {
+  bool any = has_windows;
+  if (o.has("layer_types")) {
+    any = false;
+    for (const json& type : o.at("layer_types")) {
+      if (type == "sliding_attention") {
+        any = true;
+      } else if (type != "full_attention") {
+        o.refuse("layer_types",
+                 "has " + type.dump() + "; supported are full_attention and sliding_attention");
+      }
+    }
+  }
+  if (!any || !o.has("sliding_window")) { return; }
+  out.context = std::min(out.context, o.integer("sliding_window", config_object::any));
+}
+
+}  // namespace
+
+void check_llama_attention(const config_object& o) {
+  check_no_biases(o);
   if (o.has("sliding_window") && o.integer("sliding_window", config_object::any) <
                                      o.integer("max_position_embeddings", config_object::any)) {
     o.refuse("sliding_window", "is shorter than the context; not supported");
   }
+}
+
+config read_qwen2_fields(const config_object& o) {
+  if (!o.boolean("attention_bias", true)) {
+    o.refuse("attention_bias", "is false; this architecture has them");
+  }
+  config out = read_llama_fields(o);
+  out.qkv_bias = true;
+  return out;
 }
 
 std::vector<int> read_end_tokens(const config_object& o) {
@@ -184,12 +241,35 @@ void check_shape(const config& shape, const std::filesystem::path& file) {
   }
 }
 
+namespace {
+
+/// Those that another file names, if it is there: more than the config, of models that converse.
+void add_end_tokens(const std::filesystem::path& file, std::vector<int>& to) {
+  if (!std::filesystem::exists(file)) { return; }
+  const json values = parsed_json(file);
+  for (const int token : read_end_tokens({values, file.string()})) {
+    if (std::find(to.begin(), to.end(), token) == to.end()) { to.push_back(token); }
+  }
+}
+
+}  // namespace
+
 config read_config(const std::filesystem::path& file) {
   const json values = parsed_json(file);
   const object o{values, file.string()};
-  architecture_of(o, {"LlamaForCausalLM", "MistralForCausalLM"});
-  check_llama_attention(o);
-  const config out = read_llama_fields(o);
+  const std::string architecture = architecture_of(
+      o, {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"});
+  config out;
+  if (architecture == "Qwen2ForCausalLM") {
+    out = read_qwen2_fields(o);
+  } else {
+    check_no_biases(o);
+    out = read_llama_fields(o);
+    out.qk_norm = architecture == "Qwen3ForCausalLM";
+  }
+  add_end_tokens(file.parent_path() / "generation_config.json", out.end_tokens);
+  const bool has_switch = architecture.starts_with("Qwen");
+  end_with_window(o, !has_switch || o.boolean("use_sliding_window", false), out);
   check_shape(out, file);
   return out;
 }

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <engine/eagle_form.hpp>
+
 /// \file
 /// The shape of a Llama-family model.
 
@@ -40,10 +42,12 @@ struct config {
   float norm_epsilon = 1e-6f;
   bool tied_head = false;
   bool qkv_bias = false;   ///< beside the products that make queries, keys and values
+  bool qk_norm = false;    ///< over each head of queries and keys, before they turn
   int embedding_rows = 0;  ///< of embedding and head where they are padded; 0: `vocab_size`
   naming names = naming::llama;
   rope_config rope;
-  std::vector<int> end_tokens;  ///< `eos_token_id`, may be empty
+  eagle_form eagle;             ///< of a head of a target
+  std::vector<int> end_tokens;  ///< `eos_token_id`, of `generation_config.json`, too; may be empty
   /// `vocabulary_fingerprint` of the tokenizer that it was trained with; 0: the config does not say
   std::uint64_t vocabulary = 0;
 
@@ -54,6 +58,11 @@ struct config {
   static constexpr int max_layers = 1 << 12;
   static constexpr int max_heads = 1 << 10;  ///< also of `head_dim`, times four
 
+  /// What the attention of a layer reads of a row, and what a head of a target makes rows of.
+  int attention_inputs() const { return eagle.reads_both ? 2 * hidden : hidden; }
+  int joint_inputs() const { return eagle.reads_both ? eagle.feature_width : 2 * hidden; }
+  /// Tokens that its own language-model head knows.
+  int rows_of_head() const { return eagle.head_rows == 0 ? vocab_size : eagle.head_rows; }
   int rows_of_embedding() const { return embedding_rows == 0 ? vocab_size : embedding_rows; }
 
   /// \throws std::invalid_argument naming the first field that makes no model.
@@ -91,10 +100,13 @@ struct stream_config {
   bool linear_map = false;  ///< what they begin with is a linear map of their row
 };
 
-/// Reads a Hugging Face `config.json` of a LlamaForCausalLM or MistralForCausalLM.
+/// Reads a Hugging Face `config.json` of a LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM
+/// or Qwen3ForCausalLM. Where layers see a sliding window of the last positions, the context ends
+/// with the window: within it they see everything. `generation_config.json` beside it may name
+/// further tokens that end a text.
 /// \throws std::runtime_error naming the file and the key for anything missing, malformed, or
-///         not supported: other architectures, biases, a sliding window shorter than the context,
-///         other activations or rope scalings.
+///         not supported: other architectures, biases that the architecture does not have by
+///         itself, other activations or rope scalings.
 config read_config(const std::filesystem::path& file);
 
 /// Reads "medusa_num_heads", "hidden_size", "vocab_size" and, where it is there, "own_heads" of a

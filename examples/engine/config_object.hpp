@@ -119,6 +119,10 @@ config read_llama_fields(const config_object& o);
 /// \throws std::runtime_error for biases in attention, and a window that is not the context.
 void check_llama_attention(const config_object& o);
 
+/// Reads what a Qwen2 says, which has biases of queries, keys and values without saying so.
+/// \throws std::runtime_error like `read_llama_fields`, and where it says that it has none.
+config read_qwen2_fields(const config_object& o);
+
 /// Reads `eos_token_id`, a number or a list of them, if it is there.
 std::vector<int> read_end_tokens(const config_object& o);
 

@@ -49,8 +49,9 @@ class head_source {
 };
 
 /// `hunch::head_fingerprint` of the first `rows` rows: the same for all copies of a checkpoint's
-/// head, however they hold its values.
-std::uint64_t head_fingerprint(const head_source& head, int rows);
+/// head, however they hold its values. \param tokens of the rows; nullptr: 0, 1, ...
+std::uint64_t head_fingerprint(const head_source& head, int rows,
+                               const hunch::vocab_layout* tokens = nullptr);
 
 /// A head that is asked for parts of itself: row-major, in the order of a `hunch::vocab_layout`,
 /// so that what a shortlist names is contiguous, and multiplied by `hunch::shortlist_head`.
@@ -59,7 +60,10 @@ std::uint64_t head_fingerprint(const head_source& head, int rows);
 class draft_head {
  public:
   /// Copies the rows of `head` in the order of `layout`. The pool outlives it.
-  draft_head(const head_source& head, const hunch::vocab_layout& layout, thread_pool& pool);
+  /// \param tokens of the rows of `head`; nullptr: 0, 1, ...
+  /// \throws std::invalid_argument for a token of the layout that has no row.
+  draft_head(const head_source& head, const hunch::vocab_layout& layout, thread_pool& pool,
+             const hunch::vocab_layout* tokens = nullptr);
 
   std::uint64_t order() const { return order_; }
   int rows() const { return rows_; }
@@ -79,8 +83,10 @@ class draft_head {
   };
   using any_stored = std::variant<stored<float>, stored<hunch::bfloat16>, stored<std::int8_t>>;
 
+  draft_head(const head_source& head, std::uint64_t order, const std::vector<int>& rows,
+             thread_pool& pool);
   template <class Weight, class Narrow>
-  any_stored store(const head_source& head, const hunch::vocab_layout& layout, Narrow narrow);
+  any_stored store(const head_source& head, const std::vector<int>& rows, Narrow narrow);
 
   std::uint64_t order_;
   int rows_;

@@ -21,6 +21,7 @@ class features {
         staged_(static_cast<std::size_t>(slots)) {}
 
   bool kept() const { return width_ > 0; }
+  int width() const { return static_cast<int>(width_); }
 
   /// Room for `rows` staged rows of a slot. Allocates when it was smaller.
   void reserve_staged(int slot, int rows) {

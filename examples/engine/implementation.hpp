@@ -67,6 +67,7 @@ struct workspace {
   aligned_buffer<float> products;     ///< [rows, intermediate]
   aligned_buffer<float> joined;       ///< [rows, 2 * hidden] what a head's layers begin with
   aligned_buffer<float> before;       ///< likewise, of rows that are not staged yet
+  aligned_buffer<float> features;     ///< [rows, feature_width] of an EAGLE-3 head: the target's
   aligned_buffer<float> kept;         ///< [rows, hidden] residuals before layer `kept_before`
   /// [rows] of a head over canvases: what a row begins with instead of what `joined` makes, or
   /// nullptr.
@@ -118,6 +119,8 @@ struct model::implementation : named_model {
 
   void set_head_layout(const hunch::vocab_layout& layout);
   std::uint64_t head_order() const;
+  /// The tokens of the head's rows as they are in the checkpoint.
+  hunch::vocab_layout own_order() const;
   /// That of its weights; computed when it is first asked for.
   std::uint64_t head_fingerprint();
   /// What `load` checks of a head that drafts with the embedding and the head of this model.
@@ -165,14 +168,16 @@ struct model::implementation : named_model {
   const int projection_stride;
   const int mixed_stride;
   const int product_stride;
-  const int joined_stride;  ///< 0 unless its layers begin with features
+  const int joined_stride;                ///< 0 unless its layers begin with features
+  const std::vector<int> feature_layers;  ///< whose inputs are kept; none: the last state is
   std::uint64_t layer_rows = 0;
   int kept_before = -1;  ///< the layer before which the residuals of a pass are kept; -1: none
   int kept_for = 0;      ///< heads that read them
   std::optional<draft_head> shortlist_head;
-  std::uint64_t fingerprint = 0;           ///< of the head's weights; 0: not computed yet
-  std::vector<std::int32_t> head_outputs;  ///< of the rows that a head is asked for
-  stream_weights* streams = nullptr;       ///< while there are any
+  std::optional<hunch::vocab_layout> head_tokens;  ///< of a head over a part of the vocabulary
+  std::uint64_t fingerprint = 0;                   ///< of the head's weights; 0: not computed yet
+  std::vector<std::int32_t> head_outputs;          ///< of the rows that a head is asked for
+  stream_weights* streams = nullptr;               ///< while there are any
   workspace space;
   layer_span span;
   pass_result result;
@@ -188,13 +193,29 @@ struct model::implementation : named_model {
   void adapt(const adapter& of, const float* x, int stride, float* y, std::ptrdiff_t y_stride,
              int thread);
   const stream_weights::layer* adapters(int layer) const;
-  const float* feature_before(int slot, int position, int parent);
+  /// What a row of an EAGLE head knows of the token before it: nothing, what the target has made of
+  /// it, or the head.
+  struct feature {
+    const float* state = nullptr;
+    bool is_own = false;
+  };
+  feature feature_before(int slot, int position, int parent);
+  feature feature_of(const planned_row& row);
+  void put_features(int thread);
+  void keep_layer_inputs(const pass_plan& plan, int which, int thread);
+  void keep_last_states(int thread);
+  void keep_norm(const layer_weights& layer, int thread);
+  /// The state of a row after the last layer, and its norm if there is one.
+  void last_state(const float* residual, float* out) const;
   void put_input(hunch::token token, const float* feature, float* out) const;
-  void join(int thread);
+  /// Makes rows of an EAGLE head of what they begin with, `stride` floats a row.
+  void join(const float* from, int stride, int thread);
   void put_given(int thread);
   void keep_residuals(int thread);
   void put_joined(int thread);
   void normalise(const std::vector<float>& weight, int thread);
+  /// What the attention of a layer reads of the rows.
+  activation_view attention_inputs(const layer_weights& layer, int thread);
   void add_bias(const layer_weights& layer, int thread);
   void attend_all(const pass_plan& plan, int layer, int thread);
   void attend_groups(const pass_plan& plan, int layer, int first, int last, int thread);

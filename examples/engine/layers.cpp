@@ -3,6 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <engine/attention.hpp>
@@ -30,11 +31,14 @@ void model::implementation::reserve_rows(std::size_t rows) {
   grow(space.mixed, mixed_stride);
   grow(space.gates, 2 * product_stride);
   grow(space.products, product_stride);
-  for (auto& own : space.threads) { grow(own.normed, hidden_stride); }
+  for (auto& own : space.threads) {
+    grow(own.normed, shape.eagle.reads_both ? joined_stride : hidden_stride);
+  }
   grow(space.joined, joined_stride);
+  if (shape.eagle.reads_both) { grow(space.features, shape.eagle.feature_width); }
   if (kept_before >= 0) { grow(space.kept, hidden_stride); }
-  reserve_activations(static_cast<int>(rows),
-                      std::max({hidden_stride, mixed_stride, product_stride, joined_stride}));
+  reserve_activations(static_cast<int>(rows), std::max({hidden_stride, mixed_stride, product_stride,
+                                                        joined_stride, shape.eagle.feature_width}));
 }
 
 void model::implementation::reserve(const pass_plan& plan, int last) {
@@ -99,10 +103,11 @@ void model::implementation::go_through(const pass_plan& plan, int thread) {
   for (int l = span.first; l < span.last; ++l) {
     const layer_weights& layer = weights.layers()[static_cast<std::size_t>(l)];
     if (l == kept_before) { keep_residuals(thread); }
-    normalise(layer.attention_norm, thread);
-    apply(layer.query_key_value,
-          activations(own(thread).normed.data(), hidden_stride, shape.hidden, rows, thread),
-          space.projections.data(), projection_stride, rows, into::overwrite, thread);
+    for (std::size_t k = 0; k < feature_layers.size(); ++k) {
+      if (l == feature_layers[k]) { keep_layer_inputs(plan, static_cast<int>(k), thread); }
+    }
+    apply(layer.query_key_value, attention_inputs(layer, thread), space.projections.data(),
+          projection_stride, rows, into::overwrite, thread);
     if (!layer.query_key_value_bias.empty()) { add_bias(layer, thread); }
     const stream_weights::layer* const more = adapters(l);
     if (more != nullptr) {
@@ -110,6 +115,7 @@ void model::implementation::go_through(const pass_plan& plan, int thread) {
             space.projections.data(), projection_stride, thread);
     }
     pool.barrier();
+    if (shape.eagle.keeps_norm) { keep_norm(layer, thread); }
     attend_all(plan, l, thread);
     pool.barrier();
     apply(layer.output, activations(space.mixed.data(), mixed_stride, query_size, rows, thread),
@@ -127,12 +133,13 @@ void model::implementation::go_through(const pass_plan& plan, int thread) {
 
 /// What the rows bring to the first layer of `span`.
 void model::implementation::begin(const pass_plan& plan, int thread) {
+  if (shape.eagle.reads_both) { return put_features(thread); }
   if (span.first == 0 && joined_stride > 0) {
     if (target != nullptr) {
       put_joined(thread);
       pool.barrier();
     }
-    join(thread);
+    join(space.joined.data(), joined_stride, thread);
     if (!space.given.empty()) {
       pool.barrier();
       put_given(thread);
@@ -168,11 +175,19 @@ void model::implementation::leave(const pass_plan& plan, int thread) {
 /// Of an EAGLE head: the last hidden state of the token before a row, or nullptr if there is none:
 /// the target's where it has read that token, else the head's own. \param parent the staged index
 /// of the row of that token, or -1.
-const float* model::implementation::feature_before(int slot, int position, int parent) {
+model::implementation::feature model::implementation::feature_before(int slot, int position,
+                                                                     int parent) {
   const int before = position - 1;
-  if (before < 0) { return nullptr; }
-  if (before < target->slots.length(slot)) { return target->own_features.cached(slot, before); }
-  return parent < 0 ? nullptr : own_features.staged(slot, parent);
+  if (before < 0) { return {}; }
+  if (before < target->slots.length(slot)) {
+    return {target->own_features.cached(slot, before), false};
+  }
+  return parent < 0 ? feature{} : feature{own_features.staged(slot, parent), true};
+}
+
+model::implementation::feature model::implementation::feature_of(const planned_row& row) {
+  if (row.status != hunch::status::ok) { return {}; }
+  return feature_before(row.slot, row.position, slots.parent(row.slot, row.staged));
 }
 
 /// What a row of an EAGLE head begins with: its embedding, and the feature before it.
@@ -183,9 +198,19 @@ void model::implementation::put_input(hunch::token token, const float* feature, 
   } else {
     std::copy_n(feature, shape.hidden, out + shape.hidden);
   }
+  if (!shape.eagle.norms_inputs) { return; }
+  for (const auto& [part, norm] :
+       {std::pair{out, &weights.embedding_norm()}, {out + shape.hidden, &weights.state_norm()}}) {
+    rms_norm(part, norm->data(), shape.hidden, shape.norm_epsilon, part);
+  }
 }
 
 hunch::context_rows model::implementation::inputs_of(const hunch::rows& rows) {
+  if (shape.eagle.reads_both) {
+    throw std::invalid_argument("engine::eagle_model: " + origin +
+                                " is an EAGLE-3 head, whose rows begin with a product: it has no "
+                                "contexts for routers before its pass");
+  }
   slots.check(rows, shape.layers);
   const auto stride = static_cast<std::size_t>(joined_stride);
   space.before.grow(static_cast<std::size_t>(rows.size) * stride);
@@ -196,7 +221,7 @@ hunch::context_rows model::implementation::inputs_of(const hunch::rows& rows) {
     // Ids ascend: a parent from the first one on is of the same pass, and has no feature yet.
     const bool was_staged = rows.parent[i] < rows.id[first];
     const int parent = was_staged ? slots.staged_index(slot, rows.parent[i], shape.layers) : -1;
-    put_input(rows.tokens[i], feature_before(slot, rows.position[i], parent),
+    put_input(rows.tokens[i], feature_before(slot, rows.position[i], parent).state,
               space.before.data() + static_cast<std::size_t>(i) * stride);
   }
   return {space.before.data(), joined_stride};
@@ -206,19 +231,49 @@ void model::implementation::put_joined(int thread) {
   const share mine = part(static_cast<int>(result.plan.rows.size()), thread);
   for (int i = mine.begin; i < mine.end; ++i) {
     const planned_row& row = result.plan.rows[static_cast<std::size_t>(i)];
-    const bool ok = row.status == hunch::status::ok;
-    put_input(
-        row.token,
-        ok ? feature_before(row.slot, row.position, slots.parent(row.slot, row.staged)) : nullptr,
-        space.joined.data() + static_cast<std::ptrdiff_t>(i) * joined_stride);
+    put_input(row.token, feature_of(row).state,
+              space.joined.data() + static_cast<std::ptrdiff_t>(i) * joined_stride);
   }
 }
 
-void model::implementation::join(int thread) {
+/// Of an EAGLE-3 head: the embeddings, for the attention, and the states that rows begin with.
+void model::implementation::put_features(int thread) {
   const int rows = row_count();
-  apply(weights.joint(),
-        activations(space.joined.data(), joined_stride, 2 * shape.hidden, rows, thread),
+  const int width = shape.eagle.feature_width;
+  const share mine = part(rows, thread);
+  const auto own_state = [&](int i) {
+    const feature before = feature_of(planned(result.plan, i));
+    return before.is_own ? before.state : nullptr;
+  };
+  for (int i = mine.begin; i < mine.end; ++i) {
+    const planned_row& row = planned(result.plan, i);
+    weights.embed(row.token, space.joined.data() + static_cast<std::ptrdiff_t>(i) * joined_stride);
+    float* const out = space.features.data() + static_cast<std::ptrdiff_t>(i) * width;
+    const feature before = feature_of(row);
+    if (before.state != nullptr && !before.is_own) {
+      std::copy_n(before.state, width, out);
+    } else {
+      std::fill_n(out, width, 0.0f);
+    }
+  }
+  pool.barrier();
+  join(space.features.data(), width, thread);
+  pool.barrier();
+  for (int i = mine.begin; i < mine.end; ++i) {
+    if (const float* const state = own_state(i)) { std::copy_n(state, shape.hidden, residual(i)); }
+  }
+}
+
+void model::implementation::join(const float* from, int stride, int thread) {
+  const int rows = row_count();
+  apply(weights.joint(), activations(from, stride, shape.joint_inputs(), rows, thread),
         space.residual.data(), hidden_stride, rows, into::overwrite, thread);
+  if (weights.joint_bias().empty()) { return; }
+  const share blocks = part(weights.joint().blocks(), thread);
+  const int last = std::min(blocks.end * outputs_per_block, hidden_stride);
+  for (int i = 0; i < rows; ++i) {
+    add_to(residual(i), weights.joint_bias().data(), blocks.begin * outputs_per_block, last);
+  }
 }
 
 void model::implementation::put_given(int thread) {
@@ -233,6 +288,44 @@ void model::implementation::keep_residuals(int thread) {
   const share mine = part(row_count(), thread);
   std::copy(residual(mine.begin), residual(mine.end),
             space.kept.data() + static_cast<std::ptrdiff_t>(mine.begin) * hidden_stride);
+}
+
+void model::implementation::keep_layer_inputs(const pass_plan& plan, int which, int thread) {
+  const share mine = part(std::min(span.tokens, row_count()), thread);
+  for (int i = mine.begin; i < mine.end; ++i) {
+    const planned_row& row = planned(plan, i);
+    if (row.status != hunch::status::ok) { continue; }
+    std::copy_n(residual(i), hidden_stride,
+                own_features.staged(row.slot, row.staged) + which * hidden_stride);
+  }
+}
+
+/// Of an EAGLE-3 head: the residual is the state after its norm.
+void model::implementation::keep_norm(const layer_weights& layer, int thread) {
+  const share mine = part(row_count(), thread);
+  for (int i = mine.begin; i < mine.end; ++i) {
+    rms_norm(residual(i), layer.attention_norm.data(), shape.hidden, shape.norm_epsilon,
+             residual(i));
+  }
+}
+
+activation_view model::implementation::attention_inputs(const layer_weights& layer, int thread) {
+  float* const normed = own(thread).normed.data();
+  if (shape.eagle.reads_both) {
+    for (int i = 0; i < row_count(); ++i) {
+      const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i) * joined_stride;
+      rms_norm(space.joined.data() + at, weights.embedding_norm().data(), shape.hidden,
+               shape.norm_epsilon, normed + at);
+      rms_norm(residual(i), layer.attention_norm.data(), shape.hidden, shape.norm_epsilon,
+               normed + at + shape.hidden);
+    }
+    return activations(normed, joined_stride, 2 * shape.hidden, row_count(), thread);
+  }
+  if (layer.attention_norm.empty()) {
+    return activations(space.residual.data(), hidden_stride, shape.hidden, row_count(), thread);
+  }
+  normalise(layer.attention_norm, thread);
+  return activations(normed, hidden_stride, shape.hidden, row_count(), thread);
 }
 
 void model::implementation::normalise(const std::vector<float>& weight, int thread) {
@@ -266,11 +359,8 @@ void model::implementation::add_bias(const layer_weights& layer, int thread) {
   const share blocks = part(layer.query_key_value.blocks(), thread);
   const int last = std::min(blocks.end * outputs_per_block, projection_stride);
   for (int i = 0; i < row_count(); ++i) {
-    float* const out =
-        space.projections.data() + static_cast<std::ptrdiff_t>(i) * projection_stride;
-    for (int o = blocks.begin * outputs_per_block; o < last; o += lanes) {
-      store(out + o, engine::load(out + o) + engine::load(layer.query_key_value_bias.data() + o));
-    }
+    add_to(space.projections.data() + static_cast<std::ptrdiff_t>(i) * projection_stride,
+           layer.query_key_value_bias.data(), blocks.begin * outputs_per_block, last);
   }
 }
 
@@ -300,13 +390,15 @@ void model::implementation::attend_group(const pass_plan& plan, int layer, int h
   const int head_dim = shape.head_dim;
   const int shared = shape.heads / shape.kv_heads;
   const float query_scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+  const layer_weights& of = weights.layers()[static_cast<std::size_t>(layer)];
   const auto projected = [&](int i) {
     return space.projections.data() + static_cast<std::ptrdiff_t>(i) * projection_stride;
   };
   for (int i = group.begin; i < group.end; ++i) {
     const planned_row& row = planned(plan, i);
     if (row.status != hunch::status::ok) { continue; }
-    const float* const key = projected(i) + query_size + head * head_dim;
+    float* const key = projected(i) + query_size + head * head_dim;
+    if (shape.qk_norm) { rms_norm_in_place(key, of.key_norm.data(), head_dim, shape.norm_epsilon); }
     rotary.rotate(key, row.position, 1.0f,
                   kv.staged_keys(group.slot, at, row.staged) + head * head_dim);
     std::copy_n(key + key_value_size, head_dim,
@@ -325,13 +417,15 @@ void model::implementation::attend_group(const pass_plan& plan, int layer, int h
     for (int p = path.path_begin; p < path.path_end; ++p, ++position) {
       kv.place(group.slot, at, head, position, span.path[static_cast<std::size_t>(p)]);
     }
-    const float* const query = projected(i);
     for (int h = 0; h < shared; ++h) {
-      rotary.rotate(query + (head * shared + h) * head_dim, row.position, query_scale,
-                    own(thread).query.data() + h * head_dim);
+      float* const query = projected(i) + (head * shared + h) * head_dim;
+      if (shape.qk_norm) {
+        rms_norm_in_place(query, of.query_norm.data(), head_dim, shape.norm_epsilon);
+      }
+      rotary.rotate(query, row.position, query_scale, own(thread).query.data() + h * head_dim);
     }
     attend({kv.keys(group.slot, at, head), kv.values(group.slot, at, head), head_dim,
-            kv.padded_head_dim(), row.length},
+            kv.padded_head_dim(), row.length, shape.eagle.skips_first && row.length > 1 ? 1 : 0},
            shared, own(thread).query.data(), out, own(thread).scores.data());
   }
 }
@@ -365,24 +459,43 @@ void model::implementation::feed_forward(const layer_weights& layer,
   }
 }
 
+void model::implementation::last_state(const float* residual, float* out) const {
+  if (weights.final_norm().empty()) {
+    std::copy_n(residual, hidden_stride, out);
+  } else {
+    rms_norm(residual, weights.final_norm().data(), shape.hidden, shape.norm_epsilon, out);
+  }
+}
+
+/// What heads read of rows that went through all layers.
+void model::implementation::keep_last_states(int thread) {
+  const share mine = part(span.tokens, thread);
+  for (int i = mine.begin; i < mine.end; ++i) {
+    const planned_row& row = planned(result.plan, i);
+    if (row.status != hunch::status::ok) { continue; }
+    float* const to = own_features.staged(row.slot, row.staged);
+    if (shape.eagle.reads_both) {
+      std::copy_n(residual(i), hidden_stride, to);
+    } else if (feature_layers.empty()) {
+      last_state(residual(i), to);
+    }
+    for (std::size_t k = 0; k < feature_layers.size(); ++k) {
+      if (feature_layers[k] == shape.layers) {
+        last_state(residual(i), to + static_cast<std::ptrdiff_t>(k) * hidden_stride);
+      }
+    }
+  }
+}
+
 /// Hidden states, features, streams and logits of a pass through all layers.
 void model::implementation::finish(bool with_head, int thread) {
   const auto outputs = static_cast<int>(result.plan.output_rows.size());
   const share mine = part(outputs, thread);
   for (int i = mine.begin; i < mine.end; ++i) {
-    rms_norm(residual(result.plan.output_rows[static_cast<std::size_t>(i)]),
-             weights.final_norm().data(), shape.hidden, shape.norm_epsilon,
-             result.hidden.data() + static_cast<std::ptrdiff_t>(i) * hidden_stride);
+    last_state(residual(result.plan.output_rows[static_cast<std::size_t>(i)]),
+               result.hidden.data() + static_cast<std::ptrdiff_t>(i) * hidden_stride);
   }
-  if (own_features.kept()) {
-    const share all = part(span.tokens, thread);
-    for (int i = all.begin; i < all.end; ++i) {
-      const planned_row& row = planned(result.plan, i);
-      if (row.status != hunch::status::ok) { continue; }
-      rms_norm(residual(i), weights.final_norm().data(), shape.hidden, shape.norm_epsilon,
-               own_features.staged(row.slot, row.staged));
-    }
-  }
+  if (own_features.kept()) { keep_last_states(thread); }
   const share rest = part(row_count() - span.tokens, thread);
   for (int i = rest.begin; i < rest.end; ++i) {
     rms_norm(residual(span.tokens + i), weights.final_norm().data(), shape.hidden,

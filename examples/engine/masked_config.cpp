@@ -56,17 +56,12 @@ config read_llada(const config_object& o) {
   return out;
 }
 
-/// Dream's config is that of Qwen2, which has biases without saying so.
+/// Dream's config is that of Qwen2.
 config read_dream(const config_object& o) {
-  if (!o.boolean("attention_bias", true)) {
-    o.refuse("attention_bias", "is false; this architecture has them");
-  }
   if (o.boolean("use_sliding_window", false)) {
     o.refuse("use_sliding_window", "is true; not supported");
   }
-  config out = read_llama_fields(o);
-  out.qkv_bias = true;
-  return out;
+  return read_qwen2_fields(o);
 }
 
 masked_config::attention read_pattern(const config_object& o) {

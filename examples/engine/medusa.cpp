@@ -8,6 +8,7 @@
 
 #include <engine/implementation.hpp>
 #include <engine/pointwise.hpp>
+#include <engine/published_format.hpp>
 
 namespace engine {
 namespace {
@@ -24,6 +25,39 @@ stored_matrix pack_heads(const medusa_config& shape, const checkpoint& weights, 
     rows.resize(static_cast<std::size_t>(round_up(static_cast<int>(rows.size()), lanes)));
   }
   return {kind, rows, shape.hidden};
+}
+
+std::vector<float> read_biases(const medusa_config& shape, const checkpoint& weights) {
+  std::vector<float> out;
+  if (!weights.has("medusa.0.bias")) { return out; }
+  for (int j = 0; j < shape.heads; ++j) {
+    const std::vector<float> bias =
+        padded(weights.vector("medusa." + std::to_string(j) + ".bias", shape.hidden));
+    out.insert(out.end(), bias.begin(), bias.end());
+  }
+  return out;
+}
+
+/// Heads as others publish them, with the names that this project has for their tensors.
+void rename(checkpoint& weights) {
+  weights.rename_prefix("medusa_head.", "");
+  for (int j = 0; weights.has(std::to_string(j) + ".0.linear.weight"); ++j) {
+    const std::string head = std::to_string(j);
+    if (weights.has(head + ".1.linear.weight")) {
+      throw std::runtime_error(weights.origin() + ": tensor \"" + head +
+                               ".1.linear.weight\" is that of a second layer of a head; supported "
+                               "is one (\"medusa_num_layers\")");
+    }
+    weights.rename_prefix(head + ".0.linear.", "medusa." + head + ".");
+    weights.rename_prefix(head + ".1.", "heads." + head + ".");
+  }
+}
+
+/// How many heads have tensors.
+int heads_in(const checkpoint& weights) {
+  int heads = 0;
+  while (weights.has("medusa." + std::to_string(heads) + ".weight")) { ++heads; }
+  return heads;
 }
 
 /// \tparam Target a `model::implementation`.
@@ -57,13 +91,27 @@ medusa_heads::medusa_heads(const medusa_config& shape, const checkpoint& weights
       of_{target.self_.get()},
       own_{read_own_heads(shape, weights, of_->kind, of_->pool)},
       stride_{of_->hidden_stride},
-      weights_{pack_heads(shape, weights, of_->kind)} {}
+      weights_{pack_heads(shape, weights, of_->kind)},
+      biases_{read_biases(shape, weights)} {}
 
 medusa_heads medusa_heads::load(const std::filesystem::path& directory, model& target) {
   const auto config_file = directory / "config.json";
-  const medusa_config shape = read_medusa_config(config_file);
+  checkpoint weights = checkpoint::open(directory);
+  const auto format = format_of(weights);
+  medusa_config shape;
+  if (format == published_format::medusa) {
+    rename(weights);
+    shape = {heads_in(weights), target.shape().hidden, target.shape().vocab_size, true};
+  } else if (weights.has("medusa.0.weight")) {
+    shape = read_medusa_config(config_file);
+  } else {
+    throw std::runtime_error(directory.string() +
+                             ": has no Medusa heads, whose tensors are \"medusa.0.weight\" or "
+                             "\"0.0.linear.weight\": it " +
+                             words_for(format));
+  }
   check_target(config_file, target.head_fingerprint(), target.origin());
-  return {shape, checkpoint::open(directory), target};
+  return {shape, weights, target};
 }
 
 drafted_states medusa_heads::forward(const hunch::head_inputs& inputs) {
@@ -94,6 +142,10 @@ void medusa_heads::compute(const hunch::head_inputs& inputs, int thread) {
              states_.data(), outputs, inputs.size, into::overwrite, thread);
   const share blocks = of_->part(w.blocks(), thread);
   const int last = std::min(blocks.end * outputs_per_block, outputs);
+  for (int i = 0; i < inputs.size && !biases_.empty(); ++i) {
+    add_to(states_.data() + static_cast<std::ptrdiff_t>(i) * outputs, biases_.data(),
+           blocks.begin * outputs_per_block, last);
+  }
   for (int i = 0; i < inputs.size; ++i) {
     const float* const hidden = inputs_.data() + static_cast<std::ptrdiff_t>(i) * stride_;
     float* const states = states_.data() + static_cast<std::ptrdiff_t>(i) * outputs;

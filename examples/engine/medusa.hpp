@@ -20,19 +20,23 @@
 namespace engine {
 
 /// Heads on a target's last hidden state h, which outlives them: head j reads h + silu(W_j h) to
-/// the target's language-model head, or, as published, to one of its own (Cai et al. 2024,
-/// arXiv:2401.10774). Embedding, threads and arithmetic are the target's.
+/// the target's language-model head, or, as published, h + silu(W_j h + b_j) to one of its own (Cai
+/// et al. 2024, arXiv:2401.10774). Embedding, threads and arithmetic are the target's.
 ///
 /// A row of states is bitwise the same alone and among others, with any number of threads.
 class medusa_heads {
  public:
-  /// \param weights "medusa.<j>.weight" [hidden, hidden] for every head j, and with own heads
-  ///        "heads.<j>.weight" [vocab_size, hidden].
+  /// \param weights "medusa.<j>.weight" [hidden, hidden] for every head j, "medusa.<j>.bias"
+  /// [hidden]
+  ///        for all or for none, and with own heads "heads.<j>.weight" [vocab_size, hidden].
   /// \throws std::runtime_error naming the tensor that does not fit, std::invalid_argument if
   ///         there are no heads or the target's sizes are others.
   medusa_heads(const medusa_config& shape, const checkpoint& weights, model& target);
 
-  /// Reads `config.json` and the safetensors files of a directory.
+  /// Reads `config.json` and the safetensors files of a directory: this project's, or as others
+  /// publish them ("<j>.0.linear", "<j>.1", with or without "medusa_head." in front).
+  /// \throws std::runtime_error also with what the directory looks like where these are no such
+  /// heads.
   static medusa_heads load(const std::filesystem::path& directory, model& target);
 
   std::int32_t vocab_size() const { return shape_.vocab_size; }
@@ -58,6 +62,7 @@ class medusa_heads {
   std::vector<own_head> own_;  ///< [heads], or empty where the target's is read
   int stride_;
   stored_matrix weights_;         ///< [heads * stride, hidden], padded with zeros
+  std::vector<float> biases_;     ///< [heads * stride] likewise, or empty
   aligned_buffer<float> inputs_;  ///< [inputs, stride]
   aligned_buffer<float> states_;  ///< [inputs, heads, stride]
 };

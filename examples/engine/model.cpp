@@ -7,9 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include <engine/eagle_files.hpp>
 #include <engine/implementation.hpp>
 #include <engine/tensors.hpp>
 #include <hunch/tools/fingerprints.hpp>
+#include <hunch/vocab/layouts.hpp>
 
 namespace engine {
 
@@ -59,10 +61,25 @@ const config& checked(const config& shape, const model_options& options) {
   if (options.max_batch < 1) {
     throw std::invalid_argument("engine::model: max_batch must be positive");
   }
+  for (const int layer : options.feature_layers) {
+    if (layer < 0 || layer > shape.layers) {
+      throw std::invalid_argument("engine::model: features of layer " + std::to_string(layer) +
+                                  " are asked for, and there are " + std::to_string(shape.layers));
+    }
+  }
   if (options.kind == arithmetic::bf16_dot && !has_bf16_dot()) {
     throw std::invalid_argument("engine::model: this build has no bf16 dot product");
   }
   return shape;
+}
+
+/// Of a position: its last state, or those before several layers, one after the other.
+int width_of_features(const config& shape, const model_options& options, bool is_head) {
+  const int width = round_up(shape.hidden, lanes);
+  if (!options.feature_layers.empty()) {
+    return static_cast<int>(options.feature_layers.size()) * width;
+  }
+  return options.keep_features || is_head ? width : 0;
 }
 
 }  // namespace
@@ -80,8 +97,8 @@ model::implementation::implementation(const config& c, const checkpoint& source,
       slots{options.max_batch, context, c.vocab_size},
       cache{c, from.of == nullptr ? options.max_batch : 0, context + max_streams, own},
       lent{std::move(from)},
-      own_features{options.keep_features || features_of != nullptr ? round_up(c.hidden, lanes) : 0,
-                   options.max_batch, context},
+      own_features{width_of_features(c, options, features_of != nullptr), options.max_batch,
+                   context},
       partial{round_up(c.hidden, lanes), options.max_batch, 0},
       target{features_of},
       query_size{c.heads * c.head_dim},
@@ -91,11 +108,12 @@ model::implementation::implementation(const config& c, const checkpoint& source,
       mixed_stride{round_up(query_size, lanes)},
       product_stride{round_up(c.intermediate, lanes)},
       joined_stride{lent.of != nullptr || features_of != nullptr ? round_up(2 * c.hidden, lanes)
-                                                                 : 0} {
+                                                                 : 0},
+      feature_layers{options.feature_layers} {
   result.hidden_size = c.hidden;
   result.hidden_stride = hidden_stride;
-  result.vocab_size = c.vocab_size;
-  result.logits_stride = round_up(c.vocab_size, lanes);
+  result.vocab_size = c.rows_of_head();
+  result.logits_stride = round_up(c.rows_of_head(), lanes);
   space.threads.resize(static_cast<std::size_t>(options.threads));
   for (auto& each : space.threads) {
     each.query.grow(static_cast<std::size_t>(query_size));
@@ -111,17 +129,22 @@ void model::implementation::set_head_layout(const hunch::vocab_layout& layout) {
         " tokens does not fit the model's vocabulary of " + std::to_string(shape.vocab_size));
   }
   if (shortlist_head && shortlist_head->order() == layout.order()) { return; }
-  shortlist_head.emplace(weights.listed_head(), layout, pool);
+  shortlist_head.emplace(weights.listed_head(), layout, pool,
+                         head_tokens ? &*head_tokens : nullptr);
+}
+
+hunch::vocab_layout model::implementation::own_order() const {
+  return head_tokens ? *head_tokens : hunch::vocab_layout::identity(shape.vocab_size);
 }
 
 std::uint64_t model::implementation::head_order() const {
-  return shortlist_head ? shortlist_head->order()
-                        : hunch::vocab_layout::identity(shape.vocab_size).order();
+  return shortlist_head ? shortlist_head->order() : own_order().order();
 }
 
 std::uint64_t model::implementation::head_fingerprint() {
   if (fingerprint == 0) {
-    fingerprint = engine::head_fingerprint(weights.listed_head(), shape.vocab_size);
+    fingerprint = engine::head_fingerprint(weights.known_head(), shape.rows_of_head(),
+                                           head_tokens ? &*head_tokens : nullptr);
   }
   return fingerprint;
 }
@@ -133,7 +156,7 @@ void model::implementation::check_head(const std::filesystem::path& config_file,
 }
 
 draft_head& model::implementation::listed_head() {
-  if (!shortlist_head) { set_head_layout(hunch::vocab_layout::identity(shape.vocab_size)); }
+  if (!shortlist_head) { set_head_layout(own_order()); }
   return *shortlist_head;
 }
 
@@ -231,32 +254,70 @@ checkpoint head_of_target(const std::filesystem::path& directory,
   return out;
 }
 
+namespace {
+
+/// \throws std::invalid_argument unless a head fits its target. \tparam Target its implementation.
+template <class Target>
+void check_eagle(const config& shape, const checkpoint& weights, const Target& of) {
+  const std::string& head = weights.origin();
+  of.must_have("vocabulary size", of.shape.vocab_size, head, shape.vocab_size);
+  if (!weights.has("model.fc.weight")) {
+    throw std::runtime_error(head + ": tensor \"model.fc.weight\" is missing");
+  }
+  if (!of.own_features.kept()) { throw std::invalid_argument(head_without_target); }
+  if (shape.eagle.reads_both) {
+    const int kept = of.feature_layers.empty() ? 0 : of.own_features.width();
+    of.must_have("width of what model_options::feature_layers keeps", kept, head,
+                 shape.eagle.feature_width);
+  } else {
+    of.must_have("hidden size", of.shape.hidden, head, shape.hidden);
+    if (!of.feature_layers.empty()) {
+      of.refuse_head(head, "reads the last state",
+                     "keeps others: leave model_options::feature_layers empty");
+    }
+  }
+  if (shape.eagle.head_rows == 0) {
+    const auto head_of = [](const config& c) {
+      return std::string(c.tied_head ? "its embedding" : "a matrix of its own");
+    };
+    of.must_have("head", head_of(of.shape), head, head_of(shape));
+  }
+}
+
+}  // namespace
+
 eagle_model::eagle_model(const config& shape, const checkpoint& weights, model& target,
                          const model_options& options)
     : model([&] {
         implementation& of = *target.self_;
-        if (!of.own_features.kept()) { throw std::invalid_argument(head_without_target); }
-        of.must_have("hidden size", of.shape.hidden, weights.origin(), shape.hidden);
-        of.must_have("vocabulary size", of.shape.vocab_size, weights.origin(), shape.vocab_size);
-        const auto head_of = [](const config& c) {
-          return std::string(c.tied_head ? "its embedding" : "a matrix of its own");
-        };
-        of.must_have("head", head_of(of.shape), weights.origin(), head_of(shape));
-        if (!weights.has("model.fc.weight")) {
-          throw std::runtime_error(weights.origin() + ": tensor \"model.fc.weight\" is missing");
+        check_eagle(shape, weights, of);
+        model_options own = options;
+        own.feature_layers.clear();
+        auto out = std::make_unique<implementation>(shape, weights, own, &of);
+        if (shape.eagle.head_rows != 0 && weights.has("d2t")) {
+          out->head_tokens = hunch::from_d2t(weights.integers("d2t"), shape.vocab_size);
         }
-        return std::make_unique<implementation>(shape, weights, options, &of);
+        of.must_have("number of rows of the head that \"d2t\" names", shape.rows_of_head(),
+                     weights.origin(), out->own_order().head_rows());
+        return out;
       }()) {}
 
 eagle_model eagle_model::load(const std::filesystem::path& directory,
                               const std::filesystem::path& target_directory, model& target,
                               const model_options& options) {
+  const eagle_files files = eagle_files::open(directory, target_directory, target.shape());
+  eagle_model out(files.shape, files.weights, target, options);
   const auto config_file = directory / "config.json";
-  const config shape = read_config(config_file);
-  const checkpoint weights = head_of_target(directory, target_directory, shape.names);
-  eagle_model out(shape, weights, target, options);
-  target.self_->check_head(config_file, *out.self_);
+  if (files.shape.eagle.head_rows == 0) {
+    target.self_->check_head(config_file, *out.self_);
+  } else {
+    check_target(config_file, target.head_fingerprint(), target.origin());
+  }
   return out;
+}
+
+const hunch::vocab_layout* eagle_model::head_tokens() const {
+  return self_->head_tokens ? &*self_->head_tokens : nullptr;
 }
 
 hunch::context_rows eagle_model::inputs(const hunch::rows& rows) { return self_->inputs_of(rows); }

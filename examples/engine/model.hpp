@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
@@ -31,6 +32,9 @@ struct model_options {
   /// Keep the last hidden state of every position beside the cache, for an EAGLE head that reads
   /// it.
   bool keep_features = false;
+  /// Keep instead, for an EAGLE-3 head, what each of these layers begins with; the number of layers
+  /// stands for the last hidden state.
+  std::vector<int> feature_layers = {};
 };
 
 struct pass_result;
@@ -153,7 +157,8 @@ static_assert(hunch::RoutedModel<model>);
 
 /// An EAGLE head of a target, which keeps its features and outlives it: layers that read, with each
 /// token, the target's feature of the token before it, or while drafting their own. The embedding
-/// and the head are the target's. (Li et al. 2024, arXiv:2401.15077)
+/// and the head are the target's (Li et al. 2024, arXiv:2401.15077); an EAGLE-3 head has a head of
+/// its own, and its target keeps features of several layers (Li et al. 2025, arXiv:2503.01840).
 class eagle_model : public model {
  public:
   static constexpr bool rereads_accepted = true;
@@ -164,9 +169,8 @@ class eagle_model : public model {
   eagle_model(const config& shape, const checkpoint& weights, model& target,
               const model_options& options = {});
 
-  /// Reads the directory of the head; embedding and head are those of `target_directory`, where it
-  /// has none of its own. Its config says which target it is for: see `check_target`.
-  /// \throws std::runtime_error also if that head is not the target's.
+  /// Reads the directory of the head, as `eagle_files` does. Its config says which target it is
+  /// for: see `check_target`. \throws std::runtime_error also if that head is not the target's.
   static eagle_model load(const std::filesystem::path& directory,
                           const std::filesystem::path& target_directory, model& target,
                           const model_options& options = {});
@@ -177,6 +181,10 @@ class eagle_model : public model {
   hunch::context_rows inputs(const hunch::rows& rows);
   /// How many numbers that is: two hidden sizes.
   std::int32_t input_width() const;
+
+  /// The tokens that its own head drafts, in the order of its rows; nullptr: all, as the target's.
+  /// A layout for `set_head_layout` has no others.
+  const hunch::vocab_layout* head_tokens() const;
 };
 
 static_assert(hunch::DraftModel<eagle_model, float>);

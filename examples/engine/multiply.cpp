@@ -99,16 +99,94 @@ struct bf16_dot_step {
 #endif
 
 /// Activations of a group.
-struct int4_activations {
+struct group_activations {
   std::int8_t values[group_size];
   float scale;
-  std::int32_t start;  ///< -8 times the sum of the values: weights are stored with 8 added
+  std::int32_t sum;  ///< of the values: weights are stored with a number added to each
 };
 
 /// Integer sums of groups do not depend on their order; the sum over groups ascends.
+struct int8_step {
+  static constexpr arithmetic kind = arithmetic::int8;
+  static constexpr int activation_bytes = sizeof(group_activations);
+
+  template <int R, int T, int W>
+  static ENGINE_INLINE void run(f32x16 (&sums)[R][T], const std::byte* w, int first,
+                                const std::byte* x, std::ptrdiff_t stride) {
+    for (int t = 0; t < T; ++t) {
+      const group_activations* rows[R];
+      for (int r = 0; r < R; ++r) {
+        rows[r] = reinterpret_cast<const group_activations*>(x + r * stride);
+      }
+      f32x16 dots[R];
+      group_dots<R>(w + (first + t) * tile_bytes(kind), rows, dots);
+      for (int r = 0; r < R; ++r) { sums[r][t] = fma(dots[r], splat(rows[r]->scale), sums[r][t]); }
+    }
+  }
+
+  /// The dot products of a tile's groups with those of R rows, exact.
+  template <int R>
+  static ENGINE_INLINE void group_dots(const std::byte* bytes,
+                                       const group_activations* const (&rows)[R],
+                                       f32x16 (&dots)[R]) {
+#if defined(__AVX512VNNI__) && defined(__AVX512F__)
+    __m512i dot[R];
+    for (int r = 0; r < R; ++r) { dot[r] = _mm512_set1_epi32(-128 * rows[r]->sum); }
+    for (int q = 0; q < group_size / 4; ++q) {
+      const __m512i weights = _mm512_loadu_si512(bytes + q * line);
+      for (int r = 0; r < R; ++r) {
+        dot[r] = _mm512_dpbusd_epi32(dot[r], weights,
+                                     _mm512_set1_epi32(load_word(rows[r]->values + q * 4)));
+      }
+    }
+    for (int r = 0; r < R; ++r) { dots[r].v = _mm512_maskz_cvtepi32_ps(all_lanes, dot[r]); }
+#elif defined(__AVX2__)
+    // A pair of products fits 16 bits where the weight has its sign and its size apart.
+    static_assert(2 * 128 * 127 <= std::numeric_limits<std::int16_t>::max());
+    __m256i dot[R][detail::parts];
+    for (int r = 0; r < R; ++r) {
+      for (int i = 0; i < detail::parts; ++i) { dot[r][i] = _mm256_setzero_si256(); }
+    }
+    for (int q = 0; q < group_size / 4; ++q) {
+      __m256i weights[detail::parts], sizes[detail::parts];
+      for (int i = 0; i < detail::parts; ++i) {
+        const __m256i stored = _mm256_loadu_si256(
+            reinterpret_cast<const __m256i*>(bytes + q * line + i * (line / detail::parts)));
+        weights[i] = _mm256_xor_si256(stored, _mm256_set1_epi8(-128));
+        sizes[i] = _mm256_abs_epi8(weights[i]);
+      }
+      for (int r = 0; r < R; ++r) {
+        const __m256i values = _mm256_set1_epi32(load_word(rows[r]->values + q * 4));
+        for (int i = 0; i < detail::parts; ++i) {
+          const __m256i pairs =
+              _mm256_maddubs_epi16(sizes[i], _mm256_sign_epi8(values, weights[i]));
+          dot[r][i] = _mm256_add_epi32(dot[r][i], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+        }
+      }
+    }
+    for (int r = 0; r < R; ++r) {
+      for (int i = 0; i < detail::parts; ++i) { dots[r].v[i] = _mm256_cvtepi32_ps(dot[r][i]); }
+    }
+#else
+    for (int r = 0; r < R; ++r) {
+      std::int32_t dot[lanes];
+      std::fill_n(dot, lanes, -128 * rows[r]->sum);
+      for (int k = 0; k < group_size; ++k) {
+        const int value = rows[r]->values[k];
+        const std::byte* const from = bytes + k / 4 * line + k % 4;
+        for (int i = 0; i < lanes; ++i) { dot[i] += std::to_integer<int>(from[i * 4]) * value; }
+      }
+      float out[lanes];
+      for (int i = 0; i < lanes; ++i) { out[i] = static_cast<float>(dot[i]); }
+      dots[r] = load(out);
+    }
+#endif
+  }
+};
+
 struct int4_step {
   static constexpr arithmetic kind = arithmetic::int4;
-  static constexpr int activation_bytes = sizeof(int4_activations);
+  static constexpr int activation_bytes = sizeof(group_activations);
 
   template <int R, int T, int W>
   static ENGINE_INLINE void run(f32x16 (&sums)[R][T], const std::byte* w, int first,
@@ -116,9 +194,9 @@ struct int4_step {
     for (int t = 0; t < T; ++t) {
       const std::byte* const nibbles = w + (first + t) * 256;
       const f32x16 weight_scale = load_bf16(w + W * 256 + (first + t) * 32);
-      const int4_activations* rows[R];
+      const group_activations* rows[R];
       for (int r = 0; r < R; ++r) {
-        rows[r] = reinterpret_cast<const int4_activations*>(x + r * stride);
+        rows[r] = reinterpret_cast<const group_activations*>(x + r * stride);
       }
       f32x16 dots[R];
       group_dots<R>(nibbles, rows, dots);
@@ -131,12 +209,12 @@ struct int4_step {
   /// The dot products of a tile's groups with those of R rows, exact.
   template <int R>
   static ENGINE_INLINE void group_dots(const std::byte* nibbles,
-                                       const int4_activations* const (&rows)[R],
+                                       const group_activations* const (&rows)[R],
                                        f32x16 (&dots)[R]) {
 #if defined(__AVX512VNNI__) && defined(__AVX512F__)
     const __m512i lower = _mm512_set1_epi8(15);
     __m512i dot[R];
-    for (int r = 0; r < R; ++r) { dot[r] = _mm512_set1_epi32(rows[r]->start); }
+    for (int r = 0; r < R; ++r) { dot[r] = _mm512_set1_epi32(-8 * rows[r]->sum); }
     for (int q = 0; q < group_size / 8; ++q) {
       const __m512i both = _mm512_loadu_si512(nibbles + q * line);
       const __m512i even = _mm512_and_si512(both, lower);
@@ -174,7 +252,7 @@ struct int4_step {
       }
     }
     for (int r = 0; r < R; ++r) {
-      const __m256i start = _mm256_set1_epi32(rows[r]->start);
+      const __m256i start = _mm256_set1_epi32(-8 * rows[r]->sum);
       for (int i = 0; i < detail::parts; ++i) {
         const __m256i dot = _mm256_madd_epi16(sums[r][i], _mm256_set1_epi16(1));
         dots[r].v[i] = _mm256_cvtepi32_ps(_mm256_add_epi32(dot, start));
@@ -183,7 +261,7 @@ struct int4_step {
 #else
     for (int r = 0; r < R; ++r) {
       std::int32_t dot[lanes];
-      std::fill_n(dot, lanes, rows[r]->start);
+      std::fill_n(dot, lanes, -8 * rows[r]->sum);
       for (int k = 0; k < group_size; ++k) {
         const int value = rows[r]->values[k];
         const std::byte* const from = nibbles + k / 8 * line + k % 4;
@@ -323,7 +401,7 @@ void store_bf16(const float* values, int padded, std::byte* row) {
 #endif
 
 /// The largest becomes 127. A NaN or an infinity makes the whole product NaN.
-void store_group(const float (&values)[group_size], int4_activations& to) {
+void store_group(const float (&values)[group_size], group_activations& to) {
   std::uint32_t top = 0;
   for (const float v : values) {
     top = std::max(top, std::bit_cast<std::uint32_t>(v) & 0x7fffffffu);
@@ -345,14 +423,14 @@ void store_group(const float (&values)[group_size], int4_activations& to) {
     sum += value;
   }
   to.scale = largest / 127.0f;
-  to.start = -8 * sum;
+  to.sum = sum;
 }
 
 void store_groups(const float* values, int padded, std::byte* row) {
   for (int first = 0; first < padded; first += group_size) {
     float group[group_size] = {};
     std::copy_n(values + first, std::min(group_size, padded - first), group);
-    int4_activations to;
+    group_activations to;
     store_group(group, to);
     std::memcpy(row, &to, sizeof to);
     row += sizeof to;
@@ -363,9 +441,9 @@ void store_groups(const float* values, int padded, std::byte* row) {
 
 std::size_t activation_bytes(arithmetic kind, int inputs) {
   const auto padded = static_cast<std::size_t>(round_up(inputs, group_size));
-  const std::size_t bytes = kind == arithmetic::int4
-                                ? padded / group_size * sizeof(int4_activations)
-                                : padded * (kind == arithmetic::bf16_dot ? 2 : 4);
+  const bool in_groups = step_inputs(kind) == group_size;
+  const std::size_t bytes = in_groups ? padded / group_size * sizeof(group_activations)
+                                      : padded * (kind == arithmetic::bf16_dot ? 2 : 4);
   return (bytes + 63) / 64 * 64;
 }
 
@@ -380,6 +458,7 @@ void store_activations(arithmetic kind, const float* values, int padded, std::by
       store_bf16(values, padded, row);
 #endif
       return;
+    case arithmetic::int8:
     case arithmetic::int4:
       store_groups(values, padded, row);
       return;
@@ -400,6 +479,8 @@ void multiply(const packed_matrix& w, activation_view x, float* y, std::ptrdiff_
 #else
       return;
 #endif
+    case arithmetic::int8:
+      return multiply_blocks<int8_step>(w, x, y, y_stride, rows, mode, first_block, last_block);
     case arithmetic::int4:
       return multiply_blocks<int4_step>(w, x, y, y_stride, rows, mode, first_block, last_block);
   }

@@ -21,7 +21,7 @@ struct activation_view {
 
 /// Whether products of this arithmetic read activations in a form of their own, and not floats.
 constexpr bool converts_activations(arithmetic kind) {
-  return kind == arithmetic::bf16_dot || kind == arithmetic::int4;
+  return kind != arithmetic::f32 && kind != arithmetic::bf16_fma;
 }
 
 /// The bytes of one row of `inputs` activations, padded to a cache line.

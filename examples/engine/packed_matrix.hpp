@@ -26,6 +26,9 @@ enum class arithmetic {
   f32,       ///< f32 weights, f32 activations
   bf16_fma,  ///< bf16 weights widened to f32, f32 activations
   bf16_dot,  ///< bf16 weights, activations rounded to bf16, f32 sums (needs AVX512-BF16)
+  /// Weights as bytes with a f32 scale per output, activations as bytes with a scale per group of
+  /// 32; integer sums in a group, f32 sums of groups. An I8 checkpoint's weights are exact.
+  int8,
   /// Groups of 32 weights as 4-bit integers with a bf16 scale, activations as bytes with a scale
   /// per group; integer sums in a group, f32 sums of groups. For a copy of a model that drafts for
   /// it.
@@ -45,13 +48,29 @@ inline constexpr int outputs_per_block = tiles_per_block * lanes;
 
 /// Inputs of a step of the inner dimension.
 constexpr int step_inputs(arithmetic kind) {
-  return kind == arithmetic::f32 ? 1 : kind == arithmetic::int4 ? group_size : 2;
+  switch (kind) {
+    case arithmetic::f32:
+      return 1;
+    case arithmetic::bf16_fma:
+    case arithmetic::bf16_dot:
+      return 2;
+    case arithmetic::int8:
+    case arithmetic::int4:
+      return group_size;
+  }
+  return 0;
 }
 
-/// The bytes of a step of a block of `tiles` tiles: a register of each; in `int4` four registers of
-/// each, then 16 scales of each, and nothing to the next line.
+/// The bytes of a tile in a step: a register, or as many as a group has.
+constexpr int tile_bytes(arithmetic kind) {
+  return kind == arithmetic::int8 ? 512 : kind == arithmetic::int4 ? 256 : 64;
+}
+
+/// The bytes of a step of a block of `tiles` tiles: theirs; in `int4` then 16 scales of each, and
+/// nothing to the next line.
 constexpr int step_bytes(arithmetic kind, int tiles) {
-  return kind == arithmetic::int4 ? tiles * 256 + round_up(tiles * 32, 64) : tiles * 64;
+  const int scales = kind == arithmetic::int4 ? round_up(tiles * 32, 64) : 0;
+  return tiles * tile_bytes(kind) + scales;
 }
 
 /// An output of a packed matrix: a row of a checkpoint's matrix, or zeros.
@@ -79,8 +98,8 @@ class packed_matrix {
   static std::size_t bytes(arithmetic kind, int outputs, int inputs);
 
   /// Packs `rows`, all with `inputs` columns, to `where`, aligned to 64 bytes. I8 weights stay
-  /// integers, which bf16 holds exactly, and are scaled after the sum; in f32 and int4 they are
-  /// scaled here.
+  /// integers, which bf16 holds exactly, and are scaled after the sum, like all in int8; in f32 and
+  /// int4 they are scaled here.
   packed_matrix(arithmetic kind, const std::vector<weight_row>& rows, int inputs, std::byte* where);
 
   arithmetic kind() const { return kind_; }

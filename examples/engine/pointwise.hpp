@@ -18,6 +18,11 @@ inline std::vector<float> padded(std::vector<float> values) {
   return values;
 }
 
+/// x[i] += y[i] for i in [first, last), multiples of 16.
+inline void add_to(float* x, const float* y, int first, int last) {
+  for (int i = first; i < last; i += lanes) { store(x + i, load(x + i) + load(y + i)); }
+}
+
 /// out = x / rms(x) * weight (Zhang and Sennrich, 2019), the mean over `size` values.
 inline void rms_norm(const float* x, const float* weight, int size, float epsilon, float* out) {
   const int padded = round_up(size, lanes);
@@ -30,6 +35,23 @@ inline void rms_norm(const float* x, const float* weight, int size, float epsilo
   for (int i = 0; i < padded; i += lanes) {
     store(out + i, load(x + i) * scale * load(weight + i));
   }
+}
+
+/// x = x / rms(x) * weight, of `size` values with others behind them.
+inline void rms_norm_in_place(float* x, const float* weight, int size, float epsilon) {
+  const int whole = size / lanes * lanes;
+  f32x16 squares = splat(0.0f);
+  for (int i = 0; i < whole; i += lanes) {
+    const f32x16 v = load(x + i);
+    squares = fma(v, v, squares);
+  }
+  float total = sum(squares);
+  for (int i = whole; i < size; ++i) { total = std::fma(x[i], x[i], total); }
+  const float scale = 1.0f / std::sqrt(total / static_cast<float>(size) + epsilon);
+  for (int i = 0; i < whole; i += lanes) {
+    store(x + i, load(x + i) * splat(scale) * load(weight + i));
+  }
+  for (int i = whole; i < size; ++i) { x[i] = x[i] * scale * weight[i]; }
 }
 
 /// x times its sigmoid.

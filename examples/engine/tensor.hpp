@@ -14,11 +14,29 @@
 
 namespace engine {
 
-enum class dtype { f32, f16, bf16, i8, i32 };
+enum class dtype { f32, f16, bf16, i8, i32, i64, boolean };
 
 constexpr std::size_t size_of(dtype type) {
-  return type == dtype::f32 || type == dtype::i32 ? 4 : type == dtype::i8 ? 1 : 2;
+  switch (type) {
+    case dtype::i64:
+      return 8;
+    case dtype::f32:
+    case dtype::i32:
+      return 4;
+    case dtype::f16:
+    case dtype::bf16:
+      return 2;
+    case dtype::i8:
+    case dtype::boolean:
+      return 1;
+  }
+  return 0;
 }
+
+/// Whether a matrix may be of it.
+constexpr bool is_weight(dtype type) { return type <= dtype::i8; }
+/// Whether a vector may be.
+constexpr bool is_float(dtype type) { return type <= dtype::bf16; }
 
 constexpr const char* to_string(dtype type) {
   switch (type) {
@@ -32,6 +50,10 @@ constexpr const char* to_string(dtype type) {
       return "I8";
     case dtype::i32:
       return "I32";
+    case dtype::i64:
+      return "I64";
+    case dtype::boolean:
+      return "BOOL";
   }
   return "unknown";
 }

@@ -33,6 +33,8 @@ struct tensor_names {
   const char* query;
   const char* key;
   const char* value;
+  const char* query_norm;  ///< nullptr where no such model has them
+  const char* key_norm;
   const char* output;
   const char* mlp_norm;
   const char* gate;

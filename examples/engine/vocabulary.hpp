@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 
 #include <engine/config.hpp>
 #include <engine/tokenizer.hpp>
+#include <hunch/vocab/shared_vocabulary.hpp>
 
 /// \file
 /// Which tokens a model reads, of what its directory says: a number of tokens alone does not tell.
@@ -27,5 +29,17 @@ void check_tokenizer(const tokenizer& text, const std::filesystem::path& tokeniz
 ///         model reads.
 void check_draft_vocabulary(const std::filesystem::path& draft, const config& shape,
                             std::uint64_t of_target, const std::filesystem::path& target);
+
+/// What the vocabularies of a draft model and of its target share, or nothing if they are one, of
+/// as many tokens: embeddings of one tokenizer may be padded to different sizes. A token that the
+/// draft model has not is read as the last of those that spell it there; of several tokens of one
+/// text that is shared which a tokenizer writes. \throws std::runtime_error like
+/// `check_draft_vocabulary` if nothing says what the draft model
+///         reads, or only a fingerprint does, which is another one.
+std::optional<hunch::shared_vocabulary> shared_with_draft(const std::filesystem::path& draft,
+                                                          const config& draft_shape,
+                                                          const tokenizer& of_target,
+                                                          const config& target_shape,
+                                                          const std::filesystem::path& target);
 
 }  // namespace engine

@@ -12,6 +12,9 @@ namespace engine {
 namespace {
 
 constexpr const char* joint_name = "model.fc.weight";
+constexpr const char* joint_bias_name = "model.fc.bias";
+constexpr const char* embedding_norm_name = "model.embedding_norm";
+constexpr const char* state_norm_name = "model.state_norm";
 
 /// That the checkpoint has what the config says: before memory of that size is asked for.
 const checkpoint& checked(const config& c, const checkpoint& source) {
@@ -31,10 +34,10 @@ std::size_t arena_bytes(const config& c, arithmetic kind, bool has_joint) {
   };
   const int query = c.heads * c.head_dim;
   const std::size_t layer =
-      bytes(query + 2 * c.kv_heads * c.head_dim, c.hidden) + bytes(c.hidden, query) +
+      bytes(query + 2 * c.kv_heads * c.head_dim, c.attention_inputs()) + bytes(c.hidden, query) +
       bytes(2 * round_up(c.intermediate, lanes), c.hidden) + bytes(c.hidden, c.intermediate);
-  return static_cast<std::size_t>(c.layers) * layer + bytes(c.vocab_size, c.hidden) +
-         (has_joint ? bytes(c.hidden, 2 * c.hidden) : 0);
+  return static_cast<std::size_t>(c.layers) * layer + bytes(c.rows_of_head(), c.hidden) +
+         (has_joint ? bytes(c.hidden, c.joint_inputs()) : 0);
 }
 
 }  // namespace
@@ -71,6 +74,8 @@ const tensor_names& names_of(config::naming names) {
                                       "self_attn.q_proj",
                                       "self_attn.k_proj",
                                       "self_attn.v_proj",
+                                      "self_attn.q_norm",
+                                      "self_attn.k_norm",
                                       "self_attn.o_proj",
                                       "post_attention_layernorm",
                                       "mlp.gate_proj",
@@ -84,6 +89,8 @@ const tensor_names& names_of(config::naming names) {
                                       "q_proj",
                                       "k_proj",
                                       "v_proj",
+                                      nullptr,
+                                      nullptr,
                                       "attn_out",
                                       "ff_norm",
                                       "ff_proj",
@@ -103,24 +110,31 @@ std::vector<tensor_shape> tensors_of(const config& c) {
     out.push_back({name + ".weight", std::move(shape)});
   };
   const auto add_biased = [&](const std::string& name, int outputs) {
-    add(name, {outputs, c.hidden});
+    add(name, {outputs, c.attention_inputs()});
     if (c.qkv_bias) { out.push_back({name + ".bias", {outputs}}); }
   };
   add(names.embedding, {c.rows_of_embedding(), c.hidden});
   for (int l = 0; l < c.layers; ++l) {
     const std::string layer = names.layer(l);
-    add(layer + names.attention_norm, {c.hidden});
+    if (l > 0 || c.eagle.first_norm) { add(layer + names.attention_norm, {c.hidden}); }
     add_biased(layer + names.query, query);
     add_biased(layer + names.key, key_value);
     add_biased(layer + names.value, key_value);
+    if (c.qk_norm) {
+      add(layer + names.query_norm, {c.head_dim});
+      add(layer + names.key_norm, {c.head_dim});
+    }
     add(layer + names.output, {c.hidden, query});
     add(layer + names.mlp_norm, {c.hidden});
     add(layer + names.gate, {c.intermediate, c.hidden});
     add(layer + names.up, {c.intermediate, c.hidden});
     add(layer + names.down, {c.hidden, c.intermediate});
   }
-  add(names.final_norm, {c.hidden});
-  if (!c.tied_head) { add(names.head, {c.rows_of_embedding(), c.hidden}); }
+  if (c.eagle.last_norm) { add(names.final_norm, {c.hidden}); }
+  if (c.eagle.reads_both || c.eagle.norms_inputs) { add(embedding_norm_name, {c.hidden}); }
+  if (c.eagle.norms_inputs) { add(state_norm_name, {c.hidden}); }
+  const int head_rows = c.eagle.head_rows == 0 ? c.rows_of_embedding() : c.eagle.head_rows;
+  if (!c.tied_head) { add(names.head, {head_rows, c.hidden}); }
   return out;
 }
 
@@ -136,22 +150,33 @@ model_weights::model_weights(const config& c, const checkpoint& source, arithmet
     return padded(source.vector(name + ".weight", c.hidden));
   };
   if (source.has(joint_name)) {
-    joint_ = pack(all_rows(source.matrix(joint_name, c.hidden, 2 * c.hidden)), 2 * c.hidden);
+    const int inputs = c.joint_inputs();
+    joint_ = pack(all_rows(source.matrix(joint_name, c.hidden, inputs)), inputs);
   }
+  if (source.has(joint_bias_name)) {
+    joint_bias_ = padded(source.vector(joint_bias_name, c.hidden));
+  }
+  if (c.eagle.reads_both || c.eagle.norms_inputs) { embedding_norm_ = norm(embedding_norm_name); }
+  if (c.eagle.norms_inputs) { state_norm_ = norm(state_norm_name); }
   for (int l = 0; l < c.layers; ++l) {
     const std::string name = names.layer(l);
     layer_weights layer;
-    layer.attention_norm = norm(name + names.attention_norm);
+    if (l > 0 || c.eagle.first_norm) { layer.attention_norm = norm(name + names.attention_norm); }
     layer.mlp_norm = norm(name + names.mlp_norm);
 
-    const matrix_view q = matrix(name + names.query, query, c.hidden);
-    const matrix_view k = matrix(name + names.key, key_value, c.hidden);
-    const matrix_view v = matrix(name + names.value, key_value, c.hidden);
+    const int inputs = c.attention_inputs();
+    const matrix_view q = matrix(name + names.query, query, inputs);
+    const matrix_view k = matrix(name + names.key, key_value, inputs);
+    const matrix_view v = matrix(name + names.value, key_value, inputs);
     std::vector<weight_row> qkv = all_rows(q);
     append_rows(qkv, k);
     append_rows(qkv, v);
-    layer.query_key_value = pack(qkv, c.hidden);
+    layer.query_key_value = pack(qkv, inputs);
     if (c.qkv_bias) { layer.query_key_value_bias = padded(read_biases(source, name, names, c)); }
+    if (c.qk_norm) {
+      layer.query_norm = source.vector(name + names.query_norm + ".weight", c.head_dim);
+      layer.key_norm = source.vector(name + names.key_norm + ".weight", c.head_dim);
+    }
     layer.output = pack(all_rows(matrix(name + names.output, c.hidden, query)), query);
 
     const matrix_view gate = matrix(name + names.gate, c.intermediate, c.hidden);
@@ -161,14 +186,15 @@ model_weights::model_weights(const config& c, const checkpoint& source, arithmet
         pack(all_rows(matrix(name + names.down, c.hidden, c.intermediate)), c.intermediate);
     layers_.push_back(std::move(layer));
   }
-  final_norm_ = norm(names.final_norm);
+  if (c.eagle.last_norm) { final_norm_ = norm(names.final_norm); }
 
   const matrix_view embedding = matrix(names.embedding, c.rows_of_embedding(), c.hidden);
-  matrix_view head = c.tied_head ? embedding : matrix(names.head, c.rows_of_embedding(), c.hidden);
-  head.rows = c.vocab_size;
+  const int head_rows = c.eagle.head_rows == 0 ? c.rows_of_embedding() : c.eagle.head_rows;
+  matrix_view head = c.tied_head ? embedding : matrix(names.head, head_rows, c.hidden);
+  head.rows = c.rows_of_head();
   head_ = pack(all_rows(head), c.hidden);
   embedding_ = kept_matrix(embedding);
-  if (kind == arithmetic::int4 && !c.tied_head) { own_head_ = kept_matrix(head); }
+  if (keeps_head(kind) && !c.tied_head) { own_head_ = kept_matrix(head); }
 }
 
 model_weights::kept_matrix::kept_matrix(const matrix_view& from) : view{from} {

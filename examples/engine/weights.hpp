@@ -18,9 +18,11 @@ std::vector<weight_row> interleave(const matrix_view& gate, const matrix_view& u
 
 /// One transformer layer. Norms are padded with zeros to a multiple of 16.
 struct layer_weights {
-  std::vector<float> attention_norm;
-  packed_matrix query_key_value;            ///< [(heads + 2 kv_heads) head_dim, hidden]
+  std::vector<float> attention_norm;        ///< empty if there is none
+  packed_matrix query_key_value;            ///< [(heads + 2 kv_heads) head_dim, `attention_inputs`]
   std::vector<float> query_key_value_bias;  ///< padded likewise, or empty
+  std::vector<float> query_norm;            ///< [head_dim] of each head, or empty
+  std::vector<float> key_norm;              ///< likewise
   packed_matrix output;                     ///< [hidden, heads head_dim]
   std::vector<float> mlp_norm;
   packed_matrix gate_up;  ///< [2 intermediate, hidden], 16 gates, then their 16 ups, and so on
@@ -35,6 +37,7 @@ class model_weights {
   model_weights(const config& shape, const checkpoint& source, arithmetic kind);
 
   const std::vector<layer_weights>& layers() const { return layers_; }
+  /// Empty if there is none.
   const std::vector<float>& final_norm() const { return final_norm_; }
   const packed_matrix& head() const { return head_; }
   /// What a head over shortlists is made of: where 4-bit integers make the layers small, it keeps
@@ -42,8 +45,18 @@ class model_weights {
   head_source listed_head() const {
     return kind_ == arithmetic::int4 ? head_source{stored_head()} : head_source{head_};
   }
-  /// [hidden, 2 hidden] what an EAGLE head makes its input with; no outputs in other models.
+  /// What tells this head from others, whatever arithmetic its copies have.
+  head_source known_head() const {
+    return keeps_head(kind_) ? head_source{stored_head()} : head_source{head_};
+  }
+  /// [hidden, `joint_inputs`] what an EAGLE head makes its rows with; no outputs in other models.
   const packed_matrix& joint() const { return joint_; }
+  /// [hidden] added to that, or empty.
+  const std::vector<float>& joint_bias() const { return joint_bias_; }
+  /// Of the embeddings that an EAGLE-3 head's attention reads, or "fc" of a head that norms its
+  /// inputs, and of the states there; else empty.
+  const std::vector<float>& embedding_norm() const { return embedding_norm_; }
+  const std::vector<float>& state_norm() const { return state_norm_; }
 
   /// Writes the embedding of `token` to `out` [hidden].
   void embed(int token, float* out) const;
@@ -62,6 +75,10 @@ class model_weights {
     aligned_buffer<std::byte> scale;
   };
 
+  /// Whether integers stand for the head's values, so that the checkpoint's are kept.
+  static bool keeps_head(arithmetic kind) {
+    return kind == arithmetic::int8 || kind == arithmetic::int4;
+  }
   const matrix_view& stored_head() const {
     return own_head_.view.data == nullptr ? embedding_.view : own_head_.view;
   }
@@ -74,8 +91,11 @@ class model_weights {
   std::vector<float> final_norm_;
   packed_matrix head_;
   packed_matrix joint_;
+  std::vector<float> joint_bias_;
+  std::vector<float> embedding_norm_;
+  std::vector<float> state_norm_;
   kept_matrix embedding_;
-  kept_matrix own_head_;  ///< of an `int4` model whose head is not its embedding
+  kept_matrix own_head_;  ///< if it is kept and not the embedding
 };
 
 }  // namespace engine

@@ -120,24 +120,28 @@ TEST_CASE("device model: logits are the engine's up to bfloat16") {
         2 * test::bf16_tolerance);
 }
 
-TEST_CASE("device model: biases of queries, keys and values") {
-  engine::config c = test::tiny_config();
-  c.qkv_bias = true;
-  const engine::checkpoint weights = test::random_checkpoint(c);
-  CHECK(tree_difference(c, weights) < test::bf16_tolerance);
+TEST_CASE("device model: biases of queries, keys and values, and norms of their heads") {
+  const engine::config without = test::tiny_config();
+  for (bool engine::config::*const part : {&engine::config::qkv_bias, &engine::config::qk_norm}) {
+    engine::config c = without;
+    c.*part = true;
+    const engine::checkpoint weights = test::random_checkpoint(c);
+    CHECK(tree_difference(c, weights) < test::bf16_tolerance);
 
-  // They change something.
-  engine::config without = c;
-  without.qkv_bias = false;
-  const auto last = [&](const engine::config& of) {
-    model m(of, weights, {.max_rows = 8, .max_staged = 8});
-    test::row_batch rows;
-    rows.add_chain(0, 0, test::some_tokens(6, c.vocab_size));
-    return test::copy(m.evaluate(rows.view()).logits(5));
-  };
-  CHECK(test::difference(last(without), last(c)) > 2 * test::bf16_tolerance);
-  engine::checkpoint missing = test::random_checkpoint(without);
-  CHECK_THROWS_AS(model(c, missing), std::runtime_error);
+    // They change something.
+    const auto last = [&](const engine::config& of, auto executor) {
+      engine::device_model m(of, weights, {.max_rows = 8, .max_staged = 8}, executor);
+      test::row_batch rows;
+      rows.add_chain(0, 0, test::some_tokens(6, c.vocab_size));
+      return test::copy(m.evaluate(rows.view()).logits(5));
+    };
+    const auto alone = last(c, hunch::executor::host{});
+    CHECK(test::difference(last(without, hunch::executor::host{}), alone) >
+          2 * test::bf16_tolerance);
+    CHECK(last(c, test::team_host<3>{}) == alone);
+    engine::checkpoint missing = test::random_checkpoint(without);
+    CHECK_THROWS_AS(model(c, missing), std::runtime_error);
+  }
 }
 
 TEST_CASE("device model: the shipped draft model") {

@@ -87,15 +87,9 @@ struct fixture {
 constexpr int all = all_layers;
 constexpr int rest = all_layers - exit_layer;
 
-std::vector<arithmetic> arithmetics() {
-  std::vector<arithmetic> out{arithmetic::f32, arithmetic::bf16_fma, arithmetic::int4};
-  if (engine::has_bf16_dot()) { out.push_back(arithmetic::bf16_dot); }
-  return out;
-}
-
 template <class F>
 void for_each_setting(F f) {
-  for (const arithmetic kind : arithmetics()) {
+  for (const arithmetic kind : test::arithmetics()) {
     for (const int threads : {1, 2, 3}) {
       CAPTURE(static_cast<int>(kind));
       CAPTURE(threads);

@@ -407,6 +407,56 @@ TEST_CASE("tokenizers are compared with the models that read their tokens") {
   CHECK(names(check(of_a, a.path()), {"models/m", a.path().string(), "290", "289"}));
 }
 
+TEST_CASE("what a draft model of another vocabulary shares with its target") {
+  const test::temporary_directory a, b, nothing;
+  train_tokenizer(a.path(), "the quick brown fox");
+  train_tokenizer(b.path(), "jackdaws love my big sphinx");
+  const engine::tokenizer of_target(a.path()), of_other(b.path());
+  engine::config target = test::tiny_config();
+  target.vocab_size = 300;  // padded
+  engine::config draft = target;
+  const auto shared = [&](const std::filesystem::path& where) {
+    return engine::shared_with_draft(where, draft, of_target, target, "models/target");
+  };
+  CHECK_FALSE(shared(a.path()).has_value());
+
+  // One tokenizer, and embeddings of different sizes: tokens keep their numbers.
+  draft.vocab_size = 290;
+  const auto same = shared(a.path());
+  REQUIRE(same.has_value());
+  CHECK(same->size() == of_target.vocab_size());
+  for (hunch::token t = 0; t < same->size(); ++t) {
+    CHECK(same->target.row_token()[t] == t);
+    CHECK(same->draft.row_token()[t] == t);
+  }
+  CHECK(same->reads.size() == 300);
+  draft.vocabulary = of_target.fingerprint();
+  CHECK(shared(nothing.path())->size() == of_target.vocab_size());
+  draft.vocabulary = 0;
+  CHECK(names(complaint_of([&] { shared(nothing.path()); }), {nothing.path().string()}));
+
+  // Two tokenizers: what both spell, and a token stands for the last that spell it.
+  const auto some = shared(b.path());
+  REQUIRE(some.has_value());
+  CHECK(some->size() < of_target.vocab_size());
+  CHECK(some->size() > 256);  // all bytes
+  for (std::int32_t r = 0; r < some->size(); ++r) {
+    const hunch::token of_a = some->target.row_token()[r];
+    const hunch::token of_b = some->draft.row_token()[r];
+    CHECK(of_target.bytes(of_a) == of_other.bytes(of_b));
+    CHECK(some->reads[static_cast<std::size_t>(of_a)] == of_b);
+  }
+  int spelled = 0;
+  for (hunch::token t = 0; t < of_target.vocab_size(); ++t) {
+    const std::string& text = of_target.bytes(t);
+    if (some->target.token_row()[t] >= 0 || text.empty()) { continue; }
+    const std::string& read = of_other.bytes(some->reads[static_cast<std::size_t>(t)]);
+    CHECK(text.ends_with(read));
+    ++spelled;
+  }
+  CHECK(spelled > 0);
+}
+
 TEST_CASE("a draft model reads the vocabulary of its target") {
   const test::temporary_directory a, b, nothing;
   train_tokenizer(a.path(), "the quick brown fox");

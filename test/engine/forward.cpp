@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <stdexcept>
 #include <vector>
 
 #include <engine/model.hpp>
@@ -17,11 +18,12 @@ namespace {
 
 using engine::arithmetic;
 
-/// The largest difference over all rows of one pass, relative to the spread of the logits.
-double difference(const engine::config& c, const engine::checkpoint& weights, arithmetic kind) {
+/// The largest difference over some rows of one pass, relative to the spread of the logits.
+double difference(const engine::config& c, const engine::checkpoint& weights, arithmetic kind,
+                  int length = 21) {
   engine::model m(c, weights, {.kind = kind});
   const test::reference_model reference(c, weights);
-  const std::vector<hunch::token> tokens = test::some_tokens(21, c.vocab_size);
+  const std::vector<hunch::token> tokens = test::some_tokens(length, c.vocab_size);
   test::row_batch rows;
   rows.add_chain(0, 0, tokens);
   const auto result = m.evaluate(rows.view());
@@ -81,10 +83,35 @@ TEST_CASE("rope scalings are those of the textbook") {
 
 TEST_CASE("head sizes around the register width") {
   for (const int head_dim : {2, 16, 18, 32, 64, 80}) {
-    CAPTURE(head_dim);
-    engine::config c = test::tiny_config();
-    c.head_dim = head_dim;
-    CHECK(difference(c, test::random_checkpoint(c), arithmetic::f32) < 1e-4);
+    for (const bool qk_norm : {false, true}) {
+      CAPTURE(head_dim);
+      CAPTURE(qk_norm);
+      engine::config c = test::tiny_config();
+      c.head_dim = head_dim;
+      c.qk_norm = qk_norm;
+      CHECK(difference(c, test::random_checkpoint(c), arithmetic::f32) < 1e-4);
+    }
+  }
+}
+
+TEST_CASE("biases of queries, keys and values are those of the textbook") {
+  engine::config c = test::tiny_config();
+  c.qkv_bias = true;
+  CHECK(difference(c, test::random_checkpoint(c), arithmetic::f32) < 1e-4);
+  c.qk_norm = true;
+  CHECK_THROWS_AS(c.check(), std::invalid_argument);
+}
+
+TEST_CASE("a vocabulary as large as Gemma 3's") {
+  engine::config c = test::tiny_config();
+  c.vocab_size = 262208;
+  c.hidden = 16;
+  c.layers = 1;
+  for (const bool tied : {false, true}) {
+    c.tied_head = tied;
+    const engine::checkpoint weights = test::random_checkpoint(c, engine::dtype::bf16);
+    CHECK(difference(c, weights, arithmetic::f32, 1) < 1e-4);
+    CHECK(difference(c, weights, arithmetic::int8, 1) < 5e-2);
   }
 }
 

@@ -47,7 +47,9 @@ struct fixture {
 
 template <class F>
 void for_each_setting(F f) {
-  for (const engine::config& c : {test::tiny_config(), test::small_config()}) {
+  engine::config with_norms = test::tiny_config();
+  with_norms.qk_norm = true;
+  for (const engine::config& c : {test::tiny_config(), with_norms, test::small_config()}) {
     const fixture with(c);
     for (const arithmetic kind : test::arithmetics()) {
       CAPTURE(c.hidden);

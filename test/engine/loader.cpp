@@ -289,7 +289,7 @@ TEST_CASE("what the engine does not do is refused by key") {
   expect([](json& c) { c["hidden_act"] = "gelu"; }, "gelu");
   expect([](json& c) { c["attention_bias"] = true; }, "attention_bias");
   expect([](json& c) { c["mlp_bias"] = true; }, "mlp_bias");
-  expect([](json& c) { c["sliding_window"] = 64; }, "sliding_window");
+  expect([](json& c) { c["layer_types"] = {"chunked_attention"}; }, "layer_types");
   expect([](json& c) { c["rope_scaling"] = {{"rope_type", "yarn"}}; }, "yarn");
   expect([](json& c) { c["rope_scaling"] = {{"type", "linear"}}; }, "factor");
   expect([](json& c) { c["rope_scaling"] = {{"type", "linear"}, {"factor", 0}}; }, "factor");
@@ -391,10 +391,49 @@ TEST_CASE("what the engine does is read from the config") {
   write_text(m.path("config.json"), values.dump());
   const engine::config c = engine::read_config(m.path("config.json"));
   CHECK(c.end_tokens == std::vector<int>{2, 5});
+  write_text(m.path("generation_config.json"), R"({"eos_token_id": [5, 7]})");
+  CHECK(engine::read_config(m.path("config.json")).end_tokens == std::vector<int>{2, 5, 7});
+  write_text(m.path("generation_config.json"), R"({"eos_token_id": "x"})");
+  CHECK_THROWS(engine::read_config(m.path("config.json")));
   CHECK(c.head_dim == 10);
   CHECK(c.rope.kind == engine::rope_config::scaling::llama3);
   CHECK(c.rope.theta == 5e5);
   CHECK(c.rope.factor == 8.0);
+}
+
+TEST_CASE("architectures that are a Llama but for a few things") {
+  const good_model m;
+  const auto read = [&](const char* architecture, const json& more = json::object()) {
+    json values = config_json(m.shape);
+    values["architectures"] = {architecture};
+    values.update(more);
+    write_text(m.path("config.json"), values.dump());
+    return engine::read_config(m.path("config.json"));
+  };
+  CHECK_FALSE(read("LlamaForCausalLM").qkv_bias);
+  CHECK(read("Qwen2ForCausalLM").qkv_bias);
+  CHECK_FALSE(read("Qwen2ForCausalLM").qk_norm);
+  CHECK(read("Qwen3ForCausalLM").qk_norm);
+  CHECK_FALSE(read("Qwen3ForCausalLM").qkv_bias);
+  CHECK_THROWS(read("Qwen3ForCausalLM", {{"attention_bias", true}}));
+  CHECK_THROWS(read("Qwen2ForCausalLM", {{"attention_bias", false}}));
+
+  // A window ends the context, where there is one.
+  const int whole = m.shape.context;
+  const json window{{"sliding_window", 64}};
+  CHECK(read("MistralForCausalLM", window).context == 64);
+  CHECK(read("MistralForCausalLM", {{"sliding_window", nullptr}}).context == whole);
+  CHECK(read("MistralForCausalLM", {{"sliding_window", 4096}}).context == whole);
+  for (const char* qwen : {"Qwen2ForCausalLM", "Qwen3ForCausalLM"}) {
+    CHECK(read(qwen, window).context == whole);
+    json used = window;
+    used["use_sliding_window"] = true;
+    CHECK(read(qwen, used).context == 64);
+    used["layer_types"] = {"full_attention", "full_attention"};
+    CHECK(read(qwen, used).context == whole);
+    used["layer_types"] = {"full_attention", "sliding_attention"};
+    CHECK(read(qwen, used).context == 64);
+  }
 }
 
 TEST_CASE("draft heads and exits on disk") {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -29,9 +30,12 @@ struct packed {
              nullptr},
         stored{kind, engine::all_rows(view), columns} {}
 
+  /// The weights of an output as they are stored, scaled.
   std::vector<float> row(int i) const {
     std::vector<float> out(static_cast<std::size_t>(view.columns));
     stored.packed.read_row(i, out.data());
+    const float* const scale = stored.packed.scale();
+    for (float& v : out) { v *= scale == nullptr ? 1.0f : scale[i]; }
     return out;
   }
 
@@ -154,12 +158,68 @@ TEST_CASE("what 4-bit integers can hold is held exactly") {
   }
 }
 
-TEST_CASE("the product is that of the stored weights and of bytes") {
+TEST_CASE("a row of 8-bit weights is within half a step") {
+  for (const int columns : {1, 7, 32, 100}) {
+    for (const float size : {1.0f, 1e-20f, 1e20f}) {
+      constexpr int rows = 70;
+      std::vector<float> values = random_values(rows * columns, 3);
+      for (float& v : values) { v *= size; }
+      std::fill_n(values.begin() + columns, columns, 0.0f);
+      const packed w(values, rows, columns, arithmetic::int8);
+      for (int i = 0; i < rows; ++i) {
+        const std::vector<float> got = w.row(i);
+        const float* const from = values.data() + i * columns;
+        float largest = 0.0f;
+        for (int k = 0; k < columns; ++k) { largest = std::max(largest, std::fabs(from[k])); }
+        for (int k = 0; k < columns; ++k) {
+          CHECK(std::fabs(got[static_cast<std::size_t>(k)] - from[k]) <= largest * 0.50001f / 127);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("integers of a checkpoint stay what they are in 8 bits") {
+  constexpr int rows = 20, columns = 40;
+  std::vector<std::int8_t> values(rows * columns);
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    values[k] = static_cast<std::int8_t>(static_cast<int>(k * 7 % 256) - 128);
+  }
+  std::vector<float> scale(rows);
+  for (int i = 0; i < rows; ++i) {
+    scale[static_cast<std::size_t>(i)] = 0.01f * static_cast<float>(i + 1);
+  }
+  const engine::matrix_view view{engine::dtype::i8, rows, columns,
+                                 reinterpret_cast<const std::byte*>(values.data()),
+                                 reinterpret_cast<const std::byte*>(scale.data())};
+  const engine::stored_matrix stored(arithmetic::int8, engine::all_rows(view), columns);
+  for (int i = 0; i < rows; ++i) {
+    std::vector<float> got(columns);
+    stored.packed.read_row(i, got.data());
+    CHECK(std::equal(got.begin(), got.end(), values.begin() + i * columns));
+    CHECK(stored.packed.scale()[i] == scale[static_cast<std::size_t>(i)]);
+  }
+}
+
+TEST_CASE("weights that are no numbers are not hidden in 8 bits") {
+  for (const float broken :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    std::vector<float> values = random_values(20 * 64, 5);
+    values[3 * 64 + 17] = broken;
+    const packed w(values, 20, 64, arithmetic::int8);
+    const std::vector<float> got = multiply(w, {random_values(64, 1)}, engine::into::overwrite);
+    for (std::size_t o = 0; o < 20; ++o) { CHECK(std::isfinite(got[o]) == (o != 3)); }
+  }
+}
+
+TEST_CASE_TEMPLATE("the product is that of the stored weights and of bytes", Kind,
+                   std::integral_constant<arithmetic, arithmetic::int8>,
+                   std::integral_constant<arithmetic, arithmetic::int4>) {
   for (const int outputs : {1, 16, 17, 33, 50, 64, 70, 130}) {
     for (const int inputs : {1, 15, 16, 31, 32, 48, 100, 256}) {
       CAPTURE(outputs);
       CAPTURE(inputs);
-      const packed w(random_values(outputs * inputs, 5), outputs, inputs);
+      const packed w(random_values(outputs * inputs, 5), outputs, inputs, Kind::value);
       std::vector<std::vector<float>> x;
       for (std::uint32_t r = 0; r < 13; ++r) { x.push_back(random_values(inputs, 100 + r)); }
       std::fill(x[3].begin(), x[3].end(), 0.0f);
@@ -242,15 +302,17 @@ TEST_CASE("products of floats do not depend on how many rows there are") {
 }
 
 TEST_CASE("activations that are no numbers are not hidden") {
-  const packed w(random_values(20 * 64, 5), 20, 64);
-  for (const float broken :
-       {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
-    std::vector<std::vector<float>> x{random_values(64, 1), random_values(64, 2)};
-    x[1][40] = broken;
-    const std::vector<float> got = multiply(w, x, engine::into::overwrite);
-    for (int o = 0; o < 20; ++o) {
-      CHECK(std::isfinite(got[static_cast<std::size_t>(o)]));
-      CHECK(std::isnan(got[static_cast<std::size_t>(20 + o)]));
+  for (const arithmetic kind : {arithmetic::int8, arithmetic::int4}) {
+    const packed w(random_values(20 * 64, 5), 20, 64, kind);
+    for (const float broken :
+         {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+      std::vector<std::vector<float>> x{random_values(64, 1), random_values(64, 2)};
+      x[1][40] = broken;
+      const std::vector<float> got = multiply(w, x, engine::into::overwrite);
+      for (int o = 0; o < 20; ++o) {
+        CHECK(std::isfinite(got[static_cast<std::size_t>(o)]));
+        CHECK(std::isnan(got[static_cast<std::size_t>(20 + o)]));
+      }
     }
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <functional>
@@ -74,6 +75,7 @@ class reference_model {
         add_bias(out.keys.back(), name + "self_attn.k_proj.bias");
         add_bias(out.values.back(), name + "self_attn.v_proj.bias");
       }
+      if (c_.qk_norm) { normalise_heads(out.keys.back(), name + "self_attn.k_norm.weight"); }
       rotate(out.keys.back(), positions[i]);
     }
     return out;
@@ -151,11 +153,11 @@ class reference_model {
   }
 
   vec norm(const engine::checkpoint& from, const std::string& name, const vec& x) const {
-    const std::vector<float> weight = from.vector(name, c_.hidden);
+    const std::vector<float> weight = from.vector(name, static_cast<int>(x.size()));
     double squares = 0;
     for (const double v : x) { squares += v * v; }
-    const double scale =
-        1.0 / std::sqrt(squares / c_.hidden + static_cast<double>(c_.norm_epsilon));
+    const double scale = 1.0 / std::sqrt(squares / static_cast<double>(x.size()) +
+                                         static_cast<double>(c_.norm_epsilon));
     vec out(x.size());
     for (std::size_t i = 0; i < x.size(); ++i) {
       out[i] = x[i] * scale * static_cast<double>(weight[i]);
@@ -247,6 +249,14 @@ class reference_model {
     return plain;
   }
 
+  /// Each head of `x` after a norm.
+  void normalise_heads(vec& x, const std::string& name) const {
+    for (auto head = x.begin(); head != x.end(); head += c_.head_dim) {
+      const vec normed = norm(weights_, name, {head, head + c_.head_dim});
+      std::copy(normed.begin(), normed.end(), head);
+    }
+  }
+
   /// Turns every head of `x` to `position`.
   void rotate(vec& x, int position) const {
     const int half = c_.head_dim / 2;
@@ -287,6 +297,7 @@ class reference_model {
         add(keys[i], more_key);
         add(values[i], {all.begin() + query + key, all.end()});
       }
+      if (c_.qk_norm) { normalise_heads(queries.back(), layer + "self_attn.q_norm.weight"); }
       rotate(queries.back(), positions[i]);
     }
     keys.insert(keys.end(), before.keys.begin(), before.keys.end());

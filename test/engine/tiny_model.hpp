@@ -151,7 +151,8 @@ inline engine::checkpoint random_checkpoint(const engine::config& c,
 /// All arithmetics of this machine.
 inline std::vector<engine::arithmetic> arithmetics() {
   using engine::arithmetic;
-  std::vector<arithmetic> out{arithmetic::f32, arithmetic::bf16_fma, arithmetic::int4};
+  std::vector<arithmetic> out{arithmetic::f32, arithmetic::bf16_fma, arithmetic::int8,
+                              arithmetic::int4};
   if (engine::has_bf16_dot()) { out.push_back(arithmetic::bf16_dot); }
   return out;
 }

@@ -9,6 +9,7 @@
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
 #include <engine/device/model.hpp>
+#include <engine/eagle_files.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/model/concepts.hpp>
@@ -40,9 +41,8 @@ class device_eagle : public device_model<Executor, Multiply> {
                            const std::filesystem::path& target_directory, base& target,
                            const device_options& options = {}) {
     const auto config_file = directory / "config.json";
-    const config shape = read_config(config_file);
-    device_eagle out(shape, head_of_target(directory, target_directory, shape.names), target,
-                     options);
+    const eagle_files files = eagle_files::open(directory, target_directory, target.shape());
+    device_eagle out(files.shape, files.weights, target, options);
     target.parts().check_head(config_file, out.parts());
     return out;
   }
@@ -59,6 +59,10 @@ class device_eagle : public device_model<Executor, Multiply> {
     if (!target.options.keep_features) {
       throw std::invalid_argument(
           "engine::device_eagle: the target keeps no features: set device_options::keep_features");
+    }
+    if (!(shape.eagle == eagle_form{})) {
+      target.refuse_head(weights.origin(), "has the layers of heads as others publish them",
+                         "is on a device, where this engine has those of its own: use the host");
     }
     target.must_have("hidden size", target.shape.hidden, weights.origin(), shape.hidden);
     target.must_have("vocabulary size", target.shape.vocab_size, weights.origin(),

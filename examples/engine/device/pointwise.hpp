@@ -50,14 +50,19 @@ struct embed_rows {
   }
 };
 
-/// to = x / rms(x) * weight (Zhang and Sennrich, 2019); in `state`, unless that is nullptr, the
-/// same as floats. Collective.
+/// 1 / rms(x) (Zhang and Sennrich, 2019). Collective.
+template <hunch::Team T>
+HUNCH_HOST_DEVICE float inverse_rms(T& team, const float* x, std::int32_t size, float epsilon) {
+  const double squares = team.sum(size, squares_of{x});
+  const float mean = static_cast<float>(squares / size);
+  return 1.0f / std::sqrt(mean + epsilon);
+}
+
+/// to = x / rms(x) * weight; in `state`, unless that is nullptr, the same as floats. Collective.
 template <hunch::Team T, class Input>
 HUNCH_HOST_DEVICE void normalise(T& team, const float* x, std::int32_t size, const float* weight,
                                  float epsilon, Input* to, float* state) {
-  const double squares = team.sum(size, squares_of{x});
-  const float mean = static_cast<float>(squares / size);
-  const float scale = 1.0f / std::sqrt(mean + epsilon);
+  const float scale = inverse_rms(team, x, size, epsilon);
   team.for_each(size, [=](std::int64_t i) {
     const float y = x[i] * scale * weight[i];
     put(to[i], y);
@@ -83,6 +88,30 @@ struct normalise_rows {
     const std::int64_t at = static_cast<std::int64_t>(index) * width;
     normalise(team, from + static_cast<std::int64_t>(index) * size, size, weight, epsilon, out + at,
               states == nullptr ? nullptr : states + at);
+  }
+};
+
+/// Queries and keys after the norms of their heads, where they are: one body per head of a row.
+struct normalise_heads {
+  const std::uint8_t* asked;
+  std::int32_t heads;
+  std::int32_t kv_heads;
+  std::int32_t head_dim;
+  const float* query_weight;  ///< [head_dim]
+  const float* key_weight;    ///< [head_dim]
+  float epsilon;
+  float* projections;  ///< [rows, (heads + 2 kv_heads) head_dim] queries, keys, values
+
+  template <hunch::Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    const std::int32_t row = index / (heads + kv_heads);
+    const std::int32_t head = index % (heads + kv_heads);
+    if (asked[row] == 0) { return; }
+    float* const x =
+        projections + (static_cast<std::int64_t>(row) * (heads + 2 * kv_heads) + head) * head_dim;
+    const float* const weight = head < heads ? query_weight : key_weight;
+    const float scale = inverse_rms(team, x, head_dim, epsilon);
+    team.for_each(head_dim, [=](std::int64_t i) { x[i] = x[i] * scale * weight[i]; });
   }
 };
 

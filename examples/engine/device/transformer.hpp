@@ -290,6 +290,17 @@ class transformer : public named_model {
     if (more != nullptr) {
       adapt(more->queries_etc, space.normed, tokens, beside, space.projections);
     }
+    if (shape.qk_norm) {
+      executor.launch(rows * (shape.heads + shape.kv_heads),
+                      normalise_heads{.asked = plan.computed,
+                                      .heads = shape.heads,
+                                      .kv_heads = shape.kv_heads,
+                                      .head_dim = shape.head_dim,
+                                      .query_weight = layer.query_norm.data(),
+                                      .key_weight = layer.key_norm.data(),
+                                      .epsilon = shape.norm_epsilon,
+                                      .projections = space.projections.data()});
+    }
     executor.launch(rows, rotate_rows{.rows = plan.rows,
                                       .cache = cache(),
                                       .layer = cached_layer(l),

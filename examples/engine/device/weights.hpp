@@ -103,6 +103,8 @@ class model_weights {
     buffer<float> attention_norm;  ///< [hidden]
     Stored queries_etc;            ///< [(heads + 2 kv_heads) head_dim, hidden]
     buffer<float> biases;          ///< [(heads + 2 kv_heads) head_dim] of these, or empty
+    buffer<float> query_norm;      ///< [head_dim] of each head, or empty
+    buffer<float> key_norm;        ///< likewise
     Stored output;                 ///< [hidden, heads head_dim]
     buffer<float> mlp_norm;        ///< [hidden]
     Stored gates_and_ups;          ///< [2 intermediate, hidden]
@@ -166,6 +168,10 @@ class model_weights {
     const auto normal = [&](const char* part) {
       return uploaded(executor, norm(source, name + part, c.hidden));
     };
+    const auto of_heads = [&](const char* part) {
+      return uploaded(executor,
+                      c.qk_norm ? norm(source, name + part, c.head_dim) : std::vector<float>{});
+    };
     const auto part = [&](const char* which, int rows, int columns) {
       return view(source, name + which, rows, columns);
     };
@@ -177,6 +183,8 @@ class model_weights {
         all({part(names.query, query, c.hidden), part(names.key, key_value, c.hidden),
              part(names.value, key_value, c.hidden)}),
         uploaded(executor, c.qkv_bias ? read_biases(source, name, names, c) : std::vector<float>{}),
+        of_heads(names.query_norm),
+        of_heads(names.key_norm),
         all({part(names.output, c.hidden, query)}),
         normal(names.mlp_norm),
         all({part(names.gate, c.intermediate, c.hidden), part(names.up, c.intermediate, c.hidden)}),

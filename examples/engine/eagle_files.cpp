@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <engine/eagle_files.hpp>
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <engine/config_object.hpp>
+#include <engine/published_format.hpp>
+#include <engine/tensors.hpp>
+
+namespace engine {
+namespace {
+
+using object = config_object;
+
+constexpr const char* layers_key = "eagle_aux_hidden_state_layer_ids";
+
+/// What begins with these layers of the target an EAGLE-3 head reads, the last state where it is
+/// their number: what its config says, or what its authors read.
+std::vector<int> read_feature_layers(const object& o, const config& target) {
+  if (!o.has(layers_key)) { return {2, target.layers / 2, target.layers - 3}; }
+  std::vector<int> out;
+  for (const nlohmann::json& layer : o.at(layers_key)) {
+    if (!layer.is_number_integer() || layer < 0 || layer > target.layers) {
+      o.refuse(layers_key, "has " + layer.dump() + ", and its target " +
+                               std::to_string(target.layers) + " layers");
+    }
+    out.push_back(layer.get<int>());
+  }
+  return out;
+}
+
+/// What `speculators` knows and this does not.
+void refuse_variants(const object& o) {
+  for (const char* key : {"norm_before_fc", "fc_norm", "norm_output"}) {
+    if (o.boolean(key, false)) { o.refuse(key, "is true; not supported"); }
+  }
+}
+
+/// The names of a model's tensors, whichever way the head was published.
+void rename(checkpoint& weights, published_format format) {
+  static constexpr std::pair<const char*, const char*> names[] = {
+      {"mtp_layers.0.input_proj.", "fc."},
+      {"mtp_layers.0.token_layernorm.", "model.embedding_norm."},
+      {"mtp_layers.0.hidden_layernorm.", "model.state_norm."},
+      {"mtp_layers.0.final_layernorm.", "norm."},
+      {"mtp_layers.", "layers."},
+      {"midlayer.", "layers.0."},
+      {"layers.", "model.layers."},
+      {"fc.", "model.fc."},
+      {"norm.", "model.norm."},
+      {"embed_tokens.", "model.embed_tokens."}};
+  for (const auto& [from, to] : names) { weights.rename_prefix(from, to); }
+  if (format != published_format::eagle3) { return; }
+  const std::string layer = "model.layers.0.";
+  weights.rename_prefix(layer + "input_layernorm.", "model.embedding_norm.");
+  weights.rename_prefix(layer + "hidden_norm.", layer + "input_layernorm.");
+}
+
+int columns_of(const checkpoint& weights, const std::string& name) {
+  const auto& shape = weights.get(name).shape;
+  return shape.size() == 2 && shape[1] < 8 * config::max_hidden ? static_cast<int>(shape[1]) : 0;
+}
+
+/// What tells the parts of a published head, which its config need not.
+void find_parts(const checkpoint& weights, published_format format, config& shape) {
+  const auto has = [&](const char* name) { return weights.has(name); };
+  shape.qkv_bias = has("model.layers.0.self_attn.q_proj.bias");
+  shape.qk_norm = has("model.layers.0.self_attn.q_norm.weight");
+  shape.eagle.skips_first = true;
+  shape.eagle.first_norm = has("model.layers.0.input_layernorm.weight");
+  shape.eagle.last_norm = has("model.norm.weight");
+  shape.eagle.norms_inputs = format == published_format::mtp;
+  if (format != published_format::eagle3) { return; }
+  shape.eagle.reads_both = true;
+  shape.eagle.feature_width = columns_of(weights, "model.fc.weight");
+  if (has("lm_head.weight")) {
+    shape.eagle.head_rows = weights.rows_of("lm_head.weight");
+    shape.tied_head = false;
+  }
+}
+
+}  // namespace
+
+eagle_files eagle_files::open(const std::filesystem::path& directory,
+                              const std::filesystem::path& target_directory, const config& target) {
+  const auto file = directory / "config.json";
+  eagle_files out;
+  out.weights = checkpoint::open(directory);
+  const auto format = format_of(out.weights);
+  if (out.weights.has("model.fc.weight")) {
+    out.shape = read_config(file);
+  } else if (format == published_format::eagle || format == published_format::eagle3 ||
+             format == published_format::mtp) {
+    const nlohmann::json values = parsed_json(file);
+    const object whole{values, file.string()};
+    const bool of_speculators = whole.has("speculators_model_type");
+    if (of_speculators) { refuse_variants(whole); }
+    const object o = of_speculators ? whole.child("transformer_layer_config") : whole;
+    out.shape = read_llama_fields(o);
+    out.shape.tied_head = target.tied_head;
+    if (format == published_format::mtp) { out.shape.layers = 1; }  // its config has the target's
+    rename(out.weights, *format);
+    find_parts(out.weights, *format, out.shape);
+    if (format == published_format::eagle3) {
+      out.shape.eagle.keeps_norm = whole.boolean("norm_before_residual", false);
+      out.feature_layers = read_feature_layers(whole, target);
+    }
+    check_shape(out.shape, file);
+  } else {
+    throw std::runtime_error(directory.string() +
+                             ": is no EAGLE head: tensor \"model.fc.weight\" is missing, or "
+                             "\"fc.weight\" of one as others publish it; it " +
+                             words_for(format));
+  }
+  const tensor_names& shared = names_of(out.shape.names);
+  out.weights.add_missing(
+      checkpoint::open(target_directory),
+      {std::string(shared.embedding) + ".weight", std::string(shared.head) + ".weight"});
+  return out;
+}
+
+std::vector<int> eagle_files::feature_layers_of(const std::filesystem::path& directory,
+                                                const std::filesystem::path& target_directory) {
+  const config target = read_config(target_directory / "config.json");
+  return open(directory, target_directory, target).feature_layers;
+}
+
+}  // namespace engine

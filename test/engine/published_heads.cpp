@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <engine/device/eagle.hpp>
+#include <engine/eagle_files.hpp>
+#include <engine/medusa.hpp>
+#include <engine/model.hpp>
+#include <hunch/executor/host.hpp>
+#include <hunch/vocab/vocab_layout.hpp>
+
+#include "checkpoint_files.hpp"
+#include "golden_file.hpp"
+#include "temporary_directory.hpp"
+#include "tiny_model.hpp"
+
+/// Draft heads in the files that others publish theirs in, against what their definitions say; the
+/// layout of tiny/heads/golden.safetensors is described in examples/models/README.md.
+
+namespace published_heads_test {
+namespace {
+
+using engine::arithmetic;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+const fs::path folder = fs::path(HUNCH_TEST_MODELS) / "tiny" / "heads";
+const std::vector<std::string> eagles{"eagle", "eagle3", "eagle3_speculators", "mtp"};
+
+using row = std::vector<float>;
+
+std::vector<row> rows_of(const std::vector<float>& flat, std::size_t width) {
+  std::vector<row> out;
+  for (auto at = flat.begin(); at != flat.end(); at += static_cast<std::ptrdiff_t>(width)) {
+    out.emplace_back(at, at + static_cast<std::ptrdiff_t>(width));
+  }
+  return out;
+}
+
+std::vector<hunch::token> ids() {
+  return test::golden_file(folder / "golden.safetensors").values<std::int32_t>("ids");
+}
+
+std::vector<row> expected(const std::string& name) {
+  const test::golden_file golden(folder / "golden.safetensors");
+  const std::vector<float> flat = golden.values<float>(name + ".logits");
+  return rows_of(flat, golden.shape(name + ".logits").back());
+}
+
+double largest_difference(const std::vector<row>& got, const std::vector<row>& right) {
+  REQUIRE(got.size() == right.size());
+  double worst = 0.0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    REQUIRE(got[i].size() == right[i].size());
+    for (std::size_t t = 0; t < got[i].size(); ++t) {
+      const double d = std::fabs(static_cast<double>(got[i][t]) - static_cast<double>(right[i][t]));
+      worst = std::isnan(d) ? 1e9 : std::max(worst, d);
+    }
+  }
+  return worst;
+}
+
+engine::model_options options_for(const std::string& name, arithmetic kind, int threads = 1) {
+  const engine::config target = engine::read_config(folder / "target" / "config.json");
+  return {.kind = kind,
+          .threads = threads,
+          .max_batch = 2,
+          .keep_features = true,
+          .feature_layers =
+              engine::eagle_files::open(folder / name, folder / "target", target).feature_layers};
+}
+
+/// The logits of a head, in the order of its rows.
+template <class Head, class States>
+row logits_of(Head& head, const States& states, std::int32_t at, const hunch::vocab_layout& order) {
+  const hunch::row_range all{0, order.head_rows()};
+  const hunch::shortlist list = order.list(&all, 1);
+  row out(static_cast<std::size_t>(order.head_rows()));
+  const hunch::row_view<float> view{out.data(), order.head_rows()};
+  head.head(states, {1, &at, &list, &view});
+  return out;
+}
+
+/// A target and a head of it.
+struct pair {
+  engine::model target;
+  engine::eagle_model head;
+  hunch::vocab_layout order;
+
+  explicit pair(const std::string& name, arithmetic kind = arithmetic::f32, int threads = 1)
+      : target{engine::model::load(folder / "target", options_for(name, kind, threads))},
+        head{engine::eagle_model::load(folder / name, folder / "target", target,
+                                       options_for(name, kind, threads))},
+        order{head.head_tokens() != nullptr ? *head.head_tokens()
+                                            : hunch::vocab_layout::identity(head.vocab_size())} {
+    head.set_head_layout(order);
+  }
+
+  /// The logits of a text: its first `known` tokens in pieces of `piece`, which the target has
+  /// read, and the others one after the other, as in a draft. The row of the first token is not
+  /// asked for.
+  std::vector<row> along(const std::vector<hunch::token>& text, int known, int piece) {
+    test::read(target, 1, {text.begin(), text.begin() + known}, piece);
+    std::vector<row> out;
+    for (int begin = 0; begin < known; begin += piece) {
+      const int end = std::min(known, begin + piece);
+      test::row_batch rows;
+      rows.add_chain(1, begin, {text.begin() + begin, text.begin() + end});
+      const auto states = head.forward(rows.view());
+      std::vector<std::int32_t> ids;
+      for (int i = begin; i < end; ++i) {
+        ids.push_back(i - begin);
+        if (i > 0) { out.push_back(logits_of(head, states, i - begin, order)); }
+      }
+      test::keep(head, 1, ids);
+    }
+    for (int i = known; i < static_cast<int>(text.size()); ++i) {
+      test::row_batch rows;
+      rows.add(1, i - known, i == known ? hunch::end_of_cache : i - known - 1, i,
+               text[static_cast<std::size_t>(i)]);
+      out.push_back(logits_of(head, head.forward(rows.view()), 0, order));
+    }
+    return out;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("published EAGLE heads compute what they are defined as") {
+  const std::vector<hunch::token> text = ids();
+  for (const std::string& name : eagles) {
+    const std::vector<row> right = expected(name);
+    const int known = static_cast<int>(right.size()) + 1 - 3;
+    for (const int piece : {known, 5}) {
+      for (const int threads : {1, 3}) {
+        CAPTURE(name);
+        CAPTURE(piece);
+        CAPTURE(threads);
+        pair with(name, arithmetic::f32, threads);
+        CHECK(largest_difference(with.along(text, known, piece), right) < 1e-4);
+      }
+    }
+    // Of another text it says something else: the comparison can fail.
+    std::vector<hunch::token> other = text;
+    other[0] = (other[0] + 1) % 90;
+    CHECK(largest_difference(pair(name).along(other, known, known), right) > 1e-2);
+  }
+}
+
+TEST_CASE("published EAGLE heads in every precision") {
+  const std::vector<hunch::token> text = ids();
+  for (const std::string& name : eagles) {
+    const std::vector<row> right = expected(name);
+    double size = 0.0;
+    for (const row& r : right) {
+      for (const float v : r) { size = std::max(size, std::fabs(static_cast<double>(v))); }
+    }
+    for (const arithmetic kind : test::arithmetics()) {
+      CAPTURE(name);
+      CAPTURE(static_cast<int>(kind));
+      pair with(name, kind);
+      const double bound = kind == arithmetic::int4 ? 1.0 : kind == arithmetic::int8 ? 0.2 : 0.1;
+      CHECK(largest_difference(with.along(text, static_cast<int>(right.size()) - 2, 9), right) <
+            bound * size);
+    }
+  }
+}
+
+TEST_CASE("an EAGLE-3 head drafts the tokens of its own vocabulary") {
+  pair with("eagle3");
+  REQUIRE(with.head.head_tokens() != nullptr);
+  CHECK(with.order.head_rows() == 40);
+  CHECK(with.head.head_order() == with.order.order());
+  CHECK(with.head.vocab_size() == 96);
+  // In another order the same logits.
+  std::vector<hunch::token> turned(with.order.row_token(), with.order.row_token() + 40);
+  std::reverse(turned.begin(), turned.end());
+  test::row_batch rows;
+  rows.add(0, 0, hunch::end_of_cache, 0, 7);
+  const row straight = logits_of(with.head, with.head.forward(rows.view()), 0, with.order);
+  const auto reversed = hunch::vocab_layout::permuted(turned, 96);
+  with.head.set_head_layout(reversed);
+  row back = logits_of(with.head, with.head.forward(rows.view()), 0, reversed);
+  std::reverse(back.begin(), back.end());
+  CHECK(back == straight);
+  CHECK_THROWS_AS(with.head.set_head_layout(hunch::vocab_layout::identity(96)),
+                  std::invalid_argument);
+  CHECK_THROWS_AS(with.head.inputs(rows.view()), std::invalid_argument);
+}
+
+TEST_CASE("published Medusa heads compute what they are defined as") {
+  engine::model target = engine::model::load(folder / "target", {.kind = arithmetic::f32});
+  engine::medusa_heads heads = engine::medusa_heads::load(folder / "medusa", target);
+  const std::vector<row> right = expected("medusa");
+  REQUIRE(heads.heads() == 4);
+  const std::vector<hunch::token> text = ids();
+  const std::size_t known = right.size() / 4;
+  test::row_batch rows;
+  rows.add_chain(0, 0, {text.begin(), text.begin() + static_cast<std::ptrdiff_t>(known)});
+  const auto states = target.forward(rows.view());
+  const auto order = hunch::vocab_layout::identity(target.vocab_size());
+  std::vector<row> got(right.size());
+  for (std::size_t i = 0; i < known; ++i) {
+    const float* const hidden = states.hidden(static_cast<std::int32_t>(i)).data;
+    const hunch::token root = 0;
+    const auto drafted = heads.forward({1, &hidden, &root});
+    for (std::int32_t j = 0; j < 4; ++j) {
+      got[static_cast<std::size_t>(j) * known + i] = logits_of(heads, drafted, j, order);
+    }
+  }
+  CHECK(largest_difference(got, right) < 1e-4);
+}
+
+namespace {
+
+/// A copy of a head, to be damaged.
+struct copied_head {
+  test::temporary_directory where;
+  std::string name;
+
+  explicit copied_head(const std::string& of) : name{of} {
+    fs::copy(folder / of, where.path(), fs::copy_options::recursive);
+  }
+  json config() const {
+    std::ifstream in(where.path() / "config.json");
+    return json::parse(in);
+  }
+  void change(const json& more) const {
+    json values = config();
+    values.update(more);
+    test::write_text(where.path() / "config.json", values.dump());
+  }
+  std::string complaint(const engine::model_options& target_keeps) const {
+    engine::model target = engine::model::load(folder / "target", target_keeps);
+    try {
+      if (name == "medusa") {
+        engine::medusa_heads::load(where.path(), target);
+      } else {
+        engine::eagle_model::load(where.path(), folder / "target", target);
+      }
+    } catch (const std::exception& error) { return error.what(); }
+    return {};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("what does not fit a published head is named") {
+  const engine::model_options last{.keep_features = true};
+  engine::model_options three = last;
+  three.feature_layers = {2, 2, 1};
+  const copied_head eagle("eagle"), eagle3("eagle3"), medusa("medusa");
+  CHECK(eagle.complaint(last).empty());
+  CHECK(eagle3.complaint(three).empty());
+  CHECK(medusa.complaint({}).empty());
+  CHECK(test::names(eagle.complaint({}), {"keep_features"}));
+  CHECK(test::names(eagle.complaint(three), {eagle.where.path().string(), "feature_layers"}));
+  CHECK(
+      test::names(eagle3.complaint(last), {eagle3.where.path().string(), "feature_layers", "96"}));
+
+  // One format in the place of another.
+  const auto beside = [](const copied_head& of, const char* other) {
+    copied_head out(other);
+    out.name = of.name;
+    return out.complaint({.keep_features = true});
+  };
+  CHECK(test::names(beside(eagle, "medusa"), {"is no EAGLE head", "looks like Medusa heads"}));
+  CHECK(test::names(beside(eagle, "target"), {"is no EAGLE head", "looks like a whole model"}));
+  CHECK(test::names(beside(medusa, "eagle3"), {"no Medusa heads", "looks like an EAGLE-3 head"}));
+  CHECK(test::names(beside(medusa, "eagle"), {"no Medusa heads", "looks like an EAGLE head"}));
+
+  eagle.change({{"target_head_fingerprint", "0x0000000000000001"}});
+  CHECK(test::names(eagle.complaint(last), {"target_head_fingerprint", "another target"}));
+  eagle3.change({{"vocab_size", 95}});
+  CHECK(test::names(eagle3.complaint(three), {"vocabulary size", "95", "96"}));
+  eagle3.change({{"vocab_size", 96}, {"eagle_aux_hidden_state_layer_ids", {0, 1, 5}}});
+  CHECK(test::names(eagle3.complaint(three),
+                    {"config.json", "eagle_aux_hidden_state_layer_ids", "has 5", "4 layers"}));
+  const copied_head speculators("eagle3_speculators");
+  speculators.change({{"fc_norm", true}});
+  CHECK(test::names(speculators.complaint(three), {"config.json", "fc_norm", "not supported"}));
+}
+
+TEST_CASE("a device refuses the layers of a published head") {
+  using target_on_device = engine::device_model<hunch::executor::host>;
+  engine::device_options sizes;
+  sizes.keep_features = true;
+  target_on_device target = target_on_device::load(folder / "target", sizes);
+  try {
+    engine::device_eagle<hunch::executor::host>::load(folder / "eagle", folder / "target", target,
+                                                      sizes);
+    CHECK(false);
+  } catch (const std::invalid_argument& error) {
+    CHECK(test::names(error.what(), {"use the host", (folder / "eagle").string()}));
+  }
+}
+
+}  // namespace published_heads_test

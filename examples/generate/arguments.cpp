@@ -22,6 +22,10 @@ constexpr named<method_kind> methods[] = {{"speculative", method_kind::speculati
                                           {"stepwise", method_kind::stepwise}};
 constexpr named<device_kind> devices[] = {
     {"host", device_kind::host}, {"cuda", device_kind::cuda}, {"teams", device_kind::teams}};
+constexpr named<engine::precision> precisions[] = {{"bf16", engine::precision::bf16},
+                                                   {"f32", engine::precision::f32},
+                                                   {"int8", engine::precision::int8},
+                                                   {"int4", engine::precision::int4}};
 constexpr named<drafter_kind> drafters[] = {{"model", drafter_kind::model},
                                             {"eagle", drafter_kind::eagle},
                                             {"medusa", drafter_kind::medusa},
@@ -97,7 +101,8 @@ flags flags_of(destination to) {
   std::string list = "a composition that ships; flags beside it come before what it sets:";
   for (const preset& p : presets()) { list += "\n  " + p.name + ": " + p.line; }
   out.add("--preset", "NAME",
-          list + "\n(default " + presets().front().name +
+          list + "\nor the .json file of one, such as tune.sh makes\n(default " +
+              presets().front().name +
               ", unless --method, --model, --draft, --device,\n--drafter or --plain is given)",
           to.preset);
   out.add_choice<method_kind>(
@@ -207,6 +212,13 @@ flags flags_of(destination to) {
       "cuda: a CUDA device, where the whole loop stays; without --pattern\n"
       "teams: the same loop on teams of host threads, slowly: to try it without a GPU",
       a.device, devices);
+  out.add_choice<engine::precision>("--precision",
+                                    "of the weights of --device host, whatever the files have:\n"
+                                    "bf16 (default)\n"
+                                    "f32: as accurate as the files\n"
+                                    "int8: bytes with a scale for each output\n"
+                                    "int4: four bits with a scale for every 32",
+                                    a.precision, precisions);
 
   out.section("Text (not penalties, --batch and --pattern with diffusion and stepwise)");
   out.add("--prompt", "TEXT", "what to continue", a.prompt);
@@ -263,10 +275,23 @@ bool any_given(const std::set<std::string>& given, const char* const (&of)[N]) {
                      [&](const char* flag) { return given.count(flag) != 0; });
 }
 
-const preset& preset_of(const std::string& name) {
+/// Whether a preset is one of a file, and no name.
+bool is_file(const std::string& preset) { return preset.ends_with(".json"); }
+
+preset preset_of(const std::string& name) {
+  if (is_file(name)) { return preset_in(name); }
   std::vector<named<const preset*>> known;
   for (const preset& p : presets()) { known.emplace_back(p.name.c_str(), &p); }
   return *command_line::one_of<const preset*>("--preset", name, known);
+}
+
+/// Reads those of a preset. \throws usage_error that names it, too.
+std::set<std::string> flags_in(const preset& from, const destination& to) {
+  try {
+    return flags_of(to).parse(from.flags);
+  } catch (const usage_error& error) {
+    throw usage_error("--preset: " + from.name + ": " + error.what());
+  }
 }
 
 /// The directory of what drafts.
@@ -302,7 +327,9 @@ void fill_in(arguments& a, const std::set<std::string>& given) {
     return;
   }
   if (a.model.empty()) { a.model = HUNCH_MODELS "/target"; }
-  if (!own_draft) { a.draft = shipped_draft(a); }
+  // That of a preset is what its drafter reads, and no other.
+  if (!own_draft && given.count("--drafter") != 0) { a.draft.clear(); }
+  if (a.draft.empty()) { a.draft = shipped_draft(a); }
   if (a.exit.empty()) { a.exit = HUNCH_MODELS "/exit"; }
   if (a.drafter == drafter_kind::ensemble) { a.tree = tree_kind::dynamic; }
   if (a.selector == selector_kind::clustered && a.layout.empty() != a.router.empty()) {
@@ -400,6 +427,7 @@ template <class Refuse>
 void check_device(const arguments& a, const Refuse& refuse) {
   const std::string device = a.device == device_kind::cuda ? "--device cuda" : "--device teams";
   refuse("--threads", device.c_str());
+  refuse("--precision", device.c_str());
   if (!a.draft_lengths.empty()) {
     throw usage_error("--draft-length: " + device + " keeps to one number, or auto");
   }
@@ -488,13 +516,17 @@ arguments parse(const std::vector<std::string>& words) {
   arguments a;
   a.prompt = "The purpose of this chapter is to explain how";
   const bool by_name = given.count("--preset") != 0;
-  if (by_name || !(any_given(given, own_start) || given.count("--device") != 0)) {
-    const preset& from = by_name ? preset_of(name) : presets().front();
-    flags_of({a, name, prompt_file}).parse(from.flags);
+  const bool starts_itself = any_given(given, own_start);
+  const bool composes_itself = any_given(given, policies);
+  if (by_name || !(starts_itself || given.count("--device") != 0)) {
+    const preset from = by_name ? preset_of(name) : presets().front();
+    const std::set<std::string> set = flags_in(from, {a, name, prompt_file});
     a.preset = from.name;
+    // What a file names is given, as if it stood in its place.
+    if (is_file(from.name)) { given.insert(set.begin(), set.end()); }
   }
   flags_of({a, name, prompt_file}).parse(words);
-  if (any_given(given, own_start) || any_given(given, policies)) { a.preset.clear(); }
+  if (starts_itself || composes_itself) { a.preset.clear(); }
   if (given.count("--prompt-file") != 0) {
     a.prompt = command_line::read_file("--prompt-file", prompt_file, max_prompt_bytes);
   }

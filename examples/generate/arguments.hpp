@@ -8,6 +8,7 @@
 
 #include <command_line/flags.hpp>
 #include <engine/block_cache.hpp>
+#include <engine/precision.hpp>
 
 #include "generate/cluster_budget.hpp"
 #include "generate/draft_length.hpp"
@@ -41,6 +42,7 @@ struct arguments {
   std::string model;  ///< Hugging Face directory of the target, or of the masked diffusion model
   std::string draft;  ///< of what drafts: a model, or heads of the target
   device_kind device = device_kind::host;
+  engine::precision precision = engine::precision::bf16;  ///< of the weights, on the host
   drafter_kind drafter = drafter_kind::model;
   tree_kind tree = tree_kind::chain;
   selector_kind selector = selector_kind::frequency;

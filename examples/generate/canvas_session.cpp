@@ -19,7 +19,7 @@ canvas_session::canvas_session(const arguments& a, const engine::masked_config& 
                                std::int32_t context)
     : args_(a), mask_(shape.mask_token), text_(tokenizer_of_masked(a, shape)), terminal_(a.color) {
   prompt_ = text_.encode(a.prompt);
-  request_ = request_of(a, text_.eos());
+  request_ = request_of(a, text_, shape.model);
   canvas_.block_length =
       a.block_length.value_or(shape.block_length > 0 ? shape.block_length : canvas_.block_length);
   check_length(prompt_.size(), a, context);

@@ -20,6 +20,7 @@ using namespace hunch;
 
 engine::model_options options(const arguments& a) {
   engine::model_options o;
+  o.kind = engine::arithmetic_of(a.precision);
   o.threads = a.threads > 0 ? a.threads : default_threads();
   return o;
 }

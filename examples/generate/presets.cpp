@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generate/presets.hpp"
 
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+
+#include <command_line/files.hpp>
+#include <command_line/flags.hpp>
+#include <nlohmann/json.hpp>
+
 namespace generate {
 
 std::span<const preset> presets() {
@@ -63,6 +71,35 @@ std::span<const preset> presets() {
        {"--method", "diffusion", "--draft", HUNCH_MODELS "/canvas_head"}},
   };
   return all;
+}
+
+namespace {
+
+constexpr const char* paths[] = {"--model", "--draft", "--exit", "--layout", "--router"};
+
+}  // namespace
+
+preset preset_in(const std::string& file) {
+  constexpr std::size_t most_bytes = 1 << 16;
+  const auto refuse = [&](const std::string& what) {
+    throw command_line::usage_error("--preset: " + file + ": " + what);
+  };
+  const nlohmann::json values =
+      nlohmann::json::parse(command_line::read_file("--preset", file, most_bytes), nullptr, false);
+  if (!values.is_object()) { refuse("is no JSON object"); }
+  const auto flags = values.find("flags");
+  if (flags == values.end() || !flags->is_object()) { refuse("has no \"flags\""); }
+  preset out{.name = file, .line = values.value("line", std::string()), .flags = {}};
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  for (const auto& [flag, value] : flags->items()) {
+    if (!value.is_string()) { refuse("the value of \"" + flag + "\" is no text"); }
+    if (flag == "--preset") { refuse("names another preset"); }
+    const auto text = value.get<std::string>();
+    const bool is_path = std::find(std::begin(paths), std::end(paths), flag) != std::end(paths);
+    out.flags.push_back(flag);
+    out.flags.push_back(is_path ? (folder / text).string() : text);
+  }
+  return out;
 }
 
 }  // namespace generate

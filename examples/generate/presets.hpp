@@ -17,4 +17,9 @@ struct preset {
 /// All of them, that of a command line without flags first.
 std::span<const preset> presets();
 
+/// One that is not shipped, of a JSON file: {"line": "what it is", "flags": {"--model": "DIR",
+/// ...}}. Paths are relative to its folder; other members are not looked at. Its name is the
+/// file's. \throws usage_error naming the file and what is wrong with it.
+preset preset_in(const std::string& file);
+
 }  // namespace generate

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include <engine/eagle_files.hpp>
 #include <engine/tokenizer.hpp>
 #include <grammar/regular_grammar.hpp>
 
@@ -70,9 +71,13 @@ void program::without_drafter() {
 
 engine::model_options program::options() const {
   engine::model_options o;
+  o.kind = engine::arithmetic_of(args_.precision);
   o.threads = args_.threads > 0 ? args_.threads : default_threads();
   o.max_batch = args_.batch;
   o.keep_features = args_.reads_features();
+  if (o.keep_features) {
+    o.feature_layers = engine::eagle_files::feature_layers_of(args_.draft, args_.model);
+  }
   return o;
 }
 

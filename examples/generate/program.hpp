@@ -52,6 +52,7 @@ class program {
     bool is_early() const { return selector.context_width() == head.input_width(); }
   };
   chosen_eagle eagle_head();
+  hunch::selector::any<> selector_of(engine::eagle_model& head);
 
   engine::model_options options() const;
   hunch::decoder_options sizes() const;

@@ -1,43 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generate/ranking.hpp"
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <engine/vocabulary.hpp>
-#include <hunch/tools/frequency_ranking.hpp>
 #include <hunch/tools/layout_file.hpp>
+
+#include "generate/text_ranking.hpp"
 
 namespace generate {
 namespace {
 
-namespace fs = std::filesystem;
-
-/// Of the shipped texts, as many bytes of each. What ends a text and what is a single byte comes
-/// first: without them some texts could not be drafted at all.
-hunch::vocab_layout ranking_of_texts(const engine::tokenizer& text, std::int32_t vocab_size) {
+/// Of the shipped texts.
+hunch::vocab_layout ranking_of_shipped_texts(const engine::tokenizer& text,
+                                             std::int32_t vocab_size) {
   constexpr std::size_t bytes_of_each = 1 << 16;
-  std::vector<hunch::token> corpus, keep;
-  for (const auto& entry : fs::directory_iterator(HUNCH_MODELS "/heldout")) {
-    std::ifstream in(entry.path(), std::ios::binary);
-    std::string some(bytes_of_each, '\0');
-    in.read(some.data(), static_cast<std::streamsize>(some.size()));
-    some.resize(static_cast<std::size_t>(in.gcount()));
-    const std::vector<hunch::token> tokens = text.encode(some, false);
-    corpus.insert(corpus.end(), tokens.begin(), tokens.end());
-  }
-  for (hunch::token t = 0; t < text.vocab_size(); ++t) {
-    if (t == text.eos() || text.bytes(t).size() == 1) { keep.push_back(t); }
-  }
-  return hunch::frequency_ranking(corpus, vocab_size, keep);
+  return ranking_of(text_files("--model", HUNCH_MODELS "/heldout"), bytes_of_each, text,
+                    vocab_size);
 }
 
 /// Whether a file was made for what has this fingerprint.
@@ -89,7 +73,7 @@ hunch::vocab_layout ranking_for(const arguments& a, const engine::tokenizer& tex
                 "(--layout names another, --selector full needs none)";
   }
   if (!otherwise.empty()) { std::fprintf(stderr, "generate: %s\n", otherwise.c_str()); }
-  return fits ? hunch::load_layout(shipped, head) : ranking_of_texts(text, head.vocab_size);
+  return fits ? hunch::load_layout(shipped, head) : ranking_of_shipped_texts(text, head.vocab_size);
 }
 
 engine::tokenizer tokenizer_of_masked(const arguments& a, const engine::masked_config& shape) {

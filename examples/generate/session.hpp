@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -12,12 +13,14 @@
 #include <command_line/files.hpp>
 #include <engine/checkpoint.hpp>
 #include <engine/config.hpp>
+#include <engine/published_format.hpp>
 #include <engine/text/utf8.hpp>
 #include <engine/tokenizer.hpp>
 #include <engine/vocabulary.hpp>
 #include <hunch/decoder/generation.hpp>
 #include <hunch/selector/frequency.hpp>
 #include <hunch/vocab/layouts.hpp>
+#include <hunch/vocab/shared_vocabulary.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 
 #include "generate/arguments.hpp"
@@ -28,21 +31,38 @@
 
 namespace generate {
 
-/// Whether a draft directory holds an EAGLE head: layers after a map that joins two inputs.
-inline bool is_eagle(const std::string& directory) {
-  return engine::checkpoint::open(directory).has("model.fc.weight");
+/// What a draft directory holds, which it says itself: a model, or heads of the target.
+inline drafter_kind drafter_in(const std::string& directory) {
+  using engine::published_format;
+  switch (
+      engine::format_of(engine::checkpoint::open(directory)).value_or(published_format::model)) {
+    case published_format::eagle:
+    case published_format::eagle3:
+    case published_format::mtp:
+    case published_format::own_eagle:
+      return drafter_kind::eagle;
+    case published_format::medusa:
+    case published_format::own_medusa:
+      return drafter_kind::medusa;
+    case published_format::own_exit:
+      return drafter_kind::early_exit;
+    case published_format::own_streams:
+      return drafter_kind::streaming;
+    case published_format::model:
+      break;
+  }
+  return drafter_kind::model;
 }
 
-/// A directory says itself whether it holds an EAGLE head.
 inline arguments resolved(arguments a) {
-  if (!a.plain && a.drafter == drafter_kind::model && is_eagle(a.draft)) {
-    a.drafter = drafter_kind::eagle;
-  }
+  if (!a.plain && a.drafter == drafter_kind::model) { a.drafter = drafter_in(a.draft); }
   return a;
 }
 
 /// What the flags ask for, whatever writes it.
-inline hunch::generation_options request_of(const arguments& a, hunch::token end_of_text) {
+/// \param target ends a text with what its config says, and with what its tokenizer says.
+inline hunch::generation_options request_of(const arguments& a, const engine::tokenizer& text,
+                                            const engine::config& target) {
   hunch::generation_options request;
   request.max_new_tokens = a.max_new_tokens;
   request.temperature = a.temperature;
@@ -53,7 +73,11 @@ inline hunch::generation_options request_of(const arguments& a, hunch::token end
   request.presence_penalty = a.presence_penalty;
   request.frequency_penalty = a.frequency_penalty;
   request.seed = a.seed;
-  if (!a.ignore_end && end_of_text != hunch::no_token) { request.stop_tokens = {end_of_text}; }
+  if (a.ignore_end) { return request; }
+  request.stop_tokens.assign(target.end_tokens.begin(), target.end_tokens.end());
+  const bool is_known = std::find(target.end_tokens.begin(), target.end_tokens.end(), text.eos()) !=
+                        target.end_tokens.end();
+  if (text.eos() != hunch::no_token && !is_known) { request.stop_tokens.push_back(text.eos()); }
   return request;
 }
 
@@ -81,7 +105,7 @@ class session {
       : args_(a), text_(a.model), terminal_(a.color) {
     engine::check_tokenizer(text_, a.model, a.model, target);
     prompts_ = {text_.encode(a.prompt)};
-    request = request_of(a, text_.eos());
+    request = request_of(a, text_, target);
     check_length(prompts_[0].size(), a, context);
   }
 
@@ -97,6 +121,26 @@ class session {
   /// \throws std::runtime_error if a draft model reads another vocabulary than the target.
   void check_draft(const engine::config& draft) const {
     engine::check_draft_vocabulary(args_.draft, draft, text_.fingerprint(), args_.model);
+  }
+
+  /// What a draft model of another vocabulary shares with the target's, in the order of the ranking
+  /// that the flags ask for; nothing if it reads the same. \throws std::runtime_error if nothing
+  /// says what it reads; usage_error for clusters, which are of a head of the target's vocabulary.
+  std::optional<hunch::shared_vocabulary> shared_with(const engine::config& draft,
+                                                      const engine::config& target) const {
+    auto shared = engine::shared_with_draft(args_.draft, draft, text_, target, args_.model);
+    if (!shared) { return shared; }
+    if (args_.selector == selector_kind::clustered) {
+      throw usage_error("--selector clustered: " + args_.draft +
+                        " has not the target's vocabulary: use frequency, trimmed or full");
+    }
+    std::fprintf(stderr,
+                 "generate: %s has not the target's vocabulary: drafts are of the %d tokens that "
+                 "both have, of %d\n",
+                 args_.draft.c_str(), shared->size(), target.vocab_size);
+    return shared->ordered(
+        fixed_shortlist({.vocab_size = target.vocab_size, .head = 0, .name = args_.model})
+            .layout());
   }
 
   /// Of a head that drafts, what files for it say: the vocabulary is that of the text.

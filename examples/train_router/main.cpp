@@ -12,13 +12,13 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include <command_line/files.hpp>
 #include <command_line/flags.hpp>
 #include <command_line/run.hpp>
 #include <engine/config.hpp>
+#include <engine/eagle_files.hpp>
 #include <engine/model.hpp>
 #include <engine/tokenizer.hpp>
 #include <engine/vocabulary.hpp>
@@ -32,8 +32,10 @@
 #include <hunch/tools/router_weights.hpp>
 #include <hunch/tree/chain.hpp>
 #include <hunch/verifier/rejection.hpp>
+#include <nlohmann/json.hpp>
 
 #include "generate/cluster_budget.hpp"
+#include "generate/text_ranking.hpp"
 #include "train_router/coverage.hpp"
 #include "train_router/recording.hpp"
 #include "train_router/trainer.hpp"
@@ -45,12 +47,12 @@ using namespace train_router;
 constexpr std::int32_t draft_length = 5;
 
 struct arguments {
-  std::string model, eagle, draft, layout, text, leave_out, out;
+  std::string model, eagle, draft, layout, text, leave_out, out, frequency, coverage;
   std::int32_t prompts = 64;
   std::int32_t prompt = 64;
   std::int32_t tokens = 256;
   std::int32_t threads = 1;
-  float temperature = 1.0f;
+  std::vector<float> temperatures{1.0f};  ///< of the texts in turn
   std::optional<generate::cluster_budget> budget;
   training_options training;
 };
@@ -67,6 +69,18 @@ constexpr std::int32_t max_epochs = 1000;
 
 constexpr command_line::named<labels> label_names[] = {{"mass", labels::mass},
                                                        {"top", labels::top}};
+
+/// Numbers between commas. \throws usage_error.
+std::vector<float> temperatures_of(const std::string& text) {
+  std::vector<float> out;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    out.push_back(
+        command_line::number<float>("--temperature", text.substr(at, comma - at), 0.0f, 1e4f));
+    at = comma + 1;
+  }
+  return out;
+}
 
 arguments parse(const std::vector<std::string>& words) {
   arguments out;
@@ -88,6 +102,11 @@ arguments parse(const std::vector<std::string>& words) {
   flags.add(
       "--budget", "NAME", "of these shortlists, as generate takes it",
       [&out](const std::string& text) { out.budget = generate::parse_budget("--budget", text); });
+  flags.add("--coverage", "FILE",
+            "writes as JSON how much of the target's law shortlists of many sizes hold there:\n"
+            "the router's, an oracle's and, with --frequency, the first rows of a ranking",
+            out.coverage);
+  flags.add("--frequency", "FILE", "of --coverage: a ranking of the vocabulary", out.frequency);
   flags.add("--out", "FILE", "the router", out.out);
   for (const char* needed : {"--model", "--layout", "--text", "--out"}) { flags.require(needed); }
   flags.add_number("--prompts", "texts that are continued (default 64)", out.prompts, 1,
@@ -95,7 +114,8 @@ arguments parse(const std::vector<std::string>& words) {
   flags.add_number("--prompt", "tokens of a prompt (default 64)", out.prompt, 1, max_tokens);
   flags.add_number("--tokens", "tokens that each is continued by (default 256)", out.tokens, 1,
                    max_tokens);
-  flags.add_number("--temperature", "(default 1)", out.temperature, 0.0f, 1e4f);
+  flags.add("--temperature", "X[,Y...]", "of the texts, in turn (default 1)",
+            [&out](const std::string& text) { out.temperatures = temperatures_of(text); });
   flags.add_choice<labels>("--labels", "mass or top (default mass)", out.training.kind,
                            label_names);
   flags.add_number("--width", "of the hidden layer (default 128)", out.training.width, 1,
@@ -113,6 +133,12 @@ arguments parse(const std::vector<std::string>& words) {
                       " are more than " + std::to_string(max_positions) + " tokens together");
   }
   command_line::check_writable("--out", out.out);
+  if (!out.coverage.empty()) {
+    if (out.leave_out.empty()) { throw usage_error("--coverage is that of a domain: --leave-out"); }
+    command_line::check_writable("--coverage", out.coverage);
+  } else if (!out.frequency.empty()) {
+    throw usage_error("--frequency has a meaning with --coverage only");
+  }
   return out;
 }
 
@@ -123,27 +149,22 @@ struct texts {
 };
 
 texts texts_of(const arguments& args) {
-  std::error_code why;
-  if (!std::filesystem::is_directory(args.text, why)) {
-    if (!args.leave_out.empty()) { throw usage_error("--leave-out needs a folder as --text"); }
-    return {{args.text}, {}};
+  if (!args.leave_out.empty() && !std::filesystem::is_directory(args.text)) {
+    throw usage_error("--leave-out needs a folder as --text");
   }
-  texts out;
-  const std::filesystem::directory_iterator folder(args.text, why);
-  if (why) { throw usage_error("--text: cannot read '" + args.text + "': " + why.message()); }
-  for (const auto& entry : folder) {
-    if (entry.path().extension() != ".txt") { continue; }
-    if (entry.path().stem() == args.leave_out) {
-      out.left_out = entry.path();
-    } else {
-      out.files.push_back(entry.path());
-    }
-  }
-  if (out.left_out.empty() && !args.leave_out.empty()) {
+  texts out{generate::text_files("--text", args.text), {}};
+  if (args.leave_out.empty()) { return out; }
+  const auto left_out = std::find_if(out.files.begin(), out.files.end(), [&](const auto& file) {
+    return file.stem() == args.leave_out;
+  });
+  if (left_out == out.files.end()) {
     throw usage_error(args.text + " has no " + args.leave_out + ".txt");
   }
-  if (out.files.empty()) { throw std::runtime_error(args.text + ": has no .txt file to train on"); }
-  std::sort(out.files.begin(), out.files.end());
+  out.left_out = *left_out;
+  out.files.erase(left_out);
+  if (out.files.empty()) {
+    throw usage_error("--leave-out: " + args.text + " has no other .txt file to train on");
+  }
   return out;
 }
 
@@ -178,12 +199,24 @@ std::vector<std::vector<hunch::token>> prompts_of(const std::vector<std::filesys
   return out;
 }
 
+/// The sizes of shortlists that `--coverage` measures, ascending.
+std::vector<std::int32_t> measured_rows(std::int32_t vocab_size) {
+  std::vector<std::int32_t> out;
+  for (std::int32_t part = 64; part > 1; part /= 2) {
+    out.push_back(std::max(vocab_size / part, 1));
+    if (part > 2) { out.push_back(std::max(vocab_size / part * 3 / 2, 1)); }
+  }
+  return out;
+}
+
 /// What is drafted when the prompts are continued, over the whole vocabulary.
 template <class Draft>
 recording record(const arguments& args, engine::model& target, Draft& draft,
                  const hunch::vocab_layout& layout,
-                 const std::vector<std::vector<hunch::token>>& prompts) {
+                 const std::vector<std::vector<hunch::token>>& prompts,
+                 const hunch::vocab_layout* ranking = nullptr) {
   recorder to(layout, draft.context_width(), 1);
+  if (ranking != nullptr) { to.rank(*ranking, measured_rows(layout.vocab_size())); }
   hunch::decoder decoder{recorded_target<engine::model>(target, to),
                          hunch::drafter::autoregressive{recorded_draft<Draft>(draft, to),
                                                         hunch::tree::chain<draft_length>{}},
@@ -193,7 +226,7 @@ recording record(const arguments& args, engine::model& target, Draft& draft,
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     hunch::generation_options options;
     options.max_new_tokens = args.tokens;
-    options.temperature = args.temperature;
+    options.temperature = args.temperatures[i % args.temperatures.size()];
     options.seed = i;
     auto text = decoder.generate(prompts[i], options);
     for (const hunch::token t : text) { static_cast<void>(t); }
@@ -223,6 +256,36 @@ void report(const arguments& args, const recording& of, const hunch::vocab_layou
               by_oracle.law, by_oracle.rows);
 }
 
+/// The same of many sizes, and of the first rows of a ranking, to a file.
+void write_coverage(const arguments& args, const recording& of, const hunch::vocab_layout& layout,
+                    const hunch::router::weights& trained) {
+  nlohmann::ordered_json out;
+  out["domain"] = args.leave_out;
+  out["positions"] = of.size();
+  out["vocabulary"] = layout.vocab_size();
+  const std::vector<std::int32_t> sizes = measured_rows(layout.vocab_size());
+  const auto add = [&out](const char* name, double rows, double law) {
+    out[name]["rows"].push_back(rows);
+    out[name]["law"].push_back(law);
+  };
+  for (std::size_t k = 0; k < sizes.size(); ++k) {
+    generate::cluster_budget budget = generate::default_budget(layout.vocab_size());
+    budget.rows = sizes[k];
+    const auto by = [&](const auto& router, const auto& context) {
+      return coverage_of(of, layout, router, budget, context);
+    };
+    const coverage routed = by(trained.view(), [&](std::size_t i) { return of.context(i); });
+    const coverage known =
+        by(hunch::router::oracle(layout.clusters()), [&](std::size_t i) { return of.mass(i); });
+    add("routed", routed.rows, routed.law);
+    add("oracle", known.rows, known.law);
+    if (!of.first_rows.empty()) {
+      add("static", sizes[k], of.first_rows[k] / static_cast<double>(of.size()));
+    }
+  }
+  command_line::write_file("--coverage", args.coverage, out.dump(1) + "\n");
+}
+
 template <class Draft>
 void train(const arguments& args, const texts& from, engine::model& target, Draft& draft,
            const engine::tokenizer& text) {
@@ -240,10 +303,13 @@ void train(const arguments& args, const texts& from, engine::model& target, Draf
   trained.save(args.out, layout, head);
   if (from.left_out.empty()) { return; }
   const std::int32_t prompts = std::max(args.prompts / 8, 1);
-  report(
-      args,
-      record(args, target, draft, layout, prompts_of({from.left_out}, prompts, args.prompt, text)),
-      layout, trained);
+  std::optional<hunch::vocab_layout> ranking;
+  if (!args.frequency.empty()) { ranking = hunch::load_layout(args.frequency, head); }
+  const recording left_out =
+      record(args, target, draft, layout, prompts_of({from.left_out}, prompts, args.prompt, text),
+             ranking ? &*ranking : nullptr);
+  report(args, left_out, layout, trained);
+  if (!args.coverage.empty()) { write_coverage(args, left_out, layout, trained); }
 }
 
 void run(const arguments& args) {
@@ -251,6 +317,9 @@ void run(const arguments& args) {
   engine::model_options options;
   options.threads = args.threads;
   options.keep_features = !args.eagle.empty();
+  if (options.keep_features) {
+    options.feature_layers = engine::eagle_files::feature_layers_of(args.eagle, args.model);
+  }
   engine::model target = engine::model::load(args.model, options);
   const engine::tokenizer text(args.model);
   engine::check_tokenizer(text, args.model, args.model, target.shape());

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <hunch/core/types.hpp>
@@ -26,6 +29,9 @@ struct recording {
   std::vector<float> contexts;  ///< [size, inputs]
   std::vector<float> masses;    ///< [size, clusters]
   std::vector<std::int32_t> depths;
+  /// Sums over the positions: how much of the target's law the first rows of a ranking have, for
+  /// each number of rows that the recorder was asked for.
+  std::vector<double> first_rows;
 
   std::size_t size() const { return depths.size(); }
   const float* context(std::size_t i) const {
@@ -47,6 +53,14 @@ class recorder {
   }
 
   recording taken;
+
+  /// Also notes what the first rows of a ranking have of every law, for these numbers of rows,
+  /// ascending. The ranking must outlive it.
+  void rank(const hunch::vocab_layout& ranking, std::vector<std::int32_t> rows) {
+    ranking_ = &ranking;
+    rows_ = std::move(rows);
+    taken.first_rows.assign(rows_.size(), 0.0);
+  }
 
   void begin_step(std::int32_t slot) { pending_[static_cast<std::size_t>(slot)].clear(); }
   /// The context of the next node of a chain.
@@ -71,11 +85,35 @@ class recorder {
         hunch::kernel::unrestricted(team, logits, hunch::kernel::scale_at_one<float>,
                                     hunch::status::invalid_logits),
         layout_, mass);
+    if (ranking_ != nullptr) { take_first_rows(logits); }
   }
 
  private:
+  void take_first_rows(hunch::row_view<const float> logits) {
+    const float top = *std::max_element(logits.data, logits.data + logits.size);
+    double total = 0.0;
+    probabilities_.resize(static_cast<std::size_t>(logits.size));
+    for (std::int32_t t = 0; t < logits.size; ++t) {
+      probabilities_[static_cast<std::size_t>(t)] =
+          std::exp(static_cast<double>(logits[t]) - static_cast<double>(top));
+      total += probabilities_[static_cast<std::size_t>(t)];
+    }
+    double held = 0.0;
+    std::int32_t row = 0;
+    for (std::size_t k = 0; k < rows_.size(); ++k) {
+      for (; row < std::min(rows_[k], ranking_->head_rows()); ++row) {
+        const hunch::token t = ranking_->row_token() == nullptr ? row : ranking_->row_token()[row];
+        held += probabilities_[static_cast<std::size_t>(t)];
+      }
+      taken.first_rows[k] += held / total;
+    }
+  }
+
   const hunch::vocab_layout& layout_;
   std::vector<std::vector<float>> pending_;
+  const hunch::vocab_layout* ranking_ = nullptr;
+  std::vector<std::int32_t> rows_;
+  std::vector<double> probabilities_;
 };
 
 /// The draft model, and notes of what it knew where it drafted.

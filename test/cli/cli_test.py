@@ -14,8 +14,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-PROGRAM, RESIDENT, MAKE_LAYOUT, TRAIN_ROUTER, BEST_TREE, SUITE = sys.argv[1:7]
-MODELS, WORK = Path(sys.argv[7]), Path(sys.argv[8]) / "cli"
+PROGRAM, RESIDENT, MAKE_LAYOUT, MAKE_RANKING, TRAIN_ROUTER, BEST_TREE, SUITE = sys.argv[1:8]
+MODELS, WORK = Path(sys.argv[8]), Path(sys.argv[9]) / "cli"
 ONE_TEXT = ["--prompts", "1", "--tokens", "4", "--epochs", "1", "--width", "4"]
 TRAIN = [TRAIN_ROUTER, "--model", str(MODELS / "target"), "--eagle", str(MODELS / "eagle"),
          "--layout", str(MODELS / "layout.safetensors")]
@@ -67,6 +67,8 @@ BAD_FLAGS = [
     (["--device", "cuda", "--pattern", "a"], "--pattern asks the host in every step"),
     (["--device", "teams", "--threads", "2"], "--threads has no meaning with --device teams"),
     (["--preset", "diffusion", "--device", "teams", "--threads", "2"], "--threads has no meaning with --device teams"),
+    (["--precision", "fp8"], "it takes bf16, f32, int8, int4"),
+    (["--device", "teams", "--precision", "int8"], "--precision has no meaning with --device teams"),
     (["--device", "teams", "--pattern", "a"], "which --device teams does not wait for"),
     (["--drafter", "medium"], "it takes model, eagle, medusa, streaming, early-exit, int4, lookup, ensemble, none"),
     (["--selector", "best"], "it takes full, frequency, trimmed, clustered"),
@@ -606,6 +608,7 @@ class OutputThatCannotBeWritten(unittest.TestCase):
     WRITERS = [([PROGRAM, *SHORT], "--json"), ([RESIDENT, "--device", "cuda", *SHORT], "--json"),
                ([PROGRAM, "--method", "diffusion", *SHORT], "--json"), ([SUITE], "--json"),
                ([MAKE_LAYOUT, "--model", str(MODELS / "draft"), "--clusters", "4", "--iterations", "1"], "--out"),
+               ([MAKE_RANKING, "--model", str(MODELS / "target"), "--text", str(MODELS / "heldout")], "--out"),
                ([*TRAIN, "--text", str(MODELS / "heldout"), *ONE_TEXT], "--out")]
 
     @staticmethod
@@ -865,6 +868,19 @@ class Drafters(unittest.TestCase):
                     self.assertIs(report["identical_to_plain"], True)
                     self.assertEqual(report["tokens"], 8)
 
+    def test_text_is_that_of_plain_decoding_in_every_precision(self):
+        texts = {}
+        for precision in ("bf16", "f32", "int8", "int4"):
+            for drafter in self.SHIPPED:
+                with self.subTest(precision=precision, drafter=drafter):
+                    report, _ = report_of("--precision", precision, "--drafter", drafter, "--temperature", "0")
+                    self.assertIs(report["identical_to_plain"], True)
+                    texts[precision] = report["ids"]
+        self.assertEqual(texts["int8"][:8], texts["f32"][:8])
+        self.assertNotEqual(texts["int4"], texts["f32"])
+        report, _ = report_of("--preset", "diffusion", "--precision", "int8", "--temperature", "0")
+        self.assertIs(report["identical_to_plain"], True)
+
     def test_drafts_are_accepted(self):
         for drafter in self.SHIPPED:
             with self.subTest(drafter=drafter):
@@ -1016,7 +1032,7 @@ class Diffusion(unittest.TestCase):
 
 if __name__ == "__main__":
     WORK.mkdir(parents=True, exist_ok=True)
-    chosen = sys.argv[9:]
+    chosen = sys.argv[10:]
     if chosen[:1] == ["--all-but"]:
         chosen = [name for name, of in list(globals().items())
                   if isinstance(of, type) and issubclass(of, unittest.TestCase) and name not in chosen]

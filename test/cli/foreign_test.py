@@ -221,13 +221,26 @@ class Foreign(unittest.TestCase):
             self.refused([*BY_MODEL, "--model", folder, "--draft", MODELS / "draft"], folder, "tokenizer.model",
                          program=program)
 
+    def test_a_preset_drafts_with_its_own_files(self):
+        mirrored = copy_of("target", "mirrored", self.own, other_weights)
+        for name, folder in (("streaming-paper", "paper/streams"), ("streaming", "streams"), ("medusa", "medusa")):
+            self.refused(["--preset", name, "--model", mirrored], MODELS / folder / "config.json", mirrored)
+        # Another drafter has other files.
+        self.refused(["--preset", "streaming-paper", "--drafter", "medusa", "--tree", "fixed", "--prune", "0", "--model",
+                      mirrored], MODELS / "medusa" / "config.json", mirrored)
+
     def test_drafts_of_another_vocabulary(self):
         silent = copy_of("draft", "silent", vocabulary_fingerprint=None)
         for program in (None, RESIDENT):
             self.refused([*BY_MODEL, "--draft", silent], silent, MODELS / "target", "tokenizer.model",
                          "vocabulary_fingerprint", program=program)
-            self.refused([*BY_MODEL, "--draft", self.draft], self.draft, MODELS / "target", "vocabulary",
-                         program=program)
+        self.refused([*BY_MODEL, "--draft", self.draft], self.draft, MODELS / "target", "vocabulary", program=RESIDENT)
+        # The host drafts what both have: two tokens have changed places, and are found there. Bytes and the characters
+        # that they are count once, and what adds nothing to a text not at all.
+        report, _ = report_of(*BY_MODEL, "--draft", self.draft, "--temperature", "0", "--draft-length", "2", short=SHORT)
+        self.assertIs(report["identical_to_plain"], True)
+        done = generate(*SHORT, *BY_MODEL, "--draft", str(self.draft))
+        self.assertIn(f"{self.draft} has not the target's vocabulary: drafts are of the 31903 tokens", done.stderr)
         (silent / "tokenizer.model").write_bytes(self.own)
         self.assertEqual(generate(*SHORT, *BY_MODEL, "--draft", str(silent)).returncode, 0)
 

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 import fingerprints
 from canvas_head.model import CanvasHead, CanvasHeadConfig
 from eagle.model import Eagle
+from eagle3.model import Eagle3, Eagle3Config
 from early_exit.model import Exit, ExitConfig
 from llama.model import Config, Llama
 from masked.model import Masked, MaskedConfig
@@ -101,6 +102,8 @@ def save(folder, model, dtype="I8", about={}):
                   "bos_token_id": 1, "eos_token_id": 2}
     if isinstance(model, Masked):
         config |= {"architectures": ["HunchMaskedLlama"], "attention": "causal_prefix", "shifted": True}
+    if isinstance(model, Eagle3):
+        config |= {"architectures": ["LlamaForCausalLMEagle3"]}
     config |= {**about, "torch_dtype": "float32", "weight_format": dtype}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     prefix = PREFIXES.get(type(model), "")
@@ -173,6 +176,10 @@ def loaded_head(make, config, folder, target):
 
 def load_eagle(folder, target):
     return loaded_head(Eagle, Config, folder, target)
+
+
+def load_eagle3(folder, target):
+    return loaded_head(Eagle3, Eagle3Config, folder, target)
 
 
 def load_canvas_head(folder, target):

@@ -4,8 +4,8 @@
     python evaluate_drafters.py [--windows N] [--work DIR --text generated] [--draft DIR ...] [--eagle DIR]
 
 At every position, per depth of a draft that arrives there with the text itself as its tokens: the sum of
-min(p, q) at temperature 1, and the equality of the argmaxes at temperature 0. The EAGLE head reads the target's
-features up to where its draft began and then its own; a Medusa head and a stream read what is their depth before; for a
+min(p, q) at temperature 1, and the equality of the argmaxes at temperature 0. EAGLE heads read the target's
+features up to where their draft began and then their own; a Medusa head and a stream read what is their depth before; for a
 draft model and the early exit all depths are the same. `length` is the number of tokens that a chain of DEPTHS
 gains, the target's own among them: 1 + the sum over the depths of the products along the text.
 
@@ -63,10 +63,17 @@ class Drafters:
         self.target = checkpoint.load(of_target, TOKENIZER)
         self.head = self.target.model.embed_tokens.weight
         self.drafts = {path.name: checkpoint.load(path, TOKENIZER) for path in options.draft}
-        self.eagle, self.medusa, self.streams, self.exit = (
+        self.eagle, self.eagle3, self.medusa, self.streams, self.exit = (
             load(folder, of_target) if folder.exists() else None
-            for load, folder in ((checkpoint.load_eagle, options.eagle), (checkpoint.load_medusa, options.medusa),
-                                 (checkpoint.load_streams, options.streams), (checkpoint.load_exit, options.exit)))
+            for load, folder in ((checkpoint.load_eagle, options.eagle), (checkpoint.load_eagle3, options.eagle3),
+                                 (checkpoint.load_medusa, options.medusa), (checkpoint.load_streams, options.streams),
+                                 (checkpoint.load_exit, options.exit)))
+
+    def levels(self, ids, features):
+        """What an EAGLE-3 head reads of the target."""
+        trunk = self.target.model
+        return torch.cat([features if layer == len(trunk.layers) else residual(trunk, ids, layer)
+                          for layer in self.eagle3.config.eagle_aux_hidden_state_layer_ids], dim=-1)
 
     def states(self, ids, features):
         """name -> (head, or one of each depth, [depths] of [length, hidden]); one depth stands for all where they are
@@ -76,6 +83,10 @@ class Drafters:
         if self.eagle:
             outputs = unrolled(self.eagle, self.target.model.embed_tokens(ids), features, DEPTHS)
             yield "eagle", (self.head, [x[0] for x in outputs])
+        if self.eagle3:
+            embedded = self.target.model.embed_tokens(ids)
+            outputs = unrolled(self.eagle3, embedded, self.levels(ids, features), DEPTHS)
+            yield "eagle3", (self.head, [x[0] for x in outputs])
         if self.medusa:
             heads = self.medusa(features).unbind(-2)
             own = [self.medusa.own_head(j) for j in range(len(heads))]
@@ -130,7 +141,7 @@ def main():
     arguments.add_argument("--text", choices=("heldout", "generated"), default="heldout")
     arguments.add_argument("--work", type=Path)
     arguments.add_argument("--draft", type=Path, nargs="*", default=[MODELS / "draft"])
-    for name in ("eagle", "medusa", "streams", "exit"):
+    for name in ("eagle", "eagle3", "medusa", "streams", "exit"):
         arguments.add_argument(f"--{name}", type=Path, default=MODELS / name)
     arguments.add_argument("--out", type=Path, default=MODELS)
     options = arguments.parse_args()

@@ -2,7 +2,7 @@
 """Writes a trained model as a Hugging Face directory.
 
     python export.py --work DIR --model target --out ../models/target   # int8, as shipped
-    python export.py --work DIR --model draft --out ../models/draft      # eagle, medusa, exit, streams, masked,
+    python export.py --work DIR --model draft --out ../models/draft      # eagle, eagle3, medusa, exit, streams, masked,
                                                                          # canvas_head likewise
     python export.py --work DIR --model shared --out DIR                 # a target and its streams, two directories
     python export.py --work DIR --model streams --name NAME --out DIR    # a checkpoint of that name
@@ -19,6 +19,7 @@ import torch
 import checkpoint
 from canvas_head.model import CANVAS_HEAD, CanvasHead
 from eagle.model import EAGLE, Eagle
+from eagle3.model import EAGLE3, Eagle3
 from early_exit.model import Exit, ExitConfig
 from llama.model import DRAFT, LARGE_DRAFT, SMALL_DRAFT, TARGET, TINY, Llama
 from masked.model import MASKED, Masked
@@ -27,11 +28,11 @@ from shipped import MODELS as SHIPPED
 from streams.model import StreamConfig, Streams, merged
 
 MODELS = {"target": (Llama, TARGET), "draft": (Llama, DRAFT), "draft-small": (Llama, SMALL_DRAFT),
-          "draft-large": (Llama, LARGE_DRAFT), "eagle": (Eagle, EAGLE), "medusa": (Medusa, MedusaConfig()),
+          "draft-large": (Llama, LARGE_DRAFT), "eagle": (Eagle, EAGLE), "eagle3": (Eagle3, EAGLE3), "medusa": (Medusa, MedusaConfig()),
           "exit": (Exit, ExitConfig()), "streams": (Streams, None), "shared": (Streams, None),
           "masked": (Masked, MASKED), "canvas_head": (CanvasHead, CANVAS_HEAD), "tiny": (Llama, TINY)}
 
-TARGETS = {"eagle": "target", "medusa": "target", "exit": "target", "canvas_head": "masked"}  # of heads
+TARGETS = {"eagle": "target", "eagle3": "target", "medusa": "target", "exit": "target", "canvas_head": "masked"}  # of heads
 
 
 def tiny():

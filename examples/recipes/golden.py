@@ -12,7 +12,6 @@ import torch
 from safetensors.torch import save_file
 
 import checkpoint
-from eagle.unrolled import shifted
 from llama.model import residual
 from shipped import HELDOUT, MODELS, TOKENIZER
 from text.corpus import SEPARATOR
@@ -53,7 +52,7 @@ def main():
     target = checkpoint.load(MODELS / "target", TOKENIZER)
     eagle = checkpoint.load_eagle(MODELS / "eagle", MODELS / "target")
     embedding = target.model.embed_tokens
-    states = [eagle(embedding(row[None]), shifted(target.model(row[None]))) for row in ids]
+    states = [eagle(embedding(row[None]), target.model(row[None])) for row in ids]
     tensors |= kept("eagle", torch.cat(states) @ embedding.weight.T, sampled)
     medusa = checkpoint.load_medusa(MODELS / "medusa", MODELS / "target")
     heads = torch.cat([medusa(target.model(row[None])) for row in ids])

@@ -5,7 +5,8 @@ import dataclasses
 import torch
 from torch import nn
 
-from llama.model import TARGET, Layer, rope_tables
+from eagle.unrolled import unrolled
+from llama.model import TARGET, Layer
 
 EAGLE = dataclasses.replace(TARGET, num_hidden_layers=1)
 
@@ -25,6 +26,22 @@ class Eagle(nn.Module):
                 nn.init.normal_(p, std=0.0 if name.endswith(("o_proj.weight", "down_proj.weight"))
                                 else p.shape[1] ** -0.5)
 
+    skips_first = False  # rows attend to the first position, which follows no token
+
+    def first(self, features):
+        """What stands in the place of its own states where the target has read the token."""
+        return features
+
+    def rows(self, embedded, states):
+        """What rows begin with, of the states before them, and what their attention reads."""
+        x = self.fc(torch.cat((embedded, states), dim=-1))
+        return x, self.layers[0].input_layernorm(x)
+
+    def states(self, x):
+        """Of what the layer has made of rows: its own states, and what the head reads."""
+        x = self.norm(x)
+        return x, x
+
     def forward(self, embedded, features):
-        cos, sin = rope_tables(self.config, embedded.shape[1], embedded.device)
-        return self.norm(self.layers[0](self.fc(torch.cat((embedded, features), dim=-1)), cos, sin))
+        """`features` [batch, length, hidden] of the positions themselves."""
+        return unrolled(self, embedded, features, 1)[0]

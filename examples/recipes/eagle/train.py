@@ -34,7 +34,7 @@ def main():
         lesson, windows = Lesson(record, head), record.windows(WINDOW)
         embedded, features = embedding(windows.ids[:, :-1]), windows.last
         if progress < DEEP_FROM:
-            return lesson.loss(first(embedded, shifted(features)), share)[0]
+            return lesson.loss(first(embedded, features), share)[0]
         loss, reached = 0.0, torch.ones(features.shape[:2], device=device)
         for outputs in deep(eagle, embedded, features, DEPTHS):
             part, sums = lesson.loss(outputs, share, worth=reached)

@@ -327,8 +327,6 @@ void fill_in(arguments& a, const std::set<std::string>& given) {
     return;
   }
   if (a.model.empty()) { a.model = HUNCH_MODELS "/target"; }
-  // That of a preset is what its drafter reads, and no other.
-  if (!own_draft && given.count("--drafter") != 0) { a.draft.clear(); }
   if (a.draft.empty()) { a.draft = shipped_draft(a); }
   if (a.exit.empty()) { a.exit = HUNCH_MODELS "/exit"; }
   if (a.drafter == drafter_kind::ensemble) { a.tree = tree_kind::dynamic; }
@@ -525,7 +523,12 @@ arguments parse(const std::vector<std::string>& words) {
     // What a file names is given, as if it stood in its place.
     if (is_file(from.name)) { given.insert(set.begin(), set.end()); }
   }
+  const method_kind method = a.method;
   flags_of({a, name, prompt_file}).parse(words);
+  // That of a preset is what its drafter reads, and no other.
+  if (given.count("--draft") == 0 && (given.count("--drafter") != 0 || a.method != method)) {
+    a.draft.clear();
+  }
   if (starts_itself || composes_itself) { a.preset.clear(); }
   if (given.count("--prompt-file") != 0) {
     a.prompt = command_line::read_file("--prompt-file", prompt_file, max_prompt_bytes);

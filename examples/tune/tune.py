@@ -22,7 +22,8 @@ MOST_TEXT = 64 << 20
 HELD_OUT = 0.1            # of every file, its end
 TEMPERATURES = ("0", "1")
 FINALISTS = 4
-PROMPT = 600              # bytes
+PROMPT = 600              # bytes, and no more than a quarter of the context: a token is a byte at least
+NEW_TOKENS = 96           # no more than a quarter, too
 
 
 def arguments():
@@ -65,14 +66,14 @@ def split(options, work):
     return [sum(map(len, train)), sum(map(len, held_out))]
 
 
-def prompts(work, count):
+def prompts(work, count, length):
     """Files with pieces of the held-out text at even distances."""
     text, files = (work.folder / "text" / "heldout.txt").read_text(), []
     for i in range(count):
-        begin = (len(text) - PROMPT) * i // max(count, 1)
+        begin = (len(text) - length) * i // max(count, 1)
         begin = text.find(" ", max(begin, 0)) + 1
         file = work.folder / "text" / f"prompt{i}.txt"
-        file.write_text(text[begin:begin + PROMPT])
+        file.write_text(text[begin:begin + length])
         files.append(file)
     return files
 
@@ -87,6 +88,8 @@ class Tuner:
         self.ranking = options.out / "ranking.safetensors"
         config = json.loads((options.model / "config.json").read_text())
         self.vocabulary = config["vocab_size"]
+        quarter = config["max_position_embeddings"] // 4
+        self.prompt, self.new_tokens = min(PROMPT, quarter), min(NEW_TOKENS, quarter)
 
     def program(self, name, *flags, **how):
         return self.work.run(self.options.programs / name, *flags, **how)
@@ -122,7 +125,7 @@ class Tuner:
             by = ["--eagle", drafter.folder] if drafter.kind == "eagle" else ["--draft", drafter.folder or head]
             self.program("train_router", "--model", self.options.model, *by, "--layout", drafter.layout, "--text",
                          self.options.out / "text", "--leave-out", "heldout", "--temperature", "0,1", "--prompts",
-                         max(int(96 * self.scale), 8), "--tokens", "96", "--frequency", self.ranking, "--coverage", coverage,
+                         max(int(96 * self.scale), 8), "--prompt", min(64, self.prompt), "--tokens", self.new_tokens, "--frequency", self.ranking, "--coverage", coverage,
                          "--out", drafter.router, *self.threads)
             return json.loads(coverage.read_text())
         return make, (drafter.layout, drafter.router)
@@ -135,7 +138,7 @@ class Tuner:
         for temperature in TEMPERATURES:
             for seed, file in enumerate(files, 1):
                 self.program("generate", "--model", self.options.model, *words, "--prompt-file", file, "--temperature",
-                             temperature, "--seed", seed, "--rounds", rounds, "--max-new-tokens", "96", "--ignore-end",
+                             temperature, "--seed", seed, "--rounds", rounds, "--max-new-tokens", self.new_tokens, "--ignore-end",
                              "--json", report, "--color", "never", *self.threads)
                 j = json.loads(report.read_text())
                 if j["identical_to_plain"] is False and temperature == "0":
@@ -177,7 +180,8 @@ class Tuner:
                 drafter.router = None
 
         tried = [c for d in usable for c in compositions(d, self.ranking, self.vocabulary)]
-        few, many = prompts(work, 2), prompts(work, max(int(8 * self.scale), 3))
+        many = prompts(work, max(int(8 * self.scale), 3), self.prompt)
+        few = many[::len(many) // 2][:2]
         work.plan([(f"try: {name}", 12) for name, _ in tried])
         first = {}
         for name, flags in tried:

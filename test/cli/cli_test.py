@@ -879,7 +879,7 @@ class Drafters(unittest.TestCase):
         self.assertEqual(texts["int8"][:8], texts["f32"][:8])
         self.assertNotEqual(texts["int4"], texts["f32"])
         report, _ = report_of("--preset", "diffusion", "--precision", "int8", "--temperature", "0")
-        self.assertIs(report["identical_to_plain"], True)
+        self.assertIs(report["diffusion"]["identical_to_stepwise"], True)
 
     def test_drafts_are_accepted(self):
         for drafter in self.SHIPPED:

@@ -407,7 +407,12 @@ TEST_CASE("device model: a copy with weights of four bits") {
 }
 
 TEST_CASE("device model: teams of threads compute the same bits") {
-  const fixture with;
+  fixture with;
+  SUBCASE("as a Llama") {}
+  SUBCASE("with norms of heads") {
+    with.shape.qk_norm = true;
+    with.weights = test::random_checkpoint(with.shape);
+  }
   const auto all = [&](auto executor) {
     engine::device_model m(with.shape, with.weights,
                            {.max_batch = 3, .max_rows = 16, .max_staged = 16}, executor);

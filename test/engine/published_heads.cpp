@@ -70,6 +70,19 @@ double largest_difference(const std::vector<row>& got, const std::vector<row>& r
   return worst;
 }
 
+/// Root mean square, of that of what is right.
+double relative_error(const std::vector<row>& got, const std::vector<row>& right) {
+  double error = 0.0, size = 0.0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    for (std::size_t t = 0; t < got[i].size(); ++t) {
+      const double d = static_cast<double>(got[i][t]) - static_cast<double>(right[i][t]);
+      error += d * d;
+      size += static_cast<double>(right[i][t]) * static_cast<double>(right[i][t]);
+    }
+  }
+  return std::sqrt(error / size);
+}
+
 engine::model_options options_for(const std::string& name, arithmetic kind, int threads = 1) {
   const engine::config target = engine::read_config(folder / "target" / "config.json");
   return {.kind = kind,
@@ -161,17 +174,13 @@ TEST_CASE("published EAGLE heads in every precision") {
   const std::vector<hunch::token> text = ids();
   for (const std::string& name : eagles) {
     const std::vector<row> right = expected(name);
-    double size = 0.0;
-    for (const row& r : right) {
-      for (const float v : r) { size = std::max(size, std::fabs(static_cast<double>(v))); }
-    }
     for (const arithmetic kind : test::arithmetics()) {
       CAPTURE(name);
       CAPTURE(static_cast<int>(kind));
       pair with(name, kind);
-      const double bound = kind == arithmetic::int4 ? 1.0 : kind == arithmetic::int8 ? 0.2 : 0.1;
-      CHECK(largest_difference(with.along(text, static_cast<int>(right.size()) - 2, 9), right) <
-            bound * size);
+      // Random layers magnify what is rounded; of another head the error is more than one.
+      const double bound = kind == arithmetic::int4 ? 0.95 : kind == arithmetic::int8 ? 0.12 : 0.05;
+      CHECK(relative_error(with.along(text, static_cast<int>(right.size()) - 2, 9), right) < bound);
     }
   }
 }

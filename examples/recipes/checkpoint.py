@@ -6,6 +6,7 @@ Beside the usual float formats there is I8: a matrix `X.weight` is int8 [out, in
 """
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import torch
@@ -107,7 +108,10 @@ def save(folder, model, dtype="I8", about={}):
     config |= {**about, "torch_dtype": "float32", "weight_format": dtype}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     prefix = PREFIXES.get(type(model), "")
-    tensors = encode({prefix + name: value for name, value in model.state_dict().items()}, dtype)
+    write_tensors(folder, encode({prefix + name: value for name, value in model.state_dict().items()}, dtype))
+
+
+def write_tensors(folder, tensors):
     groups = shards(tensors)
     if len(groups) == 1:
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
@@ -120,6 +124,20 @@ def save(folder, model, dtype="I8", about={}):
     total = sum(t.numel() * t.element_size() for t in tensors.values())
     (folder / "model.safetensors.index.json").write_text(
         json.dumps({"metadata": {"total_size": total}, "weight_map": weight_map}, indent=1) + "\n")
+
+
+def convert(source, folder, dtype):
+    """A directory, whatever it holds, with its weights in another format; what else lies in it is copied."""
+    source, folder = Path(source), Path(folder)
+    if folder.exists() and folder.samefile(source):
+        raise ValueError(f"{folder} would be written over what is read")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in source.iterdir():
+        if path.is_file() and not path.name.startswith("model"):
+            shutil.copy(path, folder / path.name)
+    fields = config_of(source) | {"weight_format": dtype}
+    (folder / "config.json").write_text(json.dumps(fields, indent=2) + "\n")
+    write_tensors(folder, encode(load_state(source), dtype))
 
 
 def config_of(folder):

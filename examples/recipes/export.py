@@ -8,6 +8,7 @@
     python export.py --work DIR --model streams --name NAME --out DIR    # a checkpoint of that name
     python export.py --work DIR --model target --out DIR --dtype BF16    # F32, F16, BF16: for testing loaders
     python export.py --model tiny --out DIR --dtype F32                  # a random model for tests
+    python export.py --from ../models/target --out DIR --dtype BF16      # of a directory, such as one that ships
 """
 import argparse
 import dataclasses
@@ -58,11 +59,17 @@ def trained_streams(state):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     arguments.add_argument("--work", type=Path)
-    arguments.add_argument("--model", choices=MODELS, required=True)
+    arguments.add_argument("--model", choices=MODELS)
+    arguments.add_argument("--from", dest="source", type=Path, help="a directory instead of a checkpoint")
     arguments.add_argument("--name", help="of the checkpoint")
     arguments.add_argument("--out", type=Path, required=True)
     arguments.add_argument("--dtype", choices=["I8", *checkpoint.FLOATS], default="I8")
     options = arguments.parse_args()
+    if (options.model is None) == (options.source is None):
+        arguments.error("one of --model and --from is needed")
+    if options.source:
+        checkpoint.convert(options.source, options.out, options.dtype)
+        return
     if options.model == "tiny":
         checkpoint.save(options.out, tiny(), options.dtype)
         return

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -160,18 +162,45 @@ class report {
   std::vector<json_list> lists_;
 };
 
-/// What `main` of a suite returns that measures by measure(report): 0 unless that throws, or the
-/// report could not be written. Reads `--json FILE` from the command line.
+/// Which models a suite is of.
+struct choice {
+  std::filesystem::path models;  ///< a folder laid out as the shipped ones are
+  std::string preset;  ///< the only one of those that a suite goes through; a name or a file
+  std::vector<std::string> flags;  ///< of `generate`, in place of what presets say
+};
+
+/// What `main` of a suite returns that measures by measure(report), or measure(report, choice): 0
+/// unless that throws, or the report could not be written. Reads `--json FILE` from the command
+/// line, and what models are meant.
+/// \param models those that are shipped; empty: none are asked for.
+/// \param presets whether the suite goes through presets.
 template <class Measure>
-int run(const char* suite, int argc, char** argv, const Measure& measure) {
+int run(const char* suite, int argc, char** argv, const Measure& measure,
+        const std::filesystem::path& models = {}, bool presets = false) {
   return command_line::run(suite, argc, argv, [&](const std::vector<std::string>& words) {
-    std::string file;
+    std::string file, folder, model, draft;
+    choice of;
     command_line::flags flags(suite, "a suite of benchmarks");
     flags.add("--json", "FILE", "writes the rows as JSON too", file);
+    if (!models.empty()) {
+      flags.add("--models", "DIR", "models, laid out as the shipped ones", folder);
+    }
+    if (presets) {
+      flags.add("--preset", "NAME|FILE", "one preset of `generate` instead of all", of.preset);
+      flags.add("--model", "DIR", "the target, in place of a preset's", model);
+      flags.add("--draft", "DIR", "what drafts for it, in place of a preset's", draft);
+    }
     flags.parse(words);
     if (!file.empty()) { command_line::check_writable("--json", file); }
+    of.models = folder.empty() ? models : std::filesystem::path(folder);
+    if (!model.empty()) { of.flags.insert(of.flags.end(), {"--model", model}); }
+    if (!draft.empty()) { of.flags.insert(of.flags.end(), {"--draft", draft}); }
     report out;
-    measure(out);
+    if constexpr (std::is_invocable_v<Measure, report&, const choice&>) {
+      measure(out, of);
+    } else {
+      measure(out);
+    }
     if (!file.empty()) { command_line::write_file("--json", file, out.json()); }
   });
 }

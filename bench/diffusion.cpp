@@ -305,9 +305,12 @@ class suite {
 }  // namespace bench::diffusion
 
 int main(int argc, char** argv) {
-  return bench::run("diffusion", argc, argv, [](bench::report& out) {
-    bench::diffusion::suite(out, HUNCH_BENCH_MODELS).run();
-    bench::diffusion::measure_caches(out, HUNCH_BENCH_MODELS);
-    bench::diffusion::measure_scaling(out, HUNCH_BENCH_MODELS);
-  });
+  return bench::run(
+      "diffusion", argc, argv,
+      [](bench::report& out, const bench::choice& of) {
+        bench::diffusion::suite(out, of.models).run();
+        bench::diffusion::measure_caches(out, of.models);
+        bench::diffusion::measure_scaling(out, of.models);
+      },
+      HUNCH_BENCH_MODELS);
 }

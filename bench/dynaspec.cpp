@@ -7,7 +7,10 @@
 /// mean rows.
 
 int main(int argc, char** argv) {
-  return bench::run("dynaspec", argc, argv, [](bench::report& out) {
-    bench::dynaspec::measure_ablation(out, HUNCH_BENCH_MODELS);
-  });
+  return bench::run(
+      "dynaspec", argc, argv,
+      [](bench::report& out, const bench::choice& of) {
+        bench::dynaspec::measure_ablation(out, of.models);
+      },
+      HUNCH_BENCH_MODELS);
 }

@@ -166,22 +166,25 @@ void measure_int4(bench::report& out, const std::filesystem::path& source, int t
 }  // namespace
 
 int main(int argc, char** argv) {
-  return bench::run("engine", argc, argv, [](bench::report& out) {
-    const std::filesystem::path shipped = std::filesystem::path(HUNCH_BENCH_MODELS) / "target";
-    if (bench::part_of_speculation() == nullptr) { bench::measure_launches(out); }
-    for (const int threads : {1, 2}) {
-      if (bench::part_of_speculation() != nullptr) { break; }
-      const engine::model_options options{.threads = threads};
-      {
-        engine::model m = engine::model::load(shipped, options);
-        measure(out, "shipped target", m, threads, {0.55, 1.8}, 41, bench::memory::warm);
-      }
-      measure_int4(out, shipped, threads);
-      {
-        engine::model m(large_shape(), random_weights(large_shape()), options);
-        measure(out, "512 MiB model", m, threads, {0.75, 1.3}, 9, bench::memory::as_left);
-      }
-    }
-    bench::measure_speculation(out, HUNCH_BENCH_MODELS);
-  });
+  return bench::run(
+      "engine", argc, argv,
+      [](bench::report& out, const bench::choice& of) {
+        const std::filesystem::path shipped = bench::target_of(of);
+        if (bench::part_of_speculation() == nullptr) { bench::measure_launches(out); }
+        for (const int threads : {1, 2}) {
+          if (bench::part_of_speculation() != nullptr) { break; }
+          const engine::model_options options{.threads = threads};
+          {
+            engine::model m = engine::model::load(shipped, options);
+            measure(out, "shipped target", m, threads, {0.55, 1.8}, 41, bench::memory::warm);
+          }
+          measure_int4(out, shipped, threads);
+          {
+            engine::model m(large_shape(), random_weights(large_shape()), options);
+            measure(out, "512 MiB model", m, threads, {0.75, 1.3}, 9, bench::memory::as_left);
+          }
+        }
+        bench::measure_speculation(out, of);
+      },
+      HUNCH_BENCH_MODELS, true);
 }

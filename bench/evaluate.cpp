@@ -5,23 +5,24 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include <engine/model.hpp>
+#include <engine/tokenizer.hpp>
 #include <generate/measure.hpp>
 #include <hunch/decoder/generation.hpp>
 #include <hunch/length/meter.hpp>
 #include <hunch/length/step_summary.hpp>
 
 #include "common.hpp"
-#include "compositions/shipped.hpp"
 #include "evaluate/canvases.hpp"
 #include "evaluate/categories.hpp"
 #include "evaluate/request_metrics.hpp"
 #include "evaluate/scores.hpp"
 #include "json.hpp"
 #include "paired.hpp"
+#include "presets.hpp"
 
 /// \file
 /// Every preset on every category of text: what drafts bring, counted with drafts as long as they
@@ -76,15 +77,16 @@ void measure_preset(report& out, const std::string& name, composed& of,
       // Of its own, as if nothing else were written on this machine.
       hunch::length::meter meter(of.levels());
       request.seed = 1;
-      of.calibrate(meter, prompts, request, 1);
+      of.calibrate(meter, prompts, request, 1, of.levels());
       of.warm_up(meter, prompts, request, 1);
+      generate::forecast nobody_asks;
       for (int round = 0; round < much.rounds; ++round) {
         for (std::size_t p = 0; p < much.prompts; ++p) {
           request.seed = 100 + static_cast<std::uint64_t>(round) * much.prompts + p;
-          const auto runs =
-              run_pair((static_cast<std::size_t>(round) + p) % 2 == 0,
-                       [&] { return of.run_plain({prompts[p]}, request, 1); },
-                       [&] { return of.run_metered(meter, {prompts[p]}, request, 1); });
+          const auto runs = run_pair(
+              (static_cast<std::size_t>(round) + p) % 2 == 0,
+              [&] { return of.run_plain({prompts[p]}, request, 1); },
+              [&] { return of.run_metered(meter, {prompts[p]}, request, 1, nobody_asks); });
           all.timed(c, p, runs.ratio(), runs.fast.tokens == runs.plain.tokens);
         }
       }
@@ -119,7 +121,8 @@ std::string extent_json(const extent& of) {
          ", \"rounds\": " + std::to_string(of.rounds) + "}";
 }
 
-void measure(report& out, const std::filesystem::path& models) {
+void measure(report& out, const choice& of_models) {
+  const std::filesystem::path& models = of_models.models;
   const bool quick = std::getenv("HUNCH_BENCH_QUICK") != nullptr;
   const extent of_texts = quick ? extent{1, 32, 2} : extent{4, 96, 3};
   const extent of_canvases = quick ? extent{1, 32, 2} : extent{2, 96, 3};
@@ -127,9 +130,12 @@ void measure(report& out, const std::filesystem::path& models) {
                           ", \"processor\": " + json_string(processor()) + ", \"instructions\": " +
                           json_string(instructions) + ", \"text\": " + extent_json(of_texts) +
                           ", \"canvas\": " + extent_json(of_canvases) + "}");
-  shipped all(models, generate::default_threads(), 1);
-  const std::vector<category> categories =
-      categories_of(all.target(), all.text(), models / "heldout", of_texts.prompts);
+  const int threads = generate::default_threads();
+  const std::vector<category> categories = [&] {
+    const std::filesystem::path folder = target_of(of_models);
+    engine::model target = engine::model::load(folder, {.threads = threads});
+    return categories_of(target, engine::tokenizer(folder), models / "heldout", of_texts.prompts);
+  }();
   for (const category& c : categories) {
     out.add(c.name + ": mean entropy", c.entropy, "nats");
     out.list("categories", "{\"name\": " + json_string(c.name) +
@@ -139,19 +145,20 @@ void measure(report& out, const std::filesystem::path& models) {
   hunch::generation_options request;
   request.max_new_tokens = of_texts.new_tokens;
   bool first = true;
-  all.for_each([&](const std::string& name, const shipped::maker& make) {
-    const std::unique_ptr<composed> of = make();
-    if (first) { measure_plain(out, *of, categories, request); }
+  for_each_preset(of_models, threads, 1, [&](const std::string& name, composed& of) {
+    if (first) { measure_plain(out, of, categories, request); }
     first = false;
-    measure_preset(out, name, *of, categories, of_texts, request);
+    measure_preset(out, name, of, categories, of_texts, request);
   });
-  measure_canvases(out, models, categories, of_canvases);
+  if (of_models.preset.empty()) { measure_canvases(out, models, categories, of_canvases); }
 }
 
 }  // namespace
 }  // namespace bench::evaluate
 
 int main(int argc, char** argv) {
-  return bench::run("evaluate", argc, argv,
-                    [](bench::report& out) { bench::evaluate::measure(out, HUNCH_BENCH_MODELS); });
+  return bench::run(
+      "evaluate", argc, argv,
+      [](bench::report& out, const bench::choice& of) { bench::evaluate::measure(out, of); },
+      HUNCH_BENCH_MODELS, true);
 }

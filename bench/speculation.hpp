@@ -5,16 +5,16 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 
+#include <engine/tokenizer.hpp>
 #include <generate/measure.hpp>
 #include <hunch/length/meter.hpp>
 
 #include "common.hpp"
-#include "compositions/shipped.hpp"
 #include "paired.hpp"
+#include "presets.hpp"
 #include "prompts.hpp"
 
 /// \file
@@ -32,24 +32,23 @@ inline const char* part_of_speculation() { return std::getenv("HUNCH_BENCH_PART"
 /// The compositions of the shipped models, with as many threads each.
 class speculation {
  public:
-  speculation(report& out, const std::filesystem::path& models, int threads)
+  speculation(report& out, const choice& of, int threads)
       : out_(out),
         threads_(threads),
-        shipped_(models, threads, largest),
-        prompts_(domain_prompts(shipped_.text(), models / "heldout")) {}
+        of_(of),
+        prompts_(domain_prompts(engine::tokenizer(target_of(of)), of.models / "heldout")) {}
 
   void run() {
-    shipped_.for_each([&](const std::string& name, const shipped::maker& make) {
+    for_each_preset(of_, threads_, largest, [&](const std::string& name, composed& of) {
       const char* const part = part_of_speculation();
       if (part != nullptr && part != name + "," + std::to_string(threads_)) { return; }
-      const std::unique_ptr<composed> of = make();
       for (const int t : {0, 1}) {
         // One meter, as a server has it: what it learns of one batch must not spoil another.
-        hunch::length::meter meter(of->levels());
+        hunch::length::meter meter(of.levels());
         for (std::int32_t batch = 1; batch <= largest; batch *= 2) {
-          measure(name, *of, meter, batch, t);
+          measure(name, of, meter, batch, t);
         }
-        measure_cold(name, *of, t);
+        measure_cold(name, of, t);
       }
     });
   }
@@ -63,16 +62,19 @@ class speculation {
     request.max_new_tokens = batch < 4 ? 96 : batch < 16 ? 40 : 16;
     request.temperature = static_cast<float>(t);
     request.seed = 1;
-    const generate::costs cost = of.calibrate(meter, prompts_, request, batch);
+    of.calibrate(meter, prompts_, request, batch, of.levels());
     of.warm_up(meter, prompts_, request, batch);
+    generate::forecast expected;
     const std::string row = row_of(name, t) + "batch " + std::to_string(batch) + ": ";
     compare(
         row, batch, request,
         [&](const auto& asked, const auto& o) { return of.run_plain(asked, o, batch); },
-        [&](const auto& asked, const auto& o) { return of.run_metered(meter, asked, o, batch); },
+        [&](const auto& asked, const auto& o) {
+          return of.run_metered(meter, asked, o, batch, expected);
+        },
         0.97);
     const auto stats = of.stats();
-    out_.record(row + "speed-up predicted", generate::predicted_gain(cost, stats), "x");
+    out_.record(row + "speed-up predicted", expected.gain(), "x");
     out_.record(
         row + "mean draft length",
         static_cast<double>(generate::drafted_levels(stats)) / static_cast<double>(stats.steps),
@@ -108,8 +110,9 @@ class speculation {
         },
         [&](const auto& asked, const auto& o) {
           hunch::length::meter meter(of.levels());
+          generate::forecast nobody_asks;
           return in_turn(asked, o, [&](const auto& one, const auto& with) {
-            return of.run_metered(meter, one, with, 1);
+            return of.run_metered(meter, one, with, 1, nobody_asks);
           });
         },
         {});
@@ -157,13 +160,13 @@ class speculation {
 
   report& out_;
   int threads_;
-  shipped shipped_;
+  choice of_;
   prompt_list prompts_;
 };
 
 /// All compositions, with one thread and with two.
-inline void measure_speculation(report& out, const std::filesystem::path& models) {
-  for (const int threads : {1, 2}) { speculation(out, models, threads).run(); }
+inline void measure_speculation(report& out, const choice& of) {
+  for (const int threads : {1, 2}) { speculation(out, of, threads).run(); }
 }
 
 }  // namespace bench

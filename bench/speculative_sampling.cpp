@@ -289,7 +289,10 @@ class suite {
 }  // namespace bench::drafters
 
 int main(int argc, char** argv) {
-  return bench::run("speculative_sampling", argc, argv, [](bench::report& out) {
-    bench::drafters::suite(out, HUNCH_BENCH_MODELS).run();
-  });
+  return bench::run(
+      "speculative_sampling", argc, argv,
+      [](bench::report& out, const bench::choice& of) {
+        bench::drafters::suite(out, of.models).run();
+      },
+      HUNCH_BENCH_MODELS);
 }

@@ -8,9 +8,12 @@
 /// What it costs to draft over a part of the vocabulary.
 
 int main(int argc, char** argv) {
-  return bench::run("vocab", argc, argv, [](bench::report& out) {
-    bench::vocab::measure_quality(out, HUNCH_BENCH_MODELS);
-    bench::measure_vocab_speed(out);
-    bench::measure_draft_step(out);
-  });
+  return bench::run(
+      "vocab", argc, argv,
+      [](bench::report& out, const bench::choice& of) {
+        bench::vocab::measure_quality(out, of.models);
+        bench::measure_vocab_speed(out);
+        bench::measure_draft_step(out);
+      },
+      HUNCH_BENCH_MODELS);
 }

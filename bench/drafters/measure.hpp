@@ -174,14 +174,17 @@ speeds measure_speed(const setting& where, Decoder& speculative, generate::any_l
   const generate::costs cost = costs_over(speculative, prompts, request);
   for (const std::vector<token>& prompt : prompts) {
     const std::vector<std::vector<token>> asked{prompt};
-    speculative.reset_stats();
+    choice = {};
+    hunch::length::meter meter(generate::levels_of<Decoder>);
+    generate::calibrate(meter, speculative, asked, request, 1);
+    generate::forecast expected;
     choice = cost.policy();
     std::vector<double> ratios, rates;
     double repeats = 0.0;
     for (int round = 0; round < rounds; ++round) {
       request.seed = static_cast<std::uint64_t>(1 + round);
       const generate::run s =
-          generate::run_requests(speculative, asked, request, 1, nothing, nothing);
+          generate::run_learning(meter, speculative, asked, request, 1, nothing, expected);
       const generate::run p = generate::run_requests(plain, asked, request, 1, nothing, nothing);
       rates.push_back(s.rate());
       ratios.push_back(s.rate() / p.rate());
@@ -190,7 +193,7 @@ speeds measure_speed(const setting& where, Decoder& speculative, generate::any_l
     choice = {};
     all.speed_up.push_back(median(ratios));
     all.rate.push_back(median(rates));
-    all.predicted.push_back(generate::predicted_gain(cost, speculative.stats()));
+    all.predicted.push_back(expected.gain());
     all.length.push_back(speculative.stats().mean_acceptance_length());
     all.repeated.push_back(repeats);
   }

@@ -8,10 +8,11 @@
 
 #include <engine/model.hpp>
 #include <engine/tokenizer.hpp>
-
-#include "compositions/composed.hpp"
+#include <generate/composed.hpp>
 
 namespace bench::evaluate {
+
+using generate::prompt_list;
 
 /// Texts of one kind.
 struct category {

@@ -19,6 +19,7 @@
 
 #include "generate/costs.hpp"
 #include "generate/draft_length.hpp"
+#include "generate/forecast.hpp"
 #include "generate/median.hpp"
 
 namespace generate {
@@ -37,6 +38,7 @@ struct run {
   generate::draft_lengths draft_lengths;          ///< that steps have had
   double time = 0.0;       ///< seconds from the end of the first step that emitted
   std::int64_t timed = 0;  ///< tokens emitted in that time
+  double whole = 0.0;      ///< seconds, prompts included
 
   /// Tokens per second.
   double rate() const { return static_cast<double>(timed) / time; }
@@ -44,11 +46,10 @@ struct run {
 
 /// Runs `batch` requests to their ends: request i continues prompts[i % prompts.size()] with the
 /// seed options.seed + i. `on_step(decoder)` is called after each step, `on_token(request, token,
-/// origin)` for each token. Reading the prompts is not timed: it is the same work with and without
-/// speculation.
-/// \param repeated Lengths that drafts are to have, of request i % their number; empty: any.
-/// \throws std::runtime_error if a request ends with an error, after `on_token` of what it
-/// emitted.
+/// origin)` for each token. The time of a run is that of decoding: reading the prompts is not in
+/// it, but it is in the whole. \param repeated Lengths that drafts are to have, of request i %
+/// their number; empty: any. \throws std::runtime_error if a request ends with an error, after
+/// `on_token` of what it emitted.
 template <class Decoder, class OnStep, class OnToken>
 run run_requests(Decoder& decoder, const std::vector<std::vector<hunch::token>>& prompts,
                  hunch::generation_options options, std::int32_t batch, OnStep&& on_step,
@@ -63,7 +64,8 @@ run run_requests(Decoder& decoder, const std::vector<std::vector<hunch::token>>&
     ++options.seed;
   }
   bool started = false;
-  auto start = std::chrono::steady_clock::now();
+  const auto began = std::chrono::steady_clock::now();
+  auto start = began;
   while (decoder.running() > 0) {
     std::int64_t emitted = 0;
     for (std::size_t i = 0; !repeated.empty() && i < out.tokens.size(); ++i) {
@@ -92,7 +94,9 @@ run run_requests(Decoder& decoder, const std::vector<std::vector<hunch::token>>&
     }
     on_step(decoder);
   }
-  out.time = seconds(std::chrono::steady_clock::now() - start).count();
+  const auto end = std::chrono::steady_clock::now();
+  out.time = seconds(end - start).count();
+  out.whole = seconds(end - began).count();
   return out;
 }
 
@@ -129,30 +133,44 @@ template <class Target, class D, class... Rest>
 inline constexpr std::int32_t levels_of<hunch::decoder<Target, D, Rest...>> =
     hunch::max_depth_of<std::remove_cvref_t<D>>();
 
-/// Measures the costs by short runs of a decoder, whose length policy drafts as deep as it may:
-/// steps without a draft, and with drafts of 1, 2, 4, ... levels, in turn. Whole steps, so that all
-/// that a step is spent on is in them; medians, since a machine that is busy with something else
-/// delays a few steps by a lot. This warms the machine up, too.
-/// \param meter of this decoder, which learns the same.
+/// Measures the costs by short runs of a decoder, whose length policy drafts as deep as it may: of
+/// plain steps, which find the caches as plain decoding leaves them, and of drafts of 1, 2, 4, ...
+/// levels, a few steps of each in turn. Whole steps, so that all that a step is spent on is in
+/// them; medians, since a machine that is busy with something else delays a few steps by a lot.
+/// This warms the machine up, too. \param meter of this decoder, which learns the same. \param
+/// longest levels of the longest drafts.
 template <class Speculative>
 costs calibrate(hunch::length::meter& meter, Speculative& speculative,
                 const std::vector<std::vector<hunch::token>>& prompts,
-                const hunch::generation_options& options, std::int32_t batch) {
-  // A drafter whose streams were not asked for drafts nothing in the next step.
-  std::vector<std::int32_t> lengths(hunch::length::meter::untimed_after_draft + 2, 0);
-  lengths.push_back(1);
-  for (std::int32_t n = 1; n < 2 * levels_of<Speculative>; n *= 2) { lengths.push_back(n); }
+                hunch::generation_options options, std::int32_t batch,
+                std::int32_t longest = levels_of<Speculative>) {
+  constexpr std::size_t in_turn = 3;  // the first one finds what another length has left
+  std::vector<std::int32_t> lengths;
+  for (std::int32_t n = 1; n < longest; n *= 2) { lengths.push_back(n); }
+  lengths.push_back(longest);
 
   const std::int32_t chosen = speculative.draft_length();
-  speculative.draft_length(1);  // the drafter reads the prompts, too
   std::size_t at = 0;
-  const auto on_step = [&](auto& decoder) {
-    meter.learn(decoder.last_step());
-    decoder.draft_length(lengths[at++ % lengths.size()]);
+  const auto run_of = [&](const auto& length) {
+    speculative.draft_length(length());  // the drafter reads the prompts, too
+    run_briefly(options, batch, [&](const auto& o, auto&& on_token) {
+      run_requests(
+          speculative, prompts, o, batch,
+          [&](auto& decoder) {
+            meter.learn(decoder.last_step());
+            decoder.draft_length(length());
+          },
+          on_token);
+    });
+    options.seed += static_cast<std::uint64_t>(batch);
   };
-  run_briefly(options, batch, [&](const auto& o, auto&& on_token) {
-    run_requests(speculative, prompts, o, batch, on_step, on_token);
-  });
+  const auto plain = [] { return 0; };
+  const auto next = [&] { return lengths[at++ / in_turn % lengths.size()]; };
+  run_of(plain);
+  if (longest > 0) {
+    for (int i = 0; i < 3; ++i) { run_of(next); }
+    run_of(plain);
+  }
   speculative.draft_length(chosen);
   speculative.reset_stats();
 
@@ -173,14 +191,17 @@ costs calibrate(Speculative& speculative, const std::vector<std::vector<hunch::t
 }
 
 /// As `run_requests`; a meter chooses the draft length of every step.
+/// \param expected takes what the meter expects of each step.
 template <class Speculative, class OnToken>
 run run_metered(hunch::length::meter& meter, Speculative& speculative,
                 const std::vector<std::vector<hunch::token>>& prompts,
-                const hunch::generation_options& options, std::int32_t batch, OnToken&& on_token) {
+                const hunch::generation_options& options, std::int32_t batch, OnToken&& on_token,
+                forecast& expected) {
   speculative.draft_length(meter.next(batch));
   return run_requests(
       speculative, prompts, options, batch,
       [&](auto& decoder) {
+        expected.add(meter, decoder.last_step());
         meter.observe(decoder.last_step());
         decoder.draft_length(meter.next(decoder.running()));
       },
@@ -193,20 +214,26 @@ template <class Speculative>
 void warm_up(hunch::length::meter& meter, Speculative& speculative,
              const std::vector<std::vector<hunch::token>>& prompts,
              const hunch::generation_options& options, std::int32_t batch) {
+  forecast nobody_asks;
   run_briefly(options, batch, [&](const auto& o, auto&& on_token) {
-    run_metered(meter, speculative, prompts, o, batch, on_token);
+    run_metered(meter, speculative, prompts, o, batch, on_token, nobody_asks);
   });
   speculative.reset_stats();
 }
 
-/// The gain that the costs predict for what a decoder did: tokens per step over the cost of a step
-/// with its mean number of rows and levels.
-template <class Statistics>
-double predicted_gain(const costs& cost, const Statistics& stats) {
-  const auto steps = static_cast<double>(stats.steps);
-  const double rows = 1.0 + static_cast<double>(stats.drafted) / steps;
-  const double levels = static_cast<double>(drafted_levels(stats)) / steps;
-  return stats.mean_acceptance_length() / (cost.rows.at(rows) + levels * cost.draft);
+/// As `run_requests`; what a meter learns of the steps is what it expects of the next ones.
+template <class Speculative, class OnToken>
+run run_learning(hunch::length::meter& meter, Speculative& speculative,
+                 const std::vector<std::vector<hunch::token>>& prompts,
+                 const hunch::generation_options& options, std::int32_t batch, OnToken&& on_token,
+                 forecast& expected, const draft_lengths& repeated = {}) {
+  return run_requests(
+      speculative, prompts, options, batch,
+      [&](auto& decoder) {
+        expected.add(meter, decoder.last_step());
+        meter.learn(decoder.last_step());
+      },
+      on_token, repeated);
 }
 
 /// The share of 4-grams that occurred before in the same text; 0 for fewer than four tokens.

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generate/program.hpp"
 
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -23,9 +27,41 @@ program::program(const arguments& a)
 }
 
 void program::run() {
-  switch (args_.plain ? drafter_kind::none : args_.drafter) {
+  if (args_.decodes_plainly()) { return without_drafter(); }
+  compose([this](composed& of) { report_both(of); });
+}
+
+void program::report_both(composed& of) {
+  announce(args_);
+  hunch::length::meter meter(of.levels(), {.seed = args_.seed});
+  const std::int32_t longest = std::min(args_.draft_length.value_or(of.levels()), of.levels());
+  of.calibrate(meter, session_.prompts(), session_.request, args_.batch, longest);
+  const bool metered = args_.measures_length();
+  if (metered) { of.warm_up(meter, session_.prompts(), session_.request, args_.batch); }
+
+  session_.begin_text();
+  forecast expected;
+  const comparison compared = compare(
+      [&](const auto& o, const auto& on_token) {
+        return of.run_plain(session_.prompts(), o, args_.batch, on_token);
+      },
+      [&](const auto& o, const auto& on_token) {
+        return metered
+                   ? of.run_metered(meter, session_.prompts(), o, args_.batch, expected, on_token)
+                   : of.run_fixed(longest, meter, session_.prompts(), o, args_.batch, expected,
+                                  on_token, args_.draft_lengths);
+      },
+      session_.request, args_.batch, args_.rounds, session_.stream());
+  session_.report_both(compared, of.stats(), expected.gain(),
+                       args_.draft_length ? std::to_string(*args_.draft_length)
+                                          : text_of(compared.first.draft_lengths));
+}
+
+void program::compose(const std::function<void(composed&)>& use) {
+  use_ = use;
+  switch (args_.drafter) {
     case drafter_kind::none:
-      return without_drafter();
+      throw std::logic_error("generate: plain decoding composes no drafter");
     case drafter_kind::model:
     case drafter_kind::int4:
       return with_model();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include <hunch/tools/router_weights.hpp>
 
 #include "generate/arguments.hpp"
+#include "generate/composed.hpp"
 #include "generate/draft_length.hpp"
 #include "generate/measure.hpp"
 #include "generate/session.hpp"
@@ -28,7 +30,12 @@ class program {
  public:
   explicit program(const arguments& a);
 
+  /// What flags ask for: text, plain and speculative, and a report.
   void run();
+
+  /// Hands the composition that flags ask for to `use`; it ends with that call. Not where they ask
+  /// for plain decoding.
+  void compose(const std::function<void(composed&)>& use);
 
  private:
   void without_drafter();
@@ -108,7 +115,7 @@ class program {
     both(selector, std::move(drafter), text_sampler{}, verifier::point_mass{});
   }
 
-  /// Plain decoding by the same laws, and the drafter's.
+  /// Plain decoding by the same laws, and the drafter's, for what `compose` was given.
   template <class Drafter, class S, class V>
   void both(const hunch::selector::any<>& selector, Drafter drafter, S sampler, V verifier) {
     using namespace hunch;
@@ -117,45 +124,15 @@ class program {
     decoder speculative{target_, std::move(drafter), selector::any<>(selector),
                         sampler, verifier,           sizes()};
     static_assert(decltype(speculative)::lossless);
-    report_both(plain, speculative);
+    composed_of of(plain, speculative, length_);
+    use_(of);
   }
 
-  template <class Plain, class Speculative>
-  void report_both(Plain& plain, Speculative& speculative) {
-    announce(args_);
-    length_ = hunch::length::fixed{};
-    hunch::length::meter meter(levels_of<Speculative>);
-    const costs cost =
-        calibrate(meter, speculative, session_.prompts(), session_.request, args_.batch);
-    const bool metered = args_.measures_length();
-    if (args_.draft_length) { speculative.draft_length(*args_.draft_length); }
-    if (metered) {
-      length_ = hunch::length::metered{meter};
-      warm_up(meter, speculative, session_.prompts(), session_.request, args_.batch);
-    }
-
-    session_.begin_text();
-    const auto run_on = [&](auto& decoder, const auto& options, auto&& on_token) {
-      return run_requests(
-          decoder, session_.prompts(), options, args_.batch, [](auto&) {}, on_token);
-    };
-    const comparison compared = compare(
-        [&](const auto& o, auto&& on_token) { return run_on(plain, o, on_token); },
-        [&](const auto& o, auto&& on_token) {
-          return metered
-                     ? run_metered(meter, speculative, session_.prompts(), o, args_.batch, on_token)
-                     : run_requests(
-                           speculative, session_.prompts(), o, args_.batch, [](auto&) {}, on_token,
-                           args_.draft_lengths);
-        },
-        session_.request, args_.batch, args_.rounds, session_.stream());
-    session_.report_both(compared, speculative.stats(), predicted_gain(cost, speculative.stats()),
-                         args_.draft_length ? std::to_string(*args_.draft_length)
-                                            : text_of(compared.first.draft_lengths));
-    length_ = hunch::length::fixed{};  // the meter that it refers to ends here
-  }
+  /// Runs what is composed, and reports.
+  void report_both(composed& of);
 
   arguments args_;
+  std::function<void(composed&)> use_;
   engine::model target_;
   session session_;
   any_length length_;

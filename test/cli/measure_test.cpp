@@ -15,6 +15,7 @@
 #include "../support/taught_meter.hpp"
 #include "../support/toy_model.hpp"
 #include "generate/draft_length.hpp"
+#include "generate/forecast.hpp"
 #include "generate/measure.hpp"
 #include "generate/run_resident.hpp"
 
@@ -114,6 +115,43 @@ TEST_CASE("a short run times plain steps and drafts of every length") {
     CHECK(costs.alpha > 0.3);
     CHECK(costs.alpha < 1.0);
   }
+}
+
+TEST_CASE("a forecast prices steps by what they did, not by what they took") {
+  length::meter meter(8);
+  // A plain step takes 1 ms; one of k levels 0.4 ms, 0.1 ms for each level and 0.2 for each row.
+  const auto step = [](std::int32_t levels, std::int32_t emitted) {
+    step_summary s;
+    s.sequences = 1;
+    s.draft_length = s.deepest = levels;
+    s.levels = s.drafted = s.tested = levels;
+    s.accepted = emitted - 1;
+    s.emitted = emitted;
+    s.draft_seconds = levels > 0 ? 4e-4 + 1e-4 * levels : 0.0;
+    s.target_seconds = 1e-3 + 2e-4 * levels;
+    return s;
+  };
+  generate::forecast nothing;
+  nothing.add(meter, step(2, 2));
+  CHECK(nothing.gain() == 1.0);
+  for (int i = 0; i < 8; ++i) { meter.learn(step(0, 1)); }
+  for (int i = 0; i < 6; ++i) {
+    for (const std::int32_t levels : {1, 2, 4}) { meter.learn(step(levels, 2)); }
+  }
+  generate::forecast expected;
+  double plain = 0.0;
+  double drafting = 0.0;
+  for (const std::int32_t levels : {1, 4, 4, 2, 1, 4}) {
+    step_summary slow = step(levels, levels);
+    plain += 1e-3 * levels;
+    drafting += slow.seconds();
+    slow.target_seconds *= 50.0;  // for others have taken its time
+    expected.add(meter, slow);
+  }
+  step_summary prompt = step(4, 1);
+  prompt.prompt_rows = 100;
+  expected.add(meter, prompt);
+  CHECK(expected.gain() == doctest::Approx(plain / drafting));
 }
 
 // What is chosen is asked in each step: a policy that keeps what it was made of drafts by the

@@ -224,7 +224,8 @@ TEST_CASE("drafters without a head") {
 
 TEST_CASE("length policies") {
   static constexpr double curve[] = {1.0, 1.1, 1.3, 1.6};
-  const length::cost learning{.draft = 0.3, .rows = curve, .trust = 1.0, .decay = 0.5, .retry = 1};
+  const length::cost learning{
+      .draft = 0.3, .rows = curve, .trust = 1.0, .decay = 0.5, .share = 10.0};
   const auto with = [](const auto& policy) {
     both_ways(composed(by_model(chain{}, policy), plain_sampler{}, verifier::block{}));
     both_ways(composed(by_heads(sampled_tree{}, policy), plain_sampler{}, verifier::rejection{}));

@@ -206,7 +206,9 @@ TEST_CASE("policies do decide") {
   CHECK(decides(length::metered{meter}) == drafted_by(any_policy{meter.policy()}));
   length::meter dear(6);
   teach(dear, 2.0, 0.5);
-  CHECK(drafted_by(any_policy{length::metered{dear}}) == drafted_tokens{0.0, 0.0});
+  length::cost refused = dear.prices(1);
+  refused.share = 0.0;
+  CHECK(drafted_by(any_policy{refused}) == drafted_tokens{0.0, 0.0});
   // Negative control: one that does not look.
   const drafted_tokens blind = drafted_by(any_policy{length::fixed{3}});
   CHECK(blind.good == doctest::Approx(blind.bad).epsilon(0.05));

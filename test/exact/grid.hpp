@@ -165,7 +165,8 @@ void grid_row(const Make& make_drafter, S sampler, V verifier,
 template <class Use>
 void for_each_length_policy(const Use& use) {
   static constexpr double curve[] = {1.0, 1.1, 1.3, 1.6};
-  const length::cost learning{.draft = 0.3, .rows = curve, .trust = 1.0, .decay = 0.5, .retry = 1};
+  const length::cost learning{
+      .draft = 0.3, .rows = curve, .trust = 1.0, .decay = 0.5, .share = 10.0};
   use(length::fixed{2});
   use(length::entropy{0.4, 0.3});
   use(length::confidence{0.45});

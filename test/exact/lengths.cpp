@@ -136,7 +136,7 @@ length::cost learning() {
   cost.draft = 0.4;
   cost.trust = 1.0;
   cost.decay = 0.5;
-  cost.retry = 1;
+  cost.share = 10.0;
   return cost;
 }
 

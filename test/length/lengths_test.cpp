@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -236,28 +237,38 @@ TEST_CASE(
 }
 
 TEST_CASE("nothing is drafted where nothing pays, but for a try now and then") {
-  const expenses dear{"", 2.0, {}};
-  const length::cost policy = at_cost(dear, true);
+  // A draft of one level loses what it costs: nothing is accepted.
+  for (const double draft : {2.0, 0.5}) {
+    CAPTURE(draft);
+    const length::cost policy = at_cost({"", draft, {}}, true);
+    length::cost::memory memory;
+    constexpr std::int32_t steps = 20000;
+    std::vector<std::int32_t> waits;
+    std::int32_t last = 0;
+    for (std::int32_t step = 0; step < steps; ++step) {
+      const std::int32_t limit = policy.begin(memory, max_depth);
+      if (step > 100) { REQUIRE(limit <= 1); }
+      if (limit == 1) { waits.push_back(step - std::exchange(last, step)); }
+      policy.observe(memory, limit, 0);
+    }
+    // As much as its share of the time pays for, and without a period.
+    const double lost = draft * static_cast<double>(waits.size()) / steps;
+    CHECK(lost > 0.6 * policy.share);
+    CHECK(lost < 1.2 * policy.share);
+    std::ranges::sort(waits);
+    const std::size_t tenth = waits.size() / 10;
+    CHECK(waits[waits.size() - 1 - tenth] > 1.5 * waits[tenth]);
+  }
+  length::cost none = at_cost({"", 0.5, {}}, true);
+  none.share = 0.0;
   length::cost::memory memory;
-  std::vector<std::int32_t> tries;
-  for (std::int32_t step = 0; step < 200; ++step) {
-    const std::int32_t limit = policy.begin(memory, max_depth);
-    CHECK(limit <= 1);
-    if (limit == 1) { tries.push_back(step); }
-    policy.observe(memory, limit, 0);
+  std::int32_t drafts = 0;
+  for (std::int32_t step = 0; step < 5000; ++step) {
+    const std::int32_t limit = none.begin(memory, max_depth);
+    drafts += limit > 0 ? 1 : 0;
+    none.observe(memory, limit, 0);
   }
-  REQUIRE(tries.size() > 6);
-  std::int32_t before = -1;
-  for (std::size_t i = 0; i < tries.size(); ++i) {
-    CHECK(tries[i] - before - 1 == std::min(1 << std::min(i, std::size_t{10}), policy.retry));
-    before = tries[i];
-  }
-  // What is accepted makes the next try come soon.
-  const std::int32_t limit = policy.begin(memory, max_depth);
-  policy.observe(memory, std::max(limit, 1), 1);
-  CHECK(policy.begin(memory, max_depth) == 0);
-  policy.observe(memory, 0, 0);
-  CHECK(policy.begin(memory, max_depth) == 1);
+  CHECK(drafts < 10);
 }
 
 TEST_CASE("a step that is repeated before it is observed begins anew") {

@@ -22,7 +22,8 @@ namespace hunch::length {
 /// was tested at that depth, and rate = max over lengths n of E[tokens] / (r(1 + n w) + n c) under
 /// these means, for w rows per level, 1 in a chain, and at most as many as the tree keeps. A token
 /// survives as often as those did that were about as probable. Where not even one level pays
-/// nothing is drafted, but for a try now and then. Where the probability of the next token is known
+/// nothing is drafted, but for a try as often as a `share` of the time pays for what it is expected
+/// to lose: rarely of what loses much. Where the probability of the next token is known
 /// before it is drafted, it takes the place of a_1, a_2, ..., and of what is best on the mean.
 ///
 /// In a batch r counts the rows of one sequence, and all are taken to draft alike.
@@ -59,7 +60,7 @@ struct cost {
     tally like[bins];
     tally sure;               ///< the probabilities of what was tested, in place of passes
     std::int32_t idle = 0;    ///< steps without a draft
-    std::int32_t wait = 1;    ///< such steps before the next try
+    std::uint32_t turn = 0;   ///< from which it is drawn how long such steps last
     double width = 1.0;       ///< rows that a level brings, in a tree
     double most = unlimited;  ///< rows, however many levels there are
     bool foresees = false;    ///< probabilities are known ahead
@@ -79,9 +80,9 @@ struct cost {
   double expected = 0.7;         ///< acceptance of a sequence of which nothing is known
   double trust = 8.0;            ///< and how many tests that is worth, above 0
   double decay = 0.98;           ///< weight of the past at each test, in [0, 1)
-  std::int32_t retry = 16;       ///< steps without a draft before one is tried, at most; 0:
-                                 ///< none is
-  std::int32_t at_least = 0;     ///< levels that are drafted whether they pay or not: a try
+  double share = 0.0075;         ///< of the time, for tries; 0: none
+  std::int32_t at_least = 0;     ///< levels that are drafted whether they pay or not, but for those
+                                 ///< whose tokens are known before
   bool calibrated = true;        ///< whether probabilities of drawn tokens are looked at
 
   HUNCH_HOST_DEVICE std::int32_t begin(memory& m, std::int32_t max_depth) const {
@@ -96,7 +97,8 @@ struct cost {
     m.step_foresees = m.foresees;
     m.known = 0;
     if (best == 0 && !(m.foresees && calibrated)) {
-      m.limit = kernel::smaller(kernel::larger(at_least, tries(m) ? 1 : 0), max_depth);
+      const bool tried = tries(m, acceptance_at(m, 0));
+      m.limit = kernel::smaller(kernel::larger(at_least, tried ? 1 : 0), max_depth);
     } else {
       m.limit = calibrated ? max_depth : best;
     }
@@ -118,7 +120,7 @@ struct cost {
     double chance = e.ahead ? m.survival : kernel::product(m.survival, survival);
     m.survival *= survival;
     m.step_foresees = e.ahead;
-    if (e.depth < at_least || (e.depth == 0 && tries(m))) { return true; }
+    if (e.ahead ? e.depth == 0 && tries(m, survival) : e.depth < at_least) { return true; }
     double tokens = 0.0;
     for (std::int32_t more = 1; e.depth + more <= m.limit; ++more) {
       chance = kernel::product(chance, e.ahead ? survival : acceptance_at(m, e.depth + more - 1));
@@ -133,12 +135,12 @@ struct cost {
 
   HUNCH_HOST_DEVICE void observe(memory& m, std::int32_t drafted,
                                  std::int32_t accepted) const noexcept {
+    if (drafted > 0 && m.idle > 0) { m.turn = m.turn * 1664525u + 1013904223u; }
     m.idle = drafted > 0 ? 0 : m.idle + 1;
     m.foresees = m.step_foresees;
     if (drafted > 0) {
       m.width = m.step_width;
       m.most = m.step_most;
-      m.wait = accepted > 0 ? 1 : kernel::clamped(2 * m.wait, 1, kernel::larger(retry, 1));
     }
     const auto weight = static_cast<float>(decay);
     for (std::int32_t level = 0; level < drafted && level <= accepted; ++level) {
@@ -152,8 +154,16 @@ struct cost {
   }
 
  private:
-  /// Whether it is time for a draft again.
-  HUNCH_HOST_DEVICE bool tries(const memory& m) const { return retry > 0 && m.idle >= m.wait; }
+  /// Whether it is time for a draft again, whose first token is accepted with this probability:
+  /// when the share of the steps without one is what it is expected to lose, times a number in
+  /// [0.5, 1.5). A text may have a period, and tries have none.
+  HUNCH_HOST_DEVICE bool tries(const memory& m, double acceptance) const {
+    const double price = draft + (rows.at(1.0 + m.width) - 1.0);
+    const double loss = kernel::larger(price - acceptance, 0.02);
+    const double drawn = 0.5 + static_cast<double>(m.turn >> 8) * 0x1p-24;
+    return kernel::product(share, static_cast<double>(m.idle)) >= kernel::product(loss, drawn) &&
+           m.idle > 0;
+  }
 
   /// Tests that the mean over all levels counts for at one depth, and at first a probability in its
   /// bin.

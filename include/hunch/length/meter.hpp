@@ -7,79 +7,69 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <utility>
 
 #include <hunch/core/config.hpp>
 #include <hunch/length/cost.hpp>
+#include <hunch/length/detail/findings.hpp>
+#include <hunch/length/detail/recent.hpp>
+#include <hunch/length/detail/step_prices.hpp>
 #include <hunch/length/length.hpp>
 #include <hunch/length/planner.hpp>
 #include <hunch/length/step_summary.hpp>
 
 namespace hunch::length {
 
-/// Learns from the steps of a decoder what drafting costs and brings, and lets it draft as long as
-/// that is faster than plain decoding: `next` before a step is the draft length to set, `observe`
-/// takes `decoder::last_step` after it. The policy of the drafter is `metered`, or any other.
+/// Learns from the steps of a decoder what drafting costs and brings, and lets it draft where that
+/// is faster than plain decoding: `next` before a step is the draft length to set, `observe` takes
+/// `decoder::last_step` after it. The policy of the drafter is `metered`, or any other.
 ///
-/// **Prices.** All of a step is priced, whatever it is spent on. With the seconds of a plain step
-/// of the same batch for a unit, r(n) is what steps with n rows per sequence took outside of
-/// drafting, and c what drafting took per level, in steps in which most sequences drafted most
-/// levels: they share the passes of a drafter. Medians of recent steps.
+/// **Prices** are those of `detail::step_prices`, by the clock, for batches of up to 1, 2, 4, 8,
+/// ... requests each.
 ///
-/// **An account.** Plain decoding emits a token per sequence and unit. What a step that may draft
-/// brings beyond that is booked to the account of its batch size, so long as it holds no more than
-/// chance may draw from it, `most` over the root of the batch; what it loses is drawn from it. A
-/// step that drafts has to bring a `margin` more than it costs, and beyond one level it drafts no
-/// deeper than `stake` of the account pays for if nothing is accepted: so bad luck with the first
-/// drafts does not empty it. It leaves caches that slow the next plain steps down: what these take
-/// longer is a price of the draft, too; and so is what steps take longer that might have drafted
-/// and did not, such as those with streams, once that is 5 %. Where the account is empty nothing is
-/// drafted, and what was drawn beyond it is taken from what is put aside for tries. So a decoder
-/// loses `credit` plain steps at most, what tries cost, and what is less than that share of a step.
+/// **What a draft brings** is what steps that might have drafted emitted, recent ones for more, at
+/// first what the acceptance of all drafts promises. Both are counted in plain steps: a step that
+/// emits more tokens per sequence than its price gains.
 ///
-/// **Tries.** Where nothing is drafted nothing is learnt. So `share` of the time is put aside, and
-/// as soon as it covers what a try is expected to cost, a step drafts: all sequences at once, since
-/// the models' passes are shared. A try that loses little comes back soon, one that loses much
-/// late; one that gains is repeated at once, and opens the account again.
+/// **Whether to draft.** While that gains, all steps draft, as deep as pays by `cost`. What it
+/// takes to begin is an investment: a drafter with a cache reads a prompt, and what it has missed
+/// while nothing was drafted, and a draft leaves caches that slow the plain steps after it down. It
+/// is made if what a request gains in the steps that it lasts on the mean pays for it.
 ///
-/// **Reading.** A drafter reads prompts, and what it has missed while nothing was drafted. That
-/// belongs to the price of a try, beside a prompt as after it. Where drafting pays, it is an
-/// investment: it is drawn from the account over the steps that a request takes on the mean, and
-/// what is left when the account is empty once drafting pays again. So a drafter whose gains do not
-/// cover its readings is switched off, too. What the first one takes is
-/// learnt by paying it.
+/// **Tries.** Where drafting loses, nothing is learnt without it. So a `share` of the time is put
+/// aside, and when it has grown to what a try is expected to lose, times a number that is drawn
+/// from [0.5, 1.5), the next few steps draft: of what loses little much is tried, and of what loses
+/// much hardly anything, so that no mistake is for ever, and none costs more than that share.
+/// Tries are drawn, not regular, since a text may be.
 ///
-/// Steps in which prompts are read are not timed: their drafts are booked at what they are expected
-/// to cost. A drafter that drafts in the step after a first one only, as streams do, is tried for
-/// two. Batches of up to 1, 2, 4, 8, ... requests are distinguished. A step counts for no more than
-/// the last few took over what was expected of them, so that one that was disturbed does not
-/// decide. What is decided for a step depends on earlier steps alone: any law stays as it is. But
-/// it depends on the clock: see `decoder::draft_length` for how a text is repeated.
+/// Steps are booked at their prices, not at what a clock says of them alone: one that was disturbed
+/// decides nothing. Those in which prompts are read are not timed. What is decided for a step
+/// depends on earlier steps alone: any law stays as it is. But it depends on the clock: see
+/// `decoder::draft_length` for how a text is repeated.
 class meter {
  public:
-  /// Plain steps after one that drafted, or might have, which are not timed: they find the caches
-  /// as it left them.
-  static constexpr std::int32_t untimed_after_draft = 4;
+  /// Plain steps that are not timed, for they find caches that a drafter has left: after one that
+  /// drafted, or might have; and after a prompt.
+  static constexpr std::int32_t untimed_after_draft = 8;
+  static constexpr std::int32_t untimed_after_prompt = 4;
 
   struct options {
     double share = 0.0075;      ///< of the time, for tries
-    double credit = 2.0;        ///< plain steps that each account begins with
-    double most = 16.0;         ///< plain steps in an account, over the root of the batch
-    double margin = 0.05;       ///< by which drafting has to be faster
-    double stake = 0.5;         ///< of an account, for one step
+    double most = 8.0;          ///< plain steps that are put aside for them, and
+    double credit = 1.75;       ///< what is put aside at the beginning
+    double tolerated = 0.01;    ///< of a step: a loss that is no reason to stop
     std::int32_t refresh = 96;  ///< steps that may draft before a plain one is timed again
     double expected = 0.7;      ///< acceptance before anything is known
+    std::uint64_t seed = 0;     ///< of what is drawn
   };
 
   /// \param max_depth levels that the drafter can draft; below 1: none.
   explicit meter(std::int32_t max_depth) : meter(max_depth, options{}) {}
-  meter(std::int32_t max_depth, const options& o) : options_(o), max_depth_(max_depth) {
-    for (batch& b : batches_) {
-      b.account = o.credit;
-      b.saved = 0.5 * o.credit;
-    }
+  meter(std::int32_t max_depth, const options& o)
+      : options_(o), max_depth_(max_depth), random_(o.seed) {
     accepted_ = {known, known * o.expected};
+    for (batch& b : batches_) { b.saved = o.credit; }
+    threshold_ = draw();
   }
 
   /// Neither copied nor moved: policies refer to it.
@@ -90,90 +80,82 @@ class meter {
   /// `decoder::draft_length`: 0 is plain decoding.
   std::int32_t next(std::int32_t running) {
     batch& b = of(running);
-    tries_ = false;
-    if (max_depth_ < 1 || wants_plain(b, running)) {
-      again_ = false;
-      return 0;
-    }
-    const std::int32_t reach = std::clamp(2 * b.deepest, std::int32_t{1}, max_depth_);
-    const bool rests = b.account <= 0.0 || b.idle > 0 || (b.won > 0 && b.won < in_turn);
-    tries_ = again_ || ((rests || b.since_try >= between_tries) && affords_try(b, running));
-    if (!tries_ && b.account <= 0.0) { return 0; }
+    if (max_depth_ < 1 || wants_plain(b, running)) { return 0; }
+    std::int32_t reach = std::clamp(2 * b.prices.deepest(), std::int32_t{1}, max_depth_);
     policy_ = prices(running);
-    policy_.at_least = tries_ ? 1 : 0;
-    const std::int32_t paid = paid_for(b, reach);
-    return running > 1 ? std::min(paid, common_length(paid)) : paid;
+    if (!allows(b, running, reach)) { return 0; }
+    if (b.trying > 0) { reach = std::min(reach, b.try_levels); }
+    const std::int32_t common = common_length(reach);
+    const bool explores = b.trying == 0 && explores_now(b);
+    if (running > 1) {
+      // Sequences of a batch share the passes of a drafter: what one tries all pay for.
+      policy_.share = 0.0;
+      policy_.at_least = b.trying > 0 || explores || !b.prices.knows_drafts() ? 1 : 0;
+      return std::min(reach, common);
+    }
+    policy_.at_least = 1;
+    if (!explores) { return reach; }
+    // Lengths that are not drafted are not priced again. Longer and shorter ones in turn.
+    b.longer = !b.longer;
+    policy_.at_least = b.longer ? std::min(common + 1, reach) : 1;
+    return b.longer ? reach : std::max(std::min(common - 1, reach), 1);
   }
 
   /// Takes note of a step whose draft length `next` has chosen.
   void observe(const step_summary& s) {
-    const bool drafted_before = untimed_ > 0;  // a step that drafted
+    const bool known_before = s.sequences > 0 && of(s.sequences).prices.knows_drafts();
     learn(s);
     if (s.sequences < 1) { return; }
     batch& b = of(s.sequences);
-    const double one = b.plain.typical();
-    if (one <= 0.0) { return; }
-    if (s.prompt_rows > 0) {
-      if (s.levels > 0) { book(b, s, beside_a_prompt(b, s), late_price(b, s)); }
-      return;
+    if (b.prices.plain() <= 0.0) { return; }
+    if (s.levels == 0) {
+      b.saved = std::min(b.saved + options_.share, std::max(options_.most, b.price));
     }
-    const double cost = std::min(s.seconds() / one, max_believed(b, s));
-    b.saved = std::min(b.saved + options_.share * cost, std::max(options_.most, b.price));
-    const bool after_draft = drafted_before && s.levels == 0;
+    b.drafts = s.draft_length > 0;
     if (s.draft_length > 0) {
-      const double least = b.level.count() < few ? 1.0 + unknown : 1.0;  // if it drafts
-      const double read = std::min(late_price(b, s), std::max(cost - least, 0.0));
-      book(b, s, after_draft ? 1.0 : cost - read, read);
+      if (b.prices.times_drafts()) { book(b, s); }
+      if (!known_before) { b.saved -= s.levels > 0 ? unknown : idle_cost(b) - 1.0; }
+    } else {
+      b.found.fade(fading);
     }
-    if (after_draft) { book_aftermath(b, s.seconds() / one - 1.0); }
+    if (b.trying > 0 && --b.trying == 0) {
+      b.gained = b.tried > 0.0;
+      b.tried = 0.0;
+    }
   }
 
-  /// Learns prices and acceptance from a step, whatever chose its draft length; books nothing.
+  /// Learns prices and acceptance from a step, whatever chose its draft length.
   void learn(const step_summary& s) {
-    if (s.sequences < was_) { missed_ *= static_cast<double>(s.sequences) / was_; }
-    if (s.prompt_rows > 0) { prompts_.add(std::max(s.sequences - was_, 0), s.prompt_rows); }
-    was_ = s.sequences - s.finished;
-    accepted_.add(s.tested, s.accepted);
-    width_.add(s.levels, s.drafted);
-    lasted_ += s.sequences;
-    if (s.finished > 0) { requests_.add(s.finished, std::exchange(lasted_, 0)); }
-    const bool reads = s.prompt_rows > 0 || missed_ > 1.5 * s.sequences;
-    const double rows = missed_ + static_cast<double>(s.prompt_rows);
-    if (s.levels > 0 && reads) { reading_.add(s.draft_seconds, s.deepest, rows); }
-    late_ = s.levels > 0 ? rows / s.sequences : 0.0;
-    missed_ = s.levels > 0 ? 0.0 : rows + static_cast<double>(s.emitted);
-    if (s.finished > 0) { missed_ *= static_cast<double>(was_) / s.sequences; }
-    if (s.prompt_rows > 0) { after_prompt_ = untimed_after_draft; }
-    if (s.sequences < 1 || s.prompt_rows > 0) { return; }
+    note_reading(s);
+    if (s.prompt_rows > 0) { note_prompts(); }
+    if (s.sequences < 1) { return; }
     batch& b = of(s.sequences);
-    const bool timed = is_timed();
+    if (s.draft_length > 0) { ++b.since_plain; }
+    if (s.prompt_rows > 0) { return; }
+    const bool drafted_before = untimed_ > 0;
+    const bool settled = is_settled();
+    const bool timed = settled && untimed_ == 0 && after_idle_ == 0;
     untimed_ = s.levels > 0 ? untimed_after_draft : std::max(untimed_ - 1, 0);
     after_idle_ = s.draft_length > 0 ? untimed_after_draft : std::max(after_idle_ - 1, 0);
     after_prompt_ = std::max(after_prompt_ - 1, 0);
+    const double one = b.prices.plain();
     if (s.draft_length == 0) {
-      if (timed) { time_plain(b, s); }
+      if (timed) {
+        if (b.prices.time_plain(s)) { b.found = {}; }
+        b.since_plain = 0;
+      } else if (drafted_before && one > 0.0) {
+        note_aftermath(b, s.seconds() / one - 1.0);
+      }
       return;
     }
-    ++b.since_plain;
-    const double one = b.plain.typical();
-    if (one <= 0.0 || s.levels == 0 || reads) { return; }
-    const double mean = 1.0 + static_cast<double>(s.drafted) / s.sequences;
-    if (b.level.count() >= few) {
-      const double share = s.seconds() / one / expected_cost(b, mean, s.deepest);
-      b.odd = alike(share) ? 0 : b.odd + 1;
-      b.shares.add(share);
+    b.aftermath = 0.0;
+    b.after_steps = 0;
+    if (one <= 0.0) { return; }
+    if (s.levels == 0) {
+      b.idles.add(std::min(s.seconds() / one, 3.0));
+    } else if (settled && (late_ == 0.0 || s.draft_seconds < cheap * s.deepest * one)) {
+      b.prices.time_draft(s);
     }
-    const auto n = static_cast<std::size_t>(std::min(mean + 0.5, static_cast<double>(max_rows)));
-    b.deepest = std::max(b.deepest, s.deepest);
-    // No more than twice what passes of the target would take in its place.
-    if (2 * s.levels >= std::int64_t{s.sequences} * s.deepest) {
-      b.level.add(std::min(s.draft_seconds / s.deepest / one, 2.0));
-    }
-    if (n > 1) {
-      b.rows[n].add(std::min((s.target_seconds + s.verify_seconds) / one, mean));
-      b.seen[n] = steps_;
-    }
-    ++steps_;
   }
 
   /// What drafts as deep as pays in the step that `next` was called for. It refers to this object.
@@ -182,96 +164,52 @@ class meter {
   /// The same by the prices of so many requests.
   cost prices(std::int32_t running) {
     const batch& b = of(running);
-    return {.draft = b.level.median(), .rows = curve(b), .expected = acceptance(), .retry = 0};
+    return {.draft = b.prices.level(),
+            .rows = b.prices.rows(),
+            .expected = acceptance(),
+            .share = options_.share};
   }
+
+  /// What a step is expected to take by what is known before it, and a plain one: in seconds, 0
+  /// where nothing is.
+  double expected_seconds(const step_summary& s) const {
+    const batch& b = of(s.sequences);
+    const double steps = s.levels > 0 ? b.prices.of(s) : s.draft_length > 0 ? idle_cost(b) : 1.0;
+    return b.prices.plain() * steps;
+  }
+  double plain_seconds(std::int32_t running) const { return of(running).prices.plain(); }
 
   /// Of a drafted token, given that those before it were accepted; more recent ones count for more.
   double acceptance() const { return accepted_.passed / accepted_.tested; }
 
-  /// Plain steps that drafting with so many requests may lose before it stops.
-  double account(std::int32_t running) const { return of(running).account; }
-
  private:
-  static constexpr double known = 8.0;      ///< tests that the expected acceptance counts for
-  static constexpr double unknown = 0.5;    ///< what a try is taken to cost before it was measured
-  static constexpr double cheapest = 0.02;  ///< try
-  static constexpr std::int32_t few = 3;  ///< measurements that one that was disturbed can be among
-  static constexpr std::int32_t max_rows = 64;  ///< of a sequence; further ones are like the last
-  static constexpr std::int32_t in_turn = 8;    ///< tries, before a policy chooses more
-  static constexpr std::int32_t between_tries = 16;  ///< steps, while drafting pays
-  // Steps that draft, until a price is dropped that was not measured again: few measurements, and
-  // more.
-  static constexpr std::int64_t soon_stale = 64;
-  static constexpr std::int64_t stale = 2000;
-
-  /// The last few of some times. They are read more often than they change.
-  template <std::size_t Size>
-  class recent {
-   public:
-    void add(double value) {
-      values_[static_cast<std::size_t>(count_) % Size] = static_cast<float>(value);
-      count_ = count_ + 1 == static_cast<std::int32_t>(2 * Size) ? static_cast<std::int32_t>(Size)
-                                                                 : count_ + 1;
-      median_ = middle();
-      typical_ = size() < std::max(Size / 2, std::size_t{3}) ? median_ : mean_below(2.0 * median_);
-    }
-    /// As many as were added, or more than all that are kept.
-    std::int32_t count() const { return count_; }
-    /// The lower one of two, 0 of nothing.
-    double median() const { return median_; }
-    /// The mean without the largest and the smallest, of which nothing counts for more than twice
-    /// the median: what a sum of many is made of, but for what happens once. Of a few the median.
-    double typical() const { return typical_; }
-
-   private:
-    std::size_t size() const { return std::min(static_cast<std::size_t>(count_), Size); }
-    double middle() const {
-      std::array<float, Size> sorted = values_;
-      const auto at = sorted.begin() + static_cast<std::ptrdiff_t>((size() - 1) / 2);
-      std::nth_element(sorted.begin(), at, sorted.begin() + static_cast<std::ptrdiff_t>(size()));
-      return *at;
-    }
-    double mean_below(double most) const {
-      double sum = 0.0;
-      double least = most;
-      double largest = 0.0;
-      for (std::size_t i = 0; i < size(); ++i) {
-        const double value = std::min(static_cast<double>(values_[i]), most);
-        sum += value;
-        least = std::min(least, value);
-        largest = std::max(largest, value);
-      }
-      return (sum - least - largest) / static_cast<double>(size() - 2);
-    }
-
-    std::array<float, Size> values_{};
-    std::int32_t count_ = 0;
-    double median_ = 0.0;
-    double typical_ = 0.0;
-  };
+  static constexpr double known = 4.0;     ///< tests that the expected acceptance counts for
+  static constexpr double formula = 8.0;   ///< steps that what acceptance promises counts for
+  static constexpr double fading = 0.995;  ///< weight of findings after a step that might not draft
+  static constexpr std::int32_t try_steps = 2;       ///< at least, and
+  static constexpr std::int32_t long_try = 6;        ///< where beginning is what is dear
+  static constexpr std::int32_t between_tries = 16;  ///< of other lengths, while drafting pays
+  static constexpr double cheap = 0.2;    ///< plain steps for a level: then nothing was read
+  static constexpr double unknown = 0.5;  ///< what a step is taken to lose before it was measured
 
   /// What is known of batches of about one size.
   struct batch {
-    recent<15> plain;  ///< seconds
-    recent<9> level;   ///< c
-    recent<3> shares;  ///< what steps that drafted took over what was expected of them
-    recent<9> idles;   ///< steps that might have drafted and did not, over plain ones
-    recent<9> after;   ///< plain steps that the steps after one that drafted took longer
-    std::array<recent<9>, max_rows + 1> rows;       ///< r(n)
-    std::array<std::int64_t, max_rows + 1> seen{};  ///< when
-    std::int32_t size = 0;                          ///< requests of the last plain step
-    std::int32_t deepest = 0;
-    double account = 0.0;
-    double saved = 0.0;  ///< for tries
-    double owed = 0.0;   ///< for what the drafter has read, while drafting pays
-    double price = 0.0;  ///< of the try that was computed last
-    std::int32_t since_plain = 0;
-    std::int32_t since_try = 0;
-    std::int32_t odd = 0;    ///< steps in turn that took another time than is expected of them
-    std::int32_t idle = 0;   ///< steps in turn that might have drafted and did not
-    std::int32_t won = 0;    ///< tries in turn that gained
-    double aftermath = 0.0;  ///< of the last step that drafted, so far
-    bool lost = false;       ///< it was a try that lost
+    detail::step_prices prices;
+    detail::recent<9> idles;  ///< steps that might have drafted and did not, over plain ones
+    detail::recent<9> after;  ///< plain steps that the steps after one that drafted took longer
+    double aftermath = 0.0;   ///< of the last step that drafted, so far
+    std::int32_t after_steps = 0;  ///< of these steps
+    detail::findings found;
+    double saved = 0.0;            ///< for tries
+    double price = 0.0;            ///< at which the next one begins
+    double tried = 0.0;            ///< what the try has gained so far
+    bool gained = false;           ///< the last try has gained
+    std::int32_t trying = 0;       ///< steps that tries have left
+    std::int32_t try_levels = 1;   ///< that they draft
+    std::int32_t since_plain = 0;  ///< steps that may draft
+    double usual = between_tries;  ///< such steps until one drafts otherwise than is best
+    bool longer = false;           ///< the last one that did
+    bool drafts = false;           ///< the last step might have
   };
 
   /// A count of tests and of what passed, recent ones for more.
@@ -284,107 +222,106 @@ class meter {
       tested = 0.99 * tested + static_cast<double>(more_tested);
       passed = 0.99 * passed + static_cast<double>(more_passed);
     }
+    /// Most of it.
+    void forget() {
+      tested *= 0.1;
+      passed *= 0.1;
+    }
   };
 
-  /// Steps in which the drafter read what it had missed, recent ones for more.
-  struct readings {
+  /// A step in which the drafter read what it had missed.
+  struct reading {
     double seconds = 0.0;
     double levels = 0.0;
     double rows = 0.0;
-
-    void add(double more_seconds, double more_levels, double more_rows) {
-      seconds = 0.5 * seconds + more_seconds;
-      levels = 0.5 * levels + more_levels;
-      rows = 0.5 * rows + more_rows;
-    }
   };
+
+  /// What a step is expected to emit and to take, in plain steps.
+  struct outlook {
+    std::int32_t levels = 0;
+    double tokens = 1.0;
+    double cost = 1.0;
+    double gain() const { return tokens - cost; }
+  };
+
+  static constexpr std::size_t max_batches = 16;
 
   batch& of(std::int32_t running) { return batches_[index(running)]; }
   const batch& of(std::int32_t running) const { return batches_[index(running)]; }
   static std::size_t index(std::int32_t running) {
     const auto width = std::bit_width(static_cast<std::uint32_t>(std::max(running, 1) - 1));
-    return std::min(static_cast<std::size_t>(width), std::size_t{max_batches - 1});
-  }
-  /// Whether a plain step of so many requests may take quite another time than the last ones did.
-  static bool is_far(const batch& b, std::int32_t running) {
-    return 4 * std::abs(running - b.size) > running;
+    return std::min(static_cast<std::size_t>(width), max_batches - 1);
   }
   bool wants_plain(const batch& b, std::int32_t running) const {
-    return b.plain.count() < few || b.since_plain >= options_.refresh || b.odd >= few ||
-           is_far(b, running);
-  }
-  /// Whether two times, of which this is the ratio, are of one machine in one state.
-  static bool alike(double ratio) { return ratio > 0.8 && ratio < 1.25; }
-
-  /// Whether the next step finds the caches as plain decoding leaves them, not as a drafter,
-  /// streams that nobody drafted from or a prompt has. Where prompts come all the time it always
-  /// does.
-  bool is_timed() {
-    if (untimed_ > 0 || after_idle_ > 0) { return false; }
-    passed_ = after_prompt_ > 0 ? passed_ + 1 : 0;
-    if (passed_ > 2 * untimed_after_draft) { passed_ = 0; }
-    return passed_ == 0;
+    // What gains much does not depend on what exactly plain steps take.
+    const double steps = options_.refresh *
+                         (b.found.weight() > 0.0
+                              ? std::clamp(4.0 * b.found.tokens() / b.found.cost() - 3.0, 1.0, 4.0)
+                              : 1.0);
+    return !b.prices.knows_plain() || b.since_plain >= steps ||
+           b.prices.odd() >= detail::step_prices::few || b.prices.is_far(running);
   }
 
-  /// Where the machine has become slower or faster, what was timed before says nothing any more.
-  void time_plain(batch& b, const step_summary& s) {
-    const double before = b.plain.median();
-    if (is_far(b, s.sequences) || (b.plain.count() >= few && !alike(s.seconds() / before))) {
-      b.plain = {};
+  /// Notes a step that reads prompts. Where they come all the time, every step finds the caches as
+  /// they leave them.
+  void note_prompts() {
+    if (after_prompt_ < untimed_after_prompt) { often_ = after_prompt_ > 0 ? often_ + 1 : 0; }
+    after_prompt_ = untimed_after_prompt;
+  }
+  bool is_settled() const { return after_prompt_ == 0 || often_ >= detail::step_prices::few; }
+
+  /// Counts what a drafter will have to read, and learns what that takes.
+  void note_reading(const step_summary& s) {
+    if (s.sequences < was_) { missed_ *= static_cast<double>(s.sequences) / was_; }
+    if (s.prompt_rows > 0) { prompts_.add(std::max(s.sequences - was_, 0), s.prompt_rows); }
+    was_ = s.sequences - s.finished;
+    accepted_.add(s.tested, s.accepted);
+    width_.add(s.levels, s.drafted);
+    lasted_ += s.emitted;
+    if (s.finished > 0) { requests_.add(s.finished, std::exchange(lasted_, 0)); }
+    const double rows = missed_ + static_cast<double>(s.prompt_rows);
+    const bool reads = s.prompt_rows > 0 || missed_ > 1.5 * s.sequences;
+    if (s.levels > 0 && reads) {
+      std::rotate(readings_.begin(), readings_.begin() + 1, readings_.end());
+      readings_.back() = {s.draft_seconds, static_cast<double>(s.deepest), rows};
     }
-    b.plain.add(s.seconds());
-    b.size = s.sequences;
-    b.since_plain = 0;
-    b.odd = 0;
+    late_ = s.levels > 0 && reads ? rows : 0.0;
+    missed_ = s.levels > 0 ? 0.0 : rows + static_cast<double>(s.emitted);
+    if (s.finished > 0) { missed_ *= static_cast<double>(was_) / s.sequences; }
   }
 
-  /// r(1), r(2), ... as far as it was measured. More rows never cost less: where a measurement says
-  /// so, it was disturbed. What two rows cost more than one may be the price of drafting at all:
-  /// until more are measured, further ones are taken to be free.
-  planner::row_costs curve(const batch& b) const {
-    std::array<double, max_rows + 1> costs;
-    costs[0] = 1.0;
-    std::size_t last = 0;
-    for (std::size_t n = 2; n <= max_rows; ++n) {
-      if (steps_ - b.seen[n] > (b.rows[n].count() < few ? soon_stale : stale)) { continue; }
-      if (b.rows[n].count() == 0) { continue; }
-      const double from = costs[last];
-      const double rise = std::max(b.rows[n].median() - from, 0.0);
-      for (std::size_t i = last + 1; i < n; ++i) {
-        costs[i] = from + rise * static_cast<double>(i - last) / static_cast<double>(n - 1 - last);
-      }
-      last = n - 1;
-      costs[last] = from + rise;
+  /// Plain steps that a drafter is expected to take for reading so many rows of the target: a row
+  /// takes no more than one of a plain step does.
+  double price_of_reading(const batch& b, std::int32_t running, double rows) const {
+    const double one = b.prices.plain();
+    if (one <= 0.0) { return 0.0; }
+    std::array<double, 3> of_row{};
+    std::size_t count = 0;
+    for (const reading& r : readings_) {
+      if (r.rows <= 0.0) { continue; }
+      const double seconds = std::max(r.seconds - r.levels * b.prices.level_seconds(), 0.0);
+      of_row[count++] = std::min(seconds / r.rows / one, 1.0 / running);
     }
-    if (last == 1) {
-      costs[last + 1] = costs[last];
-      ++last;
-    }
-    return std::span<const double>{costs.data(), last + 1};
+    // The middle one of three, the lower one of two.
+    const auto [low, high] = std::minmax({of_row[0], of_row[1]});
+    const double middle = count < 3 ? low : std::clamp(of_row[2], low, high);
+    return (count < 2 ? of_row[0] : middle) * rows;
   }
 
-  /// What a step is expected to take, over a plain one, if drafting has been measured.
-  double expected_cost(const batch& b, double rows, double levels) {
-    return curve(b).at(rows) + levels * b.level.median();
+  /// What a step after one that drafted took longer than a plain one.
+  static void note_aftermath(batch& b, double longer) {
+    // No caches are as cold as that: something else has taken the time.
+    const bool disturbed = longer > 1.0;
+    b.aftermath += disturbed ? b.after.median() / untimed_after_draft : std::max(longer, -0.5);
+    if (++b.after_steps < untimed_after_draft) { return; }
+    b.after.add(std::max(b.aftermath, 0.0));
   }
 
-  /// What it is let count for: where prices are known, what the last few like it took over what was
-  /// expected of them. Before, a row costs no more than a pass of its own, drafting a level not
-  /// more than a pass of the target, and reading a row no more than that either.
-  double max_believed(const batch& b, const step_summary& s) {
-    constexpr double most = 3.0;
-    if (s.levels == 0) { return most; }  // of these a mean decides
-    const double levels = s.deepest;
-    const double rows = 1.0 + static_cast<double>(s.drafted) / s.sequences;
-    const double reading = reading_.rows > 0.0 ? std::min(1.5 * late_price(b, s), late_) : late_;
-    if (b.level.count() < few) { return rows + levels + reading + 1.0; }
-    return std::clamp(b.shares.median(), 1.0, most) * expected_cost(b, rows, levels) + reading;
-  }
-
-  /// What drafting is taken to cost in a step that reads a prompt, whose time says nothing of it.
-  double beside_a_prompt(const batch& b, const step_summary& s) {
-    if (b.level.count() < few) { return 1.0 + unknown; }
-    return expected_cost(b, 1.0 + static_cast<double>(s.drafted) / s.sequences, s.deepest);
+  /// Of a step that might have drafted and did not. That costs next to nothing, as a rule: not what
+  /// one clock reading says.
+  static double idle_cost(const batch& b) {
+    const double typical = b.idles.count() < detail::step_prices::few ? 1.0 : b.idles.typical();
+    return typical > 1.05 ? typical : 1.0;
   }
 
   /// Rows of a level.
@@ -399,137 +336,106 @@ class meter {
     return std::max(best, 1);
   }
 
-  /// The most levels that a step may lose, one at least.
-  std::int32_t paid_for(const batch& b, std::int32_t reach) const {
-    const double most = std::max(options_.stake * b.account, tries_ ? b.saved : 0.0);
-    const auto loss = [this](double levels) {
-      return policy_.rows.at(1.0 + levels * mean_width()) - 1.0 + levels * policy_.draft;
-    };
-    while (reach > 1 && loss(reach) > most) { --reach; }
-    return reach;
+  /// By what steps that might have drafted have emitted, and what the acceptance of all promises
+  /// for the best length.
+  outlook of_drafts(const batch& b, std::int32_t reach) const {
+    outlook best{.levels = 1};
+    double tokens = 1.0;
+    double chance = 1.0;
+    for (std::int32_t n = 1; n <= reach; ++n) {
+      chance *= acceptance();
+      tokens += chance;
+      const double cost = policy_.rows.at(1.0 + n * mean_width()) + n * policy_.draft;
+      if (n == 1 || tokens * best.cost > best.tokens * cost) { best = {n, tokens, cost}; }
+    }
+    // Where hardly any of these steps has drafted, the drafter knows when not to.
+    const double weight = b.found.weight();
+    const double trust = formula * (b.found.drafted() + 1.0) / (weight + 1.0);
+    const double all = weight + trust;
+    return {best.levels, (b.found.tokens() + trust * best.tokens) / all,
+            (b.found.cost() + trust * best.cost) / all};
   }
 
-  bool affords_try(batch& b, std::int32_t running) {
-    // As a rule there is less than any try costs.
-    if (b.saved < cheapest + b.after.median()) { return false; }
+  /// Whether it is time to draft otherwise than is best.
+  bool explores_now(batch& b) {
+    b.usual -= 1.0;
+    if (b.usual > 0.0) { return false; }
+    b.usual = between_tries * draw();
+    return true;
+  }
+
+  /// Whether the next step may draft.
+  bool allows(batch& b, std::int32_t running, std::int32_t reach) {
+    if (b.trying > 0) { return true; }
     const std::int32_t come = std::max(running - was_, 0);
     const double prompt = prompts_.tested > 0.0 ? prompts_.passed / prompts_.tested : 0.0;
-    b.price = price_of_try(b) + price_of_reading(b, missed_ + come * prompt);
-    return b.saved >= b.price;
-  }
-
-  /// Of a drafter that has read everything.
-  double price_of_try(const batch& b) {
-    double price = std::max(expected_cost(b, 1.0 + mean_width(), 1.0) - 1.0, cheapest);
-    if (b.level.count() < few) { price = std::min(price, unknown); }
-    return price + b.after.median();
-  }
-
-  /// What the drafter of a step took to read what it had missed.
-  double late_price(const batch& b, const step_summary& s) const {
-    return s.levels > 0 ? price_of_reading(b, late_ * s.sequences) : 0.0;
-  }
-
-  /// What a drafter is expected to take for reading so many rows of the target.
-  double price_of_reading(const batch& b, double rows) const {
-    const double one = b.plain.typical();
-    if (reading_.rows <= 0.0 || one <= 0.0) { return 0.0; }
-    const double seconds = reading_.seconds - reading_.levels * b.level.median() * one;
-    return std::max(seconds, 0.0) / reading_.rows * rows / one;
-  }
-
-  /// \param cost in plain steps, without what follows.
-  /// \param read what the drafter took to read what it had missed, likewise.
-  void book(batch& b, const step_summary& s, double cost, double read) {
-    double gain = static_cast<double>(s.emitted) / s.sequences - cost;
-    b.since_try = tries_ ? 0 : b.since_try + 1;
-    again_ = tries_ && s.levels == 0 && !again_;
-    if (tries_) {
-      b.saved = std::max(b.saved - read, -options_.most);
-    } else {
-      const double steps = std::max(requests_.passed / requests_.tested, 1.0);
-      const double part = (b.owed + read) / steps;
-      b.owed += read - part;
-      gain -= part;
+    const double rows = missed_ + come * prompt;
+    double begins = rows > 1.5 * running ? price_of_reading(b, running, rows) : 0.0;
+    if (!b.prices.knows_drafts()) {
+      // Once begun it goes on: a drafter that had something to read first says nothing.
+      return b.saved >= unknown + begins || (b.drafts && begins == 0.0 && b.saved > -unknown);
     }
-    if (s.levels > 0) {
-      b.idle = 0;
-      b.aftermath = 0.0;
-      b.lost = tries_ && gain < options_.margin * cost;
-      gain -= options_.margin * cost;
-    } else {
-      // What is not drafted costs next to nothing, as a rule: not what one clock reading says.
-      ++b.idle;
-      b.idles.add(cost);
-      gain = b.idles.count() < few ? 0.0 : std::min(1.0 - b.idles.typical(), 0.0);
-      if (gain > -0.05) { gain = 0.0; }
+    if (!b.drafts) { begins += b.after.median(); }
+    const outlook step = of_drafts(b, reach);
+    const double gain = step.gain();
+    // A request that runs is taken to have half of its tokens.
+    const double steps = requests_.passed / requests_.tested / step.tokens;
+    const double gains = gain * steps * (was_ > 0 ? 0.5 : 1.0);
+    if (gains >= begins || (begins == 0.0 && -gain <= options_.tolerated * step.cost)) {
+      b.gained = false;
+      return true;
     }
-    b.won = tries_ && gain > 0.0 ? b.won + 1 : 0;
-    if (tries_ && gain < 0.0) {
-      b.saved = std::max(b.saved + gain, -options_.most);
-    } else {
-      draw(b, -gain, s.levels > 0 ? usual_loss(b, s) : -gain);
+    if (std::exchange(b.gained, false)) {
+      b.trying = try_steps;
+      return true;
     }
-    const double most = std::max(options_.most / std::sqrt(s.sequences), options_.credit);
-    b.account = std::min(b.account, most);
+    const double loss = std::max(-gain, 0.02);
+    const double long_enough = std::clamp(begins / loss, double{try_steps}, double{long_try});
+    const double price = begins + loss * long_enough;
+    b.price = price * threshold_;
+    if (b.saved < b.price) { return false; }
+    b.saved -= price;
+    b.trying = static_cast<std::int32_t>(long_enough);
+    b.try_levels = step.levels;
+    threshold_ = draw();
+    return true;
   }
 
-  /// What a step after one that drafted took longer than a plain one, in plain ones: the caches
-  /// are as the drafter has left them. Each for itself is hardly known.
-  void book_aftermath(batch& b, double longer) {
-    // No caches are as cold as that: something else has taken the time.
-    const bool disturbed = longer > 1.0;
-    const double cost = disturbed ? b.after.median() / untimed_after_draft : std::max(longer, -0.5);
-    b.aftermath += cost;
-    if (b.lost || b.account <= 0.0) {
-      b.saved -= cost;
-    } else {
-      draw(b, cost, cost);
-    }
-    if (untimed_ > 0) { return; }
-    b.after.add(std::max(b.aftermath, 0.0));
-    b.aftermath = 0.0;
+  void book(batch& b, const step_summary& s) {
+    const double tokens = static_cast<double>(s.emitted) / s.sequences;
+    const double cost = s.levels > 0 ? b.prices.of(s) : idle_cost(b);
+    if (b.trying > 0) { b.tried += tokens - cost; }
+    if (b.found.add(tokens, cost, s.levels > 0)) { accepted_.forget(); }
   }
 
-  /// Takes a loss from an account. What it does not hold is taken from what was saved, as far as it
-  /// is usual.
-  void draw(batch& b, double loss, double usual) {
-    b.account -= loss;
-    if (b.account < 0.0) {
-      b.saved -= std::min(-b.account, std::max(usual, 0.0));
-      b.account = 0.0;
-    }
+  /// From [0.5, 1.5). A generator by Steele, Lea, Flood 2014 (splitmix64).
+  double draw() {
+    random_ += 0x9e3779b97f4a7c15u;
+    std::uint64_t z = random_;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return 0.5 + static_cast<double>((z ^ z >> 31) >> 11) * 0x1p-53;
   }
-
-  /// What a step that drafted was expected to lose, for what it emitted.
-  double usual_loss(const batch& b, const step_summary& s) {
-    if (b.level.count() < few) { return 0.0; }
-    const double rows = 1.0 + static_cast<double>(s.drafted) / s.sequences;
-    return expected_cost(b, rows, s.deepest) - static_cast<double>(s.emitted) / s.sequences;
-  }
-
-  static constexpr std::int32_t max_batches = 16;
 
   options options_;
   std::int32_t max_depth_;
+  std::uint64_t random_;
+  double threshold_ = 1.0;
   std::array<batch, max_batches> batches_{};
   cost policy_;
   tally accepted_;
-  tally width_;  ///< levels, and nodes in them
-  readings reading_;
-  tally prompts_;              ///< requests that came, and tokens that were read in that step
-  tally requests_{1.0, 64.0};  ///< that ended, and their steps
-  std::int64_t lasted_ = 0;    ///< steps of requests since one ended
-  double missed_ = 0.0;        ///< rows of the target since the last draft
-  double late_ = 0.0;       ///< of a sequence, which the last step's drafter may have had to read
-  std::int32_t was_ = 0;    ///< sequences that went on after the last step
-  std::int64_t steps_ = 0;  ///< that drafted
-  bool tries_ = false;
-  bool again_ = false;             ///< the try before has drafted nothing
+  tally width_;                        ///< levels, and nodes in them
+  std::array<reading, 3> readings_{};  ///< the last ones
+  tally prompts_;                  ///< requests that came, and tokens that were read in that step
+  tally requests_{1.0, 64.0};      ///< that ended, and their tokens
+  std::int64_t lasted_ = 0;        ///< tokens since one ended
+  double missed_ = 0.0;            ///< rows of the target since the last draft
+  double late_ = 0.0;              ///< that the last step's drafter had to read
+  std::int32_t was_ = 0;           ///< sequences that went on after the last step
   std::int32_t untimed_ = 0;       ///< plain steps that are not timed, after a draft
   std::int32_t after_idle_ = 0;    ///< after one that might have drafted
   std::int32_t after_prompt_ = 0;  ///< and after a prompt
-  std::int32_t passed_ = 0;        ///< in turn that were not timed for that
+  std::int32_t often_ = 0;         ///< prompts in turn that came within these
 };
 
 }  // namespace hunch::length

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+
+#include <hunch/length/detail/level_line.hpp>
+#include <hunch/length/detail/recent.hpp>
+#include <hunch/length/row_costs.hpp>
+#include <hunch/length/step_summary.hpp>
+
+namespace hunch::length::detail {
+
+/// What the steps of batches of about one size take, learnt from steps. All of a step is priced,
+/// whatever it is spent on: in seconds of a plain step, one of k levels and n rows per sequence
+/// takes r(n) + k c, where c is what one more level of a draft takes and r(n) what is left of steps
+/// with n rows, the price of drafting at all included. r(1) is 1.
+///
+/// Medians of recent steps: one that was disturbed decides nothing. Where the machine becomes
+/// slower or faster, what was timed before is dropped.
+class step_prices {
+ public:
+  static constexpr std::int32_t few = 3;  ///< measurements that one that was disturbed can be among
+  static constexpr std::int32_t max_rows = 64;  ///< of a sequence; further ones are like the last
+
+  /// Seconds of a plain step, 0 before one was timed.
+  double plain() const { return plain_.typical(); }
+  bool knows_plain() const { return plain_.count() >= few; }
+  /// Whether enough steps have drafted to say what that takes.
+  bool knows_drafts() const { return levels_.count() >= few; }
+  bool times_drafts() const { return levels_.count() > 0; }
+  /// Whether a plain step of so many requests may take quite another time than the last ones did.
+  bool is_far(std::int32_t running) const { return 4 * std::abs(running - size_) > running; }
+  /// Levels of the deepest draft.
+  std::int32_t deepest() const { return deepest_; }
+  /// Steps in turn that took another time than was expected of them.
+  std::int32_t odd() const { return odd_; }
+
+  /// Takes the time of a plain step whose caches are as plain decoding leaves them.
+  /// \return whether that changes every price.
+  bool time_plain(const step_summary& s) {
+    const bool changed =
+        is_far(s.sequences) || (knows_plain() && !alike(s.seconds() / plain_.median()));
+    if (changed) { plain_ = {}; }
+    plain_.add(s.seconds());
+    size_ = s.sequences;
+    odd_ = 0;
+    return changed;
+  }
+
+  /// Takes the time of a step that drafted, and whose drafter had nothing else to read.
+  void time_draft(const step_summary& s) {
+    const double one = plain();
+    if (one <= 0.0) { return; }
+    const double mean = 1.0 + static_cast<double>(s.drafted) / s.sequences;
+    if (knows_drafts()) { odd_ = alike(s.seconds() / one / at(mean, s.deepest)) ? 0 : odd_ + 1; }
+    deepest_ = std::max(deepest_, s.deepest);
+    // Levels that few of the sequences draft say nothing of those that all share. And none takes
+    // more than twice what a pass of the target would take in its place.
+    if (2 * s.levels >= std::int64_t{s.sequences} * s.deepest) {
+      levels_.add(s.deepest, std::min(s.draft_seconds, 2.0 * one * s.deepest));
+    }
+    const auto n = static_cast<std::size_t>(std::min(mean + 0.5, static_cast<double>(max_rows)));
+    if (n > 1) {
+      const double rest = s.seconds() - levels_.seconds() * s.deepest;
+      rows_[n].add(std::min(rest / one, mean + 1.0));
+      seen_[n] = steps_;
+    }
+    ++steps_;
+  }
+
+  double level_seconds() const { return levels_.seconds(); }
+  /// c.
+  double level() const { return plain() > 0.0 ? levels_.seconds() / plain() : 0.0; }
+
+  /// r(1), r(2), ... as far as it was measured. More rows never cost less: where a measurement says
+  /// so, it was disturbed. What two rows cost more than one may be the price of drafting at all:
+  /// until more are measured, further ones are taken to be free.
+  planner::row_costs rows() const {
+    std::array<double, max_rows + 1> costs;
+    costs[0] = 1.0;
+    std::size_t last = 0;
+    for (std::size_t n = 2; n <= max_rows; ++n) {
+      if (steps_ - seen_[n] > (rows_[n].count() < few ? soon_stale : stale)) { continue; }
+      if (rows_[n].count() == 0) { continue; }
+      const double from = costs[last];
+      const double rise = std::max(rows_[n].median() - from, 0.0);
+      for (std::size_t i = last + 1; i < n; ++i) {
+        costs[i] = from + rise * static_cast<double>(i - last) / static_cast<double>(n - 1 - last);
+      }
+      last = n - 1;
+      costs[last] = from + rise;
+    }
+    if (last == 1) {
+      costs[last + 1] = costs[last];
+      ++last;
+    }
+    return std::span<const double>{costs.data(), last + 1};
+  }
+
+  /// Plain steps that a step of so many rows and levels is expected to take.
+  double at(double rows_of_sequence, double levels) const {
+    return levels > 0.0 ? rows().at(rows_of_sequence) + levels * level() : 1.0;
+  }
+  /// The same of a step.
+  double of(const step_summary& s) const {
+    return s.sequences < 1 ? 0.0
+                           : at(1.0 + static_cast<double>(s.drafted) / s.sequences, s.deepest);
+  }
+
+ private:
+  // Steps that draft, until a price is dropped that was not measured again: few measurements, and
+  // more.
+  static constexpr std::int64_t soon_stale = 64;
+  static constexpr std::int64_t stale = 2000;
+
+  /// Whether two times, of which this is the ratio, are of one machine in one state.
+  static bool alike(double ratio) { return ratio > 0.8 && ratio < 1.25; }
+
+  recent<15> plain_;
+  level_line levels_;
+  std::array<recent<15>, max_rows + 1> rows_;
+  std::array<std::int64_t, max_rows + 1> seen_{};  ///< when
+  std::int64_t steps_ = 0;                         ///< that drafted
+  std::int32_t size_ = 0;                          ///< requests of the last plain step
+  std::int32_t deepest_ = 0;
+  std::int32_t odd_ = 0;
+};
+
+}  // namespace hunch::length::detail

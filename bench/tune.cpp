@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <engine/tokenizer.hpp>
+#include <generate/composed.hpp>
+#include <hunch/decoder/generation.hpp>
+#include <hunch/length/meter.hpp>
+#include <hunch/length/step_summary.hpp>
+
+#include "common.hpp"
+#include "presets.hpp"
+#include "prompts.hpp"
+
+/// \file
+/// Whether speed that is promised is reached, and whether drafts as long as pay ever lose: every
+/// preset, category of text and temperature, one thread and two. A text is timed as a whole, so
+/// that a drafter that reads the prompt pays for it.
+
+namespace bench {
+namespace {
+
+constexpr std::int32_t lengths[] = {1, 2, 3, 4, 6};         ///< fixed ones
+constexpr std::size_t candidates = std::size(lengths) + 1;  ///< and as long as pays
+
+/// Rounds of one text: seconds over those of plain decoding in the same round, for as many tokens.
+struct rounds_of_text {
+  std::vector<double> whole[candidates];     ///< the last one as long as pays
+  std::vector<double> decoding[candidates];  ///< without the reading of prompts
+
+  static double over(const std::vector<double>& times, std::size_t first, std::size_t step) {
+    double sum = 0.0;
+    double count = 0.0;
+    for (std::size_t i = first; i < times.size(); i += step, ++count) { sum += times[i]; }
+    return sum / count;
+  }
+  double auto_over_plain() const { return 1.0 / over(whole[candidates - 1], 0, 1); }
+  /// The best fixed length, or none, is the one that was best in the other half of the rounds: the
+  /// best of the same rounds would be the luckiest.
+  double auto_over_best() const {
+    double sum = 0.0;
+    for (const std::size_t half : {0, 1}) {
+      double best = 1.0;
+      double chosen = 1.0;
+      for (std::size_t i = 0; i + 1 < candidates; ++i) {
+        const double time = over(whole[i], half, 2);
+        if (time < best) {
+          best = time;
+          chosen = over(whole[i], 1 - half, 2);
+        }
+      }
+      sum += 0.5 * std::min(chosen, 1.0) / over(whole[candidates - 1], 1 - half, 2);
+    }
+    return sum;
+  }
+};
+
+struct setting {
+  int threads;
+  float temperature;
+  std::string words() const {
+    char text[48];
+    std::snprintf(text, sizeof text, ", T = %g, %d thread%s", static_cast<double>(temperature),
+                  threads, threads == 1 ? "" : "s");
+    return text;
+  }
+};
+
+class suite {
+ public:
+  suite(report& out, const choice& of)
+      : out_(out),
+        of_(of),
+        domains_(domains(of.models / "heldout")),
+        prompts_(domain_prompts(engine::tokenizer(target_of(of)), of.models / "heldout")) {}
+
+  void run() {
+    for (const int threads : {1, 2}) {
+      for_each_preset(of_, threads, largest, [&](const std::string& name, composed& of) {
+        for (const float temperature : {0.0f, 0.7f, 1.0f}) {
+          measure_texts(name, of, {threads, temperature});
+          measure_batches(name, of, {threads, temperature});
+        }
+      });
+    }
+    const auto median_error = median(errors_);
+    out_.add("predicted over measured, off by: median", median_error, "", at_most(0.05));
+    out_.add("predicted over measured, off by: largest", std::ranges::max(errors_), "",
+             at_most(0.12));
+    out_.add("as long as pays over plain decoding: worst", worst_over_plain_, "x", at_least(0.98));
+    out_.add("as long as pays over the best fixed length: worst", worst_over_best_, "x",
+             at_least(0.97));
+    out_.add("as long as pays over plain decoding, batches: worst", worst_batch_, "x",
+             at_least(0.98));
+    for (const int t : {0, 1}) {
+      const double one = best_[0][t];
+      out_.add("fastest preset" + at_temperature(t) + ", 1 thread", one, "x",
+               at_least(t == 0 ? 2.4 : 1.75));
+      out_.add("fastest preset" + at_temperature(t) + ", 2 threads over 1", best_[1][t] / one, "x",
+               at_least(0.95));
+    }
+  }
+
+ private:
+  static constexpr std::int32_t largest = 32;
+  static constexpr int rounds = 6;
+
+  hunch::generation_options request(float temperature, std::int32_t tokens) const {
+    hunch::generation_options out;
+    out.max_new_tokens = tokens;
+    out.temperature = temperature;
+    out.seed = 1;
+    return out;
+  }
+
+  /// One request at a time: each text by itself, after a short run of its own, as `generate` does.
+  void measure_texts(const std::string& name, composed& of, const setting& at) {
+    std::vector<double> speed_ups;
+    double worst_plain = std::numeric_limits<double>::infinity();
+    double worst_best = worst_plain;
+    generate::forecast expected;
+    double measured = 0.0;
+    for (std::size_t d = 0; d < prompts_.size(); ++d) {
+      const rounds_of_text text = measure_text(of, prompts_[d], at, expected);
+      worst_plain = std::min(worst_plain, text.auto_over_plain());
+      worst_best = std::min(worst_best, text.auto_over_best());
+      measured += rounds_of_text::over(text.decoding[candidates - 1], 0, 1);
+      speed_ups.push_back(1.0 / rounds_of_text::over(text.decoding[candidates - 1], 0, 1));
+      out_.record(name + at.words() + ", " + domains_[d] + ": over plain", text.auto_over_plain(),
+                  "x");
+      out_.record(name + at.words() + ", " + domains_[d] + ": over the best length",
+                  text.auto_over_best(), "x");
+    }
+    // Both are ratios of the times of all texts.
+    measured = static_cast<double>(prompts_.size()) / measured;
+    const double error = std::abs(expected.gain() / measured - 1.0);
+    const std::string row = name + at.words();
+    out_.add(row + ": speed-up", mean(speed_ups), "x");
+    out_.add(row + ": predicted over measured", expected.gain() / measured, "");
+    out_.add(row + ": over plain, worst text", worst_plain, "x");
+    out_.add(row + ": over the best length, worst text", worst_best, "x");
+    errors_.push_back(error);
+    worst_over_plain_ = std::min(worst_over_plain_, worst_plain);
+    worst_over_best_ = std::min(worst_over_best_, worst_best);
+    if (at.temperature == 0.0f || at.temperature == 1.0f) {
+      double& best = best_[at.threads - 1][at.temperature == 0.0f ? 0 : 1];
+      best = std::max(best, mean(speed_ups));
+    }
+  }
+
+  rounds_of_text measure_text(composed& of, const std::vector<hunch::token>& prompt,
+                              const setting& at, generate::forecast& expected) {
+    const prompt_list asked{prompt};
+    hunch::generation_options options = request(at.temperature, 96);
+    hunch::length::meter meter(of.levels());
+    of.calibrate(meter, asked, options, 1, of.levels());
+    of.warm_up(meter, asked, options, 1);
+    hunch::length::meter unused(of.levels());
+    generate::forecast nobody_asks;
+    rounds_of_text out;
+    for (int round = 0; round < rounds; ++round, ++options.seed) {
+      const generate::run before = of.run_plain(asked, options, 1);
+      generate::run fast[candidates];
+      for (std::size_t turn = 0; turn < candidates; ++turn) {
+        const std::size_t i = (turn + static_cast<std::size_t>(round)) % candidates;
+        if (i + 1 == candidates) {
+          fast[i] = of.run_metered(meter, asked, options, 1, expected);
+        } else {
+          const std::int32_t length = std::min(lengths[i], of.levels());
+          fast[i] = of.run_fixed(length, unused, asked, options, 1, nobody_asks);
+        }
+      }
+      const generate::run after = of.run_plain(asked, options, 1);
+      for (std::size_t i = 0; i < candidates; ++i) {
+        // Texts that end early are counted as if they went on as they began.
+        const auto tokens = [](const generate::run& r) {
+          return static_cast<double>(r.tokens[0].size());
+        };
+        const double plain = (before.whole + after.whole) / (tokens(before) + tokens(after));
+        out.whole[i].push_back(fast[i].whole / tokens(fast[i]) / plain);
+        out.decoding[i].push_back(0.5 * (before.rate() + after.rate()) / fast[i].rate());
+      }
+    }
+    return out;
+  }
+
+  /// Batches of all texts. One meter, as a server has it.
+  void measure_batches(const std::string& name, composed& of, const setting& at) {
+    if (at.temperature == 0.7f) { return; }
+    hunch::length::meter meter(of.levels());
+    generate::forecast expected;
+    for (const std::int32_t batch : {2, 8, 32}) {
+      hunch::generation_options options = request(at.temperature, batch < 16 ? 48 : 24);
+      of.calibrate(meter, prompts_, options, batch, of.levels());
+      of.warm_up(meter, prompts_, options, batch);
+      double time = 0.0;
+      for (int round = 0; round < rounds; ++round) {
+        const generate::run before = of.run_plain(prompts_, options, batch);
+        const generate::run fast = of.run_metered(meter, prompts_, options, batch, expected);
+        const generate::run after = of.run_plain(prompts_, options, batch);
+        time += 0.5 * (before.rate() + after.rate()) / fast.rate() / rounds;
+        options.seed += static_cast<std::uint64_t>(batch);
+      }
+      out_.add(name + at.words() + ", batch " + std::to_string(batch) + ": over plain", 1.0 / time,
+               "x");
+      worst_batch_ = std::min(worst_batch_, 1.0 / time);
+    }
+  }
+
+  report& out_;
+  choice of_;
+  std::vector<std::string> domains_;
+  prompt_list prompts_;
+  std::vector<double> errors_;
+  double worst_over_plain_ = std::numeric_limits<double>::infinity();
+  double worst_over_best_ = std::numeric_limits<double>::infinity();
+  double worst_batch_ = std::numeric_limits<double>::infinity();
+  double best_[2][2] = {};  ///< [threads - 1][temperature]
+};
+
+}  // namespace
+}  // namespace bench
+
+int main(int argc, char** argv) {
+  return bench::run(
+      "tune", argc, argv,
+      [](bench::report& out, const bench::choice& of) { bench::suite(out, of).run(); },
+      HUNCH_BENCH_MODELS, true);
+}

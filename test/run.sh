@@ -83,5 +83,6 @@ if [ "$all" = yes ]; then
   ./examples/torch_op/build.sh
   stage what the recipes read
   "${PYTHON:-.cache/torch_op/bin/python}" -B test/recipes/convert_test.py examples/recipes
+  "${PYTHON:-.cache/torch_op/bin/python}" -B test/recipes/export_test.py examples/recipes
 fi
 stage done

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <numeric>
 #include <set>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -64,6 +65,8 @@ run run_requests(Decoder& decoder, const std::vector<std::vector<hunch::token>>&
     ++options.seed;
   }
   bool started = false;
+  double showing = 0.0;        ///< seconds of `on_token`
+  double showing_timed = 0.0;  ///< since the start
   const auto began = std::chrono::steady_clock::now();
   auto start = began;
   while (decoder.running() > 0) {
@@ -73,7 +76,9 @@ run run_requests(Decoder& decoder, const std::vector<std::vector<hunch::token>>&
       const std::size_t step = std::min(out.draft_lengths[i].size(), lengths.size() - 1);
       decoder.draft_length(first + static_cast<hunch::request_id>(i), lengths[step]);
     }
-    for (const hunch::emission& e : decoder.step()) {
+    const std::span<const hunch::emission> emissions = decoder.step();
+    const auto shows = std::chrono::steady_clock::now();
+    for (const hunch::emission& e : emissions) {
       const auto request = static_cast<std::size_t>(e.id - first);
       for (std::size_t i = 0; i < e.tokens.size(); ++i) {
         out.tokens[request].push_back(e.tokens[i]);
@@ -86,6 +91,9 @@ run run_requests(Decoder& decoder, const std::vector<std::vector<hunch::token>>&
       out.draft_lengths[request].push_back(e.drafted);
       emitted += static_cast<std::int64_t>(e.tokens.size());
     }
+    const double shown = seconds(std::chrono::steady_clock::now() - shows).count();
+    showing += shown;
+    if (started) { showing_timed += shown; }
     if (started) {
       out.timed += emitted;
     } else if (emitted > 0) {
@@ -95,8 +103,8 @@ run run_requests(Decoder& decoder, const std::vector<std::vector<hunch::token>>&
     on_step(decoder);
   }
   const auto end = std::chrono::steady_clock::now();
-  out.time = seconds(end - start).count();
-  out.whole = seconds(end - began).count();
+  out.time = seconds(end - start).count() - showing_timed;
+  out.whole = seconds(end - began).count() - showing;
   return out;
 }
 

@@ -214,7 +214,9 @@ struct choose_clusters {
           static_cast<double>(budget.share) * static_cast<double>(sum_of(team, clusters, mass));
       const auto whole = static_cast<std::int64_t>(wanted);
       const std::int64_t least = whole + (static_cast<double>(whole) < wanted ? 1 : 0);
-      if (kept_by(team, cut, scores, mass) >= least) {
+      // Where all are wanted, and all have some mass, there is nothing to cut.
+      const bool everything = mass.counts && least == clusters;
+      if (!everything && kept_by(team, cut, scores, mass) >= least) {
         cut = cut_at_amount(team, scores, clusters, top, least, mass);
       }
     }

@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include <engine/config.hpp>
 #include <engine/tokenizer.hpp>
+#include <generate/cluster_budget.hpp>
 #include <generate/composed.hpp>
 #include <hunch/decoder/generation.hpp>
 #include <hunch/length/meter.hpp>
@@ -89,6 +91,11 @@ class suite {
           measure_batches(name, of, {threads, temperature});
         }
       });
+    }
+    for (const int threads : {1, 2}) {
+      for (const char* const preset : {"dynaspec", "eagle"}) {
+        if (of_.preset.empty()) { compare_shortlists(preset, threads); }
+      }
     }
     const auto median_error = median(errors_);
     out_.add("predicted over measured, off by: median", median_error, "", at_most(0.05));
@@ -212,6 +219,43 @@ class suite {
                "x");
       worst_batch_ = std::min(worst_batch_, 1.0 / time);
     }
+  }
+
+  /// What a drafted level takes by routed shortlists, over one by as many of the most frequent
+  /// tokens.
+  void compare_shortlists(const std::string& preset, int threads) {
+    const std::string rows = std::to_string(
+        generate::default_rows(engine::read_config(target_of(of_) / "config.json").vocab_size));
+    const auto with = [&](std::vector<std::string> flags) {
+      flags.insert(flags.end(), {"--threads", std::to_string(threads)});
+      return asked_by(of_, preset, flags);
+    };
+    const generate::arguments routed = with({"--budget", "per-row:rows:" + rows});
+    const generate::arguments fixed = with({"--selector", "frequency:" + rows});
+    generate::program(routed).compose([&](composed& by_router) {
+      generate::program(fixed).compose([&](composed& by_frequency) {
+        std::vector<double> times[2];
+        hunch::generation_options options = request(1.0f, 96);
+        for (int round = 0; round < 4; ++round, ++options.seed) {
+          for (const std::vector<hunch::token>& prompt : prompts_) {
+            for (const int which : {0, 1}) {
+              double seconds = 0.0;
+              double levels = 0.0;
+              (which == 0 ? by_router : by_frequency)
+                  .run_whole({prompt}, options, 1, [&](const hunch::step_summary& step) {
+                    if (step.prompt_rows > 0) { return; }
+                    seconds += step.draft_seconds;
+                    levels += static_cast<double>(step.levels);
+                  });
+              times[which].push_back(seconds / levels);
+            }
+          }
+        }
+        const setting at{threads, 1.0f};
+        out_.add(preset + at.words() + ": a level, " + rows + " routed rows over frequent ones",
+                 median_ratio(times[0], times[1]), "x", at_most(1.02));
+      });
+    });
   }
 
   report& out_;

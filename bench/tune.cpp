@@ -48,7 +48,7 @@ struct rounds_of_text {
   /// best of the same rounds would be the luckiest.
   double auto_over_best() const {
     double sum = 0.0;
-    for (const std::size_t half : {0, 1}) {
+    for (const std::size_t half : {std::size_t{0}, std::size_t{1}}) {
       double best = 1.0;
       double chosen = 1.0;
       for (std::size_t i = 0; i + 1 < candidates; ++i) {

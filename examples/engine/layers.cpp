@@ -404,6 +404,9 @@ void model::implementation::attend_group(const pass_plan& plan, int layer, int h
     std::copy_n(key + key_value_size, head_dim,
                 kv.staged_values(group.slot, at, row.staged) + head * head_dim);
   }
+  const int* placed = nullptr;  // what the last row's path has left at free positions
+  int placed_size = 0;
+  int placed_at = -1;
   for (int i = group.begin; i < group.end; ++i) {
     const planned_row& row = planned(plan, i);
     const layer_row& path = span.rows[static_cast<std::size_t>(i)];
@@ -413,10 +416,18 @@ void model::implementation::attend_group(const pass_plan& plan, int layer, int h
       std::fill_n(out, shared * head_dim, 0.0f);
       continue;
     }
-    int position = row.length - (path.path_end - path.path_begin);
-    for (int p = path.path_begin; p < path.path_end; ++p, ++position) {
-      kv.place(group.slot, at, head, position, span.path[static_cast<std::size_t>(p)]);
+    const int* const staged = span.path.data() + path.path_begin;
+    const int size = path.path_end - path.path_begin;
+    const int begin = row.length - size;
+    const int shared_size = begin == placed_at ? std::min(size, placed_size) : 0;
+    for (int p =
+             static_cast<int>(std::mismatch(staged, staged + shared_size, placed).first - staged);
+         p < size; ++p) {
+      kv.place(group.slot, at, head, begin + p, staged[p]);
     }
+    placed = staged;
+    placed_size = size;
+    placed_at = begin;
     for (int h = 0; h < shared; ++h) {
       float* const query = projected(i) + (head * shared + h) * head_dim;
       if (shape.qk_norm) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -27,13 +28,44 @@
 namespace hunch::test {
 namespace {
 
+/// The logits of list i by the definition of hidden states as integers: the largest number of one
+/// becomes the largest integer, and sums are exact.
+std::vector<float> logits_by_integers(const head_problem<std::int8_t>& all, std::size_t i) {
+  const float* const x = all.hidden.data() + all.row[i] * all.width;
+  float largest = 0.0f;
+  for (std::int32_t k = 0; k < all.width; ++k) { largest = std::max(largest, std::abs(x[k])); }
+  const auto most = static_cast<float>(
+      std::min(32767, std::numeric_limits<std::int32_t>::max() / 128 / all.width));
+  std::vector<std::int64_t> integers;
+  for (std::int32_t k = 0; k < all.width; ++k) {
+    const double scaled = static_cast<double>(x[k]) * static_cast<double>(most / largest);
+    integers.push_back(std::llrint(scaled));
+  }
+  std::vector<float> out;
+  const shortlist list = all.list(i);
+  for (std::int32_t at = 0; at < list.size; ++at) {
+    const std::int32_t row = list.token_at(at);
+    std::int64_t sum = 0;
+    for (std::size_t k = 0; k < integers.size(); ++k) {
+      sum += integers[k] * all.head().row(row)[k];
+    }
+    CHECK(std::abs(sum) <= std::numeric_limits<std::int32_t>::max());
+    const float logit = static_cast<float>(sum) * (largest / most);
+    out.push_back(all.scale.empty() ? logit : logit * all.scale[static_cast<std::size_t>(row)]);
+  }
+  return out;
+}
+
+/// Bytes by integers, what has floats by `range_gemv`.
 template <class Weight>
 void check_threads(std::int32_t rows, std::int32_t width, std::int32_t lists) {
   const head_problem<Weight> all(rows, width, lists, 3, lists % 2 == 0);
   const auto expected = all.logits(executor::host{});
   for (std::size_t i = 0; i < expected.size(); ++i) {
     std::vector<float> one(expected[i].size(), -7.0f);  // what is not asked for is not touched
-    if (all.row[i] >= 0) {
+    if constexpr (std::is_same_v<Weight, std::int8_t>) {
+      if (all.row[i] >= 0) { one = logits_by_integers(all, i); }
+    } else if (all.row[i] >= 0) {
       team::serial team;
       kernel::range_gemv(team, all.head(), all.list(i), all.hidden.data() + all.row[i] * all.width,
                          row_view<float>{one.data(), static_cast<std::int32_t>(one.size())});
@@ -55,7 +87,7 @@ constexpr std::int32_t head_rows_tested[] = {1, 16, 40, 300, 9000};
 constexpr std::int32_t widths[] = {16, 37, 64, 320};
 #endif
 
-TEST_CASE("a head over shortlists is range_gemv, by any team") {
+TEST_CASE("a head over shortlists is range_gemv, bytes are by integers, by any team") {
   for (const std::int32_t rows : head_rows_tested) {
     for (const std::int32_t width : widths) {
       if (rows > 1000 && width > 37) { continue; }
@@ -121,6 +153,69 @@ void check_orders() {
     check(near);
     check(far);
     check(cached);
+  }
+}
+
+/// \tparam Near where the head lies: rows side by side, or one after the other.
+template <bool Near, std::int32_t States>
+void check_integers(std::int32_t width) {
+  const head_problem<std::int8_t> all(23, width, 4, 13, width % 2 == 0);
+  const kernel::detail::one_range rows({0, 23});
+  kernel::detail::rows_ahead<std::int8_t, kernel::detail::one_range, Near> ahead(all.head(), rows);
+  std::vector<std::uint32_t> words(
+      static_cast<std::size_t>(States * kernel::detail::split_words(width)));
+  const kernel::detail::state_factors where{.words = words.data()};
+  kernel::detail::integer_state states[States];
+  for (std::int32_t s = 0; s < States; ++s) {
+    std::uint32_t* const to = kernel::detail::integer_words(where, width, s);
+    kernel::detail::put_integers(all.hidden.data() + s * width, width, to);
+    states[s] = kernel::detail::integers_at(to, width);
+  }
+  std::int32_t first = 0;
+  for (const std::int32_t count : {8, 1, 5, 2, 4, 3}) {
+    float found[States][8];
+    float* out[States];
+    for (std::int32_t s = 0; s < States; ++s) { out[s] = found[s]; }
+    kernel::detail::logits_of(all.head(), first, count, states, ahead, out);
+    for (std::int32_t s = 0; s < States; ++s) {
+      head_problem<std::int8_t> one = all;
+      one.ranges = {{{first, first + count}}};
+      one.row = {s};
+      CHECK(same({found[s], found[s] + count}, logits_by_integers(one, 0)));
+    }
+    first += count;
+  }
+}
+
+TEST_CASE("hidden states as integers, from memory, from a cache, one or two") {
+  for (const std::int32_t width : {1, 16, 37, 64, 100, 256, 300, 1088}) {
+    check_integers<true, 1>(width);
+    check_integers<true, 2>(width);
+    check_integers<false, 1>(width);
+    check_integers<false, 2>(width);
+  }
+}
+
+TEST_CASE("hidden states as integers keep 15 bits, fewer where rows are long") {
+  for (const std::int32_t width : {16, 320, 4096}) {
+    const head_problem<std::int8_t> all(40, width, 5, 23, true);
+    const double error = worst_error(all, all.logits(executor::host{}));
+    const double step = 1.0 / kernel::detail::largest_integer(width);
+    CHECK(error <= 0.5 * step * 4.0);  // of the largest number; terms are smaller
+    CHECK(error >= 1e-3 * step);       // what bytes times floats would lose is less
+  }
+}
+
+TEST_CASE("the largest integers do not overflow") {
+  for (const std::int32_t width : {16, 515, 516, 4096}) {
+    head_problem<std::int8_t> all(8, width, 1, 1, false);
+    std::fill(all.weights.begin(), all.weights.end(), std::int8_t{-128});
+    std::fill(all.hidden.begin(), all.hidden.end(), 3.0f);
+    all.ranges = {{{0, 8}}};
+    const auto found = all.logits(executor::host{});
+    for (const float logit : found[0]) {
+      CHECK(static_cast<double>(logit) == doctest::Approx(-384.0 * width).epsilon(1e-6));
+    }
   }
 }
 
@@ -273,6 +368,24 @@ TEST_CASE("a hidden state without a number spoils its own logits only") {
     CHECK(same(found[0], expected[0]));
     CHECK(same(found[2], expected[2]));
     for (const float x : found[1]) { CHECK_FALSE(std::isfinite(x)); }
+    head_problem<std::int8_t> bytes(64, 64, 3, 13, false);
+    bytes.ranges = {{{0, 64}}, {{0, 64}}, {{0, 64}}};
+    const auto by_threads = bytes.logits(executor::host{});
+    bytes.hidden[64 + 5] = bad;
+    const auto spoilt = bytes.logits(executor::host{});
+    CHECK(same(spoilt[0], by_threads[0]));
+    CHECK(same(spoilt[2], by_threads[2]));
+    for (const float x : spoilt[1]) { CHECK_FALSE(std::isfinite(x)); }
+  }
+}
+
+TEST_CASE("hidden states of zeros, and of hardly more") {
+  for (const float size : {0.0f, std::numeric_limits<float>::denorm_min(), 1e-35f}) {
+    head_problem<std::int8_t> all(16, 64, 1, 13, false);
+    std::fill(all.hidden.begin(), all.hidden.end(), size);
+    all.ranges = {{{0, 16}}};
+    const auto found = all.logits(executor::host{});
+    for (const float x : found[0]) { CHECK(std::abs(x) <= 1e-30f); }
   }
 }
 

@@ -9,6 +9,7 @@
 #include <hunch/core/config.hpp>
 #include <hunch/core/logit.hpp>
 #include <hunch/core/opaque.hpp>
+#include <hunch/head/detail/integer_states.hpp>
 #include <hunch/head/detail/row_dots.hpp>
 #include <hunch/head/detail/row_sweep.hpp>
 #include <hunch/head/detail/rows_ahead.hpp>
@@ -25,7 +26,8 @@ namespace hunch::kernel {
 
 /// What `multiply_strips` wants to find, launched before it with `teams()` teams: the first plan
 /// the head, and after them there is one for each column of hidden states that are split, if
-/// workers have tensor cores. `shortlist_head` launches both, and has the arrays.
+/// workers have tensor cores, or made integers, if they are threads and weights are bytes.
+/// `shortlist_head` launches both, and has the arrays.
 template <class Weight>
 struct prepare_head {
   plan_head planning;
@@ -56,6 +58,16 @@ struct prepare_head {
     }
     const float* const first = of[0];
     const float* const second = of[1];
+    if constexpr (T::worker_type::lanes == 1) {
+      if constexpr (std::is_same_v<Weight, std::int8_t>) {
+        team.for_each_worker(2, [=, *this](auto&, std::int32_t i) {
+          const float* const x = i == 0 ? first : second;
+          if (x == nullptr) { return; }
+          detail::put_integers(x, width, detail::integer_words(states, width, 2 * column + i));
+        });
+      }
+      return;
+    }
     team.for_each_worker(
         static_cast<std::int32_t>(detail::split_words(width) / detail::product_elements),
         [=, *this](auto& worker, std::int32_t product) {
@@ -108,6 +120,16 @@ struct head_product {
   HUNCH_HOST_DEVICE const float* hidden_of(std::int32_t list) const {
     return hidden + static_cast<std::int64_t>(asked.row[first + list]) * stride;
   }
+  /// What a thread multiplies rows with.
+  static constexpr bool by_integers = std::is_same_v<Weight, std::int8_t>;
+  using thread_state = std::conditional_t<by_integers, detail::integer_state, const float*>;
+  HUNCH_HOST_DEVICE thread_state state_of(std::int32_t list) const {
+    if constexpr (by_integers) {
+      return detail::integers_at(detail::integer_words(states, head.width, list), head.width);
+    } else {
+      return hidden_of(list);
+    }
+  }
   HUNCH_HOST_DEVICE void put(std::int32_t list, const strip_share& share, std::int32_t row,
                              std::int32_t i, float logit) const {
     if (!share.holds(i)) { return; }
@@ -138,21 +160,21 @@ struct head_product {
   HUNCH_HOST_DEVICE void by_thread(detail::row_sweep& sweep, Ahead& ahead) const {
     row_range rows;
     while (sweep.next(rows)) {
-      const float* states[planned_lists];
+      thread_state states_held[planned_lists];
       Logit* out[planned_lists];
       std::int32_t count = 0;
       sweep.for_holders([&](std::int32_t list, std::int32_t position) {
-        states[count] = hidden_of(list);
+        states_held[count] = state_of(list);
         out[count++] = asked.logits[first + list].data + position;
       });
       for (std::int32_t row = rows.begin; row < rows.end; row += gemv_rows) {
         const std::int32_t left = rows.end - row;
         const std::int32_t height = left < gemv_rows ? left : gemv_rows;
         // Some states at a time, with which a weight is widened once; the first ask for rows ahead.
-        multiply_block(row, height, states, out, count, ahead);
+        multiply_block(row, height, states_held, out, count, ahead);
         detail::no_rows_ahead nothing;
         for (std::int32_t i = states_together; i < count; i += states_together) {
-          multiply_block(row, height, states + i, out + i, count - i, nothing);
+          multiply_block(row, height, states_held + i, out + i, count - i, nothing);
         }
         for (std::int32_t i = 0; i < count; ++i) { out[i] += height; }
       }
@@ -162,17 +184,17 @@ struct head_product {
   /// With the first of `count` states, up to `States` of them.
   template <std::int32_t States = states_together, class Ahead>
   HUNCH_HOST_DEVICE HUNCH_INLINE void multiply_block(std::int32_t row, std::int32_t height,
-                                                     const float* const* states, Logit* const* out,
+                                                     const thread_state* held, Logit* const* out,
                                                      std::int32_t count, Ahead& ahead) const {
     if constexpr (States > 1) {
       if (count < States) {
-        return multiply_block<States - 1>(row, height, states, out, count, ahead);
+        return multiply_block<States - 1>(row, height, held, out, count, ahead);
       }
     }
-    const float* of[States];
+    thread_state of[States];
     Logit* to[States];
     for (std::int32_t s = 0; s < States; ++s) {
-      of[s] = states[s];
+      of[s] = held[s];
       to[s] = out[s];
     }
     detail::logits_of(head, row, height, of, ahead, to);
@@ -283,8 +305,8 @@ struct head_product {
 /// Team `index` of `product.teams` multiplies its share of the strips of a plan. A logit depends on
 /// its row and its hidden state only, bit for bit, not on the lists, the batch or the number of
 /// teams; but a worker with tensor cores adds in another order than a thread, unless the weights
-/// are float. Launched with so many teams, any number from 1 on, after a `prepare_head` of the same
-/// lists and hidden states.
+/// are float, and a thread multiplies bytes with integers (see integer_states.hpp). Launched with
+/// so many teams, any number from 1 on, after a `prepare_head` of the same lists and hidden states.
 /// \tparam Logit of the rows that are written; those of 16 bits are rounded.
 /// \tparam Tiles detail::tiles_for(product.plan.lists): a kernel for each, or the registers that
 ///         most states need would be those of one; of float weights 1.

@@ -35,6 +35,7 @@ using lane_floats = float __attribute__((vector_size(64)));
 using lane_words = std::uint32_t __attribute__((vector_size(64)));
 using lane_integers = std::int32_t __attribute__((vector_size(64)));
 using eight_floats = float __attribute__((vector_size(32)));
+using eight_integers = std::int32_t __attribute__((vector_size(32)));
 // Elements as they lie in memory: anywhere, and of whatever type.
 using lane_halves = std::uint16_t __attribute__((vector_size(32), aligned(1), may_alias));
 using lane_shorts = std::int16_t __attribute__((vector_size(32)));
@@ -282,8 +283,8 @@ HUNCH_INLINE void lanes_of_lines(const lane_floats (&sums)[4], lane_floats& lane
 }
 
 /// sum = the lanes of two vectors, folded by 8, 4 or 2 places: the first half of `sum` is a's.
-template <std::int32_t Half>
-HUNCH_INLINE void fold(const lane_floats& a, const lane_floats& b, lane_floats& sum) {
+template <std::int32_t Half, class Lanes>
+HUNCH_INLINE void fold(const Lanes& a, const Lanes& b, Lanes& sum) {
   if constexpr (Half == 8) {
     sum =
         __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
@@ -297,17 +298,24 @@ HUNCH_INLINE void fold(const lane_floats& a, const lane_floats& b, lane_floats& 
   }
 }
 
-/// Folds the lanes of `gemv_rows` rows by halves, two rows in one vector at a time.
-HUNCH_INLINE void fold_rows(const lane_floats (&v)[gemv_rows], eight_floats& sums) {
-  static_assert(gemv_rows == 8);
-  lane_floats by8[4], by4[2], by2;
-  HUNCH_REGISTERS
-  for (std::int32_t i = 0; i < 4; ++i) { fold<8>(v[2 * i], v[2 * i + 1], by8[i]); }
+/// The same for eight rows, of which each vector has eight lanes of two.
+template <class Lanes, class Eight>
+HUNCH_INLINE void fold_eights(const Lanes (&by8)[4], Eight& sums) {
+  Lanes by4[2], by2;
   HUNCH_REGISTERS
   for (std::int32_t i = 0; i < 2; ++i) { fold<4>(by8[2 * i], by8[2 * i + 1], by4[i]); }
   fold<2>(by4[0], by4[1], by2);
   sums = __builtin_shufflevector(by2, by2, 0, 2, 4, 6, 8, 10, 12, 14) +
          __builtin_shufflevector(by2, by2, 1, 3, 5, 7, 9, 11, 13, 15);
+}
+
+/// Folds the lanes of `gemv_rows` rows by halves, two rows in one vector at a time.
+HUNCH_INLINE void fold_rows(const lane_floats (&v)[gemv_rows], eight_floats& sums) {
+  static_assert(gemv_rows == 8);
+  lane_floats by8[4];
+  HUNCH_REGISTERS
+  for (std::int32_t i = 0; i < 4; ++i) { fold<8>(v[2 * i], v[2 * i + 1], by8[i]); }
+  fold_eights(by8, sums);
 }
 
 /// The first `there` < a step of elements of what `from` holds, then zeros.

@@ -156,6 +156,8 @@ costs calibrate(hunch::length::meter& meter, Speculative& speculative,
   std::vector<std::int32_t> lengths;
   for (std::int32_t n = 1; n < longest; n *= 2) { lengths.push_back(n); }
   lengths.push_back(longest);
+  // And back again: what the longest leaves of the caches is no price of the shortest.
+  for (std::size_t i = lengths.size() - 1; i > 0; --i) { lengths.push_back(lengths[i - 1]); }
 
   const std::int32_t chosen = speculative.draft_length();
   std::size_t at = 0;

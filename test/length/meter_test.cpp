@@ -40,6 +40,9 @@ struct machine {
   /// Of a step after one that drafted, half as much of the second one, and so on: the caches are
   /// as the drafter has left them.
   double after = 0.0;
+  /// Of a step that drafts after one that did not, half as much of the next one, and so on: the
+  /// caches have nothing of the drafter.
+  double cold = 0.0;
 };
 
 /// A draft token at a position of a sequence: whether it is accepted, and what is known of it.
@@ -133,9 +136,11 @@ class simulation {
       missed_ += static_cast<double>(s.emitted) / batch();
     }
     left_ = s.levels > 0 ? 2.0 * on_.after : 0.5 * left_;
+    cold_ = s.levels == 0 ? 2.0 * on_.cold : 0.5 * cold_;
     const double idle = draft_length > 0 && !warms && s.levels == 0 ? on_.idle : 0.0;
-    s.target_seconds = disturbed * (1.0 + on_.row * rows + (s.levels > 0 ? on_.overhead : left_) +
-                                    (warms ? on_.warming : 0.0) + idle + 0.2 * prompt);
+    s.target_seconds =
+        disturbed * (1.0 + on_.row * rows + (s.levels > 0 ? on_.overhead + cold_ : left_) +
+                     (warms ? on_.warming : 0.0) + idle + 0.2 * prompt);
     ++at_;
     sum_.tokens += static_cast<double>(s.emitted) / batch();
     sum_.time += s.seconds() / second;
@@ -169,6 +174,7 @@ class simulation {
   double missed_ = 0.0;
   bool warm_ = false;
   double left_ = 0.0;  ///< what the last draft adds to a step that drafts nothing
+  double cold_ = 0.0;  ///< what the last step without one adds to a step that drafts
   outcome sum_;
 };
 
@@ -238,6 +244,33 @@ TEST_CASE("what a draft leaves to the steps after it is paid for as the draft is
     run.steps(200);
     CHECK(run.steps(4000).speed() > 0.985);
   }
+}
+
+TEST_CASE("first drafts find cold caches: what they take longer is no price of the others") {
+  // Two cold steps lose wherever they are tried, and the ones after them gain.
+  for (const double acceptance : {0.6, 0.75}) {
+    CAPTURE(acceptance);
+    const machine on{"a processor", 0.2, 0.15, 0.0, 0.0, 0.05, 0.0, 0.0, 0.3, 0.8};
+    const double best = best_fixed(on, constant(acceptance), 1);
+    REQUIRE(best > 1.15);
+    metered_run run(on, constant(acceptance), 1);
+    run.steps(200);
+    CHECK(run.steps(2000).speed() > 0.97 * best);
+    // A text that turns hard ends drafting, and one that turns easy begins it again.
+    const auto turns = [=](std::int64_t step, dice& random) {
+      return drafted_token{random.unit() < (step / 600 % 2 == 0 ? acceptance : 0.05),
+                           random.unit()};
+    };
+    metered_run other(on, turns, 1);
+    other.steps(1200);
+    CHECK(other.steps(600).speed() > 1.0 + 0.5 * (best - 1.0));
+    CHECK(other.steps(600).speed() > 0.95);
+  }
+  // Where the later ones lose, too, tries are as dear as they are.
+  const machine dear{"a processor", 0.3, 0.4, 0.0, 0.0, 0.05, 0.0, 0.0, 0.3, 0.8};
+  metered_run run(dear, constant(0.3), 1);
+  run.steps(200);
+  CHECK(run.steps(4000).speed() > 0.985);
 }
 
 TEST_CASE("plain steps after a prompt are slow and no price: a new meter is not misled") {

@@ -33,8 +33,9 @@ namespace hunch::length {
 ///
 /// **Whether to draft.** While that gains, all steps draft, as deep as pays by `cost`. What it
 /// takes to begin is an investment: a drafter with a cache reads a prompt, and what it has missed
-/// while nothing was drafted, and a draft leaves caches that slow the plain steps after it down. It
-/// is made if what a request gains in the steps that it lasts on the mean pays for it.
+/// while nothing was drafted, the first drafts find caches that have nothing of the drafter, and
+/// the last one leaves caches that slow the plain steps after it down. It is made if what a request
+/// gains in the steps that it lasts on the mean pays for it.
 ///
 /// **Tries.** Where drafting loses, nothing is learnt without it. So a `share` of the time is put
 /// aside, and when it has grown to what a try is expected to lose, times a number that is drawn
@@ -52,6 +53,8 @@ class meter {
   /// drafted, or might have; and after a prompt.
   static constexpr std::int32_t untimed_after_draft = 8;
   static constexpr std::int32_t untimed_after_prompt = 4;
+  /// Drafting steps after plain ones, likewise, once prices are known.
+  static constexpr std::int32_t untimed_after_plain = 2;
 
   struct options {
     double share = 0.0075;      ///< of the time, for tries
@@ -139,6 +142,9 @@ class meter {
     after_idle_ = s.draft_length > 0 ? untimed_after_draft : std::max(after_idle_ - 1, 0);
     after_prompt_ = std::max(after_prompt_ - 1, 0);
     const double one = b.prices.plain();
+    const bool began = s.levels > 0 && cold_ > 0 && b.prices.knows_drafts();
+    if (began) { note_beginning(b, s.seconds() / one - b.prices.of(s)); }
+    cold_ = s.levels > 0 ? std::max(cold_ - 1, 0) : untimed_after_plain;
     if (s.draft_length == 0) {
       if (timed) {
         if (b.prices.time_plain(s)) { b.found = {}; }
@@ -153,7 +159,7 @@ class meter {
     if (one <= 0.0) { return; }
     if (s.levels == 0) {
       b.idles.add(std::min(s.seconds() / one, 3.0));
-    } else if (settled && (late_ == 0.0 || s.draft_seconds < cheap * s.deepest * one)) {
+    } else if (settled && !began && (late_ == 0.0 || s.draft_seconds < cheap * s.deepest * one)) {
       b.prices.time_draft(s);
     }
   }
@@ -174,7 +180,10 @@ class meter {
   /// where nothing is.
   double expected_seconds(const step_summary& s) const {
     const batch& b = of(s.sequences);
-    const double steps = s.levels > 0 ? b.prices.of(s) : s.draft_length > 0 ? idle_cost(b) : 1.0;
+    const double begins = cold_ > 0 ? b.before.median() / untimed_after_plain : 0.0;
+    const double steps = s.levels > 0         ? b.prices.of(s) + begins
+                         : s.draft_length > 0 ? idle_cost(b)
+                                              : 1.0;
     return b.prices.plain() * steps;
   }
   double plain_seconds(std::int32_t running) const { return of(running).prices.plain(); }
@@ -186,7 +195,7 @@ class meter {
   static constexpr double known = 4.0;     ///< tests that the expected acceptance counts for
   static constexpr double formula = 8.0;   ///< steps that what acceptance promises counts for
   static constexpr double fading = 0.995;  ///< weight of findings after a step that might not draft
-  static constexpr std::int32_t try_steps = 2;       ///< at least, and
+  static constexpr std::int32_t try_steps = 4;       ///< at least, of which two are timed, and
   static constexpr std::int32_t long_try = 6;        ///< where beginning is what is dear
   static constexpr std::int32_t between_tries = 16;  ///< of other lengths, while drafting pays
   static constexpr double cheap = 0.2;    ///< plain steps for a level: then nothing was read
@@ -199,6 +208,8 @@ class meter {
     detail::recent<9> after;  ///< plain steps that the steps after one that drafted took longer
     double aftermath = 0.0;   ///< of the last step that drafted, so far
     std::int32_t after_steps = 0;  ///< of these steps
+    detail::recent<9> before;      ///< the same of the first drafting steps after plain ones
+    double beginning = 0.0;        ///< of the last ones, so far
     detail::findings found;
     double saved = 0.0;            ///< for tries
     double price = 0.0;            ///< at which the next one begins
@@ -317,6 +328,14 @@ class meter {
     b.after.add(std::max(b.aftermath, 0.0));
   }
 
+  /// What a drafting step after plain ones took longer than others.
+  void note_beginning(batch& b, double longer) const {
+    const bool disturbed = longer > 1.0;
+    b.beginning += disturbed ? b.before.median() / untimed_after_plain : std::max(longer, -0.5);
+    if (cold_ > 1) { return; }
+    b.before.add(std::max(std::exchange(b.beginning, 0.0), 0.0));
+  }
+
   /// Of a step that might have drafted and did not. That costs next to nothing, as a rule: not what
   /// one clock reading says.
   static double idle_cost(const batch& b) {
@@ -375,7 +394,7 @@ class meter {
       // Once begun it goes on: a drafter that had something to read first says nothing.
       return b.saved >= unknown + begins || (b.drafts && begins == 0.0 && b.saved > -unknown);
     }
-    if (!b.drafts) { begins += b.after.median(); }
+    if (!b.drafts) { begins += b.after.median() + b.before.median(); }
     const outlook step = of_drafts(b, reach);
     const double gain = step.gain();
     // A request that runs is taken to have half of its tokens.
@@ -434,6 +453,7 @@ class meter {
   std::int32_t was_ = 0;           ///< sequences that went on after the last step
   std::int32_t untimed_ = 0;       ///< plain steps that are not timed, after a draft
   std::int32_t after_idle_ = 0;    ///< after one that might have drafted
+  std::int32_t cold_ = 0;          ///< drafting steps that are not timed, after a plain one
   std::int32_t after_prompt_ = 0;  ///< and after a prompt
   std::int32_t often_ = 0;         ///< prompts in turn that came within these
 };

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
 #include <hunch/core/arithmetic.hpp>
@@ -34,8 +33,8 @@ struct integer_state {
 /// that their sum of products with bytes has 32 bits. 15 bits and a sign up to a width of 512; 11
 /// at 8,192.
 HUNCH_HOST_DEVICE constexpr std::int32_t largest_integer(std::int32_t width) {
-  constexpr std::int32_t most = std::numeric_limits<std::int16_t>::max();
-  const std::int32_t fits = std::numeric_limits<std::int32_t>::max() / 128 / larger(width, 1);
+  constexpr std::int32_t most = 0x7fff;
+  const std::int32_t fits = 0x7fffffff / 128 / larger(width, 1);
   return larger(smaller(fits, most), 1);
 }
 

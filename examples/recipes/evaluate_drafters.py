@@ -50,8 +50,8 @@ def heldout(windows):
 
 
 def generated(work, windows):
-    for path in sorted((work / "tokens" / "generated_validation").glob("*.bin")):
-        rows = torch.from_numpy(np.fromfile(path, np.uint16).astype(np.int64)).view(-1, LENGTH)
+    for path in sorted((work / "tokens" / "generated_validation").glob("*.int32")):
+        rows = torch.from_numpy(np.fromfile(path, np.int32).astype(np.int64)).view(-1, LENGTH)
         yield path.stem, rows[:windows]
 
 

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 import checkpoint
 from llama.model import residual
-from shipped import HELDOUT, MODELS, TOKENIZER
+from shipped import HELDOUT, MODELS, TOKENIZER, VOCABULARY
 from text.corpus import SEPARATOR
 
 POSITIONS = 264   # of each window; over the domains more than 2,048
@@ -40,7 +40,7 @@ def kept(name, logits, sampled):
 
 def main():
     ids = windows()
-    sampled = torch.randperm(32000, generator=torch.Generator().manual_seed(0))[:SAMPLED_IDS].sort().values
+    sampled = torch.randperm(VOCABULARY, generator=torch.Generator().manual_seed(0))[:SAMPLED_IDS].sort().values
     tensors = {"ids": ids.int(), "sampled_ids": sampled.int()}
     for name in ("target", "draft"):
         reference, own = checkpoint.reference(MODELS / name), checkpoint.load(MODELS / name, TOKENIZER)

@@ -21,15 +21,15 @@ def device():
 
 
 def encode(work):
-    """Token streams of every domain, <s> document </s> after each other, cached as 16-bit files."""
+    """Token streams of every domain, <s> document </s> after each other, cached as 32-bit files: any vocabulary fits."""
     tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(work / "tokenizer.model"))
     for part in ("train", "validation"):
         folder = work / "tokens" / part
         folder.mkdir(parents=True, exist_ok=True)
         for path in sorted((work / "corpus" / part).glob("*.txt")):
-            if not (folder / f"{path.stem}.bin").exists():
+            if not (folder / f"{path.stem}.int32").exists():
                 documents = tokenizer.encode(path.read_text("utf-8").split(SEPARATOR), add_bos=True, add_eos=True)
-                np.concatenate([np.array(d, np.uint16) for d in documents]).tofile(folder / f"{path.stem}.bin")
+                np.concatenate([np.array(d, np.int32) for d in documents]).tofile(folder / f"{path.stem}.int32")
 
 
 class Windows:
@@ -41,7 +41,7 @@ class Windows:
     """
 
     def __init__(self, folder, length, per_domain, leave_out="", aligned=False):
-        self.streams = [np.fromfile(p, np.uint16) for p in sorted(folder.glob("*.bin")) if p.stem != leave_out]
+        self.streams = [np.fromfile(p, np.int32) for p in sorted(folder.glob("*.int32")) if p.stem != leave_out]
         self.length, self.per_domain, self.aligned, self.orders = length, per_domain, aligned, {}
 
     def window(self, domain, count):

@@ -5,11 +5,13 @@ import dataclasses
 import torch.nn.functional as F
 from torch import nn
 
+from shipped import VOCABULARY
+
 
 @dataclasses.dataclass(frozen=True)
 class ExitConfig:
     hidden_size: int = 256
-    vocab_size: int = 32000
+    vocab_size: int = VOCABULARY
     exit_layer: int = 2     # layers of the target before it
     adapter_size: int = 128
     rms_norm_eps: float = 1e-5

@@ -4,7 +4,7 @@
     python -m llama.generate --work DIR --tokens N
 
 A sequence is PROMPT tokens of the training text and what the target continues them with, LENGTH together; a
-batch has the same number from every domain. DIR/tokens/generated/<domain>.bin has them after each other, as
+batch has the same number from every domain. DIR/tokens/generated/<domain>.int32 has them after each other, as
 `tokens/train` has documents, so that windows of LENGTH are sequences. A run that was interrupted continues;
 so does one for more tokens; a batch is always whole.
 
@@ -88,11 +88,11 @@ def main():
 
     target = checkpoint.load(options.target, options.work / "tokenizer.model").to(training.device())
     rows = ROWS[options.part]
-    texts = sorted((options.work / "tokens" / options.part).glob("*.bin"))
+    texts = sorted((options.work / "tokens" / options.part).glob("*.int32"))
     folder = options.work / "tokens" / ("generated" if options.part == "train" else "generated_validation")
     folder.mkdir(exist_ok=True)
     files = [folder / path.name for path in texts]
-    streams = [np.fromfile(path, np.uint16) for path in texts]
+    streams = [np.fromfile(path, np.int32) for path in texts]
     for file in files:
         file.touch()
     while True:
@@ -104,7 +104,7 @@ def main():
                    for i in random.integers(len(stream) - PROMPT, size=rows)]
         seed = torch.Generator().manual_seed(training.SEED + batch)
         ids = continued(target, torch.from_numpy(np.stack(prompts).astype(np.int64)).to(training.device()), seed)
-        for file, text in zip(files, ids.cpu().numpy().astype(np.uint16).reshape(len(files), -1)):
+        for file, text in zip(files, ids.cpu().numpy().astype(np.int32).reshape(len(files), -1)):
             with file.open("r+b") as f:  # what an interruption left is written again
                 f.seek(2 * batch * rows * LENGTH)
                 text.tofile(f)

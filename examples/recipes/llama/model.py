@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from shipped import VOCABULARY
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:
@@ -18,7 +20,7 @@ class Config:
     num_attention_heads: int
     num_key_value_heads: int
     head_dim: int = 32
-    vocab_size: int = 32000
+    vocab_size: int = VOCABULARY
     max_position_embeddings: int = 1024
     rope_theta: float = 10000.0
     rms_norm_eps: float = 1e-5

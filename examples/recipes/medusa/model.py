@@ -6,11 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from shipped import VOCABULARY
+
 
 @dataclasses.dataclass(frozen=True)
 class MedusaConfig:
     hidden_size: int = 256
-    vocab_size: int = 32000
+    vocab_size: int = VOCABULARY
     medusa_num_heads: int = 4
     own_heads: bool = False     # each has a head over the vocabulary to itself, as published
 

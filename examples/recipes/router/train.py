@@ -51,7 +51,7 @@ class Recording:
     """Recorded positions, but those of a domain that is left out."""
 
     def __init__(self, work, drafter, leave_out=""):
-        domains = [p.stem for p in sorted((work / "tokens" / "train").glob("*.bin"))]
+        domains = [p.stem for p in sorted((work / "tokens" / "train").glob("*.int32"))]
         files = sorted((work / f"router-{drafter}").glob("*.pt"), key=lambda p: int(p.stem))
         parts = [torch.load(path, weights_only=True) for path in files]
         for name in ("ids", "states", "token", "p", "q"):

@@ -8,12 +8,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from llama.model import TARGET, heads, keys_and_values, rope_tables, rotate
+from shipped import VOCABULARY
 
 
 @dataclasses.dataclass(frozen=True)
 class StreamConfig:
     hidden_size: int = 256
-    vocab_size: int = 32000
+    vocab_size: int = VOCABULARY
     speculative_streams: int = 4
     stream_layers: int = 2      # of the target, its last ones
     map_rank: int = 48          # of what streams begin with

@@ -16,14 +16,13 @@ from safetensors.numpy import save_file
 
 import checkpoint
 import fingerprints
-from shipped import MODELS
+from shipped import MODELS, VOCABULARY
 from text.frequency import BYTE_PIECES, ranking
-from text.tokenizer import VOCABULARY
 
 
 def shares(folder):
     """[domains, vocabulary] of the tokens of each domain."""
-    counts = [np.bincount(np.fromfile(path, np.uint16), minlength=VOCABULARY) for path in sorted(folder.glob("*.bin"))]
+    counts = [np.bincount(np.fromfile(path, np.int32), minlength=VOCABULARY) for path in sorted(folder.glob("*.int32"))]
     return np.stack([c / c.sum() for c in counts])
 
 

@@ -15,8 +15,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 import fingerprints
-from shipped import MODELS
-from text.tokenizer import VOCABULARY
+from shipped import MODELS, VOCABULARY
 from training import BOS, EOS
 
 BYTE_PIECES = range(3, 259)  # after <unk>, <s> and </s>
@@ -25,8 +24,8 @@ NEVER = (0, BOS)             # never the next token
 
 def ranking(folder, leave_out=""):
     share = np.zeros(VOCABULARY)
-    for path in sorted(p for p in folder.glob("*.bin") if p.stem != leave_out):
-        counts = np.bincount(np.fromfile(path, np.uint16), minlength=VOCABULARY)
+    for path in sorted(p for p in folder.glob("*.int32") if p.stem != leave_out):
+        counts = np.bincount(np.fromfile(path, np.int32), minlength=VOCABULARY)
         share += counts / counts.sum()
     share[[EOS, *BYTE_PIECES]] = np.inf
     share[list(NEVER)] = -1.0

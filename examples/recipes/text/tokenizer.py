@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the tokenizer: SentencePiece BPE, 32,000 pieces, byte fallback.
+"""Trains the tokenizer: SentencePiece BPE with byte fallback.
 
     python -m text.tokenizer --work DIR
 
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import sentencepiece
 
+from shipped import VOCABULARY
 from text.corpus import SEPARATOR
 
-VOCABULARY = 32000
 SAMPLE_BYTES = 3 << 20  # of each domain: more adds minutes and hardly changes the merges
 SENTENCE_BYTES = 2048   # long enough to hold line ends and indentation, short enough for the trainer's limit
 

@@ -58,9 +58,10 @@ TEST_CASE("an int4 copy keeps norms and the head over shortlists") {
       std::vector<float> logits(static_cast<std::size_t>(list.size));
       const hunch::row_view<float> out{logits.data(), list.size};
       m.head(states, {1, &row, &list, &out});
-      // Floats are rounded to bf16 there.
-      const double tolerance =
-          type == engine::dtype::i8 || type == engine::dtype::bf16 ? 1e-4 : 0.1;
+      // Floats are rounded to bf16 there, and hidden states to 15 bits beside bytes.
+      const double tolerance = type == engine::dtype::i8     ? 5e-4
+                               : type == engine::dtype::bf16 ? 1e-4
+                                                             : 0.1;
       for (std::size_t v = 0; v < logits.size(); ++v) {
         CHECK(std::fabs(static_cast<double>(logits[v]) - expected[v]) < tolerance);
       }

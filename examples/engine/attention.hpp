@@ -1,26 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 namespace engine {
 
-/// The run of positions that the query heads of one key-value head attend to.
+/// Keys and values of one key-value head.
 struct attention_run {
   const float* keys = nullptr;    ///< [positions / 16][head_dim][16], see `kv_cache`
   const float* values = nullptr;  ///< [positions][padded_head_dim]
   int head_dim = 0;
   int padded_head_dim = 0;
-  int length = 0;  ///< positions, at least 1
-  int first = 0;   ///< below `length`: those before it are not attended to
 };
 
-/// softmax(q K^T) V for `heads` query heads that share a key-value head.
+/// One query head of one row.
+struct attention_query {
+  const float* query = nullptr;  ///< [head_dim] scaled by 1 / sqrt(head_dim) before
+  float* out = nullptr;          ///< [head_dim]
+  int length = 0;                ///< positions, at least 1
+  int first = 0;                 ///< below `length`: those before it are not attended to
+};
+
+/// How many queries are worth attending together.
+inline constexpr int attention_queries = 16;
+
+/// Floats that `attend` needs for itself, of runs of up to `positions` positions.
+std::size_t attention_scratch(int positions, int padded_head_dim);
+
+/// softmax(q K^T) V for queries that read one run, of whatever lengths. Several of them share what
+/// is read of it: a block of positions stays in the nearest cache for all.
 ///
-/// \param query  [heads, head_dim], scaled by 1 / sqrt(head_dim) before
-/// \param out    [heads, head_dim]
-/// \param scratch  room for 2 * (round_up(length, 16) + padded_head_dim) floats
-///
-/// Every sum has one order, by position: scores run over head_dim in ascending order, the sum of
-/// exponentials goes by lane, the sum of values by position modulo 4.
-void attend(const attention_run& run, int heads, const float* query, float* out, float* scratch);
+/// Every sum has one order, by position, whatever else is asked: scores run over head_dim in
+/// ascending order, the sum of exponentials goes by lane, the sum of values by position modulo 4.
+/// Nothing of a position at or beyond the length of a query reaches its result.
+void attend(const attention_run& run, std::span<const attention_query> queries, float* scratch);
 
 }  // namespace engine

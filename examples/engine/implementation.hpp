@@ -21,6 +21,7 @@
 #include <engine/stream_weights.hpp>
 #include <engine/thread_pool.hpp>
 #include <engine/weights.hpp>
+#include <engine/work_shares.hpp>
 
 /// \file
 /// What is after a `model`, for the model itself and for those that draft with parts of it.
@@ -76,7 +77,7 @@ struct workspace {
   struct per_thread {
     aligned_buffer<float> normed;           ///< [rows, hidden]
     aligned_buffer<std::byte> activations;  ///< [rows, the widest input]
-    aligned_buffer<float> query;            ///< [heads per key-value head, head_dim]
+    aligned_buffer<float> query;            ///< [attention_queries, head_dim]
     aligned_buffer<float> scores;
   };
   std::vector<per_thread> threads;
@@ -143,6 +144,20 @@ struct model::implementation : named_model {
   /// The outputs of a product that are `thread`'s.
   void apply(const packed_matrix& w, activation_view x, float* y, std::ptrdiff_t stride, int rows,
              into mode, int thread);
+  /// All outputs of a product, as `shares` divides them. Calls then(first, last) for the outputs
+  /// that this thread has made.
+  template <class Then>
+  void apply_shared(const packed_matrix& w, activation_view x, float* y, std::ptrdiff_t stride,
+                    int rows, into mode, int thread, const Then& then) {
+    shares.take(thread, w.blocks(), [&](int first, int last) {
+      multiply(w, x, y, stride, rows, mode, first, last);
+      then(first * outputs_per_block, last * outputs_per_block);
+    });
+  }
+  void apply_shared(const packed_matrix& w, activation_view x, float* y, std::ptrdiff_t stride,
+                    int rows, into mode, int thread) {
+    apply_shared(w, x, y, stride, rows, mode, thread, [](int, int) {});
+  }
 
   workspace::per_thread& own(int thread) { return space.threads[static_cast<std::size_t>(thread)]; }
   float* residual(int row) {
@@ -154,6 +169,7 @@ struct model::implementation : named_model {
   const arithmetic kind;
   const int context;
   thread_pool pool;
+  work_shares shares;
   model_weights weights;
   rope rotary;
   sequences slots;
@@ -216,7 +232,7 @@ struct model::implementation : named_model {
   void normalise(const std::vector<float>& weight, int thread);
   /// What the attention of a layer reads of the rows.
   activation_view attention_inputs(const layer_weights& layer, int thread);
-  void add_bias(const layer_weights& layer, int thread);
+  void add_bias(const std::vector<float>& bias, float* y, int stride, int first, int last);
   void attend_all(const pass_plan& plan, int layer, int thread);
   void attend_groups(const pass_plan& plan, int layer, int first, int last, int thread);
   void attend_group(const pass_plan& plan, int layer, int head, const row_group& group, int thread);

@@ -106,9 +106,11 @@ void model::implementation::go_through(const pass_plan& plan, int thread) {
     for (std::size_t k = 0; k < feature_layers.size(); ++k) {
       if (l == feature_layers[k]) { keep_layer_inputs(plan, static_cast<int>(k), thread); }
     }
-    apply(layer.query_key_value, attention_inputs(layer, thread), space.projections.data(),
-          projection_stride, rows, into::overwrite, thread);
-    if (!layer.query_key_value_bias.empty()) { add_bias(layer, thread); }
+    apply_shared(layer.query_key_value, attention_inputs(layer, thread), space.projections.data(),
+                 projection_stride, rows, into::overwrite, thread, [&](int first, int last) {
+                   add_bias(layer.query_key_value_bias, space.projections.data(), projection_stride,
+                            first, last);
+                 });
     const stream_weights::layer* const more = adapters(l);
     if (more != nullptr) {
       adapt(more->query_key_value, own(thread).normed.data(), hidden_stride,
@@ -118,8 +120,9 @@ void model::implementation::go_through(const pass_plan& plan, int thread) {
     if (shape.eagle.keeps_norm) { keep_norm(layer, thread); }
     attend_all(plan, l, thread);
     pool.barrier();
-    apply(layer.output, activations(space.mixed.data(), mixed_stride, query_size, rows, thread),
-          space.residual.data(), hidden_stride, rows, into::add, thread);
+    apply_shared(layer.output,
+                 activations(space.mixed.data(), mixed_stride, query_size, rows, thread),
+                 space.residual.data(), hidden_stride, rows, into::add, thread);
     if (more != nullptr) {
       adapt(more->output, space.mixed.data(), mixed_stride, space.residual.data(), hidden_stride,
             thread);
@@ -266,14 +269,11 @@ void model::implementation::put_features(int thread) {
 
 void model::implementation::join(const float* from, int stride, int thread) {
   const int rows = row_count();
-  apply(weights.joint(), activations(from, stride, shape.joint_inputs(), rows, thread),
-        space.residual.data(), hidden_stride, rows, into::overwrite, thread);
-  if (weights.joint_bias().empty()) { return; }
-  const share blocks = part(weights.joint().blocks(), thread);
-  const int last = std::min(blocks.end * outputs_per_block, hidden_stride);
-  for (int i = 0; i < rows; ++i) {
-    add_to(residual(i), weights.joint_bias().data(), blocks.begin * outputs_per_block, last);
-  }
+  apply_shared(weights.joint(), activations(from, stride, shape.joint_inputs(), rows, thread),
+               space.residual.data(), hidden_stride, rows, into::overwrite, thread,
+               [&](int first, int last) {
+                 add_bias(weights.joint_bias(), space.residual.data(), hidden_stride, first, last);
+               });
 }
 
 void model::implementation::put_given(int thread) {
@@ -354,13 +354,13 @@ void model::implementation::apply(const packed_matrix& w, activation_view x, flo
   multiply(w, x, y, stride, rows, mode, mine.begin, mine.end);
 }
 
-/// Adds the bias to the queries, keys and values that are `thread`'s outputs.
-void model::implementation::add_bias(const layer_weights& layer, int thread) {
-  const share blocks = part(layer.query_key_value.blocks(), thread);
-  const int last = std::min(blocks.end * outputs_per_block, projection_stride);
+/// Adds a bias, if there is one, to the outputs [first, last) of all rows.
+void model::implementation::add_bias(const std::vector<float>& bias, float* y, int stride,
+                                     int first, int last) {
+  if (bias.empty()) { return; }
+  last = std::min(last, stride);
   for (int i = 0; i < row_count(); ++i) {
-    add_to(space.projections.data() + static_cast<std::ptrdiff_t>(i) * projection_stride,
-           layer.query_key_value_bias.data(), blocks.begin * outputs_per_block, last);
+    add_to(y + static_cast<std::ptrdiff_t>(i) * stride, bias.data(), first, last);
   }
 }
 
@@ -404,6 +404,14 @@ void model::implementation::attend_group(const pass_plan& plan, int layer, int h
     std::copy_n(key + key_value_size, head_dim,
                 kv.staged_values(group.slot, at, row.staged) + head * head_dim);
   }
+  const attention_run run{kv.keys(group.slot, at, head), kv.values(group.slot, at, head), head_dim,
+                          kv.padded_head_dim()};
+  attention_query waiting[attention_queries];  // for more that read the same positions
+  int count = 0;
+  const auto attend_waiting = [&] {
+    attend(run, {waiting, static_cast<std::size_t>(count)}, own(thread).scores.data());
+    count = 0;
+  };
   const int* placed = nullptr;  // what the last row's path has left at free positions
   int placed_size = 0;
   int placed_at = -1;
@@ -419,12 +427,11 @@ void model::implementation::attend_group(const pass_plan& plan, int layer, int h
     const int* const staged = span.path.data() + path.path_begin;
     const int size = path.path_end - path.path_begin;
     const int begin = row.length - size;
-    const int shared_size = begin == placed_at ? std::min(size, placed_size) : 0;
-    for (int p =
-             static_cast<int>(std::mismatch(staged, staged + shared_size, placed).first - staged);
-         p < size; ++p) {
-      kv.place(group.slot, at, head, begin + p, staged[p]);
-    }
+    const int common = begin == placed_at ? std::min(size, placed_size) : 0;
+    const int same =
+        static_cast<int>(std::mismatch(staged, staged + common, placed).first - staged);
+    if (begin != placed_at || same < placed_size) { attend_waiting(); }
+    for (int p = same; p < size; ++p) { kv.place(group.slot, at, head, begin + p, staged[p]); }
     placed = staged;
     placed_size = size;
     placed_at = begin;
@@ -433,37 +440,48 @@ void model::implementation::attend_group(const pass_plan& plan, int layer, int h
       if (shape.qk_norm) {
         rms_norm_in_place(query, of.query_norm.data(), head_dim, shape.norm_epsilon);
       }
-      rotary.rotate(query, row.position, query_scale, own(thread).query.data() + h * head_dim);
+      float* const rotated = own(thread).query.data() + count * head_dim;
+      rotary.rotate(query, row.position, query_scale, rotated);
+      waiting[count++] = {.query = rotated,
+                          .out = out + h * head_dim,
+                          .length = row.length,
+                          .first = shape.eagle.skips_first && row.length > 1 ? 1 : 0};
+      if (count == attention_queries) { attend_waiting(); }
     }
-    attend({kv.keys(group.slot, at, head), kv.values(group.slot, at, head), head_dim,
-            kv.padded_head_dim(), row.length, shape.eagle.skips_first && row.length > 1 ? 1 : 0},
-           shared, own(thread).query.data(), out, own(thread).scores.data());
   }
+  attend_waiting();
 }
 
 void model::implementation::feed_forward(const layer_weights& layer,
                                          const stream_weights::layer* more, int thread) {
   const int rows = row_count();
   normalise(layer.mlp_norm, thread);
-  apply(layer.gate_up,
-        activations(own(thread).normed.data(), hidden_stride, shape.hidden, rows, thread),
-        space.gates.data(), 2 * product_stride, rows, into::overwrite, thread);
-  if (more != nullptr) {
+  // A block holds 32 gates and their 32 ups, so that a thread finds both among the outputs that it
+  // has made.
+  const auto make_products = [&](int first, int last) {
+    for (int i = 0; i < rows; ++i) {
+      swiglu(space.gates.data() + static_cast<std::ptrdiff_t>(i) * 2 * product_stride, first / 2,
+             std::min(last / 2, product_stride),
+             space.products.data() + static_cast<std::ptrdiff_t>(i) * product_stride);
+    }
+  };
+  const activation_view normed =
+      activations(own(thread).normed.data(), hidden_stride, shape.hidden, rows, thread);
+  if (more == nullptr) {
+    apply_shared(layer.gate_up, normed, space.gates.data(), 2 * product_stride, rows,
+                 into::overwrite, thread, make_products);
+  } else {
+    apply(layer.gate_up, normed, space.gates.data(), 2 * product_stride, rows, into::overwrite,
+          thread);
     adapt(more->gate_up, own(thread).normed.data(), hidden_stride, space.gates.data(),
           2 * product_stride, thread);
-  }
-  // A block holds 32 gates and their 32 ups, so that a thread finds both among its own outputs.
-  const share blocks = part(layer.gate_up.blocks(), thread);
-  const int first = blocks.begin * outputs_per_block / 2;
-  const int last = std::min(blocks.end * outputs_per_block / 2, product_stride);
-  for (int i = 0; i < rows; ++i) {
-    swiglu(space.gates.data() + static_cast<std::ptrdiff_t>(i) * 2 * product_stride, first, last,
-           space.products.data() + static_cast<std::ptrdiff_t>(i) * product_stride);
+    const share blocks = part(layer.gate_up.blocks(), thread);
+    make_products(blocks.begin * outputs_per_block, blocks.end * outputs_per_block);
   }
   pool.barrier();
-  apply(layer.down,
-        activations(space.products.data(), product_stride, shape.intermediate, rows, thread),
-        space.residual.data(), hidden_stride, rows, into::add, thread);
+  apply_shared(layer.down,
+               activations(space.products.data(), product_stride, shape.intermediate, rows, thread),
+               space.residual.data(), hidden_stride, rows, into::add, thread);
   if (more != nullptr) {
     adapt(more->down, space.products.data(), product_stride, space.residual.data(), hidden_stride,
           thread);
@@ -525,9 +543,9 @@ void model::implementation::reserve_outputs(std::size_t outputs) {
 }
 
 void model::implementation::write_logits(int outputs, int thread) {
-  apply(weights.head(),
-        activations(result.hidden.data(), hidden_stride, shape.hidden, outputs, thread),
-        result.logits.data(), result.logits_stride, outputs, into::overwrite, thread);
+  apply_shared(weights.head(),
+               activations(result.hidden.data(), hidden_stride, shape.hidden, outputs, thread),
+               result.logits.data(), result.logits_stride, outputs, into::overwrite, thread);
 }
 
 }  // namespace engine

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <engine/attention.hpp>
 #include <engine/eagle_files.hpp>
 #include <engine/implementation.hpp>
 #include <engine/tensors.hpp>
@@ -92,6 +93,7 @@ model::implementation::implementation(const config& c, const checkpoint& source,
       kind{options.kind},
       context{checked_context(c, options.context)},
       pool{options.threads},
+      shares{options.threads},
       weights{c, source, options.kind},
       rotary{c.rope, c.head_dim, context},
       slots{options.max_batch, context, c.vocab_size},
@@ -116,9 +118,8 @@ model::implementation::implementation(const config& c, const checkpoint& source,
   result.logits_stride = round_up(c.rows_of_head(), lanes);
   space.threads.resize(static_cast<std::size_t>(options.threads));
   for (auto& each : space.threads) {
-    each.query.grow(static_cast<std::size_t>(query_size));
-    each.scores.grow(2 * static_cast<std::size_t>(round_up(context + max_streams, lanes) +
-                                                  cache.padded_head_dim()));
+    each.query.grow(static_cast<std::size_t>(attention_queries * c.head_dim));
+    each.scores.grow(attention_scratch(context + max_streams, cache.padded_head_dim()));
   }
 }
 

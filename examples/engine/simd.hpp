@@ -48,6 +48,11 @@ inline constexpr __mmask16 all_lanes = 0xffff;
 
 ENGINE_INLINE f32x16 load(const float* p) { return {_mm512_loadu_ps(p)}; }
 ENGINE_INLINE void store(float* p, f32x16 a) { _mm512_storeu_ps(p, a.v); }
+/// The same, loaded once: else GCC makes each use of it a load of its own.
+ENGINE_INLINE f32x16 in_register(f32x16 a) {
+  asm("" : "+v"(a.v));
+  return a;
+}
 ENGINE_INLINE f32x16 splat(float x) { return {_mm512_set1_ps(x)}; }
 ENGINE_INLINE f32x16 operator+(f32x16 a, f32x16 b) { return {_mm512_add_ps(a.v, b.v)}; }
 ENGINE_INLINE f32x16 operator-(f32x16 a, f32x16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
@@ -142,6 +147,7 @@ ENGINE_INLINE void store(float* p, f32x16 a) {
     __builtin_memcpy(p + i * detail::width, &a.v[i], sizeof a.v[i]);
   }
 }
+ENGINE_INLINE f32x16 in_register(f32x16 a) { return a; }
 ENGINE_INLINE f32x16 splat(float x) {
   return detail::make([=](int) { return x - detail::floats{}; });
 }

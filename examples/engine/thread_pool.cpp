@@ -27,7 +27,7 @@ constexpr int max_threads = 256;
 /// machine whose processors come in pairs the one that looks slows down the one that works: a third
 /// of the speed, so that it may look for some three times as long as it would be late.
 constexpr microseconds patience_within{200};
-constexpr microseconds patience_between{100};
+constexpr microseconds patience_between{200};
 
 void pause() {
 #if defined(__x86_64__)

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <numbers>
 
+#include <engine/simd.hpp>
+
 namespace engine {
 namespace {
 
@@ -45,7 +47,14 @@ void rope::rotate(const float* in, int position, float scale, float* out) const 
   const auto at = static_cast<std::size_t>(position) * static_cast<std::size_t>(half_);
   const float* const c = cosine_.data() + at;
   const float* const s = sine_.data() + at;
-  for (int i = 0; i < half_; ++i) {
+  int i = 0;
+  for (; i + lanes <= half_; i += lanes) {
+    const f32x16 a = load(in + i) * splat(scale);
+    const f32x16 b = load(in + i + half_) * splat(scale);
+    store(out + i, a * load(c + i) - b * load(s + i));
+    store(out + i + half_, b * load(c + i) + a * load(s + i));
+  }
+  for (; i < half_; ++i) {
     const float a = in[i] * scale;
     const float b = in[i + half_] * scale;
     out[i] = a * c[i] - b * s[i];

@@ -380,6 +380,49 @@ TEST_CASE("a router in bytes has nearly the scores of its weights") {
   }
 }
 
+TEST_CASE("a thread multiplies the bytes of a router with integers") {
+  constexpr std::int32_t rows = 21;
+  for (const std::int32_t width : {1, 48, 512, 1000, 4096, 4097}) {
+    CAPTURE(width);
+    dice random{static_cast<std::uint64_t>(width)};
+    const auto size = static_cast<std::size_t>(width);
+    std::vector<std::int8_t> weights(rows * size);
+    for (std::int8_t& w : weights) { w = static_cast<std::int8_t>(255.0 * random.unit() - 127.0); }
+    std::vector<float> x(size), row_scale(rows), bias(rows), out(rows);
+    for (auto* of : {&x, &row_scale, &bias}) {
+      for (float& v : *of) { v = static_cast<float>(2.0 * random.unit() - 1.0); }
+    }
+    const kernel::dense_layer<std::int8_t> layer{
+        {weights.data(), rows, width, row_scale.data()}, bias.data(), false};
+    team::serial team;
+    layer(team, x.data(), out.data());
+    const float largest = std::abs(*std::max_element(
+        x.begin(), x.end(), [](float a, float b) { return std::abs(a) < std::abs(b); }));
+    const auto most = static_cast<float>(std::min(32767, 2147483647 / 128 / width));
+    bool all_are_integers = true;
+    for (std::size_t r = 0; r < rows; ++r) {
+      std::int64_t sum = 0;
+      double exact = static_cast<double>(bias[r]);
+      double bound = 1e-2;  // of half a step of every number
+      for (std::size_t k = 0; k < size; ++k) {
+        const auto w = weights[r * size + k];
+        sum += w * static_cast<std::int64_t>(std::nearbyint(x[k] * (most / largest)));
+        exact +=
+            static_cast<double>(w) * static_cast<double>(x[k]) * static_cast<double>(row_scale[r]);
+        bound += std::abs(w * 0.5 * static_cast<double>(largest / most * row_scale[r]));
+      }
+      const float expected =
+          std::fma(static_cast<float>(sum) * (largest / most), row_scale[r], bias[r]);
+      all_are_integers = all_are_integers && out[r] == expected;
+      CHECK(std::abs(static_cast<double>(out[r]) - exact) < bound);
+    }
+    CHECK(all_are_integers == (width <= 4096));
+    x[size / 2] = std::numeric_limits<float>::quiet_NaN();
+    layer(team, x.data(), out.data());
+    for (const float y : out) { CHECK(std::isnan(y)); }
+  }
+}
+
 TEST_CASE("a router of two layers") {
   check_router<float>(37, 20, 50, 1e-4);
   check_router<bfloat16>(37, 20, 50, 1e-4);

@@ -36,7 +36,8 @@ namespace router {
 
 /// W2 max(0, W1 x + b1) + b2: the router of DynaSpec (arXiv:2510.13847), whose x is the embedding
 /// of the last token and the drafter's hidden state before it. A view of weights, in memory that
-/// whoever calls it reaches: see `selector::clustered`. The same bits on every team.
+/// whoever calls it reaches: see `selector::clustered`. The same bits on every team, but that a
+/// thread multiplies bytes with integers (see head/detail/integer_states.hpp).
 /// \tparam Weight float, bfloat16, float16 or std::int8_t.
 template <class Weight>
 struct mlp {

@@ -10,6 +10,7 @@
 #include <hunch/core/config.hpp>
 #include <hunch/core/float16.hpp>
 #include <hunch/head/detail/dot_one.hpp>
+#include <hunch/head/detail/integer_states.hpp>
 #include <hunch/head/detail/rows_ahead.hpp>
 #include <hunch/head/detail/tensor_strip.hpp>
 #include <hunch/head/head_weights.hpp>
@@ -30,6 +31,9 @@ namespace detail {
 /// its list has room for the lanes of both.
 inline constexpr std::int32_t states_together = 2;
 static_assert(most_slices * layer_rows * gemv_lanes <= team::list_capacity);
+
+/// Numbers of a row of bytes that a thread multiplies with integers at most: room on its stack.
+inline constexpr std::int32_t widest_integers = 4096;
 
 /// Element i of four bytes of a row.
 template <class Weight>
@@ -118,19 +122,20 @@ struct dense_layer {
     return (weights.rows + layer_rows - 1) / layer_rows;
   }
 
-  /// All rows times one x, by a team. Collective.
+  /// All rows times one x, by a team. A thread multiplies bytes with integers, as far as they are
+  /// not wider than `widest_integers`. Collective.
   template <class T>
   HUNCH_HOST_DEVICE void operator()(T& team, const float* x, float* out) const {
     if constexpr (T::worker_type::lanes == 1 && team::is_one_thread<T>) {
-      const row_range all{0, weights.rows};
-      detail::ask_ahead(weights, detail::one_range(all), [&](auto& ahead) {
-        constexpr std::int32_t together = std::remove_reference_t<decltype(ahead)>::together;
-        for (std::int32_t row = 0; row < weights.rows; row += layer_rows) {
-          const std::int32_t left = weights.rows - row;
-          detail::sliced_rows<together>(weights.row(row), weights.width,
-                                        left < layer_rows ? left : layer_rows, x, ahead, out + row);
+      if constexpr (std::is_same_v<Weight, std::int8_t>) {
+        if (weights.width <= detail::widest_integers) {
+          multiply_integers(x, out);
+        } else {
+          multiply_floats(x, out);
         }
-      });
+      } else {
+        multiply_floats(x, out);
+      }
       const dense_layer self = *this;
       team.for_each(weights.rows, [=](std::int64_t r) {
         out[r] = self.finished(out[r], static_cast<std::int32_t>(r));
@@ -207,6 +212,38 @@ struct dense_layer {
   }
 
  private:
+  /// The sums of all rows, by a thread.
+  HUNCH_HOST_DEVICE void multiply_floats(const float* x, float* out) const {
+    by_rows([=, *this](auto& ahead, std::int32_t row, std::int32_t count) HUNCH_INLINED {
+      constexpr std::int32_t together = std::remove_reference_t<decltype(ahead)>::together;
+      detail::sliced_rows<together>(weights.row(row), weights.width, count, x, ahead, out + row);
+    });
+  }
+  HUNCH_HOST_DEVICE void multiply_integers(const float* x, float* out) const {
+    alignas(64) std::uint32_t words[detail::widest_integers];
+    detail::put_integers(x, weights.width, words);
+    const detail::integer_state of[1] = {detail::integers_at(words, weights.width)};
+    by_rows([&](auto& ahead, std::int32_t row, std::int32_t count) HUNCH_INLINED {
+      constexpr std::int32_t most = 4;
+      constexpr std::int32_t ready = std::remove_reference_t<decltype(ahead)>::together;
+      std::int32_t sums[1][layer_rows];
+      detail::integer_dots<(ready < most ? ready : most)>(weights.row(row), weights.width, count,
+                                                          of, ahead, sums);
+      for (std::int32_t r = 0; r < count; ++r) {
+        out[row + r] = static_cast<float>(sums[0][r]) * of[0].scale;
+      }
+    });
+  }
+  /// Calls multiply(ahead, row, count) for strips of rows.
+  template <class Multiply>
+  HUNCH_HOST_DEVICE HUNCH_INLINE void by_rows(const Multiply& multiply) const {
+    detail::ask_ahead(weights, detail::one_range({0, weights.rows}), [&](auto& ahead) {
+      for (std::int32_t row = 0; row < weights.rows; row += layer_rows) {
+        multiply(ahead, row, smaller(weights.rows - row, layer_rows));
+      }
+    });
+  }
+
   HUNCH_HOST_DEVICE HUNCH_INLINE float finished(float sum, std::int32_t row) const {
     const float y = weights.row_scale == nullptr ? sum + bias[row]
                                                  : std::fma(sum, weights.row_scale[row], bias[row]);

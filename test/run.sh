@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Set-up, build and all tests. With --long instead: what takes longer, for runs after one without,
 # a second compiler, sanitizers, the race check, soak runs, programs for a device, fuzzing. With
-# --all: both, then what is tried before a release, all tests by the second compiler, NEON in an
-# emulator, other architectures of devices, and the torch operators.
+# --all: both, then what is tried before a release, all tests by the second compiler, the shipped
+# models under sanitizers, NEON in an emulator, other architectures of devices, and the torch
+# operators.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
@@ -74,6 +75,8 @@ if [ "$all" = yes ]; then
   cmake --preset strict -DHUNCH_DEMAND_NEON="$neon" >/dev/null
   build strict --target test_all
   run_tests strict -L '^all$'
+  stage AddressSanitizer, UndefinedBehaviorSanitizer, shipped models
+  run_tests sanitize -R '^engine\.shipped$'
   stage clang, all tests
   cmake --preset clang >/dev/null
   build clang

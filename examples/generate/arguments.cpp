@@ -26,15 +26,12 @@ constexpr named<engine::precision> precisions[] = {{"bf16", engine::precision::b
                                                    {"f32", engine::precision::f32},
                                                    {"int8", engine::precision::int8},
                                                    {"int4", engine::precision::int4}};
-constexpr named<drafter_kind> drafters[] = {{"model", drafter_kind::model},
-                                            {"eagle", drafter_kind::eagle},
-                                            {"medusa", drafter_kind::medusa},
-                                            {"streaming", drafter_kind::streaming},
-                                            {"early-exit", drafter_kind::early_exit},
-                                            {"int4", drafter_kind::int4},
-                                            {"lookup", drafter_kind::lookup},
-                                            {"ensemble", drafter_kind::ensemble},
-                                            {"none", drafter_kind::none}};
+constexpr named<drafter_kind> drafters[] = {
+    {"model", drafter_kind::model},           {"eagle", drafter_kind::eagle},
+    {"medusa", drafter_kind::medusa},         {"streaming", drafter_kind::streaming},
+    {"early-exit", drafter_kind::early_exit}, {"int4", drafter_kind::int4},
+    {"lookup", drafter_kind::lookup},         {"ensemble", drafter_kind::ensemble},
+    {"cascade", drafter_kind::cascade},       {"none", drafter_kind::none}};
 constexpr named<tree_kind> trees[] = {{"chain", tree_kind::chain},
                                       {"sampled", tree_kind::sampled},
                                       {"dynamic", tree_kind::dynamic},
@@ -123,6 +120,7 @@ flags flags_of(destination to) {
       "int4: the target's own weights in four bits\n"
       "lookup: what followed the end of the text where it occurred before\n"
       "ensemble: what followed it there, and an EAGLE head's dynamic tree, in one tree\n"
+      "cascade: what followed it there, or a chain by the target's weights in four bits\n"
       "none: nothing is drafted",
       a.drafter, drafters);
   out.add_choice<tree_kind>("--tree",
@@ -307,6 +305,7 @@ std::string shipped_draft(const arguments& a) {
     case drafter_kind::streaming:
       return HUNCH_MODELS "/streams";
     case drafter_kind::int4:
+    case drafter_kind::cascade:
       return a.model;
     case drafter_kind::model:
     case drafter_kind::lookup:
@@ -330,6 +329,7 @@ void fill_in(arguments& a, const std::set<std::string>& given) {
   if (a.draft.empty()) { a.draft = shipped_draft(a); }
   if (a.exit.empty()) { a.exit = HUNCH_MODELS "/exit"; }
   if (a.drafter == drafter_kind::ensemble) { a.tree = tree_kind::dynamic; }
+  if (a.drafter == drafter_kind::cascade) { a.tree = tree_kind::chain; }
   if (a.selector == selector_kind::clustered && a.layout.empty() != a.router.empty()) {
     throw usage_error("--layout and --router of --selector clustered belong together: give both");
   }
@@ -469,6 +469,7 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
     }
   }
   if (!a.plain && a.drafter == drafter_kind::ensemble) { refuse("--tree", "--drafter ensemble"); }
+  if (!a.plain && a.drafter == drafter_kind::cascade) { refuse("--tree", "--drafter cascade"); }
   if (a.selector == selector_kind::full) { refuse("--layout", "--selector full"); }
   if (a.selector != selector_kind::clustered) {
     for (const char* flag : {"--router", "--budget"}) {

@@ -27,7 +27,8 @@ enum class drafter_kind {
   early_exit,
   int4,
   lookup,
-  ensemble
+  ensemble,
+  cascade
 };
 enum class tree_kind { chain, sampled, dynamic, dynamic_60, fixed };
 enum class selector_kind { full, frequency, trimmed, clustered };

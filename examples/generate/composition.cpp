@@ -20,7 +20,9 @@ constexpr named<drafter_kind> words_for_drafters[] = {
     {"the target's first layers draft", drafter_kind::early_exit},
     {"the target's weights in four bits draft", drafter_kind::int4},
     {"what followed the end of the text before is the draft", drafter_kind::lookup},
-    {"an EAGLE head and what followed the end of the text before draft", drafter_kind::ensemble}};
+    {"an EAGLE head and what followed the end of the text before draft", drafter_kind::ensemble},
+    {"what followed the end of the text before, or the target's weights in four bits draft",
+     drafter_kind::cascade}};
 constexpr named<tree_kind> words_for_trees[] = {
     {"chains", tree_kind::chain},
     {"pairs of chains", tree_kind::sampled},

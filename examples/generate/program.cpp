@@ -77,6 +77,8 @@ void program::compose(const std::function<void(composed&)>& use) {
       return with_lookup();
     case drafter_kind::ensemble:
       return with_ensemble();
+    case drafter_kind::cascade:
+      return with_cascade();
   }
 }
 

@@ -49,6 +49,7 @@ class program {
                            const hunch::selector::any<>& selector);
   void with_lookup();
   void with_ensemble();
+  void with_cascade();
 
   /// An EAGLE head, and what chooses its rows.
   struct chosen_eagle {

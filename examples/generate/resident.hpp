@@ -102,13 +102,22 @@ using merged_on = std::variant<
     merged_head<engine::early_contexts<
         engine::device_eagle<typename Platform::executor, typename Platform::multiply>>>*>;
 
+/// A model that drafts where a text repeats nothing.
+template <class Model>
+struct asked_second {
+  Model* model;
+};
+template <class Platform>
+using cascaded_on = std::variant<asked_second<engine::device_model<
+    typename Platform::executor, engine::device::int4_multiply<typename Platform::executor>>>*>;
+
 template <class Platform>
 class resident_program;
 
 /// The loops that draft such trees, by every rule that takes them. They are defined in
 /// resident_loops.hpp; a source file for each kind of tree instantiates them, so that these compile
 /// side by side and all drafters share the kernels of a tree.
-/// \tparam Drafts `models_on`, `heads_on`, `pruned_on` or `merged_on` the platform.
+/// \tparam Drafts `models_on`, `heads_on`, `pruned_on`, `merged_on` or `cascaded_on` the platform.
 template <class Platform, class Drafts, class Tree>
 struct tree_loops {
   using any_selector = hunch::selector::any<float, typename Platform::executor>;
@@ -160,6 +169,8 @@ class resident_program {
         return with_streaming();
       case drafter_kind::lookup:
         return with_lookup();
+      case drafter_kind::cascade:
+        return with_cascade();
     }
   }
 
@@ -279,6 +290,15 @@ class resident_program {
         return loop_of([] { return lookup{1}; }, everything(), sampler, verifier, length);
       });
     });
+  }
+
+  void with_cascade() {
+    copy_in_int4 draft = copy_in_int4::load(args_.draft, sizes(0), executor_);
+    session_.check_draft(draft.shape());
+    const any_selector selector = chosen_selector(draft, draft.made_for());
+    asked_second<copy_in_int4> second{&draft};
+    using loops = tree_loops<Platform, cascaded_on<Platform>, chain_shape>;
+    both(chain_shape::max_depth, loops::made(*this, cascaded_on<Platform>(&second), selector));
   }
 
   /// \tparam Chain the longest chain.

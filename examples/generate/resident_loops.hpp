@@ -12,7 +12,7 @@
 #include <hunch/drafter/streaming.hpp>
 #include <hunch/length/fixed.hpp>
 
-#include "generate/merged_drafts.hpp"
+#include "generate/combined_drafts.hpp"
 #include "generate/resident.hpp"
 
 namespace generate {
@@ -38,6 +38,10 @@ auto drafter_of(pruned_streams<Platform>& of, Tree tree) {
 template <class Head>
 auto drafter_of(merged_head<Head>& of, dynamic_shape) {
   return merged_drafts(*of.head, hunch::length::fixed{});
+}
+template <class Model>
+auto drafter_of(asked_second<Model>& of, chain_shape) {
+  return copied_or_drafted(*of.model, hunch::length::fixed{});
 }
 
 }  // namespace detail

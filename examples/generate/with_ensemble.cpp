@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <engine/early_contexts.hpp>
 
-#include "generate/merged_drafts.hpp"
+#include "generate/combined_drafts.hpp"
 #include "generate/program.hpp"
 
 namespace generate {

@@ -2,6 +2,7 @@
 """What drafts for a target, and the compositions that are worth a try with it."""
 
 import json
+import math
 import struct
 from dataclasses import dataclass, field
 
@@ -42,6 +43,20 @@ class Drafter:
     def base(self):
         of_folder = {"--draft": self.folder} if self.folder else {}
         return {"--drafter": self.kind, **of_folder, **self.flags}
+
+
+def mean_speedup(measured):
+    return math.exp(sum(math.log(m["speedup"]) for m in measured) / len(measured))
+
+
+def behind_copies(tried, measured):
+    """[(name, flags)] of the best chain by the target in four bits, asked where the text repeats nothing."""
+    chains = [(name, flags) for name, flags in tried if flags["--drafter"] == "int4" and name in measured]
+    if not chains:
+        return []
+    name, flags = max(chains, key=lambda of: mean_speedup(measured[of[0]]))
+    rest = {flag: value for flag, value in flags.items() if flag != "--tree"}
+    return [(f"what followed before, or {name}", {**rest, "--drafter": "cascade"})]
 
 
 def compositions(drafter, ranking, vocabulary):

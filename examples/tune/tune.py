@@ -8,12 +8,11 @@ was made from, and writes preset.json and report.md.
 
 import argparse
 import json
-import math
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from candidates import Drafter, compositions, kind_of  # noqa: E402
+from candidates import Drafter, behind_copies, compositions, kind_of, mean_speedup  # noqa: E402
 from report import write_report  # noqa: E402
 from work import Failed, Work, fail, fingerprint  # noqa: E402
 
@@ -184,12 +183,21 @@ class Tuner:
         few = many[::len(many) // 2][:2]
         work.plan([(f"try: {name}", 12) for name, _ in tried])
         first = {}
-        for name, flags in tried:
+
+        def attempt(name, flags):
             try:
-                first[name] = work.step([str(flags)], lambda f=flags: self.measure(f, few, 1))
+                first[name] = work.step([str(flags)], lambda: self.measure(flags, few, 1))
             except Failed as why:
                 print(f" refused: {why}", flush=True)
                 refused[name] = str(why)
+
+        for composition in tried:
+            attempt(*composition)
+        copies_first = behind_copies(tried, first)
+        work.plan([(f"try: {name}", 12) for name, _ in copies_first])
+        for composition in copies_first:
+            attempt(*composition)
+        tried += copies_first
         ranked = sorted(first, key=lambda name: -mean_speedup(first[name]))[:FINALISTS]
         work.plan([(f"compare: {name}", 6 * len(many) * 2) for name in ranked])
         of = dict(tried)
@@ -212,10 +220,6 @@ class Tuner:
         content = {"line": best if faster else "plain decoding", "flags": {flag: str(value) for flag, value in flags.items()},
                    "measured": measured}
         (self.options.out / "preset.json").write_text(json.dumps(content, indent=1) + "\n")
-
-
-def mean_speedup(measured):
-    return math.exp(sum(math.log(m["speedup"]) for m in measured) / len(measured))
 
 
 def main():

@@ -30,6 +30,7 @@
 #include <hunch/draft/tree_links.hpp>
 #include <hunch/draft/tree_parents.hpp>
 #include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/cascade.hpp>
 #include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/length_slots.hpp>

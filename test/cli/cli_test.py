@@ -70,7 +70,7 @@ BAD_FLAGS = [
     (["--precision", "fp8"], "it takes bf16, f32, int8, int4"),
     (["--device", "teams", "--precision", "int8"], "--precision has no meaning with --device teams"),
     (["--device", "teams", "--pattern", "a"], "which --device teams does not wait for"),
-    (["--drafter", "medium"], "it takes model, eagle, medusa, streaming, early-exit, int4, lookup, ensemble, none"),
+    (["--drafter", "medium"], "it takes model, eagle, medusa, streaming, early-exit, int4, lookup, ensemble, cascade, none"),
     (["--selector", "best"], "it takes full, frequency, trimmed, clustered"),
     (["--selector", "full:10"], "only frequency and trimmed take a number of rows"),
     (["--selector", "frequency:0"], "0 is less than 1"),
@@ -109,6 +109,7 @@ BAD_FLAGS = [
     (["--drafter", "lookup", "--selector", "full"], "--selector has no meaning with --drafter lookup"),
     (["--drafter", "ensemble", "--verifier", "rejection"], "these are ranked"),
     (["--drafter", "ensemble", "--tree", "dynamic"], "--tree has no meaning with --drafter ensemble"),
+    (["--drafter", "cascade", "--tree", "dynamic"], "--tree has no meaning with --drafter cascade"),
     (["--plain", "--tree", "chain"], "--tree has no meaning with --plain"),
     (["--device", "teams", "--tree", "sampled", "--verifier", "block"], "--verifier block judges chains"),
     (["--prompt", "a", "--prompt-file", "b"], "--prompt-file"),
@@ -562,6 +563,7 @@ class Presets(unittest.TestCase):
                  "streams draft a fixed tree, of which its first layers leave 3 nodes, from the most frequent tokens"),
                 ("eagle-2", ["--drafter", "lookup"], "what followed the end of the text"),
                 ("eagle-2", ["--drafter", "ensemble"], "an EAGLE head and what followed the end"),
+                ("dynaspec", ["--drafter", "cascade"], "or the target's weights in four bits draft chains from clusters"),
                 ("plain", ["--drafter", "early-exit"], "first layers draft chains"),
                 ("eagle", ["--plain"], "plain decoding"),
                 ("canvas-head", ["--method", "stepwise"], "one token a pass"),
@@ -580,7 +582,7 @@ class Teams(unittest.TestCase):
     def test_of_each_kind_of_preset_one_writes_the_text_of_plain_decoding(self):
         few = [*self.FEW, "--max-new-tokens", "3"]
         for name in ("plain", "dynaspec", "eagle-2", "ensemble", "medusa", "streaming", "streaming-pruned", "early-exit",
-                     "lookup"):
+                     "lookup", "cascade"):
             with self.subTest(preset=name):
                 length = [] if name == "plain" else ["--draft-length", "2"]
                 report, _ = report_of("--preset", name, *length, "--device", "teams", short=few, program=RESIDENT,
@@ -853,7 +855,7 @@ class Drafters(unittest.TestCase):
         for flags in (["--drafter", "lookup"], ["--drafter", "eagle", "--tree", "dynamic"],
                       ["--drafter", "streaming", "--tree", "fixed", "--prune", "4"],
                       ["--drafter", "medusa", "--tree", "sampled"], ["--drafter", "early-exit"],
-                      ["--drafter", "ensemble"]):
+                      ["--drafter", "ensemble"], ["--drafter", "cascade"]):
             with self.subTest(flags=flags):
                 drawn, _ = report_of(*flags, "--verifier", "coupled", "--batch", "2", "--draft-length", "3")
                 self.assertIs(drawn["identical_to_plain"], True)

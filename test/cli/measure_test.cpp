@@ -123,8 +123,8 @@ TEST_CASE("a forecast prices steps by what they did, not by what they took") {
   const auto step = [](std::int32_t levels, std::int32_t emitted) {
     step_summary s;
     s.sequences = 1;
-    s.draft_length = s.deepest = levels;
-    s.levels = s.drafted = s.tested = levels;
+    s.draft_length = s.deepest = s.deepest_computed = levels;
+    s.levels = s.computed = s.drafted = s.tested = levels;
     s.accepted = emitted - 1;
     s.emitted = emitted;
     s.draft_seconds = levels > 0 ? 4e-4 + 1e-4 * levels : 0.0;

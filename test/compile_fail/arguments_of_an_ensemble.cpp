@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: hunch: drafter::ensemble is made of two or more that model hunch::Drafter
+// expect: hunch: drafter::ensemble and drafter::cascade are made of two or more that model
 // expect: hunch: drafter::nodes<N> are the root and what is drafted after it: N >= 2
 // expect: hunch: two drafters of drafter::ensemble draw their children
-// expect: hunch: one drafter of drafter::ensemble reads hidden states of the target
-// expect: hunch: the drafters of drafter::ensemble that read streams read as many
+// expect: hunch: one of several drafters reads hidden states of the target and another its streams
+// expect: hunch: those of several drafters that read streams read as many
 
 #include <cstdint>
 #include <type_traits>

@@ -18,6 +18,7 @@
 
 #include <hunch/decoder/decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/cascade.hpp>
 #include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
@@ -265,6 +266,13 @@ TEST_CASE("requests that ask the host within a step are told the same where it s
                                  drafter::autoregressive{m.eagle, tree::dynamic<2, 3, 7>{}}};
       },
       frequent(), verifier::point_mass{});
+  same_as_seen(
+      "what is looked up, or a chain of a model",
+      [](auto& m) {
+        return drafter::cascade{drafter::lookup<3>{2},
+                                drafter::autoregressive{m.draft, tree::chain<3>{}}};
+      },
+      frequent(), verifier::rejection{});
 }
 
 TEST_CASE("the comparison sees each of what is told") {

@@ -19,6 +19,7 @@
 #include <hunch/decoder/decoder.hpp>
 #include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/cascade.hpp>
 #include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
@@ -210,7 +211,7 @@ TEST_CASE("heads, streams and pruned trees") {
       plain_sampler{}, verifier::point_mass{}, whole_head());
 }
 
-TEST_CASE("texts that are looked up, alone and in one tree with what a model drafts") {
+TEST_CASE("texts that are looked up, alone, in one tree with what a model drafts, and before it") {
   check([](auto&) { return drafter::lookup<3>{1}; }, plain_sampler{}, verifier::point_mass{},
         whole_head());
   check(
@@ -219,6 +220,12 @@ TEST_CASE("texts that are looked up, alone and in one tree with what a model dra
                                  drafter::autoregressive{m.draft, tree::dynamic<2, 3, 7>{}}};
       },
       plain_sampler{}, verifier::point_mass{}, whole_head());
+  check(
+      [](auto& m) {
+        return drafter::cascade{drafter::lookup<3>{2},
+                                drafter::autoregressive{m.draft, tree::chain<3>{}}};
+      },
+      plain_sampler{}, verifier::rejection{}, whole_head());
 }
 
 /// A target in whose passes something happens besides.

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/cascade.hpp>
 #include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
@@ -62,6 +63,8 @@ struct weighed_children;
 struct pruned_drafts;
 struct merged_drafts;
 struct shared_outcomes;
+struct passed_turns;
+struct told_drafters;
 }  // namespace names
 
 inline constexpr tree::choices some{{0}, {1}, {0, 0}, {0, 2}, {1, 1}};
@@ -137,6 +140,8 @@ kernel_pointer growth[] = {
     by_block<names::pruned_drafts, drafter::prune_drafts<float>>(),
     by_block<names::merged_drafts, drafter::merge_drafts<float>>(),
     by_block<names::shared_outcomes, drafter::share_outcomes>(),
+    by_block<names::passed_turns, drafter::pass_on<float>>(),
+    by_block<names::told_drafters, drafter::tell_drafters>(),
     by_block<names::copied_match, drafter::copy_match<float, 8, 4, length::cost>>(),
 };
 

@@ -9,6 +9,7 @@
 
 #include <hunch/decoder/decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/cascade.hpp>
 #include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
@@ -138,6 +139,12 @@ TEST_CASE("launches of a step") {
               return drafter::ensemble{drafter::lookup<4>{}, by_streams(target, layout)};
             },
             frequent, verifier::point_mass{}) == streams + 2 + 3);
+  // In turn: two more.
+  CHECK(most_launches(
+            [](auto&, const vocab_layout&) {
+              return drafter::cascade{drafter::lookup<4>{}, drafter::lookup<4>{}};
+            },
+            frequent, verifier::point_mass{}) == copied + 2 + 2);
 }
 
 TEST_CASE("a step that nobody looks into has the launches of as many levels as may be drafted") {

@@ -17,6 +17,7 @@
 #include <engine/streams.hpp>
 #include <hunch/decoder/decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/cascade.hpp>
 #include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
@@ -258,6 +259,21 @@ TEST_CASE(
     CHECK(got.text == plain(threads));
     CHECK(view.rows > 100);
     // A leaf of the view's chain is not read by it, nor is what was copied.
+    CHECK(with.target.layer_rows() == layers * target.rows);
+  }
+}
+
+TEST_CASE("greedy texts with copies, and a view where nothing is copied") {
+  for (const int threads : {1, 2}) {
+    fixture with(threads);
+    engine::early_exit exit = with.view();
+    counted<engine::model> target{with.target};
+    counted<engine::early_exit> view{exit};
+    const written got = write(target, hunch::drafter::cascade{hunch::drafter::lookup<3>{2},
+                                                              hunch::drafter::autoregressive{
+                                                                  view, hunch::tree::chain<3>{}}});
+    CHECK(got.text == plain(threads));
+    CHECK(view.rows > 0);
     CHECK(with.target.layer_rows() == layers * target.rows);
   }
 }

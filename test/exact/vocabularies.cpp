@@ -23,10 +23,10 @@ namespace hunch::test {
 namespace {
 
 using pieces = std::vector<std::string>;
-using pairs = std::vector<std::pair<token, token>>;
+using token_pairs = std::vector<std::pair<token, token>>;
 
 shared_vocabulary share(const pieces& target, const pieces& draft, token stand_in = 0,
-                        const pairs& named = {}) {
+                        const token_pairs& named = {}) {
   const auto piece_of = [](const pieces& of) {
     return [&of](token t) -> std::string_view { return of[static_cast<std::size_t>(t)]; };
   };
@@ -170,8 +170,8 @@ TEST_CASE("what two vocabularies share") {
   CHECK_THROWS_AS(share({""}, {""}), std::invalid_argument);
   CHECK_THROWS_AS(share({"a", "b"}, {"a"}, 1), std::invalid_argument);
   CHECK_NOTHROW(share({"a"}, {"a"}, 1));  // nothing needs a stand-in
-  for (const pairs& wrong : {pairs{{4, 0}}, pairs{{0, 2}}, pairs{{-1, 0}}, pairs{{0, 0}, {0, 1}},
-                             pairs{{0, 0}, {1, 0}}}) {
+  for (const token_pairs& wrong : {token_pairs{{4, 0}}, token_pairs{{0, 2}}, token_pairs{{-1, 0}},
+                                   token_pairs{{0, 0}, {0, 1}}, token_pairs{{0, 0}, {1, 0}}}) {
     CHECK_THROWS_AS(share(of_target, {"a", "b"}, 0, wrong), std::invalid_argument);
   }
 }

@@ -13,6 +13,7 @@
 #include <doctest/doctest.h>
 
 #include <hunch/decoder/resident_decoder.hpp>
+#include <hunch/drafter/cascade.hpp>
 #include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
@@ -139,6 +140,13 @@ void each_composition(const Use& use) {
                                  drafter::autoregressive{m.eagle, tree::dynamic<2, 3, 7>{}}};
       },
       frequent, verifier::point_mass{});
+  with(
+      "what is looked up, or a chain of a model",
+      [](auto& m) {
+        return drafter::cascade{drafter::lookup<3>{1},
+                                drafter::autoregressive{m.draft, tree::chain<3>{}}};
+      },
+      routed, verifier::rejection{});
 }
 
 std::vector<request> requests(std::int32_t longer = 0) {

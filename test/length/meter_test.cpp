@@ -91,6 +91,7 @@ class simulation {
     s.draft_length = draft_length;
     s.sequences = batch();
     std::int32_t deepest = 0;
+    std::int32_t deepest_computed = 0;
     const bool warms = on_.warming > 0.0 && draft_length > 0 && !warm_;
     warm_ = draft_length > 0;
     for (auto& memory : memories_) {
@@ -120,12 +121,16 @@ class simulation {
       if (draft_length > 0 && !warms) { policy_.observe(memory, levels, accepted); }
       deepest = std::max(deepest, levels);
       s.levels += levels;
+      const std::int32_t computed = next.ahead ? 0 : levels;
+      deepest_computed = std::max(deepest_computed, computed);
+      s.computed += computed;
       s.drafted += levels;
       s.tested += std::min(levels, accepted + 1);
       s.accepted += accepted;
       s.emitted += accepted + 1;
     }
     s.deepest = deepest;
+    s.deepest_computed = deepest_computed;
     const double rows = static_cast<double>(s.drafted) / batch();
     const double disturbed = (1.0 + on_.noise * (random_.unit() - 0.5)) * slowed * second;
     s.draft_seconds = disturbed * on_.level * deepest;
@@ -647,6 +652,95 @@ TEST_CASE("what steps cost that might have drafted and did not is paid for") {
   }
 }
 
+/// A step of a request by drafters in turn, in units of a plain step: of so many levels, copied or
+/// computed, each of which costs a quarter; a row costs a tenth, and so does each that a model
+/// reads of what it has missed.
+step_summary turn(std::int32_t levels, bool copied, std::int32_t missed = 0,
+                  std::int32_t prompt = 0) {
+  constexpr double one = 1e-3;
+  step_summary s;
+  s.draft_length = 8;
+  s.sequences = 1;
+  s.prompt_rows = prompt;
+  s.deepest = levels;
+  s.levels = s.tested = s.drafted = s.accepted = levels;
+  s.emitted = levels + 1;
+  s.deepest_computed = copied ? 0 : levels;
+  s.computed = s.deepest_computed;
+  s.draft_seconds = one * (0.25 * s.deepest_computed + 0.1 * missed);
+  s.target_seconds = one * (1.0 + 0.1 * levels + 0.2 * prompt);
+  return s;
+}
+step_summary plain_turn() {
+  step_summary s;
+  s.sequences = 1;
+  s.emitted = 1;
+  s.target_seconds = 1e-3;
+  return s;
+}
+
+TEST_CASE(
+    "copied levels have the price of their rows, and those of a model are priced beside them") {
+  length::meter meter(8);
+  for (int i = 0; i < 20; ++i) { meter.learn(plain_turn()); }
+  meter.learn(turn(3, false, 20));
+  for (int i = 0; i < 40; ++i) {
+    meter.learn(turn(3, false));
+    meter.learn(turn(5, false));
+    meter.learn(turn(5, true));
+    // What a model has missed is read, and is not the price of a level.
+    meter.learn(turn(3, false, 6));
+  }
+  CHECK(meter.prices(1).draft == doctest::Approx(0.25).epsilon(0.02));
+  CHECK(meter.prices(1).rows.at(6) == doctest::Approx(1.5).epsilon(0.02));
+  CHECK(meter.expected_seconds(turn(5, true)) == doctest::Approx(1.5e-3).epsilon(0.02));
+  CHECK(meter.expected_seconds(turn(5, false)) == doctest::Approx(2.75e-3).epsilon(0.02));
+  // After copies, the reading besides.
+  meter.learn(turn(5, true));
+  meter.learn(turn(3, true));
+  CHECK(meter.expected_seconds(turn(5, false)) == doctest::Approx(3.75e-3).epsilon(0.02));
+}
+
+TEST_CASE("a drafter that copies alone is known by its steps") {
+  length::meter meter(8);
+  for (int i = 0; i < 200; ++i) { meter.observe(meter.next(1) > 0 ? turn(4, true) : plain_turn()); }
+  CHECK(meter.prices(1).draft == 0.0);
+  std::int32_t drafting = 0;
+  for (int i = 0; i < 100; ++i) {
+    const bool drafts = meter.next(1) > 0;
+    drafting += drafts ? 1 : 0;
+    meter.observe(drafts ? turn(4, true) : plain_turn());
+  }
+  CHECK(drafting >= 95);
+}
+
+TEST_CASE("a prompt that was read beside a copy is not read again") {
+  length::meter meter(8);
+  for (int i = 0; i < 20; ++i) { meter.observe(plain_turn()); }
+  for (int i = 0; i < 60; ++i) {
+    meter.next(1);
+    // Copies, and what the model has missed of them: a few rows at a time, which are dear.
+    meter.observe(turn(2, true));
+    meter.next(1);
+    step_summary reads = turn(4, false);
+    reads.draft_seconds += 0.9e-3;
+    meter.observe(reads);
+  }
+  step_summary last = turn(4, false);
+  last.finished = 1;
+  meter.observe(last);
+  for (int request = 0; request < 3; ++request) {
+    REQUIRE(meter.next(1) > 0);
+    meter.observe(turn(8, true, 100, 100));
+    for (int i = 0; i < 10; ++i) {
+      CHECK(meter.next(1) > 0);
+      step_summary s = turn(4, i % 2 == 0);
+      s.finished = i == 9 ? 1 : 0;
+      meter.observe(s);
+    }
+  }
+}
+
 TEST_CASE("drafts beside a prompt that is read in pieces are paid for") {
   for (const bool measured : {false, true}) {
     CAPTURE(measured);
@@ -710,8 +804,8 @@ TEST_CASE("steps that only read prompts are no prices, and nothing is drafted be
   CHECK(meter.next(1) == 1);
   step_summary drafts = plain;
   drafts.draft_length = 1;
-  drafts.deepest = 1;
-  drafts.levels = drafts.tested = drafts.drafted = drafts.accepted = 1;
+  drafts.deepest = drafts.deepest_computed = 1;
+  drafts.levels = drafts.computed = drafts.tested = drafts.drafted = drafts.accepted = 1;
   drafts.emitted = 2;
   drafts.draft_seconds = 2e-4;
   drafts.target_seconds = 1.1e-3;

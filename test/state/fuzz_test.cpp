@@ -15,6 +15,7 @@
 #include <doctest/doctest.h>
 
 #include <hunch/decoder/resident_decoder.hpp>
+#include <hunch/drafter/cascade.hpp>
 #include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
@@ -474,6 +475,17 @@ TEST_CASE("random operations over merged trees") {
                                  drafter::autoregressive{draft, tree::dynamic<2, 3, 6>{}}};
       },
       &draft, selector, every_stage{}, verifier::point_mass{}, mode::staged, 24);
+}
+
+TEST_CASE("random operations over drafters in turn") {
+  const toy_selector selector{shuffled_layout(vocab, vocab)};
+  toy_draft<float> draft{draft_world, selector.layout()};
+  fuzz_with(
+      [&](some_target&) {
+        return drafter::cascade{drafter::lookup<4>{},
+                                drafter::autoregressive{draft, tree::chain<max_gamma>{}}};
+      },
+      &draft, selector, every_stage{}, verifier::rejection{}, mode::staged, 25);
 }
 
 TEST_CASE("random operations on steps that are repeated") {

@@ -14,6 +14,7 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/drafter/cascade.hpp>
 #include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
@@ -99,6 +100,7 @@ std::vector<std::unique_ptr<any_decoder>> decoders(V verifier, S sampler, std::i
   add(drafter::lookup<4>{});
   add(drafter::ensemble{drafter::nodes<7>{}, drafter::lookup<4>{},
                         drafter::heads{heads(), tree::dynamic<3, 2, 5>{}}});
+  add(drafter::cascade{drafter::lookup<4>{2}, drafter::autoregressive{model(), tree::chain<4>{}}});
   const auto head = [] {
     return toy_stream_head<float>{draft_world, 3, vocab_layout::identity(vocab)};
   };

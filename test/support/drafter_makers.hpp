@@ -2,6 +2,7 @@
 #pragma once
 
 #include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/cascade.hpp>
 #include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
@@ -54,6 +55,12 @@ inline constexpr auto by_lookup_and_model = [](auto tree, auto policy) {
     using model = decltype(drafter::autoregressive{m.draft, tree, policy});
     return drafter::ensemble{drafter::nodes<model::max_nodes + 1>{}, drafter::lookup<3>{1},
                              model{m.draft, tree, policy}};
+  };
+};
+/// What is looked up, and what a model drafts where nothing is.
+inline constexpr auto by_lookup_or_model = [](auto tree, auto policy) {
+  return [=](auto& m) {
+    return drafter::cascade{drafter::lookup<3>{1}, drafter::autoregressive{m.draft, tree, policy}};
   };
 };
 inline constexpr auto by_streams_and_eagle = [](auto tree, auto policy) {

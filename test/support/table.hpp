@@ -95,6 +95,14 @@ void pruned_trees(Use&& use) {
   with("pruned streaming", by_pruned_streams);
 }
 template <class Use>
+void trees_in_turn(Use&& use) {
+  const length::fixed policy;
+  use("cascade: lookup, or a model of its own", "chain", by_lookup_or_model(chain{}, policy),
+      every_stage{}, verifier::rejection{}, asked::repetition);
+  use("cascade: lookup, or a model of its own", "dynamic", by_lookup_or_model(deep_tree{}, policy),
+      plain_sampler{}, verifier::coupled{}, asked::repetition);
+}
+template <class Use>
 void merged_trees(Use&& use) {
   const length::fixed policy;
   use("ensemble: lookup, and a model of its own", "dynamic",
@@ -120,6 +128,7 @@ void for_each_line(Use&& use) {
   trees_ahead(use);
   pruned_trees(use);
   merged_trees(use);
+  trees_in_turn(use);
   without_trees(use);
 }
 

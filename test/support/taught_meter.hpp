@@ -13,8 +13,8 @@ namespace hunch::test {
 inline void teach(length::meter& meter, double level, double row) {
   step_summary s{.sequences = 1, .emitted = 1, .target_seconds = 1.0};
   for (int i = 0; i < 3; ++i) { meter.learn(s); }
-  s.draft_length = s.deepest = 1;
-  s.levels = s.tested = s.drafted = s.accepted = 1;
+  s.draft_length = s.deepest = s.deepest_computed = 1;
+  s.levels = s.computed = s.tested = s.drafted = s.accepted = 1;
   s.emitted = 2;
   s.draft_seconds = level;
   s.target_seconds = 1.0 + row;

@@ -32,6 +32,7 @@ struct draft_extent {
   std::int32_t levels = 0;
   std::int32_t tested = 0;  ///< levels below accepted nodes: those that were accepted, and one more
                             ///< if the last of these had a child
+  std::int32_t computed = 0;  ///< levels that took a pass of a drafter, see `draft_trees`
 };
 
 /// Counters of a decoder, by the field's usual names. A "step" here is a sequence step: one

@@ -45,6 +45,14 @@ struct residual {
 
   HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t v) const { return terms(v).first; }
 
+  /// The only token of which something is left, if p is seen to be a point mass of which something
+  /// is; else -1.
+  HUNCH_HOST_DEVICE std::int32_t only_kept() const requires requires(const P& l) { l.only_kept(); }
+  {
+    const std::int32_t only = p.only_kept();
+    return only >= 0 && (*this)(only) > real(0) ? only : -1;
+  }
+
   /// The same values from laws that may be restricted, for what reads little of them.
   HUNCH_HOST_DEVICE HUNCH_INLINE auto general() const requires requires {
     typename P::general;

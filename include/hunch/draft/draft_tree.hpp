@@ -93,6 +93,8 @@ struct draft_context {
   std::int32_t cached = 0;  ///< tokens that the target has read
   std::int32_t prefix = 0;  ///< tokens that it reads in this step, before the root
   bool idle = false;        ///< no step drafts until further notice: a drafter need not keep up
+  bool later = false;  ///< another drafter drafts in this step, and this one may in the next: it
+                       ///< reads a prompt when the target does
 };
 
 /// Sizes of the storage of a `draft_batch`.
@@ -123,6 +125,8 @@ struct draft_trees {
   std::int32_t* counts = nullptr;
   std::int32_t* refused =
       nullptr;  ///< [max_batch] where something hangs that is no token; -1: none
+  std::int32_t* computed = nullptr;  ///< [max_batch] levels that took a pass of a drafter at most:
+                                     ///< others were found in the text
   token* tokens = nullptr;
   std::int32_t* parents = nullptr;
   std::int32_t* drawn_at = nullptr;
@@ -167,7 +171,7 @@ struct draft_trees {
   /// Asks for the tokens of tree k and how they hang together, see `team::ask_nearby_of`.
   template <class T>
   HUNCH_HOST_DEVICE void ask_nearby(T& team, std::int32_t k) const {
-    team::ask_nearby_of_each(team, k, 1, counts, refused);
+    team::ask_nearby_of_each(team, k, 1, counts, refused, computed);
     team::ask_nearby_of_each(team, index(k, 0), capacity.max_nodes, tokens, parents, drawn_at);
   }
 
@@ -175,6 +179,7 @@ struct draft_trees {
   HUNCH_HOST_DEVICE void plant(std::int32_t k, token root) const {
     counts[k] = 1;
     refused[k] = -1;
+    computed[k] = capacity.max_nodes;
     tokens[index(k, 0)] = root;
     parents[index(k, 0)] = -1;
   }
@@ -228,7 +233,7 @@ class draft_batch {
     view_.capacity = capacity;
     view_.words = capacity.grammars ? allowed_words(capacity.vocab_size) : 0;
     const std::int64_t nodes = std::int64_t{capacity.max_batch} * capacity.max_nodes;
-    owned_.give(capacity.max_batch, view_.counts, view_.refused);
+    owned_.give(capacity.max_batch, view_.counts, view_.refused, view_.computed);
     owned_.give(nodes, view_.tokens, view_.parents, view_.drawn_at, view_.laws, view_.lists);
     owned_.give(nodes * capacity.max_ranges, view_.all_ranges);
     owned_.give(nodes * capacity.max_parts, view_.all_shifts);

@@ -30,6 +30,8 @@ struct drafter_setup {
   std::int32_t hidden_size = 0;          ///< of what it reads of the target's pass, else 0
   std::int32_t merged_depth = 0;  ///< levels of the tree that its own is merged into, else 0: so
                                   ///< many tokens of a step it may not have drafted itself
+  bool contested = false;  ///< where it drafts nothing another one does, see `drafter::cascade`
+  bool has_laws = false;  ///< verifiers read laws: one that `is_certain` writes those of its tokens
 };
 
 /// What became of one sequence in a step. Its rows in the target's evaluation begin at
@@ -142,6 +144,14 @@ constexpr std::int32_t streams_of() {
 template <class D>
 inline constexpr bool drafts_by_clock = requires {
   requires D::needs_clock;
+};
+
+/// Whether the trees of a drafter that ranks are chains of which each token can be given a law,
+/// that it is certain of it, by `static constexpr bool is_certain = true`: where others draw,
+/// verifiers take both.
+template <class D>
+inline constexpr bool is_certain = requires {
+  requires D::is_certain;
 };
 
 /// Whether a drafter's own model has read nodes of its tree, by `static constexpr bool

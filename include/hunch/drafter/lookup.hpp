@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <stdexcept>
+#include <vector>
 
 #include <hunch/core/message.hpp>
 #include <hunch/draft/find_match.hpp>
 #include <hunch/drafter/drafter.hpp>
 #include <hunch/drafter/length_slots.hpp>
+#include <hunch/executor/executor.hpp>
 #include <hunch/length/fixed.hpp>
 #include <hunch/length/length.hpp>
 
@@ -21,6 +25,8 @@ struct copy_match {
   draft_trees<Real> trees;
   slot_lengths<Policy> lengths;
   std::int32_t shortest;
+  bool contested;
+  const std::int32_t* identity;  ///< [vocab_size] each token; nullptr: trees have no laws
   static constexpr bool reads_rows = true;
 
   template <Team T>
@@ -40,14 +46,42 @@ struct copy_match {
     length_evidence evidence;
     evidence.probability = static_cast<double>(matched) / Longest;
     evidence.ahead = true;
+    evidence.contested = contested;
     for (bool more = true; more;) {
       const std::int32_t parent = lengths.levels(slot);
       evidence.reach *= evidence.probability;
       evidence.rows = parent + 1;
       if (!lengths.continues(slot, evidence)) { break; }
       trees.add(slot, parent + 1, parent);
+      if (identity != nullptr) { be_certain(slot, parent); }
       more = lengths.drew(slot);
     }
+    if (lengths.levels(slot) > 0) { trees.computed[slot] = 0; }
+  }
+
+ private:
+  /// Gives the child of a node the law of a point mass: over a list of one row, where rows are the
+  /// tokens of the vocabulary. All of them share a logit.
+  HUNCH_HOST_DEVICE void be_certain(std::int32_t slot, std::int32_t parent) const {
+    const draft_tree<Real> tree = trees.tree(slot);
+    const token t = tree.tokens[parent + 1];
+    row_range* const range = trees.ranges(slot, parent);
+    *range = {t, t + 1};
+    tree.lists[parent] = {.ranges = range,
+                          .range_count = 1,
+                          .size = 1,
+                          .row_token = identity,
+                          .token_row = identity,
+                          .vocab_size = trees.capacity.vocab_size};
+    Real* const logit = trees.logits(slot, 0);
+    *logit = Real(0.0f);
+    law<Real> certain;
+    certain.logits = {logit, 1};
+    certain.norm = 1;
+    certain.threshold = 0;
+    certain.last_kept = 0;
+    tree.laws[parent] = certain;
+    tree.drawn_at[parent + 1] = 0;
   }
 };
 
@@ -78,6 +112,7 @@ struct lookup {
   static constexpr std::int32_t max_nodes = Length + 1;
   static constexpr child_law children = child_law::ranked;
   static constexpr bool is_chain = true;
+  static constexpr bool is_certain = true;
   static constexpr bool uses_selector = false;
   static constexpr bool needs_hidden = false;
   static constexpr bool needs_clock = length::needs_clock<Policy>;
@@ -87,9 +122,19 @@ struct lookup {
 
   template <class Real, class Executor>
   struct state {
-    state(Executor& executor, const drafter_setup& setup) : lengths(executor, setup.max_batch) {}
+    state(Executor& executor, const drafter_setup& setup)
+        : lengths(executor, setup.max_batch),
+          contested(setup.contested),
+          identity(executor, static_cast<std::size_t>(setup.has_laws ? setup.vocab_size : 0)) {
+      if (!setup.has_laws) { return; }
+      std::vector<std::int32_t> tokens(identity.size());
+      std::iota(tokens.begin(), tokens.end(), 0);
+      write_buffer(executor, identity.data(), tokens.data(), tokens.size());
+    }
 
     length_slots<Policy, Executor> lengths;
+    bool contested;
+    typename Executor::template buffer<std::int32_t> identity;
   };
 
   void check(const drafter_setup&) const {
@@ -103,8 +148,10 @@ struct lookup {
   void propose(State& s, std::int32_t slots, const draft_context* contexts, Drafts& drafts,
                Selector&, const S&, const Draw&, Executor& executor) const {
     using real = typename Drafts::real;
+    const std::int32_t* const identity = s.identity.size() > 0 ? s.identity.data() : nullptr;
     executor.launch(slots, copy_match<real, Length, Longest, Policy>{
-                               contexts, drafts.view(), s.lengths.with(policy), shortest});
+                               contexts, drafts.view(), s.lengths.with(policy), shortest,
+                               s.contested, identity});
   }
 
   template <class State, class E, class Executor>

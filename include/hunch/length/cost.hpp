@@ -24,7 +24,9 @@ namespace hunch::length {
 /// survives as often as those did that were about as probable. Where not even one level pays
 /// nothing is drafted, but for a try as often as a `share` of the time pays for what it is expected
 /// to lose: rarely of what loses much. Where the probability of the next token is known
-/// before it is drafted, it takes the place of a_1, a_2, ..., and of what is best on the mean.
+/// before it is drafted, it takes the place of a_1, a_2, ..., and of what is best on the mean; such
+/// a level is copied, and its c is 0. Where another drafter drafts if this one does not, whole
+/// drafts have to bring more tokens per cost than the `rival`, and rate is no less.
 ///
 /// In a batch r counts the rows of one sequence, and all are taken to draft alike.
 ///
@@ -83,7 +85,9 @@ struct cost {
   double share = 0.0075;         ///< of the time, for tries; 0: none
   std::int32_t at_least = 0;     ///< levels that are drafted whether they pay or not, but for those
                                  ///< whose tokens are known before
-  bool calibrated = true;        ///< whether probabilities of drawn tokens are looked at
+  double rival = 0.0;      ///< tokens per cost, of which a pass of the target with one row has 1,
+                           ///< that a step brings which another drafter drafts in
+  bool calibrated = true;  ///< whether probabilities of drawn tokens are looked at
 
   HUNCH_HOST_DEVICE std::int32_t begin(memory& m, std::int32_t max_depth) const {
     if (m.all.tested == 0.0f) {
@@ -97,7 +101,7 @@ struct cost {
     m.step_foresees = m.foresees;
     m.known = 0;
     if (best == 0 && !(m.foresees && calibrated)) {
-      const bool tried = tries(m, acceptance_at(m, 0));
+      const bool tried = tries(m, acceptance_at(m, 0), draft);
       m.limit = kernel::smaller(kernel::larger(at_least, tried ? 1 : 0), max_depth);
     } else {
       m.limit = calibrated ? max_depth : best;
@@ -120,15 +124,22 @@ struct cost {
     double chance = e.ahead ? m.survival : kernel::product(m.survival, survival);
     m.survival *= survival;
     m.step_foresees = e.ahead;
-    if (e.ahead ? e.depth == 0 && tries(m, survival) : e.depth < at_least) { return true; }
+    const double rate = e.contested ? kernel::larger(m.rate, rival) : m.rate;
+    const double level_price = e.ahead ? 0.0 : draft;
+    // What a whole draft has to bring, of which its root brings 1.
+    const bool competes = e.contested && e.depth == 0;
+    const double owed = competes ? rate - 1.0 : 0.0;
+    if (e.ahead ? e.depth == 0 && tries(m, survival, 0.0, owed) : e.depth < at_least) {
+      return true;
+    }
     double tokens = 0.0;
     for (std::int32_t more = 1; e.depth + more <= m.limit; ++more) {
       chance = kernel::product(chance, e.ahead ? survival : acceptance_at(m, e.depth + more - 1));
       tokens += chance;
       const auto levels = static_cast<double>(more);
       const double then = kernel::smaller(std::fma(levels, m.step_width, now), m.step_most);
-      const double price = std::fma(levels, draft, rows.at(then) - rows.at(now));
-      if (tokens > kernel::product(m.rate, price)) { return true; }
+      const double price = std::fma(levels, level_price, rows.at(then) - rows.at(now));
+      if (tokens > std::fma(rate, price, owed)) { return true; }
     }
     return false;
   }
@@ -157,9 +168,11 @@ struct cost {
   /// Whether it is time for a draft again, whose first token is accepted with this probability:
   /// when the share of the steps without one is what it is expected to lose, times a number in
   /// [0.5, 1.5). A text may have a period, and tries have none.
-  HUNCH_HOST_DEVICE bool tries(const memory& m, double acceptance) const {
-    const double price = draft + (rows.at(1.0 + m.width) - 1.0);
-    const double loss = kernel::larger(price - acceptance, 0.02);
+  /// \param level_price of its level. \param owed what it has to bring besides.
+  HUNCH_HOST_DEVICE bool tries(const memory& m, double acceptance, double level_price,
+                               double owed = 0.0) const {
+    const double price = level_price + (rows.at(1.0 + m.width) - 1.0);
+    const double loss = kernel::larger(owed + price - acceptance, 0.02);
     const double drawn = 0.5 + static_cast<double>(m.turn >> 8) * 0x1p-24;
     return kernel::product(share, static_cast<double>(m.idle)) >= kernel::product(loss, drawn) &&
            m.idle > 0;
@@ -193,8 +206,8 @@ struct cost {
   /// The best length if every step had it; sets the tokens per cost that it brings.
   HUNCH_HOST_DEVICE std::int32_t plan(memory& m, std::int32_t max_depth) const {
     const planner::planned_length best =
-        planner::best_length([&m](std::int32_t level) { return acceptance_at(m, level); }, draft,
-                             max_depth, rows, m.width, m.most);
+        planner::best_length([&m](std::int32_t level) { return acceptance_at(m, level); },
+                             m.foresees ? 0.0 : draft, max_depth, rows, m.width, m.most);
     m.rate = best.rate;
     return best.length;
   }

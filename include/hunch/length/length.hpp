@@ -25,7 +25,9 @@ struct length_evidence {
   bool drawn = false;  ///< by chance, so that a good drafter's improbable tokens are as good as its
                        ///< probable ones; else chosen as the most probable
   bool ahead = false;  ///< the probability is that of the token that would be drafted next, which
-                       ///< is known where drafts are copied: then even before the first level
+                       ///< is known where drafts are copied: then even before the first level, and
+                       ///< a level costs no more than its row
+  bool contested = false;  ///< where nothing is drafted another drafter drafts
 };
 
 /// Decides, level by level, how deep a draft is. A policy holds parameters only; what it learns of

@@ -86,6 +86,7 @@ class meter {
     if (max_depth_ < 1 || wants_plain(b, running)) { return 0; }
     std::int32_t reach = std::clamp(2 * b.prices.deepest(), std::int32_t{1}, max_depth_);
     policy_ = prices(running);
+    policy_.rival = rate_of_drafts(b);
     if (!allows(b, running, reach)) { return 0; }
     if (b.trying > 0) { reach = std::min(reach, b.try_levels); }
     const std::int32_t common = common_length(reach);
@@ -130,6 +131,7 @@ class meter {
   /// Learns prices and acceptance from a step, whatever chose its draft length.
   void learn(const step_summary& s) {
     note_reading(s);
+    reread_ = 0.0;
     if (s.prompt_rows > 0) { note_prompts(); }
     if (s.sequences < 1) { return; }
     batch& b = of(s.sequences);
@@ -143,6 +145,7 @@ class meter {
     after_prompt_ = std::max(after_prompt_ - 1, 0);
     const double one = b.prices.plain();
     const bool began = s.levels > 0 && cold_ > 0 && b.prices.knows_drafts();
+    reread_ = cold_ > 0 ? 0.0 : late_;
     if (began) { note_beginning(b, s.seconds() / one - b.prices.of(s)); }
     cold_ = s.levels > 0 ? std::max(cold_ - 1, 0) : untimed_after_plain;
     if (s.draft_length == 0) {
@@ -159,7 +162,8 @@ class meter {
     if (one <= 0.0) { return; }
     if (s.levels == 0) {
       b.idles.add(std::min(s.seconds() / one, 3.0));
-    } else if (settled && !began && (late_ == 0.0 || s.draft_seconds < cheap * s.deepest * one)) {
+    } else if (settled && !began &&
+               (late_ == 0.0 || s.draft_seconds < cheap * s.deepest_computed * one)) {
       b.prices.time_draft(s);
     }
   }
@@ -180,7 +184,9 @@ class meter {
   /// where nothing is.
   double expected_seconds(const step_summary& s) const {
     const batch& b = of(s.sequences);
-    const double begins = cold_ > 0 ? b.before.median() / untimed_after_plain : 0.0;
+    const double begins = cold_ > 0        ? b.before.median() / untimed_after_plain
+                          : s.computed > 0 ? price_of_reread(b, s.sequences, missed_)
+                                           : 0.0;
     const double steps = s.levels > 0         ? b.prices.of(s) + begins
                          : s.draft_length > 0 ? idle_cost(b)
                                               : 1.0;
@@ -198,7 +204,8 @@ class meter {
   static constexpr std::int32_t try_steps = 4;       ///< at least, of which two are timed, and
   static constexpr std::int32_t long_try = 6;        ///< where beginning is what is dear
   static constexpr std::int32_t between_tries = 16;  ///< of other lengths, while drafting pays
-  static constexpr double cheap = 0.2;    ///< plain steps for a level: then nothing was read
+  static constexpr double cheap = 0.2;  ///< plain steps for a level: then nothing was read
+  static constexpr double few_rows = 8.0;
   static constexpr double unknown = 0.5;  ///< what a step is taken to lose before it was measured
 
   /// What is known of batches of about one size.
@@ -292,13 +299,23 @@ class meter {
     if (s.finished > 0) { requests_.add(s.finished, std::exchange(lasted_, 0)); }
     const double rows = missed_ + static_cast<double>(s.prompt_rows);
     const bool reads = s.prompt_rows > 0 || missed_ > 1.5 * s.sequences;
-    if (s.levels > 0 && reads) {
-      std::rotate(readings_.begin(), readings_.begin() + 1, readings_.end());
-      readings_.back() = {s.draft_seconds, static_cast<double>(s.deepest), rows};
+    // Where another drafter has drafted, a prompt is read in step with the target.
+    const bool keeps_up = s.levels > 0 && s.prompt_rows > 0;
+    if (reads && (s.computed > 0 || keeps_up)) {
+      note_reading_of(rows, rows >= few_rows * s.sequences, s);
     }
-    late_ = s.levels > 0 && reads ? rows : 0.0;
-    missed_ = s.levels > 0 ? 0.0 : rows + static_cast<double>(s.emitted);
+    late_ = s.computed > 0 && reads ? rows : 0.0;
+    missed_ = s.computed > 0 ? 0.0 : (keeps_up ? 0.0 : rows) + static_cast<double>(s.emitted);
     if (s.finished > 0) { missed_ *= static_cast<double>(was_) / s.sequences; }
+  }
+
+  /// A few rows take as long as a pass does: they say nothing of many.
+  void note_reading_of(double rows, bool many, const step_summary& s) {
+    if (many && !knows_many_) { readings_ = {}; }
+    if (!many && knows_many_) { return; }
+    knows_many_ = many;
+    std::rotate(readings_.begin(), readings_.begin() + 1, readings_.end());
+    readings_.back() = {s.draft_seconds, static_cast<double>(s.deepest_computed), rows};
   }
 
   /// Plain steps that a drafter is expected to take for reading so many rows of the target: a row
@@ -317,6 +334,11 @@ class meter {
     const auto [low, high] = std::minmax({of_row[0], of_row[1]});
     const double middle = count < 3 ? low : std::clamp(of_row[2], low, high);
     return (count < 2 ? of_row[0] : middle) * rows;
+  }
+
+  /// The same of rows of steps that drafted without it, if that is more than each step reads.
+  double price_of_reread(const batch& b, std::int32_t running, double rows) const {
+    return rows > 1.5 * running ? price_of_reading(b, running, rows) : 0.0;
   }
 
   /// What a step after one that drafted took longer than a plain one.
@@ -341,6 +363,11 @@ class meter {
   static double idle_cost(const batch& b) {
     const double typical = b.idles.count() < detail::step_prices::few ? 1.0 : b.idles.typical();
     return typical > 1.05 ? typical : 1.0;
+  }
+
+  /// Tokens over plain steps of the steps that might draft.
+  static double rate_of_drafts(const batch& b) {
+    return b.found.weight() > 0.0 ? std::max(b.found.tokens() / b.found.cost(), 1.0) : 1.0;
   }
 
   /// Rows of a level.
@@ -422,7 +449,8 @@ class meter {
 
   void book(batch& b, const step_summary& s) {
     const double tokens = static_cast<double>(s.emitted) / s.sequences;
-    const double cost = s.levels > 0 ? b.prices.of(s) : idle_cost(b);
+    const double cost =
+        s.levels > 0 ? b.prices.of(s) + price_of_reread(b, s.sequences, reread_) : idle_cost(b);
     if (b.trying > 0) { b.tried += tokens - cost; }
     if (b.found.add(tokens, cost, s.levels > 0)) { accepted_.forget(); }
   }
@@ -445,15 +473,17 @@ class meter {
   tally accepted_;
   tally width_;                        ///< levels, and nodes in them
   std::array<reading, 3> readings_{};  ///< the last ones
-  tally prompts_;                  ///< requests that came, and tokens that were read in that step
-  tally requests_{1.0, 64.0};      ///< that ended, and their tokens
-  std::int64_t lasted_ = 0;        ///< tokens since one ended
-  double missed_ = 0.0;            ///< rows of the target since the last draft
-  double late_ = 0.0;              ///< that the last step's drafter had to read
-  std::int32_t was_ = 0;           ///< sequences that went on after the last step
-  std::int32_t untimed_ = 0;       ///< plain steps that are not timed, after a draft
-  std::int32_t after_idle_ = 0;    ///< after one that might have drafted
-  std::int32_t cold_ = 0;          ///< drafting steps that are not timed, after a plain one
+  bool knows_many_ = false;            ///< which are of many rows
+  tally prompts_;                ///< requests that came, and tokens that were read in that step
+  tally requests_{1.0, 64.0};    ///< that ended, and their tokens
+  std::int64_t lasted_ = 0;      ///< tokens since one ended
+  double missed_ = 0.0;          ///< rows of the target since the last draft
+  double late_ = 0.0;            ///< that the last step's drafter had to read
+  double reread_ = 0.0;          ///< of these, such as steps between drafts of another drafter had
+  std::int32_t was_ = 0;         ///< sequences that went on after the last step
+  std::int32_t untimed_ = 0;     ///< plain steps that are not timed, after a draft
+  std::int32_t after_idle_ = 0;  ///< after one that might have drafted
+  std::int32_t cold_ = 0;        ///< drafting steps that are not timed, after a plain one
   std::int32_t after_prompt_ = 0;  ///< and after a prompt
   std::int32_t often_ = 0;         ///< prompts in turn that came within these
 };

@@ -221,6 +221,8 @@ class host_requests {
     summary_.finished += e.finish != finish_reason::none ? 1 : 0;
     summary_.deepest = std::max(summary_.deepest, report.draft.levels);
     summary_.levels += report.draft.levels;
+    summary_.deepest_computed = std::max(summary_.deepest_computed, report.draft.computed);
+    summary_.computed += report.draft.computed;
     summary_.tested += report.draft.tested;
     summary_.accepted += report.accepted;
     summary_.drafted += report.drafted;

@@ -332,9 +332,11 @@ struct end_step {
     }
     if (plan.verifies()) {
       const draft_tree<Real> tree = step.trees.tree(slot);
-      const draft_extent draft =
-          step.counters[slot].count(tree, has_lists ? tree.lists : nullptr, v, d.emitted);
+      const bool chose_rows = has_lists && step.trees.computed[slot] > 0;
+      draft_extent draft =
+          step.counters[slot].count(tree, chose_rows ? tree.lists : nullptr, v, d.emitted);
       step.outcomes[slot].seen_levels = draft.levels;
+      draft.computed = kernel::smaller(draft.levels, step.trees.computed[slot]);
       if (step.reports != nullptr) { step.reports[slot].draft = draft; }
     }
     count_entries(slot, d);

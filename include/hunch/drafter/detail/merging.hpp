@@ -24,23 +24,24 @@ struct merged_trees {
   std::int32_t max_nodes = 0;  ///< of a tree, while it grows too
   std::int32_t room = 0;       ///< nodes of a merged tree at most
   std::int32_t max_batch = 0;
-  std::int32_t* counts = nullptr;   ///< [max_batch]
-  std::int32_t* refused = nullptr;  ///< [max_batch] as of `draft_trees`
-  token* tokens = nullptr;          ///< [max_batch, max_nodes]
-  std::int32_t* parents = nullptr;  ///< [max_batch, max_nodes]
-  shortlist* lists = nullptr;       ///< [max_batch, max_nodes] their sizes alone, for counters: the
-                                    ///< ranges are in memory that the next drafter writes to; empty
-                                    ///< after nodes from which nobody drafted by one
-  std::int32_t* became = nullptr;   ///< [max_batch, max_nodes] of the tree that is being merged:
-                                    ///< the merged nodes of its nodes; -1: there was no room
-  std::int32_t* was = nullptr;      ///< [members, max_batch, max_nodes] the nodes of each drafter's
-                                    ///< own tree that became merged nodes; -1: it has none
+  std::int32_t* counts = nullptr;    ///< [max_batch]
+  std::int32_t* refused = nullptr;   ///< [max_batch] as of `draft_trees`
+  std::int32_t* computed = nullptr;  ///< [max_batch] levels that took a pass of a drafter
+  token* tokens = nullptr;           ///< [max_batch, max_nodes]
+  std::int32_t* parents = nullptr;   ///< [max_batch, max_nodes]
+  shortlist* lists = nullptr;      ///< [max_batch, max_nodes] their sizes alone, for counters: the
+                                   ///< ranges are in memory that the next drafter writes to; empty
+                                   ///< after nodes from which nobody drafted by one
+  std::int32_t* became = nullptr;  ///< [max_batch, max_nodes] of the tree that is being merged:
+                                   ///< the merged nodes of its nodes; -1: there was no room
+  std::int32_t* was = nullptr;     ///< [members, max_batch, max_nodes] the nodes of each drafter's
+                                   ///< own tree that became merged nodes; -1: it has none
 
   /// Makes the arrays for so many drafters. \param arrays own what it points to.
   template <class Executor>
   void allocate(owned_arrays<Executor>& arrays, std::int32_t members) {
     const std::int64_t nodes = std::int64_t{max_batch} * max_nodes;
-    arrays.give(max_batch, counts, refused);
+    arrays.give(max_batch, counts, refused, computed);
     arrays.give(nodes, tokens, parents, lists, became);
     arrays.give(members * nodes, was);
   }
@@ -89,6 +90,7 @@ struct merge_drafts {
     if (team.rank() == 0) {
       trees.count(k) = from.count;
       trees.refused[k] = merged.refused[k];
+      trees.computed[k] = merged.computed[k];
     }
   }
 
@@ -100,6 +102,7 @@ struct merge_drafts {
     if (member == 0) {
       all.count = 0;
       merged.refused[k] = -1;
+      merged.computed[k] = 0;
     }
     std::int32_t* const became = merged.became + merged.in_tree(k);
     shortlist* const lists = merged.lists + merged.in_tree(k);
@@ -116,8 +119,18 @@ struct merge_drafts {
       }
     }
     merged.counts[k] = all.count;
+    const std::int32_t computed = kernel::smaller(levels_of(tree), trees.computed[k]);
+    merged.computed[k] = kernel::larger(merged.computed[k], computed);
     const std::int32_t refused = tree.count == 0 ? -1 : trees.refused[k];
     if (refused >= 0 && merged.refused[k] < 0) { merged.refused[k] = became[refused]; }
+  }
+
+  HUNCH_HOST_DEVICE static std::int32_t levels_of(const drafted_tokens& tree) {
+    std::int32_t levels = 0;
+    for (std::int32_t node = 1; node < tree.count; ++node) {
+      levels = kernel::larger(levels, tree.depth(node));
+    }
+    return levels;
   }
 
   /// The node with token t below node `above`, or above all of them; a new one if there is none,

@@ -171,9 +171,9 @@ struct keep_missed {
 };
 
 /// Stages the committed tokens that the model has not read of slot `slot`, if it drafts all.
-/// Without drafting, only whole chunks are worth a pass, and only if a draft is to be expected: of
-/// a prompt that the target has not read to its end either. What nobody drafts from is never read;
-/// nor is the root, in front of the step that drafts from it.
+/// Without drafting, only whole chunks are worth a pass, or what is left where a draft is near, and
+/// only if one is to be expected: of a prompt that the target has not read to its end either. What
+/// nobody drafts from is never read; nor is the root, in front of the step that drafts from it.
 template <class Step>
 struct stage_committed {
   Step step;
@@ -187,11 +187,13 @@ struct stage_committed {
       if (step.shares_cache) { return staged.drafts ? left : 0; }
       if (step.keeps_up) { return left; }
       const draft_context& c = step.trees.contexts[i];
-      const bool in_pieces = !c.idle && c.cached + 1 < c.length &&
-                             (staged.known < c.length ? left : left - 1) >= step.chunk;
+      const std::int32_t before_root = staged.known < c.length ? left : left - 1;
+      const bool in_pieces =
+          !c.idle && c.cached + 1 < c.length && before_root >= (c.later ? 1 : step.chunk);
       const bool full = staged.full || step.read[i].full;
       const bool reads = !full && (staged.drafts || in_pieces);
-      return !reads ? 0 : left < step.chunk ? left : step.chunk;
+      const std::int32_t wanted = staged.drafts ? left : before_root;
+      return !reads ? 0 : wanted < step.chunk ? wanted : step.chunk;
     };
     const team::slot_entries rows = detail::stage_tokens(team, step, slot, count);
     if (team.rank() != 0 || rows.size == 0 || !step.staged[slot].drafts) { return; }

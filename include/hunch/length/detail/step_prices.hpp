@@ -17,8 +17,8 @@ namespace hunch::length::detail {
 
 /// What the steps of batches of about one size take, learnt from steps. All of a step is priced,
 /// whatever it is spent on: in seconds of a plain step, one of k levels and n rows per sequence
-/// takes r(n) + k c, where c is what one more level of a draft takes and r(n) what is left of steps
-/// with n rows, the price of drafting at all included. r(1) is 1.
+/// takes r(n) + k c, where c is what one more computed level of a draft takes and r(n) what is left
+/// of steps with n rows, the price of drafting at all included. r(1) is 1.
 ///
 /// Medians of recent steps: one that was disturbed decides nothing. Where the machine becomes
 /// slower or faster, what was timed before is dropped.
@@ -31,8 +31,8 @@ class step_prices {
   double plain() const { return plain_.typical(); }
   bool knows_plain() const { return plain_.count() >= few; }
   /// Whether enough steps have drafted to say what that takes.
-  bool knows_drafts() const { return levels_.count() >= few; }
-  bool times_drafts() const { return levels_.count() > 0; }
+  bool knows_drafts() const { return timed_ >= few; }
+  bool times_drafts() const { return timed_ > 0; }
   /// Whether a plain step of so many requests may take quite another time than the last ones did.
   bool is_far(std::int32_t running) const { return 4 * std::abs(running - size_) > running; }
   /// Levels of the deepest draft.
@@ -57,16 +57,18 @@ class step_prices {
     const double one = plain();
     if (one <= 0.0) { return; }
     const double mean = 1.0 + static_cast<double>(s.drafted) / s.sequences;
-    if (knows_drafts()) { odd_ = alike(s.seconds() / one / at(mean, s.deepest)) ? 0 : odd_ + 1; }
+    if (knows_drafts()) { odd_ = alike(s.seconds() / one / of(s)) ? 0 : odd_ + 1; }
     deepest_ = std::max(deepest_, s.deepest);
     // Levels that few of the sequences draft say nothing of those that all share. And none takes
     // more than twice what a pass of the target would take in its place.
-    if (2 * s.levels >= std::int64_t{s.sequences} * s.deepest) {
-      levels_.add(s.deepest, std::min(s.draft_seconds, 2.0 * one * s.deepest));
+    const std::int32_t deepest = s.deepest_computed;
+    if (2 * s.computed >= std::int64_t{s.sequences} * deepest) {
+      if (deepest > 0) { levels_.add(deepest, std::min(s.draft_seconds, 2.0 * one * deepest)); }
+      timed_ = std::min(timed_ + 1, few);
     }
     const auto n = static_cast<std::size_t>(std::min(mean + 0.5, static_cast<double>(max_rows)));
     if (n > 1) {
-      const double rest = s.seconds() - levels_.seconds() * s.deepest;
+      const double rest = s.seconds() - levels_.seconds() * deepest;
       rows_[n].add(std::min(rest / one, mean + 1.0));
       seen_[n] = steps_;
     }
@@ -102,14 +104,12 @@ class step_prices {
     return std::span<const double>{costs.data(), last + 1};
   }
 
-  /// Plain steps that a step of so many rows and levels is expected to take.
-  double at(double rows_of_sequence, double levels) const {
-    return levels > 0.0 ? rows().at(rows_of_sequence) + levels * level() : 1.0;
-  }
-  /// The same of a step.
+  /// Plain steps that a step is expected to take.
   double of(const step_summary& s) const {
-    return s.sequences < 1 ? 0.0
-                           : at(1.0 + static_cast<double>(s.drafted) / s.sequences, s.deepest);
+    if (s.sequences < 1) { return 0.0; }
+    if (s.levels == 0) { return 1.0; }
+    return rows().at(1.0 + static_cast<double>(s.drafted) / s.sequences) +
+           s.deepest_computed * level();
   }
 
  private:
@@ -126,6 +126,7 @@ class step_prices {
   std::array<recent<15>, max_rows + 1> rows_;
   std::array<std::int64_t, max_rows + 1> seen_{};  ///< when
   std::int64_t steps_ = 0;                         ///< that drafted
+  std::int32_t timed_ = 0;                         ///< of these, that say what drafting takes
   std::int32_t size_ = 0;                          ///< requests of the last plain step
   std::int32_t deepest_ = 0;
   std::int32_t odd_ = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/cascade.hpp>
 #include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/lookup.hpp>
 
@@ -17,6 +18,14 @@ auto merged_drafts(Model& model, Policy policy) {
   using namespace hunch::drafter;
   return ensemble{nodes<dynamic_shape::total>{}, lookup<max_draft_length, 8, Policy>{4, policy},
                   autoregressive{model, dynamic_shape{}, policy}};
+}
+
+/// What the text repeats, and a chain by a model where it repeats nothing.
+template <class Model, class Policy>
+auto copied_or_drafted(Model& model, Policy policy) {
+  using namespace hunch::drafter;
+  return cascade{lookup<chain_shape::max_depth, 8, Policy>{3, policy},
+                 autoregressive{model, chain_shape{}, policy}};
 }
 
 }  // namespace generate

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "generate/combined_drafts.hpp"
+#include "generate/program.hpp"
+
+namespace generate {
+
+void program::with_cascade() {
+  engine::model_options o = options();
+  o.kind = engine::arithmetic::int4;
+  engine::model draft = engine::model::load(args_.draft, o);
+  const hunch::selector::any<> selector = chosen_selector(draft.made_for(), draft.context_width());
+  draft.set_head_layout(selector.layout());
+  drawn(selector, copied_or_drafted(draft, chosen_length{&length_}));
+}
+
+}  // namespace generate

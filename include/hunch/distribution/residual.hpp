@@ -46,11 +46,16 @@ struct residual {
   HUNCH_HOST_DEVICE HUNCH_INLINE real operator()(std::int64_t v) const { return terms(v).first; }
 
   /// The only token of which something is left, if p is seen to be a point mass of which something
-  /// is; else -1.
+  /// is; else -1. Not on a device: there the pass costs little, and a branch in every rule
+  /// registers.
   HUNCH_HOST_DEVICE std::int32_t only_kept() const requires requires(const P& l) { l.only_kept(); }
   {
+#if defined(__CUDA_ARCH__)
+    return -1;
+#else
     const std::int32_t only = p.only_kept();
     return only >= 0 && (*this)(only) > real(0) ? only : -1;
+#endif
   }
 
   /// The same values from laws that may be restricted, for what reads little of them.

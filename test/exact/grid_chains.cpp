@@ -53,6 +53,14 @@ TEST_CASE("grid: what is looked up") {
   grid_row(looked_up, sampler::greedy{}, verifier::greedy{}, ask(6, 0.0f));
 }
 
+TEST_CASE("grid: what is looked up, or drafted by a model") {
+  const auto turns = by_lookup_or_model(chain{}, length::fixed{});
+  grid_row(turns, every_stage{}, verifier::rejection{}, staged());
+  grid_row(turns, plain_sampler{}, verifier::block{});
+  grid_row(turns, plain_sampler{}, verifier::coupled{});
+  grid_row(turns, sampler::greedy{}, verifier::greedy{}, ask(6, 0.0f));
+}
+
 TEST_CASE("grid: length policies") {
   for_each_length_policy([](auto policy) {
     grid_row(by_model(chain{}, policy), plain_sampler{}, verifier::rejection{});

@@ -60,6 +60,15 @@ TEST_CASE("grid: merged trees") {
            ask(6, 0.0f));
 }
 
+TEST_CASE("grid: what is looked up, or a tree of a model") {
+  const length::fixed policy;
+  grid_row(by_lookup_or_model(sampled_tree{}, policy), every_stage{}, verifier::rejection{},
+           staged());
+  grid_row(by_lookup_or_model(deep_tree{}, policy), every_stage{}, verifier::point_mass{},
+           staged());
+  grid_row(by_lookup_or_model(fixed_tree{}, policy), plain_sampler{}, verifier::coupled{});
+}
+
 TEST_CASE("grid: length policies of trees") {
   for_each_length_policy([](auto policy) {
     grid_row(by_model(sampled_tree{}, policy), plain_sampler{}, verifier::rejection{});

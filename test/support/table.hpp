@@ -100,7 +100,7 @@ void trees_in_turn(Use&& use) {
   use("cascade: lookup, or a model of its own", "chain", by_lookup_or_model(chain{}, policy),
       every_stage{}, verifier::rejection{}, asked::repetition);
   use("cascade: lookup, or a model of its own", "dynamic", by_lookup_or_model(deep_tree{}, policy),
-      plain_sampler{}, verifier::coupled{}, asked::repetition);
+      every_stage{}, verifier::coupled{}, asked::repetition);
 }
 template <class Use>
 void merged_trees(Use&& use) {

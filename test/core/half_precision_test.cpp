@@ -73,6 +73,10 @@ TEST_CASE_TEMPLATE("logits of sixteen bits are widened exactly, and written as t
 
 TEST_CASE("logits that are real numbers are what they are") {
   static_assert(std::is_same_v<real_of<float>, float> && std::is_same_v<real_of<double>, double>);
+  // A number that were taken for bits would be another number.
+  static_assert(!std::is_constructible_v<float16, float> &&
+                !std::is_constructible_v<bfloat16, double> &&
+                std::is_constructible_v<float16, std::uint16_t>);
   static_assert(LogitType<bfloat16> && LogitType<float16> && !LogitType<int>);
   CHECK(to_logit<float>(1e-42f) == 1e-42f);
   CHECK(to_logit<double>(to_real(0.1)) == 0.1);

@@ -17,6 +17,7 @@
 #include <hunch/decoder/decoder.hpp>
 #include <hunch/decoder/resident_decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/cascade.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
 #include <hunch/drafter/none.hpp>
@@ -202,6 +203,13 @@ struct repeats {
     return drafter::lookup<4>{};
   }
 };
+template <class Drafting>
+struct repeats_or {
+  template <class M>
+  auto operator()(std::type_identity<M> type, auto& target) const {
+    return drafter::cascade{drafter::lookup<4>{}, Drafting{}(type, target)};
+  }
+};
 template <class Tree>
 struct by_heads {
   template <class M>
@@ -276,6 +284,8 @@ TEST_CASE_TEMPLATE("chains by every rule", Half, bfloat16, float16) {
   check<Half>(chains{}, verifier::top_k{3});
   check<Half>(chains{}, verifier::greedy{}, sampler::greedy{});
   check<Half>(repeats{}, verifier::point_mass{});
+  check<Half>(repeats_or<chains>{}, verifier::rejection{});
+  check<Half>(repeats_or<chains>{}, verifier::block{});
 }
 
 TEST_CASE_TEMPLATE("rows without a law", Half, bfloat16, float16) {
@@ -286,6 +296,7 @@ TEST_CASE_TEMPLATE("rows without a law", Half, bfloat16, float16) {
 TEST_CASE_TEMPLATE("trees", Half, bfloat16, float16) {
   check<Half>(trees<tree::sampled<2, 2, 1>>{}, verifier::rejection{});
   check<Half>(trees<tree::sampled<2, 2, 1>>{}, verifier::coupled{});
+  check<Half>(repeats_or<trees<tree::sampled<2, 2, 1>>>{}, verifier::rejection{});
   check<Half>(trees<tree::dynamic<3, 3, 7>>{}, verifier::point_mass{});
   check<Half>(trees<tree::dynamic<3, 3, 7>>{}, verifier::typical{});
   check<Half>(trees<tree::dynamic<3, 3, 7>>{}, verifier::greedy{}, sampler::greedy{});

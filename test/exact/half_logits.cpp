@@ -10,6 +10,8 @@
 #include <vector>
 
 #include <hunch/core/logit.hpp>
+#include <hunch/drafter/cascade.hpp>
+#include <hunch/drafter/lookup.hpp>
 #include <hunch/tree/dynamic.hpp>
 #include <hunch/tree/sampled.hpp>
 #include <hunch/verifier/block.hpp>
@@ -67,6 +69,9 @@ constexpr auto chain = [](auto& draft) { return drafter::autoregressive{draft, t
 constexpr auto siblings = [](auto& draft) {
   return drafter::autoregressive{draft, tree::sampled<2, 1>{}};
 };
+constexpr auto in_turn = [](auto& draft) {
+  return drafter::cascade{drafter::lookup<2, 1>{}, chain(draft)};
+};
 constexpr auto ranked = [](auto& draft) {
   return drafter::autoregressive{draft, tree::dynamic<2, 2, 4>{}};
 };
@@ -77,6 +82,7 @@ void for_each_draft(const exact_case& c, S sampler, Use&& use) {
   use(half_law<Half>(c, chain, sampler, verifier::rejection{}));
   use(half_law<Half>(c, chain, sampler, verifier::block{}));
   use(half_law<Half>(c, siblings, sampler, verifier::rejection{}));
+  use(half_law<Half>(c, in_turn, sampler, verifier::rejection{}));
   use(half_law<Half>(c, ranked, sampler, verifier::point_mass{}));
 }
 

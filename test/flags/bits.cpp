@@ -205,7 +205,7 @@ Weight weight_of(dice& random) {
     // Exponents of 8 or 5 bits, none of which is above 1.
     const std::uint32_t sign = random.word() % 2 << 15;
     const std::uint32_t most = std::is_same_v<Weight, bfloat16> ? 0x3f80u : 0x3c00u;
-    return {static_cast<std::uint16_t>(sign | random.word() % most)};
+    return Weight{static_cast<std::uint16_t>(sign | random.word() % most)};
   }
 }
 

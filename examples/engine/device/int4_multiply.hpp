@@ -74,7 +74,7 @@ class int4_matrix {
     for (std::size_t at = 0; at < from.values().size(); at += group_size) {
       std::copy_n(from.values().data() + at, group_size, group);
       const quantised_group q = quantise(group);
-      out.scales.push_back({q.scale});
+      out.scales.emplace_back(q.scale);
       for (std::size_t k = 0; k < half; ++k) {
         out.values.push_back(
             static_cast<std::uint8_t>((q.values[k] + 8) | (q.values[half + k] + 8) << 4));

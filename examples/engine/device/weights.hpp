@@ -81,7 +81,7 @@ class bf16_matrix {
   static std::vector<hunch::bfloat16> rounded(const host_matrix& from) {
     std::vector<hunch::bfloat16> out;
     out.reserve(from.values().size());
-    for (const float value : from.values()) { out.push_back({to_bf16(value)}); }
+    for (const float value : from.values()) { out.emplace_back(to_bf16(value)); }
     return out;
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
 #include <hunch/core/config.hpp>
@@ -10,6 +11,12 @@ namespace hunch {
 /// The 16-bit floating-point number of IEEE 754, for weights and logits. Bit-compatible with the
 /// half types of CUDA and of compilers that have one; this one exists everywhere.
 struct float16 {
+  constexpr float16() = default;
+  HUNCH_HOST_DEVICE constexpr explicit float16(std::uint16_t the_bits) : bits(the_bits) {}
+  /// A number is not its bits: `to_float16` converts.
+  template <std::floating_point F>
+  explicit float16(F) = delete;
+
   std::uint16_t bits = 0;
 };
 
@@ -37,7 +44,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE constexpr float16 to_float16(float x) {
   } else if (magnitude <= 0x7f800000u) {
     bits = 0x7c00u;
   }
-  return {static_cast<std::uint16_t>(bits | sign)};
+  return float16{static_cast<std::uint16_t>(bits | sign)};
 }
 
 }  // namespace hunch

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include <hunch/core/logit.hpp>
 #include <hunch/core/message.hpp>
 #include <hunch/draft/find_match.hpp>
 #include <hunch/drafter/drafter.hpp>
@@ -74,7 +75,7 @@ struct copy_match {
                           .token_row = identity,
                           .vocab_size = trees.capacity.vocab_size};
     Real* const logit = trees.logits(slot, 0);
-    *logit = Real(0.0f);
+    *logit = to_logit<Real>(0);
     law<Real> certain;
     certain.logits = {logit, 1};
     certain.norm = 1;

@@ -10,6 +10,9 @@
 
 #include <doctest/doctest.h>
 
+#include <hunch/executor/host.hpp>
+#include <hunch/team/serial.hpp>
+#include <hunch/vocab/layout_tables.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 #include "../support/hash.hpp"
 
@@ -102,6 +105,17 @@ TEST_CASE("tokens are found by the shift of their part, and where there is none"
     CHECK(list.shift == shifts.data());
     check_lookups(layout, list);
     check_lookups(layout, layout.list(ranges.data(), count));
+    // As bodies make it of the layout's tables.
+    executor::host here;
+    const layout_tables tables(here, layout);
+    std::vector<std::int32_t> made(shifts.size());
+    const auto made_of_tables = [&] {
+      team::serial team;
+      return tables.view().list(team, ranges.data(), count, made.data());
+    };
+    CHECK(made_of_tables().shift == made.data());
+    CHECK(made == shifts);
+    check_lookups(layout, made_of_tables());
     // A part that is not in the list as a whole: there are no shifts, and nothing is lost.
     for (row_range& r : ranges) {
       if (r.end - r.begin < 2) { continue; }
@@ -110,6 +124,8 @@ TEST_CASE("tokens are found by the shift of their part, and where there is none"
       const shortlist cut = layout.list(ranges.data(), count, shifts.data());
       CHECK(cut.shift == nullptr);
       check_lookups(layout, cut);
+      CHECK(made_of_tables().shift == nullptr);
+      check_lookups(layout, made_of_tables());
       r = whole;
     }
   }

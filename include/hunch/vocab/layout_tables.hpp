@@ -62,19 +62,14 @@ struct layout_view {
             .shift = shift};
   }
 
-  /// Whether a part begins or ends at a row.
+  /// Whether a part begins or ends at a row: the row before it is of another part. To search the
+  /// bounds for it takes as many branches as nobody can foresee.
   HUNCH_HOST_DEVICE bool is_bound(std::int32_t row) const {
-    std::int32_t low = 0;
-    std::int32_t high = clusters;
-    while (low < high) {
-      const std::int32_t middle = low + (high - low) / 2;
-      if (cluster_begin[middle] < row) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    return row == 0 || cluster_begin[low] == row;
+    const std::int32_t end = cluster_begin[clusters];
+    return row == 0 || row == end || (row < end && part_of(row) != part_of(row - 1));
+  }
+  HUNCH_HOST_DEVICE std::int32_t part_of(std::int32_t row) const {
+    return token_part[row_token == nullptr ? row : row_token[row]];
   }
 };
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <utility>
 
 namespace engine {
@@ -401,20 +402,22 @@ void store_bf16(const float* values, int padded, std::byte* row) {
 #endif
 
 /// The largest becomes 127. A NaN or an infinity makes the whole product NaN.
-void store_group(const float (&values)[group_size], group_activations& to) {
+ENGINE_INLINE void store_group(const float* values, group_activations& to) {
   std::uint32_t top = 0;
-  for (const float v : values) {
-    top = std::max(top, std::bit_cast<std::uint32_t>(v) & 0x7fffffffu);
+  for (int k = 0; k < group_size; ++k) {
+    top = std::max(top, std::bit_cast<std::uint32_t>(values[k]) & 0x7fffffffu);
   }
   const float largest = std::bit_cast<float>(top);
-  to = {};
-  if (!std::isfinite(largest)) { to.scale = std::numeric_limits<float>::quiet_NaN(); }
-  if (!std::isfinite(largest) || largest < 0x1p-100f) { return; }
-  const float inverse = 127.0f / largest;
+  if (!std::isfinite(largest) || largest < 0x1p-100f) {
+    to = {};
+    if (!std::isfinite(largest)) { to.scale = std::numeric_limits<float>::quiet_NaN(); }
+    return;
+  }
+  const f32x16 inverse = splat(127.0f / largest);
   const f32x16 magic = splat(12582912.0f);  // 1.5 * 2^23 leaves the nearest integer
   float rounded[group_size];
   for (int k = 0; k < group_size; k += lanes) {
-    store(rounded + k, fma(load(values + k), splat(inverse), magic) - magic);
+    store(rounded + k, fma(load(values + k), inverse, magic) - magic);
   }
   std::int32_t sum = 0;
   for (int k = 0; k < group_size; ++k) {
@@ -426,14 +429,17 @@ void store_group(const float (&values)[group_size], group_activations& to) {
   to.sum = sum;
 }
 
+/// Each group is made where it belongs: what was written in parts could not be read as a whole
+/// before it has left the processor's queue.
 void store_groups(const float* values, int padded, std::byte* row) {
-  for (int first = 0; first < padded; first += group_size) {
-    float group[group_size] = {};
-    std::copy_n(values + first, std::min(group_size, padded - first), group);
-    group_activations to;
-    store_group(group, to);
-    std::memcpy(row, &to, sizeof to);
-    row += sizeof to;
+  int first = 0;
+  for (; first + group_size <= padded; first += group_size, row += sizeof(group_activations)) {
+    store_group(values + first, *new (row) group_activations);
+  }
+  if (first < padded) {
+    float rest[group_size] = {};
+    std::copy(values + first, values + padded, rest);
+    store_group(rest, *new (row) group_activations);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <stdexcept>
+#include <utility>
 
 #include <hunch/drafter/cascade.hpp>
 #include <hunch/drafter/lookup.hpp>
@@ -224,6 +225,38 @@ TEST_CASE("what is contested is drafted if it brings more than the rival does") 
   CHECK(continues(1.2, true, 0.9));
   CHECK_FALSE(continues(3.0, true, 0.3));
   CHECK(continues(3.0, false, 0.3));
+}
+
+TEST_CASE("what is contested has to beat the rival, not the copies before it") {
+  const double rows[] = {1.0, 1.3, 1.6, 1.9, 2.2};
+  length::cost costs{.draft = 1.0, .rows = planner::row_costs(rows), .share = 0.0};
+  length::cost::memory m;
+  length_evidence e;
+  e.ahead = true;
+  e.contested = true;
+  e.rows = 1;
+  for (const auto& [probability, accepted] : {std::pair{0.95, 4}, {0.45, 1}}) {
+    for (int step = 0; step < 200; ++step) {
+      e.probability = probability;
+      costs.begin(m, 4);
+      for (e.depth = 0; e.depth < 4; ++e.depth) {
+        e.rows = e.depth + 1;
+        costs.continues(m, e);
+      }
+      costs.observe(m, 4, accepted);
+      if (probability < 0.9 && step == 3) { break; }
+    }
+  }
+  // A step of the likely ones brings 5 tokens for 2.2; one of these 1.7 or so for 1.3.
+  e = {.depth = 0, .rows = 1, .ahead = true, .contested = true};
+  e.probability = 0.45;
+  const auto copies = [&](double rival) {
+    costs.rival = rival;
+    costs.begin(m, 4);
+    return costs.continues(m, e);
+  };
+  CHECK(copies(1.2));
+  CHECK_FALSE(copies(2.2));
 }
 
 /// Copies as `lookup` does, and says that it was half certain.

@@ -714,6 +714,36 @@ TEST_CASE("a drafter that copies alone is known by its steps") {
   CHECK(drafting >= 95);
 }
 
+TEST_CASE("a copy stands in the way of a pass of the drafter, not of an average step") {
+  length::meter meter(4);
+  for (int step = 0; step < 12; ++step) {
+    meter.next(1);
+    meter.observe({.sequences = 1, .emitted = 1, .target_seconds = 1.0});
+  }
+  const auto drafts = [&](std::int32_t computed, std::int64_t emitted, double seconds) {
+    const std::int32_t length = meter.next(1);
+    meter.observe({.draft_length = std::max(length, 4),
+                   .sequences = 1,
+                   .deepest = 4,
+                   .levels = 4,
+                   .deepest_computed = computed,
+                   .computed = computed,
+                   .tested = 4,
+                   .accepted = emitted - 1,
+                   .drafted = 4,
+                   .emitted = emitted,
+                   .draft_seconds = 0.15 * computed,
+                   .target_seconds = seconds});
+  };
+  for (int step = 0; step < 24; ++step) {
+    drafts(0, 5, 1.2);
+    drafts(4, 3, 1.2);
+  }
+  REQUIRE(meter.next(1) > 0);
+  // 3 tokens for 1.2 + 4 * 0.15; with the copies it would be 8 for 3.
+  CHECK(meter.policy().rival == doctest::Approx(3.0 / 1.8).epsilon(0.03));
+}
+
 TEST_CASE("a prompt that was read beside a copy is not read again") {
   length::meter meter(8);
   for (int i = 0; i < 20; ++i) { meter.observe(plain_turn()); }

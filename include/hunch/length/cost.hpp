@@ -26,7 +26,8 @@ namespace hunch::length {
 /// to lose: rarely of what loses much. Where the probability of the next token is known
 /// before it is drafted, it takes the place of a_1, a_2, ..., and of what is best on the mean; such
 /// a level is copied, and its c is 0. Where another drafter drafts if this one does not, whole
-/// drafts have to bring more tokens per cost than the `rival`, and rate is no less.
+/// steps have to bring more tokens per cost than the `rival`, and to what further levels are held
+/// is no less.
 ///
 /// In a batch r counts the rows of one sequence, and all are taken to draft alike.
 ///
@@ -124,10 +125,13 @@ struct cost {
     double chance = e.ahead ? m.survival : kernel::product(m.survival, survival);
     m.survival *= survival;
     m.step_foresees = e.ahead;
-    const double rate = e.contested ? kernel::larger(m.rate, rival) : m.rate;
-    const double level_price = e.ahead ? 0.0 : draft;
-    // What a whole draft has to bring, of which its root brings 1.
+    // A whole draft is held against what the other one would bring in its place, of which its root
+    // brings 1; further levels against what steps bring.
     const bool competes = e.contested && e.depth == 0;
+    const double rate = competes      ? kernel::larger(rival, 1.0)
+                        : e.contested ? kernel::larger(m.rate, rival)
+                                      : m.rate;
+    const double level_price = e.ahead ? 0.0 : draft;
     const double owed = competes ? rate - 1.0 : 0.0;
     if (e.ahead ? e.depth == 0 && tries(m, survival, 0.0, owed) : e.depth < at_least) {
       return true;

@@ -86,7 +86,7 @@ class meter {
     if (max_depth_ < 1 || wants_plain(b, running)) { return 0; }
     std::int32_t reach = std::clamp(2 * b.prices.deepest(), std::int32_t{1}, max_depth_);
     policy_ = prices(running);
-    policy_.rival = rate_of_drafts(b);
+    policy_.rival = rate_of_passes(b, reach);
     if (!allows(b, running, reach)) { return 0; }
     if (b.trying > 0) { reach = std::min(reach, b.try_levels); }
     const std::int32_t common = common_length(reach);
@@ -200,6 +200,7 @@ class meter {
  private:
   static constexpr double known = 4.0;     ///< tests that the expected acceptance counts for
   static constexpr double formula = 8.0;   ///< steps that what acceptance promises counts for
+  static constexpr double lasting = 0.98;  ///< weight of a step with passes at the next one
   static constexpr double fading = 0.995;  ///< weight of findings after a step that might not draft
   static constexpr std::int32_t try_steps = 4;       ///< at least, of which two are timed, and
   static constexpr std::int32_t long_try = 6;        ///< where beginning is what is dear
@@ -218,6 +219,8 @@ class meter {
     detail::recent<9> before;      ///< the same of the first drafting steps after plain ones
     double beginning = 0.0;        ///< of the last ones, so far
     detail::findings found;
+    double passes_tokens = 0.0;  ///< of steps whose drafts took passes, recent ones for more
+    double passes_cost = 0.0;
     double saved = 0.0;            ///< for tries
     double price = 0.0;            ///< at which the next one begins
     double tried = 0.0;            ///< what the try has gained so far
@@ -365,9 +368,13 @@ class meter {
     return typical > 1.05 ? typical : 1.0;
   }
 
-  /// Tokens over plain steps of the steps that might draft.
-  static double rate_of_drafts(const batch& b) {
-    return b.found.weight() > 0.0 ? std::max(b.found.tokens() / b.found.cost(), 1.0) : 1.0;
+  /// Tokens over plain steps of the steps whose drafts took passes of a drafter: of those that copy
+  /// the text nothing is left where it does not repeat. Before there were any, what is expected.
+  double rate_of_passes(const batch& b, std::int32_t reach) const {
+    if (b.passes_cost > 0.0) { return std::max(b.passes_tokens / b.passes_cost, 1.0); }
+    return planner::best_length(planner::same_acceptance{acceptance()}, policy_.draft, reach,
+                                policy_.rows, mean_width())
+        .rate;
   }
 
   /// Rows of a level.
@@ -453,6 +460,10 @@ class meter {
         s.levels > 0 ? b.prices.of(s) + price_of_reread(b, s.sequences, reread_) : idle_cost(b);
     if (b.trying > 0) { b.tried += tokens - cost; }
     if (b.found.add(tokens, cost, s.levels > 0)) { accepted_.forget(); }
+    if (2 * s.computed > s.levels) {
+      b.passes_tokens = lasting * b.passes_tokens + tokens;
+      b.passes_cost = lasting * b.passes_cost + b.prices.of(s);
+    }
   }
 
   /// From [0.5, 1.5). A generator by Steele, Lea, Flood 2014 (splitmix64).

@@ -24,14 +24,28 @@
 /// \file
 /// Whether speed that is promised is reached, and whether drafts as long as pay ever lose: every
 /// preset, category of text and temperature, one thread and two. Texts are timed as a whole, so
-/// that a drafter that reads the prompt pays for it. A category is six texts, not one: the length
-/// that is best for a text of twenty steps is known after it, to nobody before.
+/// that a drafter that reads the prompt pays for it. A category is twelve texts, not one: the
+/// length that is best for a text of twenty steps is known after it, to nobody before.
+///
+/// Drafts of other lengths draw other texts, so that most of what one category wins or loses
+/// against the best fixed length is luck, a few percent of it. The worst of a hundred categories is
+/// that of the worst luck; so goals are for the mean of a setting's categories, and for those that
+/// lose more than luck explains.
 
 namespace bench {
 namespace {
 
 constexpr std::int32_t lengths[] = {1, 2, 3, 4, 6};         ///< fixed ones
 constexpr std::size_t candidates = std::size(lengths) + 1;  ///< and as long as pays
+
+/// Of the mean of some values.
+double standard_error(const std::vector<double>& values) {
+  const double center = mean(values);
+  double squares = 0.0;
+  for (const double v : values) { squares += (v - center) * (v - center); }
+  const auto n = static_cast<double>(values.size());
+  return std::sqrt(squares / (n - 1.0) / n);
+}
 
 /// Texts of a category: seconds over those of plain decoding of the same text, for as many tokens.
 struct category_times {
@@ -47,7 +61,7 @@ struct category_times {
   double auto_over_plain() const { return 1.0 / over(whole[candidates - 1], 0, 1); }
   /// The best fixed length, or none, is the one that was best for the other half of the texts: the
   /// best of the same texts would be the luckiest.
-  double auto_over_best(double& standard_error) const {
+  double auto_over_best(double& error) const {
     double sum = 0.0;
     std::vector<double> ratios;  // of single texts
     for (const std::size_t half : {std::size_t{0}, std::size_t{1}}) {
@@ -67,11 +81,7 @@ struct category_times {
         ratios.push_back((which < 0 ? 1.0 : whole[which][i]) / whole[candidates - 1][i]);
       }
     }
-    const double center = mean(ratios);
-    double squares = 0.0;
-    for (const double r : ratios) { squares += (r - center) * (r - center); }
-    const auto n = static_cast<double>(ratios.size());
-    standard_error = std::sqrt(squares / (n - 1.0) / n);
+    error = standard_error(ratios);
     return sum;
   }
 };
@@ -119,10 +129,12 @@ class suite {
     out_.add("predicted over measured, off by: largest", std::ranges::max(errors_), "",
              at_most(0.12));
     out_.add("as long as pays over plain decoding: worst", worst_over_plain_, "x", at_least(0.98));
-    out_.add("as long as pays over the best fixed length: worst", worst_over_best_, "x",
-             at_least(0.97));
+    out_.add("as long as pays over the best fixed length: worst setting",
+             std::ranges::min(over_best_), "x", at_least(as_good_as_the_best));
     out_.add("as long as pays over the best fixed length: mean of all", mean(over_best_), "x",
-             at_least(0.97));
+             at_least(as_good_as_the_best));
+    out_.add("categories that lose against it by more than luck", static_cast<double>(losing_), "",
+             at_most(0.0));
     out_.add("as long as pays over plain decoding, batches: worst", worst_batch_, "x",
              at_least(0.98));
     for (const int t : {0, 1}) {
@@ -136,8 +148,13 @@ class suite {
 
  private:
   static constexpr std::int32_t largest = 32;
-  static constexpr std::size_t texts = 6;  ///< of a category
-  static constexpr int rounds = 6;         ///< of a batch
+  static constexpr std::size_t texts = 12;  ///< of a category
+  static constexpr double as_good_as_the_best = 0.97;
+  static constexpr double unlucky = 3.0;  ///< standard errors: of a thousand categories one or two
+  // Of a batch: until the standard error is small.
+  static constexpr std::size_t rounds = 6;
+  static constexpr std::size_t most_rounds = 16;
+  static constexpr double small_error = 0.01;
 
   hunch::generation_options request(float temperature, std::int32_t tokens) const {
     hunch::generation_options out;
@@ -152,22 +169,22 @@ class suite {
   void measure_texts(const std::string& name, composed& of, const setting& at) {
     std::vector<double> speed_ups;
     double worst_plain = std::numeric_limits<double>::infinity();
-    double worst_best = worst_plain;
+    std::vector<double> over_best;
+    double squares = 0.0;  // of the standard errors of these
     generate::forecast expected;
     double measured = 0.0;
     for (std::size_t d = 0; d < texts_.size(); ++d) {
       const category_times text = measure_category(of, texts_[d], at, expected);
       worst_plain = std::min(worst_plain, text.auto_over_plain());
-      double error = 0.0;  // most of it is luck with texts: drafts of other lengths draw others
-      const double over_best = text.auto_over_best(error);
-      worst_best = std::min(worst_best, over_best);
-      over_best_.push_back(over_best);
+      double error = 0.0;
+      over_best.push_back(text.auto_over_best(error));
+      squares += error * error;
       measured += category_times::over(text.decoding[candidates - 1], 0, 1);
       speed_ups.push_back(1.0 / category_times::over(text.decoding[candidates - 1], 0, 1));
       out_.record(name + at.words() + ", " + domains_[d] + ": over plain", text.auto_over_plain(),
                   "x");
-      out_.record(name + at.words() + ", " + domains_[d] + ": over the best length", over_best,
-                  "x");
+      out_.record(name + at.words() + ", " + domains_[d] + ": over the best length",
+                  over_best.back(), "x");
       out_.record(name + at.words() + ", " + domains_[d] + ": over the best length, error", error,
                   "x");
     }
@@ -178,10 +195,17 @@ class suite {
     out_.add(row + ": speed-up", mean(speed_ups), "x");
     out_.add(row + ": predicted over measured", expected.gain() / measured, "");
     out_.add(row + ": over plain, worst category", worst_plain, "x");
-    out_.add(row + ": over the best length, worst category", worst_best, "x");
+    const auto categories = static_cast<double>(over_best.size());
+    const double luck = std::sqrt(squares / categories);  // of one of them
+    out_.add(row + ": over the best length, mean", mean(over_best), "x");
+    out_.add(row + ": over the best length, standard error of the mean",
+             luck / std::sqrt(categories), "x");
+    out_.add(row + ": over the best length, worst category", std::ranges::min(over_best), "x");
     errors_.push_back(error);
     worst_over_plain_ = std::min(worst_over_plain_, worst_plain);
-    worst_over_best_ = std::min(worst_over_best_, worst_best);
+    over_best_.push_back(mean(over_best));
+    losing_ += std::ranges::count_if(
+        over_best, [luck](double r) { return r + unlucky * luck < as_good_as_the_best; });
     if (at.temperature == 0.0f || at.temperature == 1.0f) {
       double& best = best_[at.threads - 1][at.temperature == 0.0f ? 0 : 1];
       best = std::max(best, mean(speed_ups));
@@ -225,7 +249,8 @@ class suite {
   }
 
   /// Batches of all texts. One meter, as a server has it. A round takes less than a second, of
-  /// which whoever shares the machine may have a tenth: their median counts, and all are recorded.
+  /// which whoever shares the machine may have a tenth: their median counts, of as many as make it
+  /// certain whatever it is, and all are recorded.
   void measure_batches(const std::string& name, composed& of, const setting& at) {
     if (at.temperature == 0.7f) { return; }
     hunch::length::meter meter(of.levels());
@@ -235,7 +260,8 @@ class suite {
       of.calibrate(meter, prompts_, options, batch, of.levels());
       of.warm_up(meter, prompts_, options, batch);
       std::vector<double> gains;
-      for (int round = 0; round < rounds; ++round) {
+      while (gains.size() < rounds ||
+             (gains.size() < most_rounds && standard_error(gains) > small_error)) {
         const generate::run before = of.run_plain(prompts_, options, batch);
         const generate::run fast = of.run_metered(meter, prompts_, options, batch, expected);
         const generate::run after = of.run_plain(prompts_, options, batch);
@@ -293,9 +319,9 @@ class suite {
   prompt_list prompts_;             ///< one of each category
   std::vector<prompt_list> texts_;  ///< of each
   std::vector<double> errors_;
-  std::vector<double> over_best_;  ///< of each category and setting
+  std::vector<double> over_best_;  ///< of each setting
+  std::int64_t losing_ = 0;        ///< categories
   double worst_over_plain_ = std::numeric_limits<double>::infinity();
-  double worst_over_best_ = std::numeric_limits<double>::infinity();
   double worst_batch_ = std::numeric_limits<double>::infinity();
   double best_[2][2] = {};  ///< [threads - 1][temperature]
 };

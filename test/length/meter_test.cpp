@@ -252,24 +252,36 @@ TEST_CASE("what a draft leaves to the steps after it is paid for as the draft is
 }
 
 TEST_CASE("first drafts find cold caches: what they take longer is no price of the others") {
-  // Two cold steps lose wherever they are tried, and the ones after them gain.
+  // Two cold steps lose wherever they are tried, and the ones after them gain. Probabilities say
+  // nothing of the tokens here, which a policy has to find out. One run is a matter of luck.
+  constexpr int seeds = 40;
   for (const double acceptance : {0.6, 0.75}) {
     CAPTURE(acceptance);
     const machine on{"a processor", 0.2, 0.15, 0.0, 0.0, 0.05, 0.0, 0.0, 0.3, 0.8};
     const double best = best_fixed(on, constant(acceptance), 1);
     REQUIRE(best > 1.15);
-    metered_run run(on, constant(acceptance), 1);
-    run.steps(200);
-    CHECK(run.steps(2000).speed() > 0.97 * best);
+    double mean = 0.0;
+    for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+      metered_run run(on, constant(acceptance), 1, seed);
+      run.steps(200);
+      mean += run.steps(2000).speed() / seeds;
+    }
+    CHECK(mean > 0.94 * best);
     // A text that turns hard ends drafting, and one that turns easy begins it again.
     const auto turns = [=](std::int64_t step, dice& random) {
       return drafted_token{random.unit() < (step / 600 % 2 == 0 ? acceptance : 0.05),
                            random.unit()};
     };
-    metered_run other(on, turns, 1);
-    other.steps(1200);
-    CHECK(other.steps(600).speed() > 1.0 + 0.5 * (best - 1.0));
-    CHECK(other.steps(600).speed() > 0.95);
+    double easy = 0.0;
+    double hard = 0.0;
+    for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+      metered_run other(on, turns, 1, seed);
+      other.steps(1200);
+      easy += other.steps(600).speed() / seeds;
+      hard += other.steps(600).speed() / seeds;
+    }
+    CHECK(easy > 1.0 + 0.5 * (best - 1.0));
+    CHECK(hard > 0.95);
   }
   // Where the later ones lose, too, tries are as dear as they are.
   const machine dear{"a processor", 0.3, 0.4, 0.0, 0.0, 0.05, 0.0, 0.0, 0.3, 0.8};

@@ -93,7 +93,7 @@ struct cost {
   HUNCH_HOST_DEVICE std::int32_t begin(memory& m, std::int32_t max_depth) const {
     if (m.all.tested == 0.0f) {
       m.all = {static_cast<float>(trust), static_cast<float>(kernel::product(trust, expected))};
-      m.sure = {static_cast<float>(trust), static_cast<float>(kernel::product(trust, usual))};
+      m.sure = {1.0f, static_cast<float>(usual)};
     }
     const std::int32_t best = plan(m, max_depth);
     m.survival = 1.0;
@@ -118,7 +118,7 @@ struct cost {
     const double probability = kernel::clamped(e.probability, 0.0, 1.0);
     const std::int32_t of =
         kernel::smaller(static_cast<std::int32_t>(probability * bins), bins - 1);
-    const double survival = survival_of(m, m.like[of], probability, e.drawn);
+    const double survival = survival_of(m, m.like[of], probability);
     const std::int32_t level =
         e.ahead ? e.depth : e.depth - 1;  // the level whose probability it is
     if (level < recorded && m.known == level) { m.bin[m.known++] = static_cast<std::int8_t>(of); }
@@ -182,29 +182,29 @@ struct cost {
            m.idle > 0;
   }
 
-  /// Tests that the mean over all levels counts for at one depth, and at first a probability in its
-  /// bin.
-  static constexpr double shrinkage = 8.0;
+  /// Tests that the mean over all levels counts for at one depth.
+  static constexpr double at_a_depth = 32.0;
 
-  /// What a drafter's probability of the tokens that it chooses is taken for at first, on the mean.
+  /// Tests that what is expected of a probability counts for in its bin, at first.
+  static constexpr double in_a_bin = 8.0;
+
+  /// What a drafter's probability of its tokens is taken for before the first one, on the mean.
   static constexpr double usual = 0.6;
 
-  /// The acceptance of a token of a probability, given that of those in its bin. One that was drawn
-  /// is at first taken for any other. One that was chosen fails as often as the drafter doubts it,
-  /// times what failures are to doubts on the whole: a good drafter is better than it thinks. That
-  /// counts less with every test in the bin, and nothing in the end.
-  HUNCH_HOST_DEVICE double survival_of(const memory& m, const tally& bin, double probability,
-                                       bool drawn) const {
+  /// The acceptance of a token of a probability, given that of those in its bin. It fails as often
+  /// as the drafter doubts it, times what failures are to doubts on the whole: a good drafter is
+  /// better than it thinks. That counts less with every test in the bin, and nothing in the end.
+  HUNCH_HOST_DEVICE double survival_of(const memory& m, const tally& bin,
+                                       double probability) const {
     const double acceptance = m.all.rate(0.0, 0.0);
-    if (drawn) { return bin.rate(acceptance, shrinkage); }
     const double doubt = kernel::larger(1.0 - m.sure.rate(0.0, 0.0), 1e-3);
     const double fails = kernel::smaller((1.0 - probability) * (1.0 - acceptance) / doubt, 1.0);
     const double fresh = 1.0 - kernel::product(static_cast<double>(bin.tested), 1.0 - decay);
-    return bin.rate(1.0 - fails, kernel::product(shrinkage, kernel::larger(fresh, 1e-6)));
+    return bin.rate(1.0 - fails, kernel::product(in_a_bin, kernel::larger(fresh, 1e-6)));
   }
 
   HUNCH_HOST_DEVICE static double acceptance_at(const memory& m, std::int32_t level) {
-    return m.at[kernel::smaller(level, depths - 1)].rate(m.all.rate(0.0, 0.0), shrinkage);
+    return m.at[kernel::smaller(level, depths - 1)].rate(m.all.rate(0.0, 0.0), at_a_depth);
   }
 
   /// The best length if every step had it; sets the tokens per cost that it brings.

@@ -22,8 +22,7 @@ struct length_evidence {
   std::int32_t rows = 0;     ///< that the target will have of this sequence so far; those of others
                              ///< are left out, so that a text does not depend on them
   std::int32_t max_rows = std::numeric_limits<std::int32_t>::max();  ///< however deep it drafts
-  bool drawn = false;  ///< by chance, so that a good drafter's improbable tokens are as good as its
-                       ///< probable ones; else chosen as the most probable
+  bool drawn = false;  ///< by chance; else chosen as the most probable
   bool ahead = false;  ///< the probability is that of the token that would be drafted next, which
                        ///< is known where drafts are copied: then even before the first level, and
                        ///< a level costs no more than its row

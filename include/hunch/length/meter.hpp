@@ -177,6 +177,7 @@ class meter {
     return {.draft = b.prices.level(),
             .rows = b.prices.rows(),
             .expected = acceptance(),
+            .trust = 32.0,  // it was measured
             .share = options_.share};
   }
 

@@ -177,7 +177,7 @@ class meter {
     return {.draft = b.prices.level(),
             .rows = b.prices.rows(),
             .expected = acceptance(),
-            .trust = 32.0,  // it was measured
+            .trust = std::min(accepted_.tested, 32.0),
             .share = options_.share};
   }
 

@@ -328,7 +328,7 @@ class suite {
                           float temperature) {
     hunch::generation_options options = request(temperature, 96);
     std::array<std::unique_ptr<hunch::length::meter>, 2> meters;
-    for (const std::size_t which : {0, 1}) {
+    for (const std::size_t which : {std::size_t{0}, std::size_t{1}}) {
       meters[which] = std::make_unique<hunch::length::meter>(both[which]->levels());
       both[which]->calibrate(*meters[which], {prompts_[0]}, options, 1, both[which]->levels());
       both[which]->warm_up(*meters[which], {prompts_[0]}, options, 1);
@@ -337,7 +337,7 @@ class suite {
     std::vector<double> tokens[2];
     for (int round = 0; round < 6; ++round, ++options.seed) {
       for (const std::vector<hunch::token>& prompt : prompts_) {
-        for (const std::size_t which : {0, 1}) {
+        for (const std::size_t which : {std::size_t{0}, std::size_t{1}}) {
           generate::forecast nobody_asks;
           tokens[which].push_back(
               1.0 /

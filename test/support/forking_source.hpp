@@ -35,11 +35,12 @@ class forking_source {
   bool next() const {
     std::vector<choice>& choices = tape_->choices;
     choices.resize(tape_->position);
-    while (!choices.empty() && choices.back().taken + 1 == choices.back().options) {
+    while (!choices.empty() && choices.back().taken + 1 >= choices.back().options) {
       choices.pop_back();
     }
     if (choices.empty()) { return false; }
     ++choices.back().taken;
+    choices.back().known = false;
     rewind();
     return true;
   }
@@ -50,44 +51,68 @@ class forking_source {
   bool bernoulli(const address& a, double num, double den) const {
     ask(a);
     const double p = num <= 0.0 ? 0.0 : num >= den ? 1.0 : num / den;
-    if (p <= 0.0 || p >= 1.0) { return p >= 1.0; }
-    const bool yes = fork(2) == 0;
-    tape_->probability *= yes ? p : 1.0 - p;
+    choice& c = fork(a);
+    const bool certain = p <= 0.0 || p >= 1.0;
+    if (c.options != (certain ? 1 : 2) && c.known) {
+      throw std::logic_error("a replay took another way");
+    }
+    c.options = certain ? 1 : 2;
+    c.known = true;
+    const bool yes = certain ? p >= 1.0 : c.taken == 0;
+    if (!certain) { tape_->probability *= yes ? p : 1.0 - p; }
     return yes;
   }
 
   template <Team T, class Weight>
   std::int64_t categorical(T&, const address& a, std::int64_t n, Weight&& weight) const {
     ask(a);
-    double total = 0.0;
-    std::int32_t options = 0;
-    for (std::int64_t i = 0; i < n; ++i) {
-      const auto w = static_cast<double>(weight(i));
-      if (!(w >= 0.0)) { throw std::logic_error("a weight that is negative or not a number"); }
-      total += w;
-      options += w > 0.0 ? 1 : 0;
-    }
-    if (options == 0) { return -1; }
-    std::int32_t left = options == 1 ? 0 : fork(options);
-    for (std::int64_t i = 0;; ++i) {
-      const auto w = static_cast<double>(weight(i));
-      if (w > 0.0 && left-- == 0) {
-        tape_->probability *= w / total;
-        return i;
+    choice& c = fork(a);
+    if (!c.known) {
+      std::vector<double>& weights = tape_->weights;
+      weights.clear();
+      double total = 0.0;
+      c.options = 0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        weights.push_back(static_cast<double>(weight(i)));
+        if (!(weights.back() >= 0.0)) {
+          throw std::logic_error("a weight that is negative or not a number");
+        }
+        total += weights.back();
+        c.options += weights.back() > 0.0 ? 1 : 0;
+      }
+      c.known = true;
+      c.outcome = -1;
+      std::int32_t left = c.taken;
+      for (std::int64_t i = 0; i < n && c.options > 0; ++i) {
+        const double w = weights[static_cast<std::size_t>(i)];
+        if (w > 0.0 && left-- == 0) {
+          c.outcome = i;
+          c.share = w / total;
+          break;
+        }
       }
     }
+    tape_->probability *= c.share;
+    return c.outcome;
   }
 
  private:
+  /// A draw, and what came of it on the current tape. A tape differs from the one before it in one
+  /// draw and what comes after: the draws before that are not made again.
   struct choice {
-    std::int32_t taken;
-    std::int32_t options;
+    address at;
+    std::int32_t taken = 0;
+    std::int32_t options = 1;
+    bool known = false;
+    std::int64_t outcome = 0;
+    double share = 1.0;  ///< its probability
   };
   struct tape {
     std::vector<choice> choices;
     std::size_t position = 0;
     double probability = 1.0;
     std::vector<address> asked;
+    std::vector<double> weights;
   };
 
   void ask(const address& a) const {
@@ -95,11 +120,11 @@ class forking_source {
     tape_->asked.push_back(a);
   }
 
-  std::int32_t fork(std::int32_t options) const {
-    if (tape_->position == tape_->choices.size()) { tape_->choices.push_back({0, options}); }
-    const choice& c = tape_->choices[tape_->position++];
-    if (c.options != options) { throw std::logic_error("a replay took another way"); }
-    return c.taken;
+  choice& fork(const address& a) const {
+    if (tape_->position == tape_->choices.size()) { tape_->choices.push_back({.at = a}); }
+    choice& c = tape_->choices[tape_->position++];
+    if (!(c.at == a)) { throw std::logic_error("a replay took another way"); }
+    return c;
   }
 
   std::shared_ptr<tape> tape_;

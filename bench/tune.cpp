@@ -151,6 +151,7 @@ class suite {
              at_least(as_good_as_the_best));
     out_.add("categories that lose against it by more than luck", static_cast<double>(losing_), "",
              at_most(0.0));
+    if (!of_.preset.empty()) { return; }
     for (const int t : {0, 1}) {
       const double one = best_[0][t];
       out_.add("fastest preset" + at_temperature(t) + ", 1 thread", one, "x",

@@ -49,13 +49,9 @@ if [ "$long" = yes ]; then
   cmake --preset strict >/dev/null
   python3 test/second_compiler.py build-strict clang++
   stage AddressSanitizer, UndefinedBehaviorSanitizer
-  # The programs that own memory: the engine and its loaders, the decoder's loop under faults, random
-  # operations and bad input. Compiling the templates of the other tests with sanitizers takes longer
-  # than all of this.
-  sanitized=(core decoder engine faults input state)
   cmake --preset sanitize >/dev/null
-  build sanitize --target hunch_test_engine test_faults test_input test_state test_core test_decoder
-  run_tests sanitize -LE '^(full|all)$' -R "^($(IFS='|'; echo "${sanitized[*]}"))$"
+  build sanitize --target test_sanitized
+  run_tests sanitize -LE '^(full|all)$' -R '^(core|decoder|engine|faults|input|state)$'
   stage long runs
   build strict --target all test_full
   run_tests strict -L '^full$'

@@ -206,7 +206,7 @@ TEST_CASE("one drafter drafts, the first that can") {
 
 /// How two drafters fare that both want to draft.
 TEST_CASE("what is contested is drafted if it brings more than the rival does") {
-  // Copies are as good as nothing here; the policy knows from tests.
+  // By what is expected of a copy: the sequence is new.
   const length::cost costs{.draft = 0.1, .expected = 0.5, .share = 0.0};
   const auto continues = [&](double rival, bool contested, double probability) {
     length::cost by = costs;

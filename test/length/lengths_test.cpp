@@ -114,10 +114,9 @@ std::vector<expenses> all_expenses() {
           {"rows that jump", 0.05, jump}};
 }
 
-/// Tokens per cost of a policy over a text, its tokens drawn or chosen.
+/// Tokens per cost of a policy over a text.
 template <LengthPolicy L>
-double tokens_per_cost(const L& policy, const process& text, const expenses& e,
-                       bool drawn = false) {
+double tokens_per_cost(const L& policy, const process& text, const expenses& e) {
   typename L::memory memory;
   double cost = 0.0;
   double tokens = 0.0;
@@ -130,8 +129,7 @@ double tokens_per_cost(const L& policy, const process& text, const expenses& e,
       const double p = text[at + static_cast<std::size_t>(drafted)].probability;
       reach *= p;
       ++drafted;
-      length_evidence evidence{drafted, p, reach, 0.0, drafted + 1};
-      evidence.drawn = drawn;
+      const length_evidence evidence{drafted, p, reach, 0.0, drafted + 1};
       if (drafted < limit && !policy.continues(memory, evidence)) { break; }
     }
     std::int32_t accepted = 0;
@@ -186,7 +184,6 @@ TEST_CASE("with measured costs: at least 0.97 of the best fixed length, everywhe
         CAPTURE(e.name);
         CAPTURE(calibrated);
         CHECK(tokens_per_cost(at_cost(e, calibrated), p.text, e) >= 0.97 * best);
-        CHECK(tokens_per_cost(at_cost(e, calibrated), p.text, e, true) >= 0.97 * best);
       }
     }
   }
@@ -220,22 +217,17 @@ TEST_CASE("what shows in the probabilities is worth more than any fixed length")
 
 TEST_CASE(
     "at the beginning of a text, what a drafter thinks of itself is scaled by what is known") {
-  const auto continues = [](double expected, double probability, bool drawn) {
+  const auto continues = [](double expected, double probability) {
     length::cost policy{.draft = 0.2, .expected = expected};
     length::cost::memory memory;
     policy.begin(memory, max_depth);
-    length_evidence evidence{1, probability, probability, 0.0, 2};
-    evidence.drawn = drawn;
-    return policy.continues(memory, evidence);
+    return policy.continues(memory, {1, probability, probability, 0.0, 2});
   };
   // An ordinary drafter stops after a token that it doubts, and not after one that it does not.
-  CHECK(continues(0.6, 0.95, false));
-  CHECK_FALSE(continues(0.6, 0.2, false));
-  // One that is almost always right goes on. So it is of tokens that are drawn.
-  CHECK(continues(0.95, 0.2, false));
-  CHECK(continues(0.6, 0.95, true));
-  CHECK_FALSE(continues(0.6, 0.2, true));
-  CHECK(continues(0.95, 0.2, true));
+  CHECK(continues(0.6, 0.95));
+  CHECK_FALSE(continues(0.6, 0.2));
+  // One that is almost always right goes on.
+  CHECK(continues(0.95, 0.2));
 }
 
 TEST_CASE("nothing is drafted where nothing pays, but for a try now and then") {
@@ -346,6 +338,46 @@ TEST_CASE("within a step, too, rows that a tree does not keep cost nothing") {
   CHECK_FALSE(policy.continues(memory, {1, 0.5, 0.5, 0.0, 5, 9}));
   policy.begin(memory, max_depth);
   CHECK(policy.continues(memory, {1, 0.5, 0.5, 0.0, 5, 5}));
+}
+
+TEST_CASE("a length by means alone keeps to what is asked for at least") {
+  // Nothing pays: rows are dear.
+  const std::vector<double> rows{1.0, 3.0};
+  length::cost policy{.draft = 0.5, .rows = rows, .share = 0.0, .at_least = 2, .calibrated = false};
+  length::cost::memory memory;
+  CHECK(policy.begin(memory, max_depth) == 2);
+  CHECK(policy.begin(memory, 1) == 1);
+  // One level pays, and two are asked for.
+  const std::vector<double> jump{1.0, 1.1, 9.0};
+  policy.rows = jump;
+  CHECK(policy.begin(memory, max_depth) == 2);
+  policy.at_least = 0;
+  CHECK(policy.begin(memory, max_depth) == 1);
+}
+
+TEST_CASE("where sequences share the passes of a drafter only copies are tried") {
+  const std::vector<double> rows{1.0, 3.0};
+  length::cost policy{.draft = 0.5, .rows = rows};
+  const auto tries = [&](bool ahead) {
+    length::cost::memory memory;
+    std::int32_t count = 0;
+    for (std::int32_t step = 0; step < 2000; ++step) {
+      // Whether it copies is known once it was asked to draft.
+      policy.at_least = step == 0 ? 1 : 0;
+      length_evidence evidence{0, 0.1, 0.1, 0.0, 1};
+      evidence.ahead = ahead;
+      const std::int32_t limit = policy.begin(memory, 4);
+      const bool drafts = limit > 0 && (!ahead || policy.continues(memory, evidence));
+      policy.observe(memory, drafts ? 1 : 0, 0);
+      count += drafts ? 1 : 0;
+    }
+    return count;
+  };
+  CHECK(tries(false) > 3);
+  CHECK(tries(true) > 3);
+  policy.shares_passes = true;
+  CHECK(tries(false) == 1);
+  CHECK(tries(true) > 3);
 }
 
 TEST_CASE("one of several policies does what that one does") {

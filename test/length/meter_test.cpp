@@ -133,7 +133,7 @@ class simulation {
     s.deepest_computed = deepest_computed;
     const double rows = static_cast<double>(s.drafted) / batch();
     const double disturbed = (1.0 + on_.noise * (random_.unit() - 0.5)) * slowed * second;
-    s.draft_seconds = disturbed * on_.level * deepest;
+    s.draft_seconds = disturbed * on_.level * deepest_computed;
     if (s.levels > 0) {
       s.draft_seconds += disturbed * on_.reading * missed_;
       missed_ = 0.0;

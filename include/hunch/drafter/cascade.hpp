@@ -22,7 +22,7 @@ namespace hunch::drafter {
 /// Each drafter observes what became of its own drafts, and reads the rest as text: a model with a
 /// cache reads a prompt when the target does, and what it has missed since when it drafts again.
 /// Its states, models and length policy are its own; the selector is the decoder's. Length policies
-/// of all but the last are told that their drafts are `contested`.
+/// of copies are told that these are `contested`, but for the last drafter's.
 ///
 /// Children come about as those of all its drafters do. One that is certain of its drafts, as
 /// `lookup` is, goes with any: beside drafters that draw, its tokens have laws that are point

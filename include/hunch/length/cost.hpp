@@ -89,6 +89,8 @@ struct cost {
   double rival = 0.0;      ///< tokens per cost, of which a pass of the target with one row has 1,
                            ///< that a step brings which another drafter drafts in
   bool calibrated = true;  ///< whether probabilities of drawn tokens are looked at
+  bool shares_passes = false;  ///< of a drafter, with sequences that would pay for a try of one of
+                               ///< them: then only copies are tried
 
   HUNCH_HOST_DEVICE std::int32_t begin(memory& m, std::int32_t max_depth) const {
     if (m.all.tested == 0.0f) {
@@ -102,10 +104,10 @@ struct cost {
     m.step_foresees = m.foresees;
     m.known = 0;
     if (best == 0 && !(m.foresees && calibrated)) {
-      const bool tried = tries(m, acceptance_at(m, 0), draft);
+      const bool tried = !shares_passes && tries(m, acceptance_at(m, 0), draft);
       m.limit = kernel::smaller(kernel::larger(at_least, tried ? 1 : 0), max_depth);
     } else {
-      m.limit = calibrated ? max_depth : best;
+      m.limit = calibrated ? max_depth : kernel::smaller(kernel::larger(best, at_least), max_depth);
     }
     return m.limit;
   }
@@ -114,6 +116,7 @@ struct cost {
     const auto now = static_cast<double>(e.rows);
     if (e.depth > 0) { m.step_width = (now - 1.0) / static_cast<double>(e.depth); }
     m.step_most = static_cast<double>(e.max_rows);
+    m.step_foresees = e.ahead;
     if (!calibrated) { return true; }
     const double probability = kernel::clamped(e.probability, 0.0, 1.0);
     const std::int32_t of =
@@ -124,7 +127,6 @@ struct cost {
     if (level < recorded && m.known == level) { m.bin[m.known++] = static_cast<std::int8_t>(of); }
     double chance = e.ahead ? m.survival : kernel::product(m.survival, survival);
     m.survival *= survival;
-    m.step_foresees = e.ahead;
     // A whole draft is held against what the other one would bring in its place, of which its root
     // brings 1; further levels against what steps bring.
     const bool competes = e.contested && e.depth == 0;

@@ -40,11 +40,14 @@ namespace hunch::length {
 /// **Tries.** Where drafting loses, nothing is learnt without it. So a `share` of the time is put
 /// aside, and when it has grown to what a try is expected to lose, times a number that is drawn
 /// from [0.5, 1.5), the next few steps draft: of what loses little much is tried, and of what loses
-/// much hardly anything, so that no mistake is for ever, and none costs more than that share.
+/// much hardly anything, so that no mistake is for ever, and none costs more than that share. A
+/// drafter that has much of a text to catch up with waits for the next request.
 /// Tries are drawn, not regular, since a text may be.
 ///
 /// Steps are booked at their prices, not at what a clock says of them alone: one that was disturbed
-/// decides nothing. Those in which prompts are read are not timed. What is decided for a step
+/// decides nothing. Those in which prompts are read are not timed: where all of them are from the
+/// beginning, as in pieces that are never out of work, there are no prices and nothing is drafted;
+/// `learn` takes those of a run before. What is decided for a step
 /// depends on earlier steps alone: any law stays as it is. But it depends on the clock: see
 /// `decoder::draft_length` for how a text is repeated.
 class meter {
@@ -58,8 +61,8 @@ class meter {
 
   struct options {
     double share = 0.0075;      ///< of the time, for tries
-    double most = 8.0;          ///< plain steps that are put aside for them, and
-    double credit = 1.75;       ///< what is put aside at the beginning
+    double most = 8.0;          ///< plain steps that are put aside, if a try does not take more
+    double credit = 1.75;       ///< of these at the beginning
     double tolerated = 0.01;    ///< of a step: a loss that is no reason to stop
     std::int32_t refresh = 96;  ///< steps that may draft before a plain one is timed again
     double expected = 0.7;      ///< acceptance before anything is known
@@ -82,7 +85,8 @@ class meter {
   /// Levels that the next step may draft, for `running` requests, to be set as
   /// `decoder::draft_length`: 0 is plain decoding.
   std::int32_t next(std::int32_t running) {
-    batch& b = of(running);
+    asked_ = index(running);
+    batch& b = batches_[asked_];
     if (max_depth_ < 1 || wants_plain(b, running)) { return 0; }
     std::int32_t reach = std::clamp(2 * b.prices.deepest(), std::int32_t{1}, max_depth_);
     policy_ = prices(running);
@@ -93,7 +97,7 @@ class meter {
     const bool explores = b.trying == 0 && explores_now(b);
     if (running > 1) {
       // Sequences of a batch share the passes of a drafter: what one tries all pay for.
-      policy_.share = 0.0;
+      policy_.shares_passes = true;
       policy_.at_least = b.trying > 0 || explores || !b.prices.knows_drafts() ? 1 : 0;
       return std::min(reach, common);
     }
@@ -107,10 +111,12 @@ class meter {
 
   /// Takes note of a step whose draft length `next` has chosen.
   void observe(const step_summary& s) {
-    const bool known_before = s.sequences > 0 && of(s.sequences).prices.knows_drafts();
+    // What was decided for so many requests is booked there, though some of them may have read
+    // prompts.
+    batch& b = batches_[asked_];
+    const bool known_before = b.prices.knows_drafts();
     learn(s);
     if (s.sequences < 1) { return; }
-    batch& b = of(s.sequences);
     if (b.prices.plain() <= 0.0) { return; }
     if (s.levels == 0) {
       b.saved = std::min(b.saved + options_.share, std::max(options_.most, b.price));
@@ -135,9 +141,10 @@ class meter {
     if (s.prompt_rows > 0) { note_prompts(); }
     if (s.sequences < 1) { return; }
     batch& b = of(s.sequences);
-    if (s.draft_length > 0) { ++b.since_plain; }
     if (s.prompt_rows > 0) { return; }
+    if (s.draft_length > 0) { ++b.since_plain; }
     const bool drafted_before = untimed_ > 0;
+    if (untimed_ == untimed_after_draft) { begin_aftermath(b); }
     const bool settled = is_settled();
     const bool timed = settled && untimed_ == 0 && after_idle_ == 0;
     untimed_ = s.levels > 0 ? untimed_after_draft : std::max(untimed_ - 1, 0);
@@ -157,8 +164,6 @@ class meter {
       }
       return;
     }
-    b.aftermath = 0.0;
-    b.after_steps = 0;
     if (one <= 0.0) { return; }
     if (s.levels == 0) {
       b.idles.add(std::min(s.seconds() / one, 3.0));
@@ -172,7 +177,7 @@ class meter {
   const cost& policy() const { return policy_; }
 
   /// The same by the prices of so many requests.
-  cost prices(std::int32_t running) {
+  cost prices(std::int32_t running) const {
     const batch& b = of(running);
     return {.draft = b.prices.level(),
             .rows = b.prices.rows(),
@@ -216,9 +221,9 @@ class meter {
     detail::recent<9> idles;  ///< steps that might have drafted and did not, over plain ones
     detail::recent<9> after;  ///< plain steps that the steps after one that drafted took longer
     double aftermath = 0.0;   ///< of the last step that drafted, so far
-    std::int32_t after_steps = 0;  ///< of these steps
-    detail::recent<9> before;      ///< the same of the first drafting steps after plain ones
-    double beginning = 0.0;        ///< of the last ones, so far
+    std::int32_t after_steps = untimed_after_draft;  ///< of these steps, all before there were any
+    detail::recent<9> before;  ///< the same of the first drafting steps after plain ones
+    double beginning = 0.0;    ///< of the last ones, so far
     detail::findings found;
     double passes_tokens = 0.0;  ///< of steps whose drafts took passes, recent ones for more
     double passes_cost = 0.0;
@@ -345,8 +350,15 @@ class meter {
     return rows > 1.5 * running ? price_of_reading(b, running, rows) : 0.0;
   }
 
-  /// What a step after one that drafted took longer than a plain one.
+  static void begin_aftermath(batch& b) {
+    b.aftermath = 0.0;
+    b.after_steps = 0;
+  }
+
+  /// What a step after one that drafted took longer than a plain one. Steps of batches of another
+  /// size may come between.
   static void note_aftermath(batch& b, double longer) {
+    if (b.after_steps == untimed_after_draft) { return; }
     // No caches are as cold as that: something else has taken the time.
     const bool disturbed = longer > 1.0;
     b.aftermath += disturbed ? b.after.median() / untimed_after_draft : std::max(longer, -0.5);
@@ -482,6 +494,7 @@ class meter {
   double threshold_ = 1.0;
   std::array<batch, max_batches> batches_{};
   cost policy_;
+  std::size_t asked_ = 0;  ///< batches of the size that `next` was called for
   tally accepted_;
   tally width_;                        ///< levels, and nodes in them
   std::array<reading, 3> readings_{};  ///< the last ones

@@ -15,7 +15,7 @@ struct step_summary {
   std::int64_t levels = 0;            ///< that were drafted
   std::int32_t deepest_computed = 0;  ///< levels of the longest draft that took a pass of a drafter
   std::int64_t computed = 0;          ///< such levels: the others were found in the text
-  std::int64_t tested = 0;            ///< of these, after accepted ones only
+  std::int64_t tested = 0;            ///< levels after accepted ones only, copies too
   std::int64_t accepted = 0;
   std::int64_t drafted = 0;  ///< nodes, roots excluded
   std::int64_t emitted = 0;

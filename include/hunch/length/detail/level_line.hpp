@@ -25,9 +25,6 @@ class level_line {
     slope_ = slope();
   }
 
-  /// Steps that were added, or more than all that are kept.
-  std::int32_t count() const { return count_; }
-
   /// Seconds of one more level; 0 before anything is known.
   double seconds() const { return slope_; }
 

@@ -21,7 +21,7 @@ namespace hunch::length::detail {
 /// of steps with n rows, the price of drafting at all included. r(1) is 1.
 ///
 /// Medians of recent steps: one that was disturbed decides nothing. Where the machine becomes
-/// slower or faster, what was timed before is dropped.
+/// slower or faster, plain steps are timed anew, and the others in their measure.
 class step_prices {
  public:
   static constexpr std::int32_t few = 3;  ///< measurements that one that was disturbed can be among
@@ -64,11 +64,15 @@ class step_prices {
     const std::int32_t deepest = s.deepest_computed;
     if (2 * s.computed >= std::int64_t{s.sequences} * deepest) {
       if (deepest > 0) { levels_.add(deepest, std::min(s.draft_seconds, 2.0 * one * deepest)); }
+    }
+    // Where most of them copy, too, it is known what a draft takes.
+    if (2 * s.levels >= std::int64_t{s.sequences} * s.deepest) {
       timed_ = std::min(timed_ + 1, few);
     }
     const auto n = static_cast<std::size_t>(std::min(mean + 0.5, static_cast<double>(max_rows)));
     if (n > 1) {
       const double rest = s.seconds() - levels_.seconds() * deepest;
+      if (is_stale(n)) { rows_[n] = {}; }
       rows_[n].add(std::min(rest / one, mean + 1.0));
       seen_[n] = steps_;
     }
@@ -87,8 +91,7 @@ class step_prices {
     costs[0] = 1.0;
     std::size_t last = 0;
     for (std::size_t n = 2; n <= max_rows; ++n) {
-      if (steps_ - seen_[n] > (rows_[n].count() < few ? soon_stale : stale)) { continue; }
-      if (rows_[n].count() == 0) { continue; }
+      if (rows_[n].count() == 0 || is_stale(n)) { continue; }
       const double from = costs[last];
       const double rise = std::max(rows_[n].median() - from, 0.0);
       for (std::size_t i = last + 1; i < n; ++i) {
@@ -97,7 +100,7 @@ class step_prices {
       last = n - 1;
       costs[last] = from + rise;
     }
-    if (last == 1) {
+    if (last == 1 || last + 1 == max_rows) {  // those beyond `max_rows` are like the last
       costs[last + 1] = costs[last];
       ++last;
     }
@@ -117,6 +120,10 @@ class step_prices {
   // more.
   static constexpr std::int64_t soon_stale = 64;
   static constexpr std::int64_t stale = 2000;
+
+  bool is_stale(std::size_t n) const {
+    return steps_ - seen_[n] > (rows_[n].count() < few ? soon_stale : stale);
+  }
 
   /// Whether two times, of which this is the ratio, are of one machine in one state.
   static bool alike(double ratio) { return ratio > 0.8 && ratio < 1.25; }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <stdexcept>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -180,7 +181,7 @@ void checkpoint::read_file(const std::filesystem::path& path) {
     }
     if (has(name)) { fail(file, name, "is also in " + find(name).file); }
     if (begin != end) { intervals.push_back({{begin, end}, name}); }
-    entries_[name] = {{*type, shape, data + begin}, file};
+    entries_[name] = {{*type, shape, data + begin}, file, name};
   }
   std::sort(intervals.begin(), intervals.end());
   for (std::size_t i = 1; i < intervals.size(); ++i) {
@@ -199,7 +200,7 @@ void checkpoint::add(const std::string& name, dtype type, std::vector<std::int64
                                 describe(shape));
   }
   owned_.push_back(std::move(bytes));
-  entries_[name] = {{type, std::move(shape), owned_.back().data()}, origin_};
+  entries_[name] = {{type, std::move(shape), owned_.back().data()}, origin_, name};
 }
 
 void checkpoint::add_missing(checkpoint&& other, const std::vector<std::string>& names) {
@@ -303,9 +304,29 @@ std::vector<std::string> checkpoint::names() const {
 void checkpoint::rename_prefix(const std::string& from, const std::string& to) {
   for (const std::string& name : names()) {
     if (!name.starts_with(from)) { continue; }
+    const std::string renamed = to + name.substr(from.size());
+    if (const auto other = entries_.find(renamed); other != entries_.end() && renamed != name) {
+      fail(find(name).file, find(name).stored_name,
+           "stands for the same as \"" + other->second.stored_name + "\"");
+    }
     auto node = entries_.extract(name);
-    node.key() = to + name.substr(from.size());
+    node.key() = renamed;
     entries_.insert(std::move(node));
+  }
+}
+
+void checkpoint::refuse_others(const std::set<std::string>& read, const std::string& why) const {
+  constexpr std::string_view scale = "_scale";
+  for (const auto& [name, value] : entries_) {
+    std::string of = name;
+    if (name.ends_with(scale)) {
+      of.resize(name.size() - scale.size());
+      const auto scaled = entries_.find(of);
+      if (scaled == entries_.end() || scaled->second.view.type != dtype::i8) { of = name; }
+    }
+    if (read.count(of) == 0) {
+      fail(value.file, value.stored_name, "is none that is read: " + why);
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,7 +57,13 @@ class checkpoint {
 
   std::vector<std::string> names() const;
   /// Gives the tensors whose names begin with `from` names that begin with `to` instead.
+  /// \throws std::runtime_error naming the file and the tensor where another has that name.
   void rename_prefix(const std::string& from, const std::string& to);
+
+  /// What is not read is not computed either: a file with more is another model's.
+  /// \param read the names that are, without those of scales.
+  /// \throws std::runtime_error naming the file, another tensor as the file names it, and `why`.
+  void refuse_others(const std::set<std::string>& read, const std::string& why) const;
 
   /// The rows of the tensor `name`, where nothing else says how many.
   /// \throws std::runtime_error if it is missing, or has none or absurdly many.
@@ -69,6 +76,7 @@ class checkpoint {
   struct entry {
     tensor_view view;
     std::string file;
+    std::string stored_name;  ///< before it was renamed
   };
 
   void read_file(const std::filesystem::path& file);

@@ -2,6 +2,7 @@
 #include <engine/eagle_files.hpp>
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -82,6 +83,25 @@ void find_parts(const checkpoint& weights, published_format format, config& shap
   }
 }
 
+/// What a model reads of these weights.
+std::set<std::string> names_of_read(const config& shape) {
+  std::set<std::string> out{"model.fc.weight", "model.fc.bias"};
+  for (const tensor_shape& tensor : tensors_of(shape)) { out.insert(tensor.name); }
+  return out;
+}
+
+/// That `speculators` means by its name what the tensors look like.
+void check_type(const object& o, published_format format) {
+  constexpr const char* key = "speculators_model_type";
+  const std::string type = o.string(key);
+  if (type != "eagle3" && type != "mtp") {
+    o.refuse(key, "is " + type + "; supported are eagle3 and mtp");
+  }
+  if (format != (type == "mtp" ? published_format::mtp : published_format::eagle3)) {
+    o.refuse(key, "is " + type + ", and by its tensors it " + words_for(format));
+  }
+}
+
 }  // namespace
 
 eagle_files eagle_files::open(const std::filesystem::path& directory,
@@ -97,7 +117,10 @@ eagle_files eagle_files::open(const std::filesystem::path& directory,
     const nlohmann::json values = parsed_json(file);
     const object whole{values, file.string()};
     const bool of_speculators = whole.has("speculators_model_type");
-    if (of_speculators) { refuse_variants(whole); }
+    if (of_speculators) {
+      check_type(whole, *format);
+      refuse_variants(whole);
+    }
     const object o = of_speculators ? whole.child("transformer_layer_config") : whole;
     out.shape = read_llama_fields(o);
     out.shape.tied_head = target.tied_head;
@@ -109,6 +132,7 @@ eagle_files eagle_files::open(const std::filesystem::path& directory,
       out.feature_layers = read_feature_layers(whole, target);
     }
     check_shape(out.shape, file);
+    refuse_unread(out.weights, names_of_read(out.shape), *format);
   } else {
     throw std::runtime_error(directory.string() +
                              ": is no EAGLE head: tensor \"model.fc.weight\" is missing, or "

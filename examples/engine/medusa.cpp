@@ -2,6 +2,7 @@
 #include <engine/medusa.hpp>
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -60,6 +61,18 @@ int heads_in(const checkpoint& weights) {
   return heads;
 }
 
+/// What is read of heads as others publish them.
+std::set<std::string> names_of_read(const medusa_config& shape, const checkpoint& weights) {
+  std::set<std::string> out;
+  for (int j = 0; j < shape.heads; ++j) {
+    const std::string head = std::to_string(j);
+    out.insert("medusa." + head + ".weight");
+    if (weights.has("medusa.0.bias")) { out.insert("medusa." + head + ".bias"); }
+    if (shape.own_heads) { out.insert("heads." + head + ".weight"); }
+  }
+  return out;
+}
+
 /// \tparam Target a `model::implementation`.
 template <class Target>
 const medusa_config& checked(const medusa_config& shape, const checkpoint& weights,
@@ -102,6 +115,7 @@ medusa_heads medusa_heads::load(const std::filesystem::path& directory, model& t
   if (format == published_format::medusa) {
     rename(weights);
     shape = {heads_in(weights), target.shape().hidden, target.shape().vocab_size, true};
+    refuse_unread(weights, names_of_read(shape, weights), *format);
   } else if (weights.has("medusa.0.weight")) {
     shape = read_medusa_config(config_file);
   } else {

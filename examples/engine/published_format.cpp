@@ -46,4 +46,12 @@ std::string words_for(std::optional<published_format> format) {
   return {};
 }
 
+void refuse_unread(const checkpoint& source, std::set<std::string> read, published_format format) {
+  read.insert({"model.embed_tokens.weight", "embed_tokens.weight", "lm_head.weight", "d2t", "t2d"});
+  for (const std::string& name : source.names()) {
+    if (name.ends_with(".inv_freq")) { read.insert(name); }
+  }
+  source.refuse_others(read, "it " + words_for(format) + ", which has no such tensor");
+}
+
 }  // namespace engine

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 
 #include <engine/checkpoint.hpp>
@@ -26,5 +27,12 @@ std::optional<published_format> format_of(const checkpoint& source);
 
 /// In words, for messages: what it looks like, or that it looks like nothing known.
 std::string words_for(std::optional<published_format> format);
+
+/// That the file of a draft head has nothing but what is read, and what heads carry along: the
+/// target's embedding and language-model head, tables of their vocabulary, frequencies of
+/// rotations.
+/// \param read the names of the tensors that are, without those of scales.
+/// \throws std::runtime_error naming the file, the tensor and the format.
+void refuse_unread(const checkpoint& source, std::set<std::string> read, published_format format);
 
 }  // namespace engine

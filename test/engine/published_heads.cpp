@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
@@ -249,6 +251,35 @@ struct copied_head {
     values.update(more);
     test::write_text(where.path() / "config.json", values.dump());
   }
+  void rename(const std::string& from, const std::string& to) const {
+    change_header([&](json& header) {
+      header[to] = header.at(from);
+      header.erase(from);
+    });
+  }
+  /// Adds a tensor without values.
+  void add(const std::string& name) const {
+    change_header([&](json& header) {
+      header[name] = {{"dtype", "F32"}, {"shape", {0}}, {"data_offsets", {0, 0}}};
+    });
+  }
+  void change_header(const std::function<void(json&)>& change) const {
+    const fs::path file = where.path() / test::weights_file;
+    std::ifstream in(file, std::ios::binary);
+    std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    std::size_t size = 0;
+    for (int i = 7; i >= 0; --i) {
+      size = size << 8 | static_cast<unsigned char>(bytes[static_cast<std::size_t>(i)]);
+    }
+    json header = json::parse(bytes.substr(8, size));
+    change(header);
+    std::vector<test::stored_tensor> rest(1);
+    for (const char byte : bytes.substr(8 + size)) {
+      rest[0].bytes.push_back(static_cast<std::byte>(byte));
+    }
+    in.close();
+    test::write_safetensors(file, header.dump(), rest);
+  }
   std::string complaint(const engine::model_options& target_keeps) const {
     engine::model target = engine::model::load(folder / "target", target_keeps);
     try {
@@ -298,6 +329,47 @@ TEST_CASE("what does not fit a published head is named") {
   const copied_head speculators("eagle3_speculators");
   speculators.change({{"fc_norm", true}});
   CHECK(test::names(speculators.complaint(three), {"config.json", "fc_norm", "not supported"}));
+}
+
+TEST_CASE("tensors of a published head that nothing reads are named") {
+  engine::model_options three{.keep_features = true};
+  three.feature_layers = {2, 2, 1};
+  const auto with = [&](const std::string& head, const std::string& more) {
+    const copied_head copy(head);
+    copy.add(more);
+    return copy.complaint(head == "eagle3" ? three : engine::model_options{.keep_features = true});
+  };
+  for (const char* more : {"mask_hidden", "fc_norm.0.weight", "midlayer.self_attn.o_proj.bias",
+                           "parallel_draft_heads.0.weight", "midlayer.self_attn.k_proj.bias",
+                           "fc.weight_scale", "layers.1.mlp.up_proj.weight"}) {
+    CHECK(test::names(
+        with("eagle3", more),
+        {test::weights_file, "tensor \"" + std::string(more) + "\" is none that is read",
+         "looks like an EAGLE-3 head"}));
+  }
+  CHECK(test::names(with("eagle3", "layers.0.self_attn.q_proj.weight"),
+                    {"stands for the same as", "midlayer.self_attn.q_proj.weight"}));
+  CHECK(test::names(with("eagle3", "embed_tokens.weight_scale"), {"embed_tokens.weight_scale"}));
+  CHECK(with("eagle3", "midlayer.self_attn.rotary_emb.inv_freq").empty());
+  CHECK(test::names(with("eagle", "norm.weight_0"), {"\"norm.weight_0\""}));
+  CHECK(test::names(with("mtp", "mtp_layers.1.input_proj.weight"),
+                    {"\"mtp_layers.1.input_proj.weight\"", "multi-token prediction"}));
+  CHECK(test::names(with("medusa", "4.1.weight"), {"\"4.1.weight\"", "looks like Medusa heads"}));
+}
+
+TEST_CASE("what speculators calls a head is what it looks like") {
+  engine::model_options three{.keep_features = true};
+  three.feature_layers = {0, 2, 4};
+  const copied_head eagle3("eagle3_speculators");
+  CHECK(eagle3.complaint(three).empty());
+  for (const char* type : {"peagle", "dflash", "eagle", "independent"}) {
+    eagle3.change({{"speculators_model_type", type}});
+    CHECK(test::names(eagle3.complaint(three), {"config.json", "\"speculators_model_type\" is",
+                                                type, "supported are eagle3 and mtp"}));
+  }
+  eagle3.change({{"speculators_model_type", "mtp"}});
+  CHECK(test::names(eagle3.complaint(three),
+                    {"is mtp, and by its tensors it looks like an EAGLE-3"}));
 }
 
 TEST_CASE("a device refuses the layers of a published head") {

@@ -33,11 +33,19 @@ std::vector<int> read_feature_layers(const object& o, const config& target) {
   return out;
 }
 
-/// What `speculators` knows and this does not.
+constexpr const char* nested_key = "eagle_config";  ///< where some keep what is not a Llama's
+
+/// EAGLE-3 heads that are more than this engine computes. "norm_output" has two meanings: that the
+/// head reads the state after a norm, or that the next row does so, too.
 void refuse_variants(const object& o) {
-  for (const char* key : {"norm_before_fc", "fc_norm", "norm_output"}) {
+  for (const char* key : {"norm_before_fc", "fc_norm", "norm_output", "use_mtp_layernorm"}) {
     if (o.boolean(key, false)) { o.refuse(key, "is true; not supported"); }
   }
+  constexpr const char* layers = "use_aux_hidden_state";
+  if (!o.boolean(layers, true)) {
+    o.refuse(layers, "is false; supported is a head that reads several layers of its target");
+  }
+  if (o.has(nested_key)) { refuse_variants(o.child(nested_key)); }
 }
 
 /// The names of a model's tensors, whichever way the head was published.
@@ -117,10 +125,8 @@ eagle_files eagle_files::open(const std::filesystem::path& directory,
     const nlohmann::json values = parsed_json(file);
     const object whole{values, file.string()};
     const bool of_speculators = whole.has("speculators_model_type");
-    if (of_speculators) {
-      check_type(whole, *format);
-      refuse_variants(whole);
-    }
+    if (of_speculators) { check_type(whole, *format); }
+    if (format == published_format::eagle3) { refuse_variants(whole); }
     const object o = of_speculators ? whole.child("transformer_layer_config") : whole;
     out.shape = read_llama_fields(o);
     out.shape.tied_head = target.tied_head;

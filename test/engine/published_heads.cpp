@@ -357,6 +357,24 @@ TEST_CASE("tensors of a published head that nothing reads are named") {
   CHECK(test::names(with("medusa", "4.1.weight"), {"\"4.1.weight\"", "looks like Medusa heads"}));
 }
 
+TEST_CASE("EAGLE-3 heads that are more than is computed are refused by key") {
+  engine::model_options of_three{.keep_features = true};
+  for (const char* name : {"eagle3", "eagle3_speculators"}) {
+    of_three.feature_layers = {2, 2, 1};
+    for (const char* key : {"norm_before_fc", "fc_norm", "norm_output", "use_aux_hidden_state"}) {
+      const bool value = key != std::string("use_aux_hidden_state");
+      const copied_head head(name);
+      head.change({{key, value}});
+      CHECK(test::names(head.complaint(of_three), {"config.json: \"" + std::string(key)}));
+      head.change({{key, nullptr}, {"eagle_config", {{key, value}}}});
+      CHECK(test::names(head.complaint(of_three),
+                        {"config.json: \"eagle_config\": \"" + std::string(key)}));
+      head.change({{"eagle_config", {{key, !value}}}});
+      CHECK(head.complaint(of_three).empty());
+    }
+  }
+}
+
 TEST_CASE("what speculators calls a head is what it looks like") {
   engine::model_options three{.keep_features = true};
   three.feature_layers = {0, 2, 4};

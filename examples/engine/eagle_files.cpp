@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <engine/eagle_files.hpp>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
@@ -18,22 +19,29 @@ using object = config_object;
 
 constexpr const char* layers_key = "eagle_aux_hidden_state_layer_ids";
 
-/// What begins with these layers of the target an EAGLE-3 head reads, the last state where it is
-/// their number: what its config says, or what its authors read.
+constexpr const char* nested_key = "eagle_config";  ///< where some keep what is not a Llama's
+
+/// What these layers of the target begin with an EAGLE-3 head reads, in the order of the layers;
+/// their number stands for what the last one ends with. The config has these numbers, or, in an
+/// object of its own, those of the layers that end so; else they are those that its authors read.
 std::vector<int> read_feature_layers(const object& o, const config& target) {
-  if (!o.has(layers_key)) { return {2, target.layers / 2, target.layers - 3}; }
-  std::vector<int> out;
-  for (const nlohmann::json& layer : o.at(layers_key)) {
-    if (!layer.is_number_integer() || layer < 0 || layer > target.layers) {
-      o.refuse(layers_key, "has " + layer.dump() + ", and its target " +
-                               std::to_string(target.layers) + " layers");
+  std::vector<int> out{2, target.layers / 2, target.layers - 3};
+  const bool is_nested = !o.has(layers_key) && o.has(nested_key);
+  const object of = is_nested ? o.child(nested_key) : o;
+  if (of.has(layers_key)) {
+    out.clear();
+    const int before = is_nested ? 1 : 0;
+    for (const nlohmann::json& layer : of.at(layers_key)) {
+      if (!layer.is_number_integer() || layer < 0 || layer > target.layers - before) {
+        of.refuse(layers_key, "has " + layer.dump() + ", and its target " +
+                                  std::to_string(target.layers) + " layers");
+      }
+      out.push_back(layer.get<int>() + before);
     }
-    out.push_back(layer.get<int>());
   }
+  std::sort(out.begin(), out.end());
   return out;
 }
-
-constexpr const char* nested_key = "eagle_config";  ///< where some keep what is not a Llama's
 
 /// EAGLE-3 heads that are more than this engine computes. "norm_output" has two meanings: that the
 /// head reads the state after a norm, or that the next row does so, too.

@@ -510,7 +510,8 @@ void model::implementation::keep_last_states(int thread) {
     }
     for (std::size_t k = 0; k < feature_layers.size(); ++k) {
       if (feature_layers[k] == shape.layers) {
-        last_state(residual(i), to + static_cast<std::ptrdiff_t>(k) * hidden_stride);
+        std::copy_n(residual(i), hidden_stride,
+                    to + static_cast<std::ptrdiff_t>(k) * hidden_stride);
       }
     }
   }

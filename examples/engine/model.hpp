@@ -33,7 +33,7 @@ struct model_options {
   /// it.
   bool keep_features = false;
   /// Keep instead, for an EAGLE-3 head, what each of these layers begins with; the number of layers
-  /// stands for the last hidden state.
+  /// stands for what the last one ends with, before the last norm.
   std::vector<int> feature_layers = {};
 };
 

@@ -69,11 +69,11 @@ class Drafters:
                                  (checkpoint.load_medusa, options.medusa), (checkpoint.load_streams, options.streams),
                                  (checkpoint.load_exit, options.exit)))
 
-    def levels(self, ids, features):
+    def levels(self, ids):
         """What an EAGLE-3 head reads of the target."""
         trunk = self.target.model
-        return torch.cat([features if layer == len(trunk.layers) else residual(trunk, ids, layer)
-                          for layer in self.eagle3.config.eagle_aux_hidden_state_layer_ids], dim=-1)
+        return torch.cat([residual(trunk, ids, layer) for layer in self.eagle3.config.eagle_aux_hidden_state_layer_ids],
+                         dim=-1)
 
     def states(self, ids, features):
         """name -> (head, or one of each depth, [depths] of [length, hidden]); one depth stands for all where they are
@@ -85,7 +85,7 @@ class Drafters:
             yield "eagle", (self.head, [x[0] for x in outputs])
         if self.eagle3:
             embedded = self.target.model.embed_tokens(ids)
-            outputs = unrolled(self.eagle3, embedded, self.levels(ids, features), DEPTHS)
+            outputs = unrolled(self.eagle3, embedded, self.levels(ids), DEPTHS)
             yield "eagle3", (self.head, [x[0] for x in outputs])
         if self.medusa:
             heads = self.medusa(features).unbind(-2)

@@ -298,7 +298,7 @@ struct copied_head {
 TEST_CASE("what does not fit a published head is named") {
   const engine::model_options last{.keep_features = true};
   engine::model_options three = last;
-  three.feature_layers = {2, 2, 1};
+  three.feature_layers = {1, 2, 2};
   const copied_head eagle("eagle"), eagle3("eagle3"), medusa("medusa");
   CHECK(eagle.complaint(last).empty());
   CHECK(eagle3.complaint(three).empty());
@@ -333,7 +333,7 @@ TEST_CASE("what does not fit a published head is named") {
 
 TEST_CASE("tensors of a published head that nothing reads are named") {
   engine::model_options three{.keep_features = true};
-  three.feature_layers = {2, 2, 1};
+  three.feature_layers = {1, 2, 2};
   const auto with = [&](const std::string& head, const std::string& more) {
     const copied_head copy(head);
     copy.add(more);
@@ -357,10 +357,32 @@ TEST_CASE("tensors of a published head that nothing reads are named") {
   CHECK(test::names(with("medusa", "4.1.weight"), {"\"4.1.weight\"", "looks like Medusa heads"}));
 }
 
+TEST_CASE("layers that an EAGLE-3 head reads") {
+  const char* const key = "eagle_aux_hidden_state_layer_ids";
+  const engine::config target = engine::read_config(folder / "target" / "config.json");
+  const auto of = [&](const json& change) {
+    const copied_head head("eagle3");
+    head.change(change);
+    return engine::eagle_files::open(head.where.path(), folder / "target", target).feature_layers;
+  };
+  const auto nested = [&](const json& ids) { return json{{"eagle_config", {{key, ids}}}}; };
+  CHECK(of(json::object()) == std::vector<int>{1, 2, 2});
+  CHECK(of({{"eagle_config", json::object()}}) == std::vector<int>{1, 2, 2});
+  CHECK(of({{key, {4, 0, 2}}}) == std::vector<int>{0, 2, 4});
+  // Of layers that end so: what the next ones begin with.
+  CHECK(of(nested({3, 0, 1})) == std::vector<int>{1, 2, 4});
+  json both = nested({3, 0, 1});
+  both[key] = {1, 2, 3};
+  CHECK(of(both) == std::vector<int>{1, 2, 3});
+  for (const json& bad : {nested({0, 1, 4}), json{{key, {0, 1, 5}}}, nested({0, 1, -1})}) {
+    CHECK_THROWS_WITH_AS(of(bad), doctest::Contains("and its target 4 layers"), std::runtime_error);
+  }
+}
+
 TEST_CASE("EAGLE-3 heads that are more than is computed are refused by key") {
   engine::model_options of_three{.keep_features = true};
   for (const char* name : {"eagle3", "eagle3_speculators"}) {
-    of_three.feature_layers = {2, 2, 1};
+    of_three.feature_layers = {1, 2, 2};
     for (const char* key : {"norm_before_fc", "fc_norm", "norm_output", "use_aux_hidden_state"}) {
       const bool value = key != std::string("use_aux_hidden_state");
       const copied_head head(name);

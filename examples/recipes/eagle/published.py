@@ -185,10 +185,11 @@ def main():
     target = randomise(AutoModelForCausalLM.from_config(LlamaConfig(**SIZES, num_hidden_layers=LAYERS),
                                                         attn_implementation="eager"))
     ids = torch.randint(0, VOCABULARY, (LENGTH + AHEAD,))
-    out = target.model(ids[None, :LENGTH], output_hidden_states=True)
-    before = [h[0] for h in out.hidden_states]     # before layer 0, 1, ..., the last one after the norm
-    last = out.last_hidden_state[0]
-    three = [torch.cat([before[l] for l in layers], -1) for layers in ((2, LAYERS // 2, LAYERS - 3), (0, 2, LAYERS))]
+    before = []     # layer 0, 1, ..., the norm
+    for part in (*target.model.layers, target.model.norm):
+        part.register_forward_pre_hook(lambda _, inputs: before.append(inputs[0][0]))
+    last = target.model(ids[None, :LENGTH]).last_hidden_state[0]
+    three = [torch.cat([before[l] for l in layers], -1) for layers in ((LAYERS - 3, 2, LAYERS // 2), (0, 2, LAYERS))]
     logits = {"eagle": eagle(target, last, ids), "eagle3": eagle3(target, three[0], ids),
               "eagle3_speculators": eagle3(target, three[1], ids, "layers.0", norm_stays=True),
               "mtp": mtp(target, last, ids), "medusa": medusa(target, last)}

@@ -11,7 +11,7 @@ from llama.model import TARGET, Config, Layer
 
 @dataclasses.dataclass(frozen=True)
 class Eagle3Config(Config):
-    # What these layers of the target begin with; the number of its layers stands for its last state.
+    # What these layers of the target begin with; the number of its layers stands for what the last one ends with.
     eagle_aux_hidden_state_layer_ids: tuple = (2, 4, 6)
 
 

@@ -21,7 +21,7 @@ def features_of(trunk, record):
     """[windows, WINDOW, levels hidden] of a record."""
     levels = EAGLE3.eagle_aux_hidden_state_layer_ids
     with torch.no_grad():
-        states = [record.last if layer == len(trunk.layers) else residual_after(trunk, record, layer) for layer in levels]
+        states = [residual_after(trunk, record, layer) for layer in levels]
     return torch.cat(states, dim=-1).reshape(-1, WINDOW, len(levels) * record.last.shape[-1])
 
 

@@ -181,8 +181,8 @@ void check_no_biases(const config_object& o) {
   }
 }
 
-/// Ends the context with the window of layers that see one. In a Qwen "use_sliding_window" says
-/// whether any do; newer files say of each layer what it sees.
+}  // namespace
+
 void end_with_window(const config_object& o, bool has_windows, config& out) {
   bool any = has_windows;
   if (o.has("layer_types")) {
@@ -199,8 +199,6 @@ void end_with_window(const config_object& o, bool has_windows, config& out) {
   if (!any || !o.has("sliding_window")) { return; }
   out.context = std::min(out.context, o.integer("sliding_window", config_object::any));
 }
-
-}  // namespace
 
 void check_llama_attention(const config_object& o) {
   check_no_biases(o);

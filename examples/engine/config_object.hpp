@@ -116,6 +116,11 @@ std::string architecture_of(const config_object& o, const std::vector<std::strin
 /// \throws std::runtime_error for another activation, and biases in the feed-forward part.
 config read_llama_fields(const config_object& o);
 
+/// Ends the context with the window of layers that see one.
+/// \param has_windows whether any do, in a Qwen by its "use_sliding_window", unless the config says
+/// of each layer what it sees, as newer files do.
+void end_with_window(const config_object& o, bool has_windows, config& out);
+
 /// \throws std::runtime_error for biases in attention, and a window that is not the context.
 void check_llama_attention(const config_object& o);
 

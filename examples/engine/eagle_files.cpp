@@ -137,6 +137,8 @@ eagle_files eagle_files::open(const std::filesystem::path& directory,
     if (format == published_format::eagle3) { refuse_variants(whole); }
     const object o = of_speculators ? whole.child("transformer_layer_config") : whole;
     out.shape = read_llama_fields(o);
+    const std::string type = o.has("model_type") ? o.string("model_type") : "llama";
+    end_with_window(o, o.boolean("use_sliding_window", !type.starts_with("qwen")), out.shape);
     out.shape.tied_head = target.tied_head;
     if (format == published_format::mtp) { out.shape.layers = 1; }  // its config has the target's
     rename(out.weights, *format);

@@ -379,6 +379,27 @@ TEST_CASE("layers that an EAGLE-3 head reads") {
   }
 }
 
+TEST_CASE("a sliding window ends the context of a published head") {
+  const engine::config target = engine::read_config(folder / "target" / "config.json");
+  const auto context_with = [&](const std::string& name, const json& change) {
+    const copied_head head(name);
+    json values = head.config();
+    (values.contains("transformer_layer_config") ? values["transformer_layer_config"] : values)
+        .update(change);
+    head.change(values);
+    return engine::eagle_files::open(head.where.path(), folder / "target", target).shape.context;
+  };
+  const json sliding{{"sliding_window", 64}, {"layer_types", {"sliding_attention"}}};
+  const json full{{"sliding_window", 64}, {"layer_types", {"full_attention"}}};
+  for (const std::string& name : eagles) {
+    CHECK(context_with(name, json::object()) == 128);
+    CHECK(context_with(name, sliding) == 64);
+    CHECK(context_with(name, full) == 128);
+    CHECK(context_with(name, {{"sliding_window", 64}, {"use_sliding_window", false}}) == 128);
+  }
+  CHECK(context_with("mtp", {{"sliding_window", 64}}) == 128);  // a Qwen's
+}
+
 TEST_CASE("EAGLE-3 heads that are more than is computed are refused by key") {
   engine::model_options of_three{.keep_features = true};
   for (const char* name : {"eagle3", "eagle3_speculators"}) {

@@ -187,6 +187,51 @@ TEST_CASE("tokens that have a part to play are those that the files name") {
   CHECK(t.encode("").size() == 1);
 }
 
+TEST_CASE("a Llama's tokenizer begins a text without a template that says so") {
+  const json whole = file_of("llama3");
+  const std::string bos = whole["added_tokens"][0]["content"];
+  const auto front = [&](const json& post_processor, const json& more) {
+    folder one;
+    json values = whole;
+    values["post_processor"] = post_processor;
+    json about{{"bos_token", bos}, {"tokenizer_class", "LlamaTokenizerFast"}};
+    about.update(more);
+    const engine::tokenizer t =
+        one.with("tokenizer.json", values).with("tokenizer_config.json", about).read();
+    std::vector<hunch::token> out = t.encode("a");
+    REQUIRE(t.encode("a", false) == std::vector<hunch::token>{out.back()});
+    out.pop_back();
+    if (!out.empty()) { CHECK(out == std::vector<hunch::token>{t.bos()}); }
+    return out.size();
+  };
+  const json bytes{{"type", "ByteLevel"}};
+  for (const json& nothing : {json(), bytes}) {
+    CHECK(front(nothing, json::object()) == 1);
+    CHECK(front(nothing, {{"tokenizer_class", "LlamaTokenizer"}}) == 1);
+    CHECK(front(nothing, {{"add_bos_token", true}}) == 1);
+    CHECK(front(nothing, {{"add_bos_token", false}}) == 0);
+    CHECK(front(nothing, {{"tokenizer_class", "PreTrainedTokenizerFast"}}) == 0);
+    CHECK(front(nothing, {{"tokenizer_class", nullptr}, {"add_bos_token", true}}) == 0);
+    CHECK(front(nothing, {{"bos_token", nullptr}}) == 0);
+  }
+  // A template says it.
+  CHECK(front(whole["post_processor"], json::object()) == 1);
+  json none = whole["post_processor"];
+  REQUIRE(none["single"].size() == 2);
+  none["single"].erase(0);
+  CHECK(front(none, {{"add_bos_token", true}}) == 0);
+}
+
+TEST_CASE("what a caller asked for once is not a tokenizer's") {
+  const std::string name = "gpt2";
+  json whole = file_of(name);
+  folder one, other;
+  const engine::tokenizer t = one.with("tokenizer.json", whole).read();
+  whole["truncation"] = {{"direction", "Right"}, {"max_length", 1}, {"strategy", "LongestFirst"}};
+  whole["padding"] = {{"strategy", {{"Fixed", 512}}}, {"pad_id", 0}, {"pad_token", "<pad>"}};
+  CHECK(other.with("tokenizer.json", whole).read().encode("two words") == t.encode("two words"));
+}
+
 TEST_CASE("of several files the tokenizer.json is read") {
   folder one;
   CHECK_FALSE(engine::tokenizer::file_in(one.path()).has_value());
@@ -263,8 +308,6 @@ TEST_CASE("what a tokenizer.json asks for and is not there is refused by its nam
       {"llama2", "/model/unk_token", "<none>", {"\"unk_token\" is no token"}},
       {"unigram", "/model/vocab/3", json::array({"a"}), {"[token, score] is expected"}},
       {"unigram", "/model/unk_id", 1 << 20, {"\"unk_id\""}},
-      {"gpt2", "/truncation", json::object({{"n", 4}}), {"\"truncation\"", "null is expected"}},
-      {"gpt2", "/padding", json::object({{"n", 4}}), {"\"padding\""}},
       {"gpt2", "/normalizer", type("Precompiled"), {"\"normalizer\"", "Precompiled", "NFKC"}},
       {"gpt2", "/pre_tokenizer", type("Whitespace"), {"\"pre_tokenizer\"", "Whitespace"}},
       {"qwen2", "/pre_tokenizer/pretokenizers/0/behavior", "Some", {"[0]: \"behavior\" is Some"}},

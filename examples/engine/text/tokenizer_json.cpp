@@ -27,7 +27,6 @@ class json_tokenizer final : public loaded_tokenizer {
  public:
   json_tokenizer(const config_object& of, std::filesystem::path from) {
     file = std::move(from);
-    for (const char* key : {"truncation", "padding"}) { expect_nothing(of, key); }
     if (of.has("normalizer")) { normalized_ = normalizer(of.child("normalizer")); }
     if (of.has("pre_tokenizer")) { cut_ = pre_tokenizer(of.child("pre_tokenizer")); }
     model_ = read_model(of.child("model"));
@@ -39,6 +38,9 @@ class json_tokenizer final : public loaded_tokenizer {
     bos = named.bos;
     eos = named.eos;
     mask = named.mask;
+    if (!has_template_ && bos != hunch::no_token && puts_bos(file.parent_path())) {
+      front_ = {bos};
+    }
   }
 
   std::vector<hunch::token> encode(std::string_view any, bool add_bos) const override {
@@ -124,6 +126,7 @@ class json_tokenizer final : public loaded_tokenizer {
       if (type != "TemplateProcessing") {
         refuse_type(part, "ByteLevel, TemplateProcessing and Sequence");
       }
+      has_template_ = true;
       for (const config_object& item : objects(part, "single")) {
         if (item.has("Sequence")) { break; }
         const std::string name = item.child("SpecialToken").string("id");
@@ -139,6 +142,19 @@ class json_tokenizer final : public loaded_tokenizer {
     }
   }
 
+  /// Whether the class that `tokenizer_config.json` names puts the beginning of text in front of a
+  /// text by itself, where no template says what does: a Llama's.
+  static bool puts_bos(const std::filesystem::path& directory) {
+    const std::filesystem::path about = directory / "tokenizer_config.json";
+    if (!std::filesystem::exists(about)) { return false; }
+    const nlohmann::json values = parsed_json(about);
+    const config_object of(values, about.string());
+    constexpr const char* key = "tokenizer_class";
+    const std::string name = of.has(key) ? of.string(key) : "";
+    const bool is_llama = name == "LlamaTokenizer" || name == "LlamaTokenizerFast";
+    return is_llama && of.boolean("add_bos_token", true);
+  }
+
   using pieces_of_text = text::pieces;
 
   normalizer normalized_;
@@ -146,6 +162,7 @@ class json_tokenizer final : public loaded_tokenizer {
   std::unique_ptr<subwords> model_;
   added_tokens as_written_, as_normalized_;
   std::vector<hunch::token> front_;
+  bool has_template_ = false;
 };
 
 }  // namespace

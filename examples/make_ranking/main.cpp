@@ -4,6 +4,7 @@
 //
 //   make_ranking --model DIR (--text FILE|FOLDER | --tokens FILE) --out FILE
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -44,7 +45,7 @@ arguments parse(const std::vector<std::string>& words) {
   flags.add_number("--megabytes", "of each file at most (default 64)", out.megabytes, 1, 1 << 12);
   flags.add("--tokens", "FILE",
             "or as a published list has them: a safetensors file with one list of ids, as\n"
-            "convert.py makes it of a .pt",
+            "convert.py makes it of a .pt. What ends a text comes first",
             out.tokens);
   flags.add("--out", "FILE", "the ranking", out.out);
   for (const char* needed : {"--model", "--out"}) { flags.require(needed); }
@@ -56,22 +57,32 @@ arguments parse(const std::vector<std::string>& words) {
   return out;
 }
 
-/// The rows that a published list has: a head that is stored so has no others.
-hunch::vocab_layout published(const std::string& path, std::int32_t vocab_size) {
+/// The rows that a published list has: a head that is stored so has no others. What ends a text
+/// comes first, so that a list that is cut off has it; what is there twice counts once.
+hunch::vocab_layout published(const std::string& path, const engine::config& shape,
+                              hunch::token end) {
   const engine::checkpoint file = engine::checkpoint::open(path);
   const std::vector<std::string> names = file.names();
   if (names.size() != 1) {
     throw std::runtime_error(path + ": has " + std::to_string(names.size()) +
                              " tensors, expected one list of token ids");
   }
+  const std::int32_t vocab_size = shape.vocab_size;
   std::vector<hunch::token> tokens;
+  std::vector<char> is_there(static_cast<std::size_t>(vocab_size));
   for (const std::int64_t id : file.integers(names.front())) {
     if (id < 0 || id >= vocab_size) {
       throw std::runtime_error(path + ": has token " + std::to_string(id) +
                                ", outside of the vocabulary of " + std::to_string(vocab_size));
     }
-    tokens.push_back(static_cast<hunch::token>(id));
+    char& known = is_there[static_cast<std::size_t>(id)];
+    if (known == 0) { tokens.push_back(static_cast<hunch::token>(id)); }
+    known = 1;
   }
+  std::stable_partition(tokens.begin(), tokens.end(), [&](hunch::token t) {
+    return t == end ||
+           std::find(shape.end_tokens.begin(), shape.end_tokens.end(), t) != shape.end_tokens.end();
+  });
   return hunch::vocab_layout::permuted(std::move(tokens), vocab_size);
 }
 
@@ -84,7 +95,7 @@ void run(const arguments& args) {
       args.tokens.empty() ? generate::ranking_of(generate::text_files("--text", args.text),
                                                  static_cast<std::size_t>(args.megabytes) << 20,
                                                  text, shape.vocab_size, shape.end_tokens)
-                          : published(args.tokens, shape.vocab_size);
+                          : published(args.tokens, shape, text.eos());
   // Of any head of the vocabulary.
   const hunch::made_for made_for{.vocab_size = shape.vocab_size,
                                  .vocabulary = text.fingerprint(),

@@ -57,6 +57,40 @@ std::optional<std::uint64_t> byte_count(dtype type, const std::vector<std::int64
   return bytes;
 }
 
+/// The files of a directory with one of these extensions, in the order of their names.
+std::vector<std::filesystem::path> files_with(const std::filesystem::path& directory,
+                                              const std::set<std::string>& extensions) {
+  std::vector<std::filesystem::path> out;
+  std::error_code unknown;  // then there are none
+  for (const auto& file : std::filesystem::directory_iterator(directory, unknown)) {
+    if (extensions.count(file.path().extension().string()) != 0) { out.push_back(file.path()); }
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+/// The file of a directory without an index: "model.safetensors", or another if it is the only one,
+/// as heads have it.
+std::filesystem::path only_file_of(const std::filesystem::path& directory) {
+  std::filesystem::path usual = directory / "model.safetensors";
+  std::error_code unknown;
+  if (std::filesystem::exists(usual, unknown)) { return usual; }
+  const auto found = files_with(directory, {".safetensors"});
+  if (found.size() == 1) { return found.front(); }
+  if (found.size() > 1) {
+    fail(directory.string(), "has " + found[0].filename().string() + " and " +
+                                 found[1].filename().string() +
+                                 ", and no model.safetensors.index.json that names its shards");
+  }
+  const auto pickled = files_with(directory, {".bin", ".pt", ".pth"});
+  if (!pickled.empty()) {
+    fail(pickled.front().string(),
+         "was pickled by PyTorch, and is not read: examples/recipes/convert.py --model " +
+             directory.string() + " --out DIR makes safetensors of it");
+  }
+  return usual;
+}
+
 std::vector<std::int64_t> read_integers(const json& list) {
   std::vector<std::int64_t> out;
   for (const json& value : list) {
@@ -84,7 +118,7 @@ checkpoint checkpoint::open(const std::filesystem::path& source) {
   const std::filesystem::path& directory = source;
   const auto index_file = directory / "model.safetensors.index.json";
   if (!std::filesystem::exists(index_file, unknown)) {
-    out.read_file(directory / "model.safetensors");
+    out.read_file(only_file_of(directory));
     return out;
   }
 
@@ -210,6 +244,19 @@ void checkpoint::add_missing(checkpoint&& other, const std::vector<std::string>&
       entries_.insert(other.entries_.extract(part));
     }
   }
+  keep_files(std::move(other));
+}
+
+void checkpoint::replace(const std::string& name, checkpoint&& other, const std::string& of) {
+  entries_.erase(name + "_scale");
+  entries_.insert_or_assign(name, other.find(of));
+  if (other.has(of + "_scale")) {
+    entries_.insert_or_assign(name + "_scale", other.find(of + "_scale"));
+  }
+  keep_files(std::move(other));
+}
+
+void checkpoint::keep_files(checkpoint&& other) {
   std::move(other.files_.begin(), other.files_.end(), std::back_inserter(files_));
   std::move(other.owned_.begin(), other.owned_.end(), std::back_inserter(owned_));
 }

@@ -26,8 +26,8 @@ class checkpoint {
   checkpoint& operator=(checkpoint&&) noexcept;
   ~checkpoint();
 
-  /// Maps a safetensors file, or of a directory `model.safetensors` or the shards that
-  /// `model.safetensors.index.json` names.
+  /// Maps a safetensors file, or of a directory the shards that `model.safetensors.index.json`
+  /// names, or `model.safetensors`, or the only one there is.
   /// \throws std::runtime_error naming the file, and the tensor where there is one, for a missing
   ///         or damaged file: truncation, bad JSON, unknown dtypes, offsets that overlap, leave
   ///         the file or do not fit the shape, tensors that the index names and no shard has.
@@ -39,6 +39,10 @@ class checkpoint {
 
   /// Takes over the matrices of `other` with these names that are missing here, and their scales.
   void add_missing(checkpoint&& other, const std::vector<std::string>& names);
+
+  /// Takes over the matrix `of` of `other` and its scales as `name`, in place of what has that
+  /// name.
+  void replace(const std::string& name, checkpoint&& other, const std::string& of);
 
   bool has(const std::string& name) const { return entries_.count(name) != 0; }
 
@@ -80,6 +84,7 @@ class checkpoint {
   };
 
   void read_file(const std::filesystem::path& file);
+  void keep_files(checkpoint&& other);
   const entry& find(const std::string& name) const;
 
   std::string origin_ = "memory";

@@ -144,7 +144,7 @@ std::string architecture_of(const config_object& o, const std::vector<std::strin
   o.refuse("architectures", "is " + name + "; supported here: " + all);
 }
 
-config read_llama_fields(const config_object& o) {
+config read_llama_fields(const config_object& o, int context) {
   if (o.has("hidden_act") && o.string("hidden_act") != "silu") {
     o.refuse("hidden_act", "is " + o.string("hidden_act") + "; supported is silu");
   }
@@ -161,7 +161,9 @@ config read_llama_fields(const config_object& o) {
     o.refuse("hidden_size", "is no multiple of num_attention_heads");
   }
   out.head_dim = o.integer_or("head_dim", out.hidden / out.heads, 4 * config::max_heads);
-  out.context = o.integer("max_position_embeddings", config::max_positions);
+  constexpr const char* positions = "max_position_embeddings";
+  out.context = context != 0 ? o.integer_or(positions, context, config::max_positions)
+                             : o.integer(positions, config::max_positions);
   out.norm_epsilon = static_cast<float>(o.number("rms_norm_eps", 1e-6));
   out.tied_head = o.boolean("tie_word_embeddings", false);
   out.rope.theta = o.number("rope_theta", out.rope.theta);
@@ -262,7 +264,7 @@ config read_config(const std::filesystem::path& file) {
     out = read_qwen2_fields(o);
   } else {
     check_no_biases(o);
-    out = read_llama_fields(o);
+    out = read_llama_fields(o, architecture == "LlamaForCausalLM" ? llama_context : 0);
     out.qk_norm = architecture == "Qwen3ForCausalLM";
   }
   add_end_tokens(file.parent_path() / "generation_config.json", out.end_tokens);

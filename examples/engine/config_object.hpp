@@ -113,8 +113,12 @@ nlohmann::json parsed_json(const std::filesystem::path& file, std::uintmax_t max
 std::string architecture_of(const config_object& o, const std::vector<std::string>& supported);
 
 /// Reads what a Llama and those who took over its config call by the same names.
+/// \param context where the config does not say how long it is; 0: it has to.
 /// \throws std::runtime_error for another activation, and biases in the feed-forward part.
-config read_llama_fields(const config_object& o);
+config read_llama_fields(const config_object& o, int context = 0);
+
+/// The context of a Llama whose config does not say how long it is, as `transformers` has it.
+inline constexpr int llama_context = 2048;
 
 /// Ends the context with the window of layers that see one.
 /// \param has_windows whether any do, in a Qwen by its "use_sliding_window", unless the config says

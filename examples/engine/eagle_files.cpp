@@ -140,7 +140,9 @@ eagle_files eagle_files::open(const std::filesystem::path& directory,
     const std::string type = o.has("model_type") ? o.string("model_type") : "llama";
     end_with_window(o, o.boolean("use_sliding_window", !type.starts_with("qwen")), out.shape);
     out.shape.tied_head = target.tied_head;
-    if (format == published_format::mtp) { out.shape.layers = 1; }  // its config has the target's
+    if (format == published_format::mtp || out.weights.has("midlayer.hidden_norm.weight")) {
+      out.shape.layers = 1;  // whatever its config says, which may be the target's
+    }
     rename(out.weights, *format);
     find_parts(out.weights, *format, out.shape);
     if (format == published_format::eagle3) {
@@ -156,9 +158,16 @@ eagle_files eagle_files::open(const std::filesystem::path& directory,
                              words_for(format));
   }
   const tensor_names& shared = names_of(out.shape.names);
-  out.weights.add_missing(
-      checkpoint::open(target_directory),
-      {std::string(shared.embedding) + ".weight", std::string(shared.head) + ".weight"});
+  const std::string embedding = std::string(shared.embedding) + ".weight";
+  const std::string head = std::string(shared.head) + ".weight";
+  checkpoint of_target = checkpoint::open(target_directory);
+  if (format != published_format::own_eagle && out.shape.tied_head && out.weights.has(embedding)) {
+    // Its embedding may be its own; its head is the target's.
+    out.weights.replace(head, std::move(of_target), embedding);
+    out.shape.tied_head = false;
+  } else {
+    out.weights.add_missing(std::move(of_target), {embedding, head});
+  }
   return out;
 }
 

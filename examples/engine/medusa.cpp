@@ -114,7 +114,8 @@ medusa_heads medusa_heads::load(const std::filesystem::path& directory, model& t
   medusa_config shape;
   if (format == published_format::medusa) {
     rename(weights);
-    shape = {heads_in(weights), target.shape().hidden, target.shape().vocab_size, true};
+    shape = {heads_in(weights), target.shape().hidden, target.shape().vocab_size,
+             weights.has("heads.0.weight")};
     refuse_unread(weights, names_of_read(shape, weights), *format);
   } else if (weights.has("medusa.0.weight")) {
     shape = read_medusa_config(config_file);

@@ -34,7 +34,8 @@ class medusa_heads {
   medusa_heads(const medusa_config& shape, const checkpoint& weights, model& target);
 
   /// Reads `config.json` and the safetensors files of a directory: this project's, or as others
-  /// publish them ("<j>.0.linear", "<j>.1", with or without "medusa_head." in front).
+  /// publish them ("<j>.0.linear" and, of heads with a matrix of their own, "<j>.1", with or
+  /// without "medusa_head." in front).
   /// \throws std::runtime_error also with what the directory looks like where these are no such
   /// heads.
   static medusa_heads load(const std::filesystem::path& directory, model& target);

@@ -277,7 +277,7 @@ void check_eagle(const config& shape, const checkpoint& weights, const Target& o
                      "keeps others: leave model_options::feature_layers empty");
     }
   }
-  if (shape.eagle.head_rows == 0) {
+  if (shape.tied_head) {
     const auto head_of = [](const config& c) {
       return std::string(c.tied_head ? "its embedding" : "a matrix of its own");
     };

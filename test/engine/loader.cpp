@@ -149,6 +149,16 @@ TEST_CASE("shards") {
   }
 }
 
+TEST_CASE("the only safetensors file of a directory may have any name") {
+  const good_model m;
+  const std::vector<float> expected = m.logits();
+  std::filesystem::rename(m.path(weights_file), m.path("medusa_lm_head.safetensors"));
+  CHECK(m.logits() == expected);
+  std::filesystem::copy(m.path("medusa_lm_head.safetensors"), m.path("a.safetensors"));
+  CHECK(names(m.complaint(), {m.directory.path().string(), "a.safetensors",
+                              "medusa_lm_head.safetensors", index_file}));
+}
+
 TEST_CASE("files that are missing or cut off are named") {
   const good_model m;
   SUBCASE("no config") {
@@ -158,6 +168,14 @@ TEST_CASE("files that are missing or cut off are named") {
   SUBCASE("no weights") {
     std::filesystem::remove(m.path(weights_file));
     CHECK(names(m.complaint(), {weights_file}));
+  }
+  SUBCASE("weights that PyTorch pickled") {
+    std::filesystem::remove(m.path(weights_file));
+    for (const char* name : {"pytorch_model-00001-of-00002.bin", "medusa_lm_head.pt"}) {
+      write_text(m.path(name), "");
+      CHECK(names(m.complaint(), {name, "examples/recipes/convert.py --model"}));
+      std::filesystem::remove(m.path(name));
+    }
   }
   SUBCASE("any length of the weights") {
     const auto size = std::filesystem::file_size(m.path(weights_file));
@@ -278,7 +296,9 @@ TEST_CASE("what the engine does not do is refused by key") {
   };
   for (const char* key : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
                           "num_attention_heads", "max_position_embeddings", "architectures"}) {
-    expect([&](json& c) { c.erase(key); }, key);
+    if (key != std::string("max_position_embeddings")) {
+      expect([&](json& c) { c.erase(key); }, key);
+    }
     expect([&](json& c) { c[key] = "x"; }, key);
   }
   for (const char* key : {"vocab_size", "hidden_size", "num_attention_heads"}) {
@@ -417,6 +437,13 @@ TEST_CASE("architectures that are a Llama but for a few things") {
   CHECK_FALSE(read("Qwen3ForCausalLM").qkv_bias);
   CHECK_THROWS(read("Qwen3ForCausalLM", {{"attention_bias", true}}));
   CHECK_THROWS(read("Qwen2ForCausalLM", {{"attention_bias", false}}));
+
+  // Only a Llama's context is known where its config does not say it.
+  const json unsaid{{"max_position_embeddings", nullptr}};
+  CHECK(read("LlamaForCausalLM", unsaid).context == 2048);
+  for (const char* other : {"MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"}) {
+    CHECK_THROWS(read(other, unsaid));
+  }
 
   // A window ends the context, where there is one.
   const int whole = m.shape.context;

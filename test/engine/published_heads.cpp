@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <engine/device/eagle.hpp>
@@ -19,6 +20,7 @@
 #include <engine/medusa.hpp>
 #include <engine/model.hpp>
 #include <hunch/executor/host.hpp>
+#include <hunch/tools/fingerprints.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 
 #include "checkpoint_files.hpp"
@@ -251,34 +253,27 @@ struct copied_head {
     values.update(more);
     test::write_text(where.path() / "config.json", values.dump());
   }
-  void rename(const std::string& from, const std::string& to) const {
-    change_header([&](json& header) {
-      header[to] = header.at(from);
-      header.erase(from);
-    });
-  }
   /// Adds a tensor without values.
   void add(const std::string& name) const {
-    change_header([&](json& header) {
+    change_weights([&](json& header, std::string&) {
       header[name] = {{"dtype", "F32"}, {"shape", {0}}, {"data_offsets", {0, 0}}};
     });
   }
-  void change_header(const std::function<void(json&)>& change) const {
+  void remove(const std::string& name) const {
+    change_weights([&](json& header, std::string&) { header.erase(name); });
+  }
+  void change_weights(const std::function<void(json&, std::string&)>& change) const {
     const fs::path file = where.path() / test::weights_file;
     std::ifstream in(file, std::ios::binary);
-    std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-    std::size_t size = 0;
-    for (int i = 7; i >= 0; --i) {
-      size = size << 8 | static_cast<unsigned char>(bytes[static_cast<std::size_t>(i)]);
-    }
-    json header = json::parse(bytes.substr(8, size));
-    change(header);
-    std::vector<test::stored_tensor> rest(1);
-    for (const char byte : bytes.substr(8 + size)) {
-      rest[0].bytes.push_back(static_cast<std::byte>(byte));
-    }
+    const std::string all((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
     in.close();
-    test::write_safetensors(file, header.dump(), rest);
+    std::size_t size = 0;
+    for (std::size_t i = 8; i-- > 0;) { size = size << 8 | static_cast<unsigned char>(all[i]); }
+    json header = json::parse(all.substr(8, size));
+    std::string values = all.substr(8 + size);
+    change(header, values);
+    test::write_safetensors(file, header.dump(), {});
+    std::ofstream(file, std::ios::binary | std::ios::app) << values;
   }
   std::string complaint(const engine::model_options& target_keeps) const {
     engine::model target = engine::model::load(folder / "target", target_keeps);
@@ -398,6 +393,72 @@ TEST_CASE("a sliding window ends the context of a published head") {
     CHECK(context_with(name, {{"sliding_window", 64}, {"use_sliding_window", false}}) == 128);
   }
   CHECK(context_with("mtp", {{"sliding_window", 64}}) == 128);  // a Qwen's
+}
+
+TEST_CASE("an EAGLE-3 head with a midlayer has one layer") {
+  engine::model_options three{.keep_features = true};
+  three.feature_layers = {1, 2, 2};
+  const copied_head midlayer("eagle3"), numbered("eagle3_speculators");
+  midlayer.change({{"num_hidden_layers", 40}});
+  CHECK(midlayer.complaint(three).empty());
+  json values = numbered.config();
+  values["transformer_layer_config"]["num_hidden_layers"] = 40;
+  numbered.change(values);
+  CHECK(test::names(numbered.complaint(three), {"config.json", "one layer"}));
+}
+
+TEST_CASE("Medusa heads without a matrix of their own read the target's") {
+  const copied_head copy("medusa");
+  for (const char* name : {"0.1.weight", "1.1.weight", "2.1.weight"}) { copy.remove(name); }
+  CHECK(test::names(copy.complaint({}), {"\"3.1.weight\" is none that is read"}));
+  copy.remove("3.1.weight");
+  engine::model target = engine::model::load(folder / "target", {.kind = arithmetic::f32});
+  engine::medusa_heads heads = engine::medusa_heads::load(copy.where.path(), target);
+  const std::vector<float> state(static_cast<std::size_t>(target.shape().hidden), 0.5f);
+  const float* const hidden = state.data();
+  const hunch::token root = 0;
+  const auto drafted = heads.forward({1, &hidden, &root});
+  const auto order = hunch::vocab_layout::identity(target.vocab_size());
+  heads.set_head_layout(order);
+  CHECK(heads.head_order() == target.head_order());
+  CHECK(logits_of(heads, drafted, 0, order) != logits_of(heads, drafted, 1, order));
+}
+
+TEST_CASE("a head with an embedding of its own reads the head of a tied target") {
+  // The same target twice: its head is its embedding, or a copy of it.
+  const copied_head tied("target"), untied("target");
+  const auto bytes_of = [](const json& header, const std::string& name) {
+    const json& at = header.at(name).at("data_offsets");
+    return std::pair(at[0].get<std::size_t>(), at[1].get<std::size_t>() - at[0].get<std::size_t>());
+  };
+  tied.remove("lm_head.weight");
+  tied.change({{"tie_word_embeddings", true}});
+  untied.change_weights([&](json& header, std::string& values) {
+    const auto [from, size] = bytes_of(header, "model.embed_tokens.weight");
+    values.replace(bytes_of(header, "lm_head.weight").first, size, values, from, size);
+  });
+  for (const arithmetic kind : {arithmetic::f32, arithmetic::int8}) {
+    const engine::model_options options{.kind = kind, .keep_features = true};
+    std::vector<row> logits;
+    for (const copied_head* of : {&tied, &untied}) {
+      engine::model target = engine::model::load(of->where.path(), options);
+      const copied_head head("eagle");
+      head.change(
+          {{"target_head_fingerprint", hunch::fingerprint_text(target.head_fingerprint())}});
+      head.change_weights([&](json& header, std::string& values) {
+        const auto [from, size] = bytes_of(header, "embed_tokens.weight");
+        for (std::size_t i = 1; i < size; i += 4) { values[from + i] ^= '\x80'; }  // some signs
+      });
+      engine::eagle_model drafts =
+          engine::eagle_model::load(head.where.path(), of->where.path(), target, options);
+      const auto order = hunch::vocab_layout::identity(drafts.vocab_size());
+      drafts.set_head_layout(order);
+      test::row_batch rows;
+      rows.add(0, 0, hunch::end_of_cache, 0, 7);
+      logits.push_back(logits_of(drafts, drafts.forward(rows.view()), 0, order));
+    }
+    CHECK(logits[0] == logits[1]);
+  }
 }
 
 TEST_CASE("EAGLE-3 heads that are more than is computed are refused by key") {

@@ -118,6 +118,26 @@ void check_type(const object& o, published_format format) {
   }
 }
 
+/// The layers of `speculators`: those of Qwen3-Next, say, have other attention under the same
+/// names.
+void check_layer(const object& o) {
+  constexpr const char* key = "model_type";
+  const std::string type = o.has(key) ? o.string(key) : "llama";
+  if (type != "llama" && type != "qwen2" && type != "qwen3") {
+    o.refuse(key, "is " + type + "; supported are llama, qwen2 and qwen3");
+  }
+}
+
+/// Whether the residual of an EAGLE-3 head is the state after its norm. `speculators` always writes
+/// it; where it is missing, some readers take it for true and others for false.
+bool read_keeps_norm(const object& o, bool of_speculators) {
+  constexpr const char* key = "norm_before_residual";
+  if (of_speculators && !o.has(key)) {
+    o.refuse(key, "is missing: add true or false, as the head was trained");
+  }
+  return o.boolean(key, false);
+}
+
 }  // namespace
 
 eagle_files eagle_files::open(const std::filesystem::path& directory,
@@ -136,6 +156,7 @@ eagle_files eagle_files::open(const std::filesystem::path& directory,
     if (of_speculators) { check_type(whole, *format); }
     if (format == published_format::eagle3) { refuse_variants(whole); }
     const object o = of_speculators ? whole.child("transformer_layer_config") : whole;
+    if (of_speculators) { check_layer(o); }
     out.shape = read_llama_fields(o);
     const std::string type = o.has("model_type") ? o.string("model_type") : "llama";
     end_with_window(o, o.boolean("use_sliding_window", !type.starts_with("qwen")), out.shape);
@@ -146,16 +167,17 @@ eagle_files eagle_files::open(const std::filesystem::path& directory,
     rename(out.weights, *format);
     find_parts(out.weights, *format, out.shape);
     if (format == published_format::eagle3) {
-      out.shape.eagle.keeps_norm = whole.boolean("norm_before_residual", false);
+      out.shape.eagle.keeps_norm = read_keeps_norm(whole, of_speculators);
       out.feature_layers = read_feature_layers(whole, target);
     }
     check_shape(out.shape, file);
     refuse_unread(out.weights, names_of_read(out.shape), *format);
   } else {
-    throw std::runtime_error(directory.string() +
-                             ": is no EAGLE head: tensor \"model.fc.weight\" is missing, or "
-                             "\"fc.weight\" of one as others publish it; it " +
-                             words_for(format));
+    throw std::runtime_error(
+        directory.string() +
+        ": is no EAGLE head: tensor \"model.fc.weight\" is missing, or "
+        "\"fc.weight\" of one as others publish it; it " +
+        (format ? words_for(format) : words_for_unknown(directory, out.weights)));
   }
   const tensor_names& shared = names_of(out.shape.names);
   const std::string embedding = std::string(shared.embedding) + ".weight";

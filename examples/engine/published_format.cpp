@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <engine/published_format.hpp>
 
-#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include <engine/config_object.hpp>
 
 namespace engine {
 
@@ -44,6 +49,25 @@ std::string words_for(std::optional<published_format> format) {
       return "looks like speculative streams";
   }
   return {};
+}
+
+std::string words_for_unknown(const std::filesystem::path& directory, const checkpoint& source) {
+  const std::vector<std::string> names = source.names();
+  std::string out = "looks like no draft head and no model that is known here";
+  if (!names.empty()) {
+    out += ": it has " + std::to_string(names.size()) + " tensors, \"" + names.front() +
+           "\" is the first";
+  }
+  const auto file = directory / "config.json";
+  if (!std::filesystem::exists(file)) { return out + ", and no config.json"; }
+  const nlohmann::json values = parsed_json(file);
+  const config_object of{values, file.string()};
+  for (const char* key : {"speculators_model_type", "architectures", "model_type"}) {
+    if (of.has(key)) {
+      return out + ", and its config.json says \"" + key + "\": " + of.at(key).dump();
+    }
+  }
+  return out;
 }
 
 void refuse_unread(const checkpoint& source, std::set<std::string> read, published_format format) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <string>
@@ -27,6 +28,9 @@ std::optional<published_format> format_of(const checkpoint& source);
 
 /// In words, for messages: what it looks like, or that it looks like nothing known.
 std::string words_for(std::optional<published_format> format);
+
+/// For a directory that looks like nothing known: what its tensors and its config are called.
+std::string words_for_unknown(const std::filesystem::path& directory, const checkpoint& source);
 
 /// That the file of a draft head has nothing but what is read, and what heads carry along: the
 /// target's embedding and language-model head, tables of their vocabulary, frequencies of

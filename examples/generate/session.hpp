@@ -32,10 +32,15 @@
 namespace generate {
 
 /// What a draft directory holds, which it says itself: a model, or heads of the target.
+/// \throws std::runtime_error naming it if it is neither.
 inline drafter_kind drafter_in(const std::string& directory) {
   using engine::published_format;
-  switch (
-      engine::format_of(engine::checkpoint::open(directory)).value_or(published_format::model)) {
+  const engine::checkpoint weights = engine::checkpoint::open(directory);
+  const std::optional<published_format> format = engine::format_of(weights);
+  if (!format) {
+    throw std::runtime_error(directory + ": " + engine::words_for_unknown(directory, weights));
+  }
+  switch (*format) {
     case published_format::eagle:
     case published_format::eagle3:
     case published_format::mtp:

@@ -86,6 +86,16 @@ class Published(unittest.TestCase):
                 self.assertIn(words, done.stderr)
                 self.assertIn(str(HEADS / name), done.stderr)
 
+    def test_a_draft_of_no_known_format(self):
+        folder = WORK / "unknown"
+        folder.mkdir(exist_ok=True)
+        write_tensors(folder / "model.safetensors", {"some.weight": ("F32", [1], struct.pack("<f", 1))})
+        (folder / "config.json").write_text(json.dumps({"architectures": ["SomeSpeculator"]}))
+        done = generate("--model", self.target, "--draft", folder, *SHORT)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(f'{folder}: looks like no draft head and no model that is known here: it has 1 tensors, "some.weight" '
+                      'is the first, and its config.json says "architectures": ["SomeSpeculator"]', done.stderr)
+
     def test_a_draft_model_of_another_vocabulary(self):
         # The shipped draft model reads 32,000 pieces of a SentencePiece file, the target 95 characters and what ends a
         # text; and the other way round.

@@ -479,6 +479,21 @@ TEST_CASE("EAGLE-3 heads that are more than is computed are refused by key") {
   }
 }
 
+TEST_CASE("a head of no known format is told by what it has") {
+  copied_head head("medusa");
+  head.name = "eagle";
+  head.change_weights([](json& header, std::string&) {
+    header = {{"some.weight", header.at("0.0.linear.weight")}};
+  });
+  head.change({{"architectures", {"SomeSpeculator"}}});
+  CHECK(test::names(head.complaint({.keep_features = true}),
+                    {head.where.path().string(), "is no EAGLE head", "no draft head and no model",
+                     "\"some.weight\"", "\"architectures\": [\"SomeSpeculator\"]"}));
+  head.change({{"speculators_model_type", "independent"}});
+  CHECK(test::names(head.complaint({.keep_features = true}),
+                    {"\"speculators_model_type\": \"independent\""}));
+}
+
 TEST_CASE("what speculators calls a head is what it looks like") {
   engine::model_options three{.keep_features = true};
   three.feature_layers = {0, 2, 4};
@@ -489,7 +504,19 @@ TEST_CASE("what speculators calls a head is what it looks like") {
     CHECK(test::names(eagle3.complaint(three), {"config.json", "\"speculators_model_type\" is",
                                                 type, "supported are eagle3 and mtp"}));
   }
-  eagle3.change({{"speculators_model_type", "mtp"}});
+  json layer = eagle3.config();
+  layer["speculators_model_type"] = "eagle3";
+  layer["transformer_layer_config"]["model_type"] = "qwen3_next";
+  eagle3.change(layer);
+  CHECK(test::names(
+      eagle3.complaint(three),
+      {"\"transformer_layer_config\": \"model_type\" is qwen3_next", "llama, qwen2 and qwen3"}));
+  layer["transformer_layer_config"].erase("model_type");
+  eagle3.change(layer);
+  CHECK(eagle3.complaint(three).empty());
+  eagle3.change({{"norm_before_residual", nullptr}});
+  CHECK(test::names(eagle3.complaint(three), {"\"norm_before_residual\" is missing"}));
+  eagle3.change({{"norm_before_residual", true}, {"speculators_model_type", "mtp"}});
   CHECK(test::names(eagle3.complaint(three),
                     {"is mtp, and by its tensors it looks like an EAGLE-3"}));
 }

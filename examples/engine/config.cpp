@@ -85,6 +85,14 @@ void config::check() const {
           "engine::config: an EAGLE-3 head has one layer, and sizes that are multiples of 16");
     }
   }
+  if (eagle.feature_norms != 0) {
+    in_range(eagle.feature_norms, "eagle.feature_norms", max_layers);
+    if (eagle.feature_width % (16 * eagle.feature_norms) != 0) {
+      throw std::invalid_argument(
+          "engine::config: norms of what an EAGLE-3 head reads have equal sizes that are multiples "
+          "of 16");
+    }
+  }
   if (eagle.norms_inputs && hidden % 16 != 0) {
     throw std::invalid_argument(
         "engine::config: a head that norms its inputs has a hidden size that is a multiple of 16");

@@ -6,6 +6,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <engine/config_object.hpp>
@@ -43,17 +44,28 @@ std::vector<int> read_feature_layers(const object& o, const config& target) {
   return out;
 }
 
-/// EAGLE-3 heads that are more than this engine computes. "norm_output" has two meanings: that the
-/// head reads the state after a norm, or that the next row does so, too.
-void refuse_variants(const object& o) {
+/// EAGLE-3 heads that are more than this engine computes. Only in those of `speculators` norms have
+/// one meaning: with "norm_output" the head reads the state after a norm, and elsewhere the next
+/// row may or may not do so, too.
+void refuse_variants(const object& o, bool of_speculators) {
   for (const char* key : {"norm_before_fc", "fc_norm", "norm_output", "use_mtp_layernorm"}) {
-    if (o.boolean(key, false)) { o.refuse(key, "is true; not supported"); }
+    const bool is_read = of_speculators && key != std::string_view("use_mtp_layernorm");
+    if (!is_read && o.boolean(key, false)) { o.refuse(key, "is true; not supported"); }
   }
   constexpr const char* layers = "use_aux_hidden_state";
   if (!o.boolean(layers, true)) {
     o.refuse(layers, "is false; supported is a head that reads several layers of its target");
   }
-  if (o.has(nested_key)) { refuse_variants(o.child(nested_key)); }
+  if (o.has(nested_key)) { refuse_variants(o.child(nested_key), false); }
+}
+
+/// The norms of an EAGLE-3 head of `speculators` that its authors' have not.
+void read_norms(const object& o, std::size_t layers, eagle_form& out) {
+  const bool of_all = o.boolean("norm_before_fc", false);
+  const bool of_each = o.boolean("fc_norm", false);
+  if (of_all && of_each) { o.refuse("fc_norm", "is true, and \"norm_before_fc\", too"); }
+  out.feature_norms = of_all ? 1 : of_each ? static_cast<int>(layers) : 0;
+  out.norms_own = o.boolean("norm_output", false);
 }
 
 /// The names of a model's tensors, whichever way the head was published.
@@ -65,6 +77,8 @@ void rename(checkpoint& weights, published_format format) {
       {"mtp_layers.0.final_layernorm.", "norm."},
       {"mtp_layers.", "layers."},
       {"midlayer.", "layers.0."},
+      {"input_norm.", "model.feature_norm.0."},
+      {"fc_norm.", "model.feature_norm."},
       {"layers.", "model.layers."},
       {"fc.", "model.fc."},
       {"norm.", "model.norm."},
@@ -154,7 +168,7 @@ eagle_files eagle_files::open(const std::filesystem::path& directory,
     const object whole{values, file.string()};
     const bool of_speculators = whole.has("speculators_model_type");
     if (of_speculators) { check_type(whole, *format); }
-    if (format == published_format::eagle3) { refuse_variants(whole); }
+    if (format == published_format::eagle3) { refuse_variants(whole, of_speculators); }
     const object o = of_speculators ? whole.child("transformer_layer_config") : whole;
     if (of_speculators) { check_layer(o); }
     out.shape = read_llama_fields(o);
@@ -169,6 +183,7 @@ eagle_files eagle_files::open(const std::filesystem::path& directory,
     if (format == published_format::eagle3) {
       out.shape.eagle.keeps_norm = read_keeps_norm(whole, of_speculators);
       out.feature_layers = read_feature_layers(whole, target);
+      if (of_speculators) { read_norms(whole, out.feature_layers.size(), out.shape.eagle); }
     }
     check_shape(out.shape, file);
     refuse_unread(out.weights, names_of_read(out.shape), *format);

@@ -21,7 +21,12 @@ struct eagle_form {
   bool reads_both = false;
   bool keeps_norm = false;  ///< of `reads_both`: that norm of the state is also the residual
   int feature_width = 0;    ///< of `reads_both`: what "fc" reads of the target
-  int head_rows = 0;        ///< of a head of its own over a part of the vocabulary; 0: the target's
+  /// Of `reads_both`: norms of as many equal parts of what "fc" reads of the target; 1: of all of
+  /// it.
+  int feature_norms = 0;
+  /// Of `reads_both`: what the head reads of its own rows has gone through the last norm, too.
+  bool norms_own = false;
+  int head_rows = 0;  ///< of a head of its own over a part of the vocabulary; 0: the target's
 
   bool operator==(const eagle_form&) const = default;
 };

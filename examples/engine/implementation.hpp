@@ -218,6 +218,7 @@ struct model::implementation : named_model {
   feature feature_before(int slot, int position, int parent);
   feature feature_of(const planned_row& row);
   void put_features(int thread);
+  void norm_features(float* features) const;
   void keep_layer_inputs(const pass_plan& plan, int which, int thread);
   void keep_last_states(int thread);
   void keep_norm(const layer_weights& layer, int thread);

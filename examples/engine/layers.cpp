@@ -239,6 +239,16 @@ void model::implementation::put_joined(int thread) {
   }
 }
 
+/// Of an EAGLE-3 head: the norms of what it reads of its target, where it has some.
+void model::implementation::norm_features(float* features) const {
+  const int norms = shape.eagle.feature_norms;
+  const int size = norms == 0 ? 0 : shape.eagle.feature_width / norms;
+  for (int at = 0; at < norms * size; at += size) {
+    rms_norm(features + at, weights.feature_norms().data() + at, size, shape.norm_epsilon,
+             features + at);
+  }
+}
+
 /// Of an EAGLE-3 head: the embeddings, for the attention, and the states that rows begin with.
 void model::implementation::put_features(int thread) {
   const int rows = row_count();
@@ -255,6 +265,7 @@ void model::implementation::put_features(int thread) {
     const feature before = feature_of(row);
     if (before.state != nullptr && !before.is_own) {
       std::copy_n(before.state, width, out);
+      norm_features(out);
     } else {
       std::fill_n(out, width, 0.0f);
     }
@@ -503,7 +514,7 @@ void model::implementation::keep_last_states(int thread) {
     const planned_row& row = planned(result.plan, i);
     if (row.status != hunch::status::ok) { continue; }
     float* const to = own_features.staged(row.slot, row.staged);
-    if (shape.eagle.reads_both) {
+    if (shape.eagle.reads_both && !shape.eagle.norms_own) {
       std::copy_n(residual(i), hidden_stride, to);
     } else if (feature_layers.empty()) {
       last_state(residual(i), to);

@@ -15,6 +15,7 @@ constexpr const char* joint_name = "model.fc.weight";
 constexpr const char* joint_bias_name = "model.fc.bias";
 constexpr const char* embedding_norm_name = "model.embedding_norm";
 constexpr const char* state_norm_name = "model.state_norm";
+constexpr const char* feature_norm_names = "model.feature_norm.";  // and a number
 
 /// That the checkpoint has what the config says: before memory of that size is asked for.
 const checkpoint& checked(const config& c, const checkpoint& source) {
@@ -133,6 +134,9 @@ std::vector<tensor_shape> tensors_of(const config& c) {
   if (c.eagle.last_norm) { add(names.final_norm, {c.hidden}); }
   if (c.eagle.reads_both || c.eagle.norms_inputs) { add(embedding_norm_name, {c.hidden}); }
   if (c.eagle.norms_inputs) { add(state_norm_name, {c.hidden}); }
+  for (int k = 0; k < c.eagle.feature_norms; ++k) {
+    add(feature_norm_names + std::to_string(k), {c.eagle.feature_width / c.eagle.feature_norms});
+  }
   const int head_rows = c.eagle.head_rows == 0 ? c.rows_of_embedding() : c.eagle.head_rows;
   if (!c.tied_head) { add(names.head, {head_rows, c.hidden}); }
   return out;
@@ -158,6 +162,12 @@ model_weights::model_weights(const config& c, const checkpoint& source, arithmet
   }
   if (c.eagle.reads_both || c.eagle.norms_inputs) { embedding_norm_ = norm(embedding_norm_name); }
   if (c.eagle.norms_inputs) { state_norm_ = norm(state_norm_name); }
+  for (int k = 0; k < c.eagle.feature_norms; ++k) {
+    const std::vector<float> part =
+        source.vector(feature_norm_names + std::to_string(k) + ".weight",
+                      c.eagle.feature_width / c.eagle.feature_norms);
+    feature_norms_.insert(feature_norms_.end(), part.begin(), part.end());
+  }
   for (int l = 0; l < c.layers; ++l) {
     const std::string name = names.layer(l);
     layer_weights layer;

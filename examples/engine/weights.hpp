@@ -57,6 +57,9 @@ class model_weights {
   /// inputs, and of the states there; else empty.
   const std::vector<float>& embedding_norm() const { return embedding_norm_; }
   const std::vector<float>& state_norm() const { return state_norm_; }
+  /// [feature_width] of what an EAGLE-3 head reads of its target, one norm after the other, or
+  /// empty.
+  const std::vector<float>& feature_norms() const { return feature_norms_; }
 
   /// Writes the embedding of `token` to `out` [hidden].
   void embed(int token, float* out) const;
@@ -94,6 +97,7 @@ class model_weights {
   std::vector<float> joint_bias_;
   std::vector<float> embedding_norm_;
   std::vector<float> state_norm_;
+  std::vector<float> feature_norms_;
   kept_matrix embedding_;
   kept_matrix own_head_;  ///< if it is kept and not the embedding
 };

@@ -55,8 +55,8 @@ class Published(unittest.TestCase):
                         self.assertIs(report["identical_to_plain"], True)
 
     def test_every_head(self):
-        drafted = {"eagle": "an EAGLE head", "eagle3": "an EAGLE head", "eagle3_speculators": "an EAGLE head", "mtp": "an EAGLE head",
-                   "medusa": "Medusa heads"}
+        drafted = {"eagle": "an EAGLE head", "eagle3": "an EAGLE head", "eagle3_speculators": "an EAGLE head",
+                   "eagle3_norm": "an EAGLE head", "eagle3_norms": "an EAGLE head", "mtp": "an EAGLE head", "medusa": "Medusa heads"}
         for name, words in drafted.items():
             for trees in ("chain", "dynamic"):
                 for temperature in ("0", "1"):

@@ -39,7 +39,8 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 const fs::path folder = fs::path(HUNCH_TEST_MODELS) / "tiny" / "heads";
-const std::vector<std::string> eagles{"eagle", "eagle3", "eagle3_speculators", "mtp"};
+const std::vector<std::string> eagles{"eagle",       "eagle3",       "eagle3_speculators",
+                                      "eagle3_norm", "eagle3_norms", "mtp"};
 
 using row = std::vector<float>;
 
@@ -321,9 +322,15 @@ TEST_CASE("what does not fit a published head is named") {
   eagle3.change({{"vocab_size", 96}, {"eagle_aux_hidden_state_layer_ids", {0, 1, 5}}});
   CHECK(test::names(eagle3.complaint(three),
                     {"config.json", "eagle_aux_hidden_state_layer_ids", "has 5", "4 layers"}));
-  const copied_head speculators("eagle3_speculators");
+  const copied_head speculators("eagle3_norm"), of_parts("eagle3_norms");
   speculators.change({{"fc_norm", true}});
-  CHECK(test::names(speculators.complaint(three), {"config.json", "fc_norm", "not supported"}));
+  CHECK(test::names(speculators.complaint(three), {"config.json", "fc_norm", "norm_before_fc"}));
+  speculators.change({{"fc_norm", false}, {"norm_before_fc", false}});
+  CHECK(test::names(speculators.complaint(three), {"\"input_norm.weight\" is none that is read"}));
+  of_parts.change({{"fc_norm", nullptr}});
+  CHECK(test::names(of_parts.complaint(three), {"\"fc_norm.0.weight\" is none that is read"}));
+  of_parts.change({{"fc_norm", true}, {"eagle_aux_hidden_state_layer_ids", {0, 1, 2, 3}}});
+  CHECK(test::names(of_parts.complaint(three), {"config.json", "equal sizes"}));
 }
 
 TEST_CASE("tensors of a published head that nothing reads are named") {
@@ -468,8 +475,10 @@ TEST_CASE("EAGLE-3 heads that are more than is computed are refused by key") {
     for (const char* key : {"norm_before_fc", "fc_norm", "norm_output", "use_aux_hidden_state"}) {
       const bool value = key != std::string("use_aux_hidden_state");
       const copied_head head(name);
-      head.change({{key, value}});
-      CHECK(test::names(head.complaint(of_three), {"config.json: \"" + std::string(key)}));
+      if (name == std::string("eagle3") || !value) {
+        head.change({{key, value}});
+        CHECK(test::names(head.complaint(of_three), {"config.json: \"" + std::string(key)}));
+      }
       head.change({{key, nullptr}, {"eagle_config", {{key, value}}}});
       CHECK(test::names(head.complaint(of_three),
                         {"config.json: \"eagle_config\": \"" + std::string(key)}));

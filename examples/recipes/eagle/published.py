@@ -4,8 +4,8 @@ compute, for parity tests of an engine.
 
     python -m eagle.published
 
-EAGLE-1 and EAGLE-3 as their authors' files are, EAGLE-3 and multi-token prediction as `speculators` saves them, and
-Medusa. The layout of
+EAGLE-1 and EAGLE-3 as their authors' files are, EAGLE-3, with norms of two kinds, too, and multi-token prediction as
+`speculators` saves them, and Medusa. The layout of
 tiny/heads/golden.safetensors is in README.md.
 """
 import json
@@ -105,31 +105,38 @@ def eagle(target, features, ids):
     return along(step, features, ids)
 
 
-def eagle3(target, features, ids, layer="midlayer", norm_stays=False):
-    """EAGLE-3: fc of three states; attention over [norm of the embedding; norm of the state]; a head of its own."""
+def eagle3(target, features, ids, name="eagle3", layer="midlayer", norm_stays=False, norms=0):
+    """EAGLE-3: fc of three states; attention over [norm of the embedding; norm of the state]; a head of its own. With
+    `norms` of as many parts of the three states in front of fc, the next row reads the state after the last norm, too."""
     weights = layer_weights(2 * HIDDEN)
     fc, last, head = random(HIDDEN, 3 * HIDDEN), random(HIDDEN, around=1.0), random(DRAFTED, HIDDEN)
     of_token, of_state = random(HIDDEN, around=1.0), random(HIDDEN, around=1.0)
+    of_parts = [random(3 * HIDDEN // norms, around=1.0) for _ in range(norms)]
     chain, embedding = Chain(weights), target.model.embed_tokens.weight
 
     def step(token, feature, own):
+        if own is None and norms:
+            feature = torch.cat([norm(part, weight) for part, weight in zip(feature.chunk(norms), of_parts)])
         x = fc @ feature if own is None else own
         normed = norm(x, of_state)
         attended = chain.attended(torch.cat((norm(embedding[token], of_token), normed)))
         x = chain.fed_forward((normed if norm_stays else x) + attended)
-        return x, head @ norm(x, last)
+        return norm(x, last) if norms else x, head @ norm(x, last)
 
     kept = torch.randperm(VOCABULARY)[:DRAFTED].sort().values
     tensors = {f"{layer}.{name}.weight": value for name, value in weights.items()}
     tensors |= {f"{layer}.hidden_norm.weight": of_state, f"{layer}.input_layernorm.weight": of_token, "fc.weight": fc,
                 "norm.weight": last, "lm_head.weight": head, "d2t": kept - torch.arange(DRAFTED),
                 "t2d": torch.zeros(VOCABULARY, dtype=torch.bool).index_fill(0, kept, True)}
+    tensors |= {f"fc_norm.{k}.weight" if norms > 1 else "input_norm.weight": weight for k, weight in enumerate(of_parts)}
     shape = {**SIZES, "num_hidden_layers": 1}
-    if norm_stays:
+    if name != "eagle3":
         config = {"architectures": ["Eagle3Speculator"], "speculators_model_type": "eagle3", "draft_vocab_size": DRAFTED,
-                  "norm_before_residual": True, "eagle_aux_hidden_state_layer_ids": [0, 2, LAYERS],
+                  "norm_before_residual": norm_stays, "eagle_aux_hidden_state_layer_ids": [0, 2, LAYERS],
                   "transformer_layer_config": {"model_type": "llama", **shape}}
-        write("eagle3_speculators", config, tensors, target)
+        if norms:
+            config |= {"norm_before_fc": norms == 1, "fc_norm": norms > 1, "norm_output": True}
+        write(name, config, tensors, target)
     else:
         write("eagle3", {"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": DRAFTED, **shape}, tensors, target)
     return along(step, features, ids)
@@ -191,8 +198,10 @@ def main():
     last = target.model(ids[None, :LENGTH]).last_hidden_state[0]
     three = [torch.cat([before[l] for l in layers], -1) for layers in ((LAYERS - 3, 2, LAYERS // 2), (0, 2, LAYERS))]
     logits = {"eagle": eagle(target, last, ids), "eagle3": eagle3(target, three[0], ids),
-              "eagle3_speculators": eagle3(target, three[1], ids, "layers.0", norm_stays=True),
-              "mtp": mtp(target, last, ids), "medusa": medusa(target, last)}
+              "eagle3_speculators": eagle3(target, three[1], ids, "eagle3_speculators", "layers.0", norm_stays=True),
+              "mtp": mtp(target, last, ids), "medusa": medusa(target, last),
+              "eagle3_norm": eagle3(target, three[1], ids, "eagle3_norm", "layers.0", norm_stays=True, norms=1),
+              "eagle3_norms": eagle3(target, three[1], ids, "eagle3_norms", "layers.0", norms=3)}
     target.to(torch.bfloat16).save_pretrained(HEADS / "target")
     (HEADS / "target" / "generation_config.json").unlink(missing_ok=True)
     save_file({"ids": ids.int()} | {f"{name}.logits": value.contiguous() for name, value in logits.items()},

@@ -19,8 +19,7 @@ namespace {
 using object = config_object;
 
 constexpr const char* layers_key = "eagle_aux_hidden_state_layer_ids";
-
-constexpr const char* nested_key = "eagle_config";  ///< where some keep what is not a Llama's
+constexpr const char* nested_key = "eagle_config";  // where some keep what is not a Llama's
 
 /// What these layers of the target begin with an EAGLE-3 head reads, in the order of the layers;
 /// their number stands for what the last one ends with. The config has these numbers, or, in an
@@ -171,8 +170,8 @@ eagle_files eagle_files::open(const std::filesystem::path& directory,
     if (format == published_format::eagle3) { refuse_variants(whole, of_speculators); }
     const object o = of_speculators ? whole.child("transformer_layer_config") : whole;
     if (of_speculators) { check_layer(o); }
-    out.shape = read_llama_fields(o);
     const std::string type = o.has("model_type") ? o.string("model_type") : "llama";
+    out.shape = read_llama_fields(o, type == "llama" ? llama_context : 0);
     end_with_window(o, o.boolean("use_sliding_window", !type.starts_with("qwen")), out.shape);
     out.shape.tied_head = target.tied_head;
     if (format == published_format::mtp || out.weights.has("midlayer.hidden_norm.weight")) {

@@ -381,7 +381,7 @@ TEST_CASE("layers that an EAGLE-3 head reads") {
   }
 }
 
-TEST_CASE("a sliding window ends the context of a published head") {
+TEST_CASE("the context of a published head, which a sliding window ends") {
   const engine::config target = engine::read_config(folder / "target" / "config.json");
   const auto context_with = [&](const std::string& name, const json& change) {
     const copied_head head(name);
@@ -400,6 +400,9 @@ TEST_CASE("a sliding window ends the context of a published head") {
     CHECK(context_with(name, {{"sliding_window", 64}, {"use_sliding_window", false}}) == 128);
   }
   CHECK(context_with("mtp", {{"sliding_window", 64}}) == 128);  // a Qwen's
+  // Of a Llama transformers knows what is not said.
+  CHECK(context_with("eagle", {{"max_position_embeddings", nullptr}}) == 2048);
+  CHECK_THROWS(context_with("mtp", {{"max_position_embeddings", nullptr}}));
 }
 
 TEST_CASE("an EAGLE-3 head with a midlayer has one layer") {

@@ -83,10 +83,14 @@ std::filesystem::path only_file_of(const std::filesystem::path& directory) {
                                  ", and no model.safetensors.index.json that names its shards");
   }
   const auto pickled = files_with(directory, {".bin", ".pt", ".pth"});
+  const auto whole = std::find_if(pickled.begin(), pickled.end(), [](const auto& file) {
+    return file.filename().string().starts_with("pytorch_model");
+  });
   if (!pickled.empty()) {
-    fail(pickled.front().string(),
-         "was pickled by PyTorch, and is not read: examples/recipes/convert.py --model " +
-             directory.string() + " --out DIR makes safetensors of it");
+    const bool is_whole = whole != pickled.end();
+    const std::string file = (is_whole ? *whole : pickled.front()).string();
+    fail(file, "was pickled by PyTorch, and is not read: examples/recipes/convert.py --model " +
+                   (is_whole ? directory.string() : file) + " --out DIR makes safetensors of it");
   }
   return usual;
 }

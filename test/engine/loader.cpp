@@ -171,11 +171,14 @@ TEST_CASE("files that are missing or cut off are named") {
   }
   SUBCASE("weights that PyTorch pickled") {
     std::filesystem::remove(m.path(weights_file));
-    for (const char* name : {"pytorch_model-00001-of-00002.bin", "medusa_lm_head.pt"}) {
-      write_text(m.path(name), "");
-      CHECK(names(m.complaint(), {name, "examples/recipes/convert.py --model"}));
-      std::filesystem::remove(m.path(name));
-    }
+    const auto convert = [](const std::filesystem::path& from) {
+      return "examples/recipes/convert.py --model " + from.string() + " --out";
+    };
+    write_text(m.path("medusa_lm_head.pt"), "");
+    CHECK(names(m.complaint(), {"medusa_lm_head.pt: ", convert(m.path("medusa_lm_head.pt"))}));
+    const char* const shard = "pytorch_model-00001-of-00002.bin";
+    write_text(m.path(shard), "");
+    CHECK(names(m.complaint(), {shard, convert(m.directory.path())}));
   }
   SUBCASE("any length of the weights") {
     const auto size = std::filesystem::file_size(m.path(weights_file));

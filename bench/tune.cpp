@@ -174,15 +174,19 @@ class suite {
   static constexpr std::size_t texts = 8;  ///< of a category
   static constexpr double as_good_as_plain = 0.98;
   static constexpr double as_good_as_the_best = 0.97;
-  static constexpr double unlucky = 3.0;  ///< standard errors: of a thousand categories one or two
+  // Standard errors. Of some seven hundred categories and batches a few are as unlucky as that by
+  // themselves: what seems to lose is measured once more, as long again, and all of it counts.
+  static constexpr double unlucky = 3.0;
   // Of a batch: until the standard error is small.
   static constexpr std::size_t rounds = 6;
   static constexpr std::size_t most_rounds = 16;
   static constexpr double small_error = 0.01;
 
-  /// Notes what drafts as long as pays are over plain decoding.
-  void loses(double ratio, double error) {
-    losing_to_plain_ += ratio + unlucky * error < as_good_as_plain ? 1 : 0;
+  static bool loses(double ratio, double error, double goal) {
+    return ratio + unlucky * error < goal;
+  }
+  static bool loses_to_plain(const category_times& text) {
+    return loses(text.auto_over_plain(), text.error_of_auto_over_plain(), as_good_as_plain);
   }
 
   hunch::generation_options request(float temperature, std::int32_t tokens) const {
@@ -203,11 +207,17 @@ class suite {
     generate::forecast expected;
     double measured = 0.0;
     for (std::size_t d = 0; d < texts_.size(); ++d) {
-      const category_times text = measure_category(of, texts_[d], at, expected);
-      worst_plain = std::min(worst_plain, text.auto_over_plain());
-      loses(text.auto_over_plain(), text.error_of_auto_over_plain());
+      category_times text;
+      measure_category(of, texts_[d], at, text, expected);
       double error = 0.0;
-      over_best.push_back(text.auto_over_best(error));
+      double over = text.auto_over_best(error);
+      if (loses_to_plain(text) || loses(over, error, as_good_as_the_best)) {
+        measure_category(of, texts_[d], at, text, expected);
+        over = text.auto_over_best(error);
+      }
+      worst_plain = std::min(worst_plain, text.auto_over_plain());
+      losing_to_plain_ += loses_to_plain(text) ? 1 : 0;
+      over_best.push_back(over);
       luck_of.push_back(error);
       measured += category_times::over(text.decoding[candidates - 1], 0, 1);
       speed_ups.push_back(1.0 / category_times::over(text.decoding[candidates - 1], 0, 1));
@@ -240,8 +250,7 @@ class suite {
     over_best_.push_back(mean(over_best));
     for (std::size_t d = 0; d < over_best.size(); ++d) {
       // Of eight texts the standard error is itself a matter of luck.
-      const double luck = unlucky * std::max(luck_of[d], usual);
-      losing_ += over_best[d] + luck < as_good_as_the_best ? 1 : 0;
+      losing_ += loses(over_best[d], std::max(luck_of[d], usual), as_good_as_the_best) ? 1 : 0;
     }
     if (at.temperature == 0.0f || at.temperature == 1.0f) {
       double& best = best_[at.threads - 1][at.temperature == 0.0f ? 0 : 1];
@@ -249,15 +258,15 @@ class suite {
     }
   }
 
-  category_times measure_category(composed& of, const prompt_list& prompts, const setting& at,
-                                  generate::forecast& expected) {
+  void measure_category(composed& of, const prompt_list& prompts, const setting& at,
+                        category_times& out, generate::forecast& expected) {
     hunch::generation_options options = request(at.temperature, 96);
+    options.seed += out.whole[0].size();
     hunch::length::meter meter(of.levels());
     of.calibrate(meter, {prompts[0]}, options, 1, of.levels());
     of.warm_up(meter, {prompts[0]}, options, 1);
     hunch::length::meter unused(of.levels());
     generate::forecast nobody_asks;
-    category_times out;
     for (std::size_t number = 0; number < prompts.size(); ++number, ++options.seed) {
       const prompt_list asked{prompts[number]};
       const generate::run before = of.run_plain(asked, options, 1);
@@ -281,7 +290,6 @@ class suite {
         out.decoding[i].push_back(0.5 * (before.rate() + after.rate()) / fast[i].rate());
       }
     }
-    return out;
   }
 
   /// Batches of all texts. One meter, as a server has it. A round takes less than a second, of
@@ -296,17 +304,26 @@ class suite {
       of.calibrate(meter, prompts_, options, batch, of.levels());
       of.warm_up(meter, prompts_, options, batch);
       std::vector<double> gains;
-      while (gains.size() < rounds ||
-             (gains.size() < most_rounds && error_of_median(gains) > small_error)) {
+      const auto measure = [&] {
         const generate::run before = of.run_plain(prompts_, options, batch);
         const generate::run fast = of.run_metered(meter, prompts_, options, batch, nobody_asks);
         const generate::run after = of.run_plain(prompts_, options, batch);
         gains.push_back(fast.rate() / (0.5 * (before.rate() + after.rate())));
         options.seed += static_cast<std::uint64_t>(batch);
+      };
+      const auto seems_to_lose = [&] {
+        return loses(median(gains), error_of_median(gains), as_good_as_plain);
+      };
+      while (gains.size() < rounds ||
+             (gains.size() < most_rounds && error_of_median(gains) > small_error)) {
+        measure();
       }
+      if (seems_to_lose()) {
+        for (std::size_t more = gains.size(); more > 0; --more) { measure(); }
+      }
+      losing_to_plain_ += seems_to_lose() ? 1 : 0;
       const std::string row = name + at.words() + ", batch " + std::to_string(batch);
       const double gain = median(gains);
-      loses(gain, error_of_median(gains));
       out_.add(row + ": over plain", gain, "x");
       for (const double one : gains) { out_.record(row + ": over plain, a round", one, "x"); }
       worst_batch_ = std::min(worst_batch_, gain);

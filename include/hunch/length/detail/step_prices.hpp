@@ -20,8 +20,9 @@ namespace hunch::length::detail {
 /// takes r(n) + k c, where c is what one more computed level of a draft takes and r(n) what is left
 /// of steps with n rows, the price of drafting at all included. r(1) is 1.
 ///
-/// Medians of recent steps: one that was disturbed decides nothing. Where the machine becomes
-/// slower or faster, plain steps are timed anew, and the others in their measure.
+/// What is typical of recent steps: one that was disturbed decides nothing, and some that took
+/// longer than most count, as they do in the time of a text. Where the machine becomes slower or
+/// faster, plain steps are timed anew, and the others in their measure.
 class step_prices {
  public:
   static constexpr std::int32_t few = 3;  ///< measurements that one that was disturbed can be among
@@ -93,7 +94,7 @@ class step_prices {
     for (std::size_t n = 2; n <= max_rows; ++n) {
       if (rows_[n].count() == 0 || is_stale(n)) { continue; }
       const double from = costs[last];
-      const double rise = std::max(rows_[n].median() - from, 0.0);
+      const double rise = std::max(rows_[n].typical() - from, 0.0);
       for (std::size_t i = last + 1; i < n; ++i) {
         costs[i] = from + rise * static_cast<double>(i - last) / static_cast<double>(n - 1 - last);
       }

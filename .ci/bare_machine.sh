@@ -79,7 +79,7 @@ bare() { # PACKAGE-THAT-IT-DOES-NOT-INSTALL SCRIPT...
 }
 
 bare doctest ./examples/quickstart.sh
-bare doctest ./examples/tune.sh --model models/target --text models/heldout --out out
+bare doctest ./examples/tune.sh --model examples/models/target --text examples/models/heldout --out out
 bare doctest ./bench/run.sh engine
 bare doctest ./bench/run.sh vocab
 bare nlohmann_json env PYTHON="$work/bin/python_with_torch" ./examples/torch_op/build.sh

@@ -11,16 +11,15 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
 . "$here/packages.sh"
+. "$here/build.sh"
 
-need_packages "${BUILD_PACKAGES[@]}" python3 $(thrust_package)
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-if ! { cmake -S "$root" -B "$root/build" -DCMAKE_BUILD_TYPE=Release -DHUNCH_BUILD_CUDA=OFF \
-             -DHUNCH_BUILD_TESTS=OFF -DHUNCH_BUILD_BENCH=OFF &&
-       cmake --build "$root/build" --target generate make_ranking make_layout train_router \
-             -j "$(nproc)"; } >"$log" 2>&1; then
-  cat "$log" >&2
-  echo "tune: the build failed" >&2
-  exit 1
-fi
-python3 -B "$here/tune/tune.py" --programs "$root/build/examples" "$@"
+need_packages python3
+tune=(python3 -B "$here/tune/tune.py" --programs "$root/build/examples")
+for word in "$@"; do
+  case $word in -h | --help) exec "${tune[@]}" --help ;; esac
+done
+"${tune[@]}" --check "$@"
+need_packages "${BUILD_PACKAGES[@]}" $(thrust_package)
+echo "building build/, which takes minutes the first time"
+build_examples tune "$root" generate make_ranking make_layout train_router
+"${tune[@]}" "$@"

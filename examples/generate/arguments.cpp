@@ -276,8 +276,24 @@ bool any_given(const std::set<std::string>& given, const char* const (&of)[N]) {
 /// Whether a preset is one of a file, and no name.
 bool is_file(const std::string& preset) { return preset.ends_with(".json"); }
 
-preset preset_of(const std::string& name) {
-  if (is_file(name)) { return preset_in(name); }
+/// Flags of a preset's file that those of the command line make void: another drafter, or none,
+/// reads no weights of the file's, another selector no layout of its, and a text is one.
+std::set<std::string> void_beside(const std::set<std::string>& given) {
+  std::set<std::string> out;
+  const auto has = [&](const char* flag) { return given.count(flag) != 0; };
+  const bool other_drafter = has("--plain") || has("--drafter") || has("--method");
+  if (other_drafter) {
+    out.insert({"--drafter", "--draft", "--draft-length", "--tree", "--prune", "--exit"});
+  }
+  if (other_drafter || has("--selector")) {
+    out.insert({"--selector", "--layout", "--router", "--budget"});
+  }
+  if (has("--prompt") || has("--prompt-file")) { out.insert({"--prompt", "--prompt-file"}); }
+  return out;
+}
+
+preset preset_of(const std::string& name, const std::set<std::string>& given) {
+  if (is_file(name)) { return preset_in(name, void_beside(given)); }
   std::vector<named<const preset*>> known;
   for (const preset& p : presets()) { known.emplace_back(p.name.c_str(), &p); }
   return *command_line::one_of<const preset*>("--preset", name, known);
@@ -518,7 +534,7 @@ arguments parse(const std::vector<std::string>& words) {
   const bool starts_itself = any_given(given, own_start);
   const bool composes_itself = any_given(given, policies);
   if (by_name || !(starts_itself || given.count("--device") != 0)) {
-    const preset from = by_name ? preset_of(name) : presets().front();
+    const preset from = by_name ? preset_of(name, given) : presets().front();
     const std::set<std::string> set = flags_in(from, {a, name, prompt_file});
     a.preset = from.name;
     // What a file names is given, as if it stood in its place.

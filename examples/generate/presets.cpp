@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <set>
 
 #include <command_line/files.hpp>
 #include <command_line/flags.hpp>
@@ -78,11 +79,12 @@ std::span<const preset> presets() {
 
 namespace {
 
-constexpr const char* paths[] = {"--model", "--draft", "--exit", "--layout", "--router"};
+constexpr const char* paths[] = {"--model",  "--draft",  "--exit",
+                                 "--layout", "--router", "--prompt-file"};
 
 }  // namespace
 
-preset preset_in(const std::string& file) {
+preset preset_in(const std::string& file, const std::set<std::string>& without) {
   constexpr std::size_t most_bytes = 1 << 16;
   const auto refuse = [&](const std::string& what) {
     throw command_line::usage_error("--preset: " + file + ": " + what);
@@ -92,14 +94,22 @@ preset preset_in(const std::string& file) {
   if (!values.is_object()) { refuse("is no JSON object"); }
   const auto flags = values.find("flags");
   if (flags == values.end() || !flags->is_object()) { refuse("has no \"flags\""); }
-  preset out{.name = file, .line = values.value("line", std::string()), .flags = {}};
+  if (flags->empty()) { refuse("\"flags\" is empty"); }
+  const auto line = values.find("line");
+  if (line != values.end() && !line->is_string()) { refuse("\"line\" is no text"); }
+  preset out{.name = file,
+             .line = line != values.end() ? line->get<std::string>() : std::string(),
+             .flags = {}};
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   for (const auto& [flag, value] : flags->items()) {
-    if (!value.is_string()) { refuse("the value of \"" + flag + "\" is no text"); }
+    if (!flag.starts_with("--")) { refuse("\"" + flag + "\" is no flag: these begin with --"); }
     if (flag == "--preset") { refuse("names another preset"); }
+    if (without.count(flag) != 0) { continue; }
+    out.flags.push_back(flag);
+    if (value.is_boolean() && value.get<bool>()) { continue; }  // of those without a value
+    if (!value.is_string()) { refuse("the value of \"" + flag + "\" is neither text nor true"); }
     const auto text = value.get<std::string>();
     const bool is_path = std::find(std::begin(paths), std::end(paths), flag) != std::end(paths);
-    out.flags.push_back(flag);
     out.flags.push_back(is_path ? (folder / text).string() : text);
   }
   return out;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,8 +19,9 @@ struct preset {
 std::span<const preset> presets();
 
 /// One that is not shipped, of a JSON file: {"line": "what it is", "flags": {"--model": "DIR",
-/// ...}}. Paths are relative to its folder; other members are not looked at. Its name is the
-/// file's. \throws usage_error naming the file and what is wrong with it.
-preset preset_in(const std::string& file);
+/// ..., "--ignore-end": true}}. Paths are relative to its folder; other members are not looked at.
+/// Its name is the file's. \param without flags that are passed over. \throws usage_error naming
+/// the file and what is wrong with it.
+preset preset_in(const std::string& file, const std::set<std::string>& without = {});
 
 }  // namespace generate

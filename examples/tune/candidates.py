@@ -8,18 +8,26 @@ from dataclasses import dataclass, field
 
 
 def names_in(folder):
-    """The tensors of a Hugging Face directory."""
-    index = folder / "model.safetensors.index.json"
-    if index.exists():
-        return set(json.loads(index.read_text())["weight_map"])
-    with (folder / "model.safetensors").open("rb") as file:
-        (size,) = struct.unpack("<Q", file.read(8))
-        return set(json.loads(file.read(size))) - {"__metadata__"}
+    """The tensors of a directory: of its shards, of model.safetensors, or of the only such file. None where there are
+    none that can be read."""
+    index, usual, found = folder / "model.safetensors.index.json", folder / "model.safetensors", sorted(folder.glob("*.safetensors"))
+    try:
+        if index.exists():
+            return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
+        if not usual.exists() and len(found) != 1:
+            return None
+        with (usual if usual.exists() else found[0]).open("rb") as file:
+            (size,) = struct.unpack("<Q", file.read(8))
+            return set(json.loads(file.read(size))) - {"__metadata__"}
+    except (ValueError, KeyError, struct.error, MemoryError, OverflowError):
+        return None
 
 
 def kind_of(folder):
-    """The `--drafter` that a directory is for."""
+    """The `--drafter` that a directory is for; None where no weights are found."""
     names = names_in(folder)
+    if names is None:
+        return None
     for kind, tensors in (("streaming", ["streams.down.weight"]), ("early-exit", ["exit.down.weight"]),
                           ("medusa", ["medusa.0.weight", "0.0.linear.weight", "medusa_head.0.0.linear.weight"]),
                           ("eagle", ["model.fc.weight", "fc.weight", "mtp_layers.0.input_proj.weight"])):
@@ -49,6 +57,13 @@ def mean_speedup(measured):
     return math.exp(sum(math.log(m["speedup"]) for m in measured) / len(measured))
 
 
+def error_of_speedup(measured):
+    """The standard error of that mean: texts differ, and so do two runs along one text."""
+    logs, n = [math.log(m["speedup"]) for m in measured], len(measured)
+    center = sum(logs) / n
+    return math.exp(center) * math.sqrt(sum((x - center) ** 2 for x in logs) / max(n - 1, 1) / n)
+
+
 def behind_copies(tried, measured):
     """[(name, flags)] of the best chain by the target in four bits, asked where the text repeats nothing."""
     chains = [(name, flags) for name, flags in tried if flags["--drafter"] == "int4" and name in measured]
@@ -76,7 +91,6 @@ def compositions(drafter, ranking, vocabulary):
             selectors.append((f"{rows} routed rows",
                               {"--selector": "clustered", "--layout": drafter.layout, "--router": drafter.router,
                                "--budget": f"per-row:rows:{rows}"}))
-    if not selectors:
-        selectors.append(("its own vocabulary", {}))
+    selectors.append(("all tokens", {"--selector": "full"}) if drafter.ranked else ("its own vocabulary", {}))
     return [(f"{drafter.words}, {tree}, {words}", {**drafter.base(), "--tree": tree, **flags})
             for tree in trees for words, flags in selectors]

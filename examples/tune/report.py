@@ -80,16 +80,22 @@ def table(measured):
 
 
 def write_report(folder, found):
-    best, first, final = found["best"], found["first"], found["final"]
+    first, final, sizes, about = found["first"], found["final"], found["sizes"], found["about"]
+    files = f"{sizes['files']} file" + ("s" if sizes["files"] != 1 else "")
+    left_out = f" ({sizes['left_out']:,} bytes of large files were left out)" if sizes["left_out"] else ""
     lines = [f"# {found['model']}" + (f" and {found['draft']}" if found["draft"] else ""), "",
-             f"Text: {found['sizes'][0]:,} characters to learn from, {found['sizes'][1]:,} to measure along. Vocabulary: "
-             f"{found['vocabulary']:,} tokens. Every composition is exact.", ""]
-    if final:
-        lines += [f"**Fastest: {best}.** `generate --preset {folder / 'preset.json'}`", "", "## Compared", "", table(final), "",
-                  "![tokens a second](speed.svg)", "", "## Tried", "", table(first), "",
-                  "![predicted against measured](predicted.svg)", ""]
-        draw_speed(folder / "speed.svg", final)
-        draw_predictions(folder / "predicted.svg", first, final)
+             f"**{found['said'][0].upper()}{found['said'][1:]}.** In this folder: `generate --preset preset.json`", "",
+             f"Measured on {about['date']} with {about['threads']} thread{'s' if about['threads'] != 1 else ''} of the host "
+             f"({about['machine']}), one request at a time: {about['prompts']} prompts, {about['tokens']} tokens after each, "
+             f"{about['rounds']} rounds of plain and speculative decoding in turn, T = 0 and T = 1. Text: {files}, "
+             f"{sizes['train']:,} characters to learn from, {sizes['heldout']:,} to take prompts from{left_out}. Vocabulary: "
+             f"{found['vocabulary']:,} tokens. Every composition is exact; at T = 0 every text was held against that of plain "
+             "decoding.", "",
+             "## Compared", "", table(final), "", "![tokens a second](speed.svg)", "",
+             "## Tried", "", "Two of the prompts, one round.", "", table(first), "",
+             "![predicted against measured](predicted.svg)", ""]
+    draw_speed(folder / "speed.svg", final)
+    draw_predictions(folder / "predicted.svg", first, final)
     if found["coverages"]:
         lines += ["## Shortlists", "",
                   "What shortlists hold of the target's law along the held-out text, where something was drafted: the most "
@@ -98,4 +104,4 @@ def write_report(folder, found):
         draw_coverage(folder / "coverage.svg", found["coverages"], found["vocabulary"])
     if found["refused"]:
         lines += ["## Not tried", ""] + [f"- {name}: {why.splitlines()[-1]}" for name, why in found["refused"].items()] + [""]
-    (folder / "report.md").write_text("\n".join(lines))
+    (folder / "report.md").write_text("\n".join(lines), encoding="utf-8")

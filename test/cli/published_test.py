@@ -209,10 +209,26 @@ class PresetFiles(unittest.TestCase):
         self.assertIsNone(report["preset"])
         self.assertIn("an EAGLE head drafts chains", report["composition"])
 
+    def test_flags_beside_it_make_others_void(self):
+        (self.folder / "text.txt").write_text("The name")
+        file = self.preset({"flags": {"--model": "target", "--draft": "head", "--tree": "dynamic", "--selector": "frequency:12",
+                                      "--draft-length": "2", "--prompt-file": "text.txt", "--ignore-end": True}})
+        few = ["--max-new-tokens", "12", "--rounds", "1"]
+        for flags, words in ((["--plain"], "plain"), (["--drafter", "none"], "plain"), (["--drafter", "lookup"], "followed"),
+                             (["--drafter", "int4"], "four bits"), (["--selector", "full"], "an EAGLE head"),
+                             (["--prompt", "A text"], "an EAGLE head")):
+            with self.subTest(flags=flags):
+                report, _ = report_of("--preset", file, *flags, "--temperature", "0", short=few)
+                self.assertIn(words, report["composition"])
+
     def test_what_is_none(self):
         for content, words in (("", "is no JSON object"), ("[1]", "is no JSON object"), ("{}", 'has no "flags"'),
                                ({"flags": ["--tree"]}, 'has no "flags"'),
-                               ({"flags": {"--draft-length": 2}}, 'the value of "--draft-length" is no text'),
+                               ({"flags": {}}, '"flags" is empty'),
+                               ({"flags": {"model": "target"}}, '"model" is no flag: these begin with --'),
+                               ({"line": 3, "flags": {"--plain": True}}, '"line" is no text'),
+                               ({"flags": {"--draft-length": 2}}, 'the value of "--draft-length" is neither text nor true'),
+                               ({"flags": {"--plain": False}}, 'the value of "--plain" is neither text nor true'),
                                ({"flags": {"--preset": "medusa"}}, "names another preset"),
                                ({"flags": {"--bogus": "x"}}, "--bogus"),
                                ({"flags": {"--tree": "oak"}}, "--tree: 'oak' is unknown")):

@@ -189,7 +189,9 @@ class Tuner:
                 refused[drafter.words] = str(why)
                 continue
             drafter.ranked = found["ranked"]
-            drafter.clustered = drafter.clustered and drafter.ranked and not found["other_vocabulary"]
+            if drafter.clustered and (found["other_vocabulary"] or not drafter.ranked):
+                drafter.clustered = False
+                refused[f"{drafter.words}, clusters"] = "it drafts from a vocabulary of its own"
             usable.append(drafter)
 
         clustered = [d for d in usable if d.clustered]

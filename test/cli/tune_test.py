@@ -169,6 +169,7 @@ class Tune(unittest.TestCase):
         self.assertRegex(done.stdout, r"try: the EAGLE head, dynamic, its own vocabulary \.\.\. \d+ s")
         self.assertNotIn("the EAGLE head: clusters", done.stdout)
         self.assertNotIn("refused", done.stdout)
+        self.assertIn("clusters: it drafts from a vocabulary of its own", (WORK / "eagle3" / "report.md").read_text())
 
 
 class Texts(unittest.TestCase):

@@ -51,7 +51,7 @@ if [ "$long" = yes ]; then
   stage AddressSanitizer, UndefinedBehaviorSanitizer
   cmake --preset sanitize >/dev/null
   build sanitize --target test_sanitized
-  run_tests sanitize -LE '^(full|all)$' -R '^(core|decoder|engine|faults|input|state)$'
+  run_tests sanitize -LE '^(full|all)$' -R '^(core|decoder|engine|engine\.rest|faults|input|state)$'
   stage long runs
   build strict --target all test_full
   run_tests strict -L '^full$'

@@ -102,6 +102,18 @@ void teach_gains(length::meter& meter, std::int32_t sequences) {
   }
 }
 
+TEST_CASE("a batch in which few sequences draft pays for what they read") {
+  length::detail::step_prices prices = prices_of_one();
+  for (int i = 0; i < 3; ++i) { prices.time_plain(plain_step(32)); }
+  for (int i = 0; i < 8; ++i) { prices.time_draft(drafting_step(32, 1, 0.1, 1.1)); }
+  step_summary few = drafting_step(32, 1, 1.7, 1.1);
+  few.levels = few.computed = few.drafted = few.tested = 8;
+  for (int i = 0; i < 3; ++i) { prices.time_draft(few); }
+  CHECK(prices.of(few) > 2.0);
+  // Of steps in which all of them draft that says nothing.
+  CHECK(prices.of(drafting_step(32, 1, 0.1, 1.1)) == doctest::Approx(1.2).epsilon(0.05));
+}
+
 TEST_CASE("where every step reads a piece of a prompt drafting goes on") {
   length::meter meter(4);
   teach_gains(meter, 2);

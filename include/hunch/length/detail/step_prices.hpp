@@ -70,13 +70,11 @@ class step_prices {
     if (2 * s.levels >= std::int64_t{s.sequences} * s.deepest) {
       timed_ = std::min(timed_ + 1, few);
     }
-    const auto n = static_cast<std::size_t>(std::min(mean + 0.5, static_cast<double>(max_rows)));
-    if (n > 1) {
-      const double rest = s.seconds() - levels_.seconds() * deepest;
-      if (is_stale(n)) { rows_[n] = {}; }
-      rows_[n].add(std::min(rest / one, mean + 1.0));
-      seen_[n] = steps_;
-    }
+    const std::size_t n = place_of(mean);
+    const double rest = s.seconds() - levels_.seconds() * deepest;
+    if (is_stale(n)) { rows_[n] = {}; }
+    rows_[n].add(std::min(rest / one, mean + 1.0));
+    seen_[n] = steps_;
     ++steps_;
   }
 
@@ -112,11 +110,24 @@ class step_prices {
   double of(const step_summary& s) const {
     if (s.sequences < 1) { return 0.0; }
     if (s.levels == 0) { return 1.0; }
-    return rows().at(1.0 + static_cast<double>(s.drafted) / s.sequences) +
-           s.deepest_computed * level();
+    const double mean = 1.0 + static_cast<double>(s.drafted) / s.sequences;
+    return rows_at(mean) + s.deepest_computed * level();
   }
 
  private:
+  static std::size_t place_of(double rows) {
+    return static_cast<std::size_t>(std::min(rows + 0.5, static_cast<double>(max_rows)));
+  }
+
+  /// Of a step with so many rows per sequence. Where few sequences of a batch draft, it has hardly
+  /// more rows than a plain one: what it takes besides is that some of them draft at all, and read
+  /// what they have missed.
+  double rows_at(double mean) const {
+    const std::size_t n = place_of(mean);
+    const bool known = n == 1 && rows_[n].count() > 0 && !is_stale(n);
+    return known ? std::max(rows_[n].typical(), 1.0) : rows().at(mean);
+  }
+
   // Steps that draft, until a price is dropped that was not measured again: few measurements, and
   // more.
   static constexpr std::int64_t soon_stale = 64;

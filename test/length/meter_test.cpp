@@ -537,6 +537,31 @@ TEST_CASE("a machine that becomes faster for plain steps only is noticed") {
   CHECK(free.take().speed() > 0.97 * 2.0);
 }
 
+TEST_CASE(
+    "plain steps that were slow when they were timed do not make drafts look cheap for long") {
+  // Drafts of a level take three times a plain step and bring 1.3 tokens.
+  const machine on{"dear", 0.2, 1.7, 0.1};
+  for (const std::int32_t batch : {1, 32}) {
+    CAPTURE(batch);
+    metered_run run(on, constant(0.3), batch);
+    // Others slow down the machine as the first plain steps are timed.
+    for (std::int32_t i = 0; i < 3; ++i) {
+      run.meter.observe(run.sim.step(run.meter.next(batch), 3.0));
+    }
+    run.sim.take();
+    const outcome after = run.steps(200);
+    CHECK(after.drafting < 20);
+    CHECK(after.speed() > 0.85);
+  }
+}
+
+TEST_CASE("where drafts gain, what is spent on checking prices is little") {
+  const machine on{"cheap", 0.1, 0.1};
+  metered_run run(on, constant(0.8), 1);
+  run.steps(20);
+  CHECK(run.steps(140).drafting >= 140 - 4 - length::meter::untimed_after_draft - 1);
+}
+
 TEST_CASE("a drafter that would have to read what it missed is tried as rarely as that costs") {
   for (const double reading : {0.005, 0.05, 0.1}) {
     CAPTURE(reading);
@@ -759,7 +784,7 @@ TEST_CASE("a copy stands in the way of a pass of the drafter, not of an average 
 TEST_CASE("a prompt that was read beside a copy is not read again") {
   length::meter meter(8);
   for (int i = 0; i < 20; ++i) { meter.observe(plain_turn()); }
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 66; ++i) {
     meter.next(1);
     // Copies, and what the model has missed of them: a few rows at a time, which are dear.
     meter.observe(turn(2, true));
@@ -862,6 +887,8 @@ TEST_CASE("steps that only read prompts are no prices, and nothing is drafted be
   CHECK(meter.prices(1).rows.at(2) == doctest::Approx(1.1));
   // When that has paid for the prompt: twice as deep as what has been measured, and no deeper.
   for (int i = 0; i < 16; ++i) { meter.observe(drafts); }
+  CHECK(meter.next(1) == 0);  // a plain one, to check its price
+  meter.observe(plain);
   CHECK(meter.next(1) == 2);
 }
 

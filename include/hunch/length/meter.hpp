@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include <hunch/core/config.hpp>
@@ -26,6 +27,10 @@ namespace hunch::length {
 ///
 /// **Prices** are those of `detail::step_prices`, by the clock, for batches of up to 1, 2, 4, 8,
 /// ... requests each.
+///
+/// What was measured against a plain step that was disturbed makes every draft look cheap. So after
+/// 8, 16, 32, ... steps that may draft one does not: where it takes much less than a plain step is
+/// priced at, that price is wrong, and is measured again.
 ///
 /// **What a draft brings** is what steps that might have drafted emitted, recent ones for more, at
 /// first what the acceptance of all drafts promises. Both are counted in plain steps: a step that
@@ -87,7 +92,13 @@ class meter {
   std::int32_t next(std::int32_t running) {
     asked_ = index(running);
     batch& b = batches_[asked_];
+    checks_ = false;
     if (max_depth_ < 1 || wants_plain(b, running)) { return 0; }
+    checks_ = b.drafts && b.trying == 0 && b.until_check <= 0;
+    if (checks_) {
+      put_off_check(b);
+      return 0;
+    }
     std::int32_t reach = std::clamp(2 * b.prices.deepest(), std::int32_t{1}, max_depth_);
     policy_ = prices(running);
     policy_.rival = rate_of_passes(b, reach);
@@ -121,7 +132,7 @@ class meter {
     if (s.levels == 0) {
       b.saved = std::min(b.saved + options_.share, std::max(options_.most, b.price));
     }
-    b.drafts = s.draft_length > 0;
+    b.drafts = s.draft_length > 0 || checks_;
     if (s.draft_length > 0) {
       if (b.prices.times_drafts()) { book(b, s); }
       if (!known_before) { b.saved -= s.levels > 0 ? unknown : idle_cost(b) - 1.0; }
@@ -142,7 +153,10 @@ class meter {
     if (s.sequences < 1) { return; }
     batch& b = of(s.sequences);
     if (s.prompt_rows > 0) { return; }
-    if (s.draft_length > 0) { ++b.since_plain; }
+    if (s.draft_length > 0) {
+      ++b.since_plain;
+      --b.until_check;
+    }
     const bool drafted_before = untimed_ > 0;
     if (untimed_ == untimed_after_draft) { begin_aftermath(b); }
     const bool settled = is_settled();
@@ -157,8 +171,14 @@ class meter {
     cold_ = s.levels > 0 ? std::max(cold_ - 1, 0) : untimed_after_plain;
     if (s.draft_length == 0) {
       if (timed) {
-        if (b.prices.time_plain(s)) { b.found = {}; }
+        if (b.prices.time_plain(s)) {
+          b.found = {};
+          b.until_check = b.between_checks = first_check;
+        }
         b.since_plain = 0;
+      } else if (checks_ && b.prices.refuted_by(s)) {
+        b.prices.forget();
+        b.found = {};
       } else if (drafted_before && one > 0.0) {
         note_aftermath(b, s.seconds() / one - 1.0);
       }
@@ -213,6 +233,7 @@ class meter {
   static constexpr std::int32_t between_tries = 16;  ///< of other lengths, while drafting pays
   static constexpr double cheap = 0.2;  ///< plain steps for a level: then nothing was read
   static constexpr double few_rows = 8.0;
+  static constexpr std::int32_t first_check = 8;  ///< steps that may draft, until a check
   static constexpr double unknown = 0.5;  ///< what a step is taken to lose before it was measured
 
   /// What is known of batches of about one size.
@@ -234,6 +255,8 @@ class meter {
     std::int32_t trying = 0;       ///< steps that tries have left
     std::int32_t try_levels = 1;   ///< that they draft
     std::int32_t since_plain = 0;  ///< steps that may draft
+    std::int32_t until_check = 0;  ///< such steps until the price of plain ones is checked
+    std::int32_t between_checks = 0;
     double usual = between_tries;  ///< such steps until one drafts otherwise than is best
     bool longer = false;           ///< the last one that did
     bool drafts = false;           ///< the last step might have
@@ -287,6 +310,13 @@ class meter {
                               : 1.0);
     return !b.prices.knows_plain() || b.since_plain >= steps ||
            b.prices.odd() >= detail::step_prices::few || b.prices.is_far(running);
+  }
+
+  /// Twice as many steps as before the last one, until plain steps are timed anyway.
+  void put_off_check(batch& b) const {
+    b.between_checks *= 2;
+    b.until_check = b.between_checks < options_.refresh ? b.between_checks
+                                                        : std::numeric_limits<std::int32_t>::max();
   }
 
   /// Notes a step that reads prompts. Where they come all the time, every step finds the caches as
@@ -495,6 +525,7 @@ class meter {
   std::array<batch, max_batches> batches_{};
   cost policy_;
   std::size_t asked_ = 0;  ///< batches of the size that `next` was called for
+  bool checks_ = false;    ///< and the price of plain steps is held against one
   tally accepted_;
   tally width_;                        ///< levels, and nodes in them
   std::array<reading, 3> readings_{};  ///< the last ones

@@ -53,6 +53,20 @@ class step_prices {
     return changed;
   }
 
+  /// Whether a plain step among steps that draft shows that plain ones take less than their price.
+  /// The caches that drafts leave make it slower, and nothing makes it faster.
+  bool refuted_by(const step_summary& s) const {
+    return knows_plain() && !is_far(s.sequences) && s.seconds() < 0.75 * plain_.median();
+  }
+
+  /// Forgets what plain steps take, and what was measured in them. That drafts can be timed is
+  /// known for all that.
+  void forget() {
+    plain_ = {};
+    rows_ = {};
+    odd_ = 0;
+  }
+
   /// Takes the time of a step that drafted, and whose drafter had nothing else to read.
   void time_draft(const step_summary& s) {
     const double one = plain();

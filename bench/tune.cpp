@@ -269,18 +269,21 @@ class suite {
     generate::forecast nobody_asks;
     for (std::size_t number = 0; number < prompts.size(); ++number, ++options.seed) {
       const prompt_list asked{prompts[number]};
-      const generate::run before = of.run_plain(asked, options, 1);
+      generate::run before;
       generate::run fast[candidates];
+      generate::run after;
       for (std::size_t turn = 0; turn < candidates; ++turn) {
         const std::size_t i = (turn + number) % candidates;
         if (i + 1 == candidates) {
+          // What is said of drafts as long as pay is that they do not lose: right beside them.
+          before = of.run_plain(asked, options, 1);
           fast[i] = of.run_metered(meter, asked, options, 1, expected);
+          after = of.run_plain(asked, options, 1);
         } else {
           const std::int32_t length = std::min(lengths[i], of.levels());
           fast[i] = of.run_fixed(length, unused, asked, options, 1, nobody_asks);
         }
       }
-      const generate::run after = of.run_plain(asked, options, 1);
       for (std::size_t i = 0; i < candidates; ++i) {
         const auto tokens = [](const generate::run& r) {
           return static_cast<double>(r.tokens[0].size());

@@ -26,10 +26,12 @@ namespace engine {
 
 inline constexpr int lanes = 16;
 
-/// Asks for the cache line at `p`, which may lie beyond the end of an array.
+/// Asks for the cache line at `p`, which may lie beyond the end of an array. \tparam Far as far as
+/// the second cache only.
+template <bool Far = false>
 ENGINE_INLINE void prefetch(const void* p) {
 #if defined(__GNUC__) || defined(__clang__)
-  __builtin_prefetch(p, 0, 3);
+  __builtin_prefetch(p, 0, Far ? 2 : 3);
 #endif
 }
 

@@ -16,10 +16,13 @@ namespace {
 /// The most rows of a kernel, and how many of its block's tiles it works on at a time: as many sums
 /// as there are registers for, next to the weights and one activation.
 #if defined(__AVX512F__)
-constexpr int max_rows = 6;
+constexpr int max_rows(arithmetic kind) {
+  // Those of integers have a sum of a group besides.
+  return kind == arithmetic::int8 || kind == arithmetic::int4 ? 4 : 6;
+}
 constexpr int tiles_at_once(int, int tiles) { return tiles; }
 #else
-constexpr int max_rows = 24 / (2 * detail::parts);
+constexpr int max_rows(arithmetic) { return 24 / (2 * detail::parts); }
 constexpr int tiles_at_once(int rows, int tiles) {
   if (rows == 1) { return tiles; }
   return rows <= 3 && tiles % 2 == 0 ? 2 : 1;
@@ -348,17 +351,17 @@ void block_kernel(const job& j) {
 using kernel = void (*)(const job&);
 
 template <class Step, int T, std::size_t... R>
-constexpr void fill_rows(kernel (&row)[max_rows], std::index_sequence<R...>) {
+constexpr void fill_rows(kernel* row, std::index_sequence<R...>) {
   ((row[R] = block_kernel<Step, static_cast<int>(R) + 1, T>), ...);
 }
 
 /// kernels[T - 1][R - 1]
 template <class Step>
 struct kernel_table {
-  kernel entries[tiles_per_block][max_rows];
+  kernel entries[tiles_per_block][max_rows(Step::kind)];
 
   constexpr kernel_table() : entries{} {
-    constexpr auto rows = std::make_index_sequence<max_rows>{};
+    constexpr auto rows = std::make_index_sequence<max_rows(Step::kind)>{};
     static_assert(tiles_per_block == 4);
     fill_rows<Step, 1>(entries[0], rows);
     fill_rows<Step, 2>(entries[1], rows);
@@ -376,10 +379,11 @@ void multiply_blocks(const packed_matrix& w, activation_view x, float* y, std::p
   j.y_stride = y_stride;
   j.steps = w.steps();
   j.mode = mode;
-  // Groups of nearly equal size: a group of one costs almost as much as one of six. All groups
+  // Groups of nearly equal size: a group of one costs almost as much as a full one. All groups
   // use a block while it is in the nearest caches, and each fetches its part of the next one: so
   // memory is as busy under the last group as under the first.
-  const int groups = (rows + max_rows - 1) / max_rows;
+  constexpr int most = max_rows(Step::kind);
+  const int groups = (rows + most - 1) / most;
   const std::ptrdiff_t block_bytes =
       std::ptrdiff_t{j.steps} * step_bytes(Step::kind, tiles_per_block);
   for (int block = first_block; block < last_block; ++block) {

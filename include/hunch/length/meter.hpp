@@ -272,11 +272,12 @@ class meter {
       tested = 0.99 * tested + static_cast<double>(more_tested);
       passed = 0.99 * passed + static_cast<double>(more_passed);
     }
-    /// Most of it.
-    void forget() {
-      tested *= 0.1;
-      passed *= 0.1;
+    void fade(double by) {
+      tested *= by;
+      passed *= by;
     }
+    /// Most of it.
+    void forget() { fade(0.1); }
   };
 
   /// A step in which the drafter read what it had missed.
@@ -335,7 +336,10 @@ class meter {
     accepted_.add(s.tested, s.accepted);
     width_.add(s.levels, s.drafted);
     lasted_ += s.emitted;
-    if (s.finished > 0) { requests_.add(s.finished, std::exchange(lasted_, 0)); }
+    if (s.finished > 0) {
+      requests_.fade(0.9);
+      requests_.add(s.finished, std::exchange(lasted_, 0));
+    }
     const double rows = missed_ + static_cast<double>(s.prompt_rows);
     const bool reads = s.prompt_rows > 0 || missed_ > 1.5 * s.sequences;
     // Where another drafter has drafted, a prompt is read in step with the target.

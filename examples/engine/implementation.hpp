@@ -92,11 +92,13 @@ struct lent_cache {
 
 struct model::implementation : named_model {
   /// \param features_of the target of an EAGLE head.
+  /// \param copied the model of which this is a copy, in whose cache it stages its rows.
   /// \param from the cache that a head over canvases reads; its rows begin with what the caller
   /// puts
   ///        into `space.joined` and `space.given`.
   implementation(const config& c, const checkpoint& source, const model_options& options,
-                 implementation* features_of = nullptr, kv_layers own = {}, lent_cache from = {});
+                 implementation* features_of = nullptr, kv_layers own = {}, lent_cache from = {},
+                 implementation* copied = nullptr);
 
   /// Runs layers [0, last) over rows that are staged for them, then finish(thread) on every thread:
   /// row i of the plan is row i of the residual then. Rows whose first layers a view has computed
@@ -172,8 +174,11 @@ struct model::implementation : named_model {
   work_shares shares;
   model_weights weights;
   rope rotary;
-  sequences slots;
-  kv_cache cache;
+  sequences own_slots;
+  kv_cache own_cache;
+  sequences& slots;  ///< those of the model that this is a copy of, or its own
+  kv_cache& cache;
+  const bool is_copy;  ///< nothing that it computes of a row is the model's
   const lent_cache lent;
   features own_features;
   features partial;              ///< residuals of staged rows that did not go through all layers
@@ -256,7 +261,7 @@ void model::implementation::run(const pass_plan& plan, int last, const Finish& f
     run_span(plan, [&](int thread) {
       if (span.last == last) { finish(thread); }
     });
-    slots.went_through(plan, span);
+    if (!is_copy) { slots.went_through(plan, span); }
   }
 }
 

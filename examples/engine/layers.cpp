@@ -60,7 +60,8 @@ void model::implementation::run(const hunch::rows& rows, bool with_head) {
                                 " streams are asked for, and the model has " +
                                 std::to_string(streams == nullptr ? 0 : streams->shape.streams));
   }
-  slots.stage(rows, shape.layers, result.plan);
+  // A row that went through no layer of the model is computed anew when the model evaluates it.
+  slots.stage(rows, is_copy ? 0 : shape.layers, result.plan);
   if (asked > 0) { stage_streams(asked); }
   const auto grow = [](aligned_buffer<float>& buffer, std::size_t count, int stride) {
     buffer.grow(count * static_cast<std::size_t>(stride));

@@ -87,7 +87,7 @@ int width_of_features(const config& shape, const model_options& options, bool is
 
 model::implementation::implementation(const config& c, const checkpoint& source,
                                       const model_options& options, implementation* features_of,
-                                      kv_layers own, lent_cache from)
+                                      kv_layers own, lent_cache from, implementation* copied)
     : named_model{source.origin()},
       shape{checked(c, options)},
       kind{options.kind},
@@ -96,8 +96,12 @@ model::implementation::implementation(const config& c, const checkpoint& source,
       shares{options.threads},
       weights{c, source, options.kind},
       rotary{c.rope, c.head_dim, context},
-      slots{options.max_batch, context, c.vocab_size},
-      cache{c, from.of == nullptr ? options.max_batch : 0, context + max_streams, own},
+      own_slots{copied == nullptr ? options.max_batch : 0, context, c.vocab_size},
+      own_cache{c, from.of == nullptr && copied == nullptr ? options.max_batch : 0,
+                context + max_streams, own},
+      slots{copied == nullptr ? own_slots : copied->slots},
+      cache{copied == nullptr ? own_cache : copied->cache},
+      is_copy{copied != nullptr},
       lent{std::move(from)},
       own_features{width_of_features(c, options, features_of != nullptr), options.max_batch,
                    context},

@@ -71,6 +71,7 @@ class eagle_model;
 class early_exit;
 class masked_model;
 class medusa_heads;
+class quantised_target;
 class speculative_streams;
 
 /// The transformer with its weights, caches and threads. Movable; one thread may use it at a time.
@@ -144,6 +145,7 @@ class model {
   friend class early_exit;
   friend class masked_model;
   friend class medusa_heads;
+  friend class quantised_target;
   friend class speculative_streams;
   struct implementation;
   explicit model(std::unique_ptr<implementation> self);

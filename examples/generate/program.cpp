@@ -62,8 +62,10 @@ void program::compose(const std::function<void(composed&)>& use) {
   switch (args_.drafter) {
     case drafter_kind::none:
       throw std::logic_error("generate: plain decoding composes no drafter");
-    case drafter_kind::model:
     case drafter_kind::int4:
+      if (drafts_with_target()) { return with_quantised_target(); }
+      [[fallthrough]];
+    case drafter_kind::model:
       return with_model();
     case drafter_kind::eagle:
       return with_eagle();

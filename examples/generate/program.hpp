@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <engine/model.hpp>
+#include <engine/quantised_target.hpp>
 #include <engine/streams.hpp>
 #include <hunch/hunch.hpp>
 #include <hunch/tools/layout_file.hpp>
@@ -40,6 +41,7 @@ class program {
  private:
   void without_drafter();
   void with_model();
+  void with_quantised_target();
   void with_eagle();
   void with_early_eagle(engine::eagle_model& draft, const hunch::selector::any<>& selector);
   void with_early_exit();
@@ -61,6 +63,10 @@ class program {
   };
   chosen_eagle eagle_head();
   hunch::selector::any<> selector_of(engine::eagle_model& head);
+
+  /// Whether what drafts is the target, in fewer bits.
+  bool drafts_with_target() const;
+  engine::quantised_target target_in_four_bits();
 
   engine::model_options options() const;
   hunch::decoder_options sizes() const;

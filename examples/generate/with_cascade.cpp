@@ -5,10 +5,12 @@
 namespace generate {
 
 void program::with_cascade() {
-  engine::model_options o = options();
-  o.kind = engine::arithmetic::int4;
-  engine::model draft = engine::model::load(args_.draft, o);
-  const hunch::selector::any<> selector = chosen_selector(draft.made_for(), draft.context_width());
+  if (!drafts_with_target()) {
+    throw usage_error("--draft: --drafter cascade drafts with the target's own weights");
+  }
+  engine::quantised_target draft = target_in_four_bits();
+  const hunch::selector::any<> selector =
+      chosen_selector(target_.made_for(), draft.context_width());
   draft.set_head_layout(selector.layout());
   drawn(selector, copied_or_drafted(draft, chosen_length{&length_}));
 }

@@ -7,7 +7,7 @@
 
 namespace generate {
 
-/// A smaller model, of any vocabulary, or the target's own weights in four bits.
+/// A smaller model, of any vocabulary, in four bits if that is asked for.
 void program::with_model() {
   engine::model_options o = options();
   if (args_.drafter == drafter_kind::int4) { o.kind = engine::arithmetic::int4; }

@@ -14,6 +14,7 @@
 #include <engine/early_exit.hpp>
 #include <engine/medusa.hpp>
 #include <engine/model.hpp>
+#include <engine/quantised_target.hpp>
 #include <engine/streams.hpp>
 #include <hunch/decoder/decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
@@ -338,16 +339,45 @@ TEST_CASE(
   CHECK_THROWS_AS(routed(2 * hidden, hunch::tree::chain<3>{}, late), std::invalid_argument);
 }
 
-TEST_CASE("greedy texts with an int4 copy, in fewer steps") {
+TEST_CASE("greedy texts with the target in four bits, in fewer steps") {
+  for (const int threads : {1, 2}) {
+    fixture with(threads);
+    engine::quantised_target copy(with.weights, with.target, engine::arithmetic::int4, threads);
+    const written got =
+        write(with.target, hunch::drafter::autoregressive{copy, hunch::tree::chain<3>{}});
+    fixture other(1);
+    const written alone = write(other.target, hunch::drafter::none{});
+    CHECK(got.text == alone.text);
+    CHECK(got.steps < alone.steps * 3 / 4);
+  }
+}
+
+TEST_CASE("a copy of the target that is as exact as the target drafts what it decides") {
+  // So it reads the keys and values that the target has cached, and its own of this step.
+  for (const engine::arithmetic kind : {engine::preferred_bf16(), engine::arithmetic::f32}) {
+    fixture other(1, kind);
+    const written alone = write(other.target, hunch::drafter::none{});
+    const auto with_tree = [&](auto tree) {
+      fixture with(1, kind);
+      engine::quantised_target copy(with.weights, with.target, kind);
+      return write(with.target, hunch::drafter::autoregressive{copy, tree});
+    };
+    for (const written& got :
+         {with_tree(hunch::tree::chain<3>{}), with_tree(hunch::tree::dynamic<3, 4, 8>{}),
+          with_tree(hunch::tree::sampled<2, 1, 1>{})}) {
+      CHECK(got.text == alone.text);
+      // Four tokens a step, but in the last ones of each request and in those that read prompts.
+      CHECK(got.steps < alone.steps * 2 / 5);
+    }
+  }
+}
+
+TEST_CASE("a copy of another model is refused, and one of a head") {
   fixture with(1);
-  engine::model copy(with.shape, with.weights,
-                     {.kind = engine::arithmetic::int4, .max_batch = batch});
-  const written got =
-      write(with.target, hunch::drafter::autoregressive{copy, hunch::tree::chain<3>{}});
-  fixture other(1);
-  const written alone = write(other.target, hunch::drafter::none{});
-  CHECK(got.text == alone.text);
-  CHECK(got.steps < alone.steps * 3 / 4);
+  const auto other = test::random_checkpoint(with.shape, engine::dtype::i8, 2);
+  CHECK_THROWS_AS(engine::quantised_target(other, with.target), std::runtime_error);
+  engine::eagle_model head = with.eagle();
+  CHECK_THROWS_AS(engine::quantised_target(with.weights, head), std::invalid_argument);
 }
 
 }  // namespace drafters_test

@@ -11,6 +11,7 @@
 #include <engine/early_exit.hpp>
 #include <engine/medusa.hpp>
 #include <engine/model.hpp>
+#include <engine/quantised_target.hpp>
 #include <engine/tokenizer.hpp>
 #include <engine/vocabulary.hpp>
 #include <generate/measure.hpp>
@@ -102,9 +103,8 @@ class suite {
     const measured by_exit_clusters =
         of_model("early exit, DynaSpec", exit, bytes("exit"), routed(), tests, chain{});
 
-    engine::model_options four_bits = options();
-    four_bits.kind = engine::arithmetic::int4;
-    engine::model copy = engine::model::load(models_ / "target", four_bits);
+    engine::quantised_target copy = engine::quantised_target::load(
+        models_ / "target", target_, engine::arithmetic::int4, options().threads);
     const auto stored = static_cast<double>(copy.weight_bytes());
     const measured by_copy = of_model("int4", copy, stored, frequent(), tests, chain{});
     const measured by_copy_clusters =

@@ -25,6 +25,9 @@ namespace engine {
 class quantised_target {
  public:
   static constexpr bool shares_target_cache = true;
+  /// It reads what the target has made of the tokens before: after it, therefore. What it would
+  /// read of a prompt in the same step the target would not take over.
+  static constexpr bool rereads_accepted = true;
 
   /// \param weights of `target`. \throws std::invalid_argument for a target that is itself a head
   ///        of another model, std::runtime_error if the weights do not fit its shape, or their head

@@ -173,9 +173,11 @@ inline constexpr bool are_draft_heads =
 }  // namespace detail
 
 /// Whether a draft model is a view of the target that shares its cache, by `static constexpr bool
-/// shares_target_cache = true`: its first layers, as an early-exit drafter uses. What the target
-/// has read is read. A row of a step is the target's row of that position and token after the same
-/// ancestors; its staged id is the same too, unless the trees are merged or pruned on the way.
+/// shares_target_cache = true`: its first layers, as an early-exit drafter uses, or its weights in
+/// fewer bits. What the target has read is read. Of a view that also `rereads_accepted` the target
+/// takes over nothing: it reads no prompt, and drafts after the target has. A row of a step is the
+/// target's row of that position and token after the same ancestors; its staged id is the same too,
+/// unless the trees are merged or pruned on the way.
 template <class M>
 inline constexpr bool shares_target_cache = requires {
   requires std::remove_reference_t<M>::shares_target_cache;

@@ -4,10 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 
 #include <engine/checkpoint.hpp>
-#include <engine/config.hpp>
 #include <engine/model.hpp>
 #include <engine/packed_matrix.hpp>
 #include <hunch/model/concepts.hpp>

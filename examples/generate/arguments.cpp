@@ -485,7 +485,10 @@ void refuse_contradictions(const arguments& a, const std::set<std::string>& give
     }
   }
   if (!a.plain && a.drafter == drafter_kind::ensemble) { refuse("--tree", "--drafter ensemble"); }
-  if (!a.plain && a.drafter == drafter_kind::cascade) { refuse("--tree", "--drafter cascade"); }
+  if (!a.plain && a.drafter == drafter_kind::cascade) {
+    refuse("--tree", "--drafter cascade");
+    refuse("--draft", "--drafter cascade");  // the target's own weights draft
+  }
   if (a.selector == selector_kind::full) { refuse("--layout", "--selector full"); }
   if (a.selector != selector_kind::clustered) {
     for (const char* flag : {"--router", "--budget"}) {

@@ -5,9 +5,6 @@
 namespace generate {
 
 void program::with_cascade() {
-  if (!drafts_with_target()) {
-    throw usage_error("--draft: --drafter cascade drafts with the target's own weights");
-  }
   engine::quantised_target draft = target_in_four_bits();
   const hunch::selector::any<> selector =
       chosen_selector(target_.made_for(), draft.context_width());

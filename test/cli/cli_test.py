@@ -110,6 +110,7 @@ BAD_FLAGS = [
     (["--drafter", "ensemble", "--verifier", "rejection"], "these are ranked"),
     (["--drafter", "ensemble", "--tree", "dynamic"], "--tree has no meaning with --drafter ensemble"),
     (["--drafter", "cascade", "--tree", "dynamic"], "--tree has no meaning with --drafter cascade"),
+    (["--drafter", "cascade", "--draft", str(MODELS / "draft")], "--draft has no meaning with --drafter cascade"),
     (["--plain", "--tree", "chain"], "--tree has no meaning with --plain"),
     (["--device", "teams", "--tree", "sampled", "--verifier", "block"], "--verifier block judges chains"),
     (["--prompt", "a", "--prompt-file", "b"], "--prompt-file"),

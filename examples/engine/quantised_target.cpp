@@ -19,6 +19,7 @@ quantised_target::quantised_target(const checkpoint& weights, model& target, ari
         options.kind = kind;
         options.threads = threads;
         options.context = of.context;
+        options.max_batch = of.slots.slots();
         auto copy = std::make_unique<model::implementation>(of.shape, weights, options, nullptr,
                                                             kv_layers{}, lent_cache{}, &of);
         of.must_share_head(of.head_fingerprint(), *copy, copy->head_fingerprint());

@@ -35,21 +35,41 @@ void pause() {
 #endif
 }
 
-/// Returns when `value` is no longer `old`.
-void await_change(const std::atomic<std::uint32_t>& value, std::uint32_t old,
-                  microseconds patience) {
-  constexpr int looks = 16;  // for one at the clock
-  const auto end = std::chrono::steady_clock::now() + patience;
-  do {
-    for (int i = 0; i < looks; ++i) {
-      if (value.load(std::memory_order_acquire) != old) { return; }
-      pause();
-    }
-  } while (std::chrono::steady_clock::now() < end);
-  while (value.load(std::memory_order_acquire) == old) {
-    value.wait(old, std::memory_order_acquire);
+/// A number that threads wait for to change. Who changes it calls the kernel only if somebody
+/// sleeps: `std::atomic::notify_all` does so, too, while anyone sleeps at another atomic that it
+/// happens to count together with this one, such as the threads of a pool that is not used.
+class alignas(64) signal {
+ public:
+  /// Seen by whoever has seen a later value, with all that was written before.
+  std::uint32_t value() const { return value_.load(std::memory_order_acquire); }
+
+  void change() {
+    // In one order with `asleep_`: either this sees the sleeper, or he sees the change.
+    value_.fetch_add(1, std::memory_order_seq_cst);
+    if (asleep_.load(std::memory_order_seq_cst) > 0) { value_.notify_all(); }
   }
-}
+
+  /// Returns when the value is no longer `old`.
+  void await_change(std::uint32_t old, microseconds patience) {
+    constexpr int looks = 16;  // for one at the clock
+    const auto end = std::chrono::steady_clock::now() + patience;
+    do {
+      for (int i = 0; i < looks; ++i) {
+        if (value() != old) { return; }
+        pause();
+      }
+    } while (std::chrono::steady_clock::now() < end);
+    asleep_.fetch_add(1, std::memory_order_seq_cst);
+    while (value_.load(std::memory_order_seq_cst) == old) {
+      value_.wait(old, std::memory_order_seq_cst);
+    }
+    asleep_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<std::uint32_t> value_{0};
+  std::atomic<int> asleep_{0};  ///< threads that no longer look
+};
 
 }  // namespace
 
@@ -66,37 +86,32 @@ class thread_pool::crew {
   crew& operator=(const crew&) = delete;
   ~crew() {
     stopping_ = true;
-    call();
+    calls_.change();
     for (std::thread& worker : workers_) { worker.join(); }
   }
 
   void start(function f, void* context) {
     function_ = f;
     context_ = context;
-    call();
+    calls_.change();
     f(context, 0);
     barrier();
   }
 
   void barrier() {
-    const std::uint32_t phase = phase_.load(std::memory_order_relaxed);
+    const std::uint32_t phase = phase_.value();
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<std::uint32_t>(size_)) {
       arrived_.store(0, std::memory_order_relaxed);
-      phase_.store(phase + 1, std::memory_order_release);
-      phase_.notify_all();
+      phase_.change();
     } else {
-      await_change(phase_, phase, patience_within);
+      phase_.await_change(phase, patience_within);
     }
   }
 
  private:
-  void call() {
-    calls_.fetch_add(1, std::memory_order_release);
-    calls_.notify_all();
-  }
   void work(int thread) {
     for (std::uint32_t seen = 0;; ++seen) {
-      await_change(calls_, seen, patience_between);
+      calls_.await_change(seen, patience_between);
       if (stopping_) { return; }
       function_(context_, thread);
       barrier();
@@ -107,9 +122,9 @@ class thread_pool::crew {
   function function_ = nullptr;
   void* context_ = nullptr;
   bool stopping_ = false;
-  alignas(64) std::atomic<std::uint32_t> calls_{0};
+  signal calls_;
+  signal phase_;
   alignas(64) std::atomic<std::uint32_t> arrived_{0};
-  alignas(64) std::atomic<std::uint32_t> phase_{0};
   std::vector<std::thread> workers_;
 };
 

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <stdexcept>
@@ -50,6 +51,24 @@ TEST_CASE("every thread runs the function once, and sees after a barrier what al
                                       round * threads * (threads + 1) / 2);
       REQUIRE(sums == expected);
     }
+  }
+}
+
+TEST_CASE("who has waited so long that it sleeps is woken, between calls and within them") {
+  using std::chrono::milliseconds;
+  thread_pool pool(3);
+  thread_pool unused(2);  // its thread sleeps all the time
+  std::atomic<int> ran = 0;
+  for (int round = 0; round < 12; ++round) {
+    const int late = round % 4;  // 3: the caller, before it calls
+    if (late == 3) { std::this_thread::sleep_for(milliseconds(2)); }
+    auto body = [&](int thread) {
+      if (thread == late) { std::this_thread::sleep_for(milliseconds(2)); }
+      pool.barrier();
+      ++ran;
+    };
+    pool.run(body);
+    REQUIRE(ran == 3 * (round + 1));
   }
 }
 

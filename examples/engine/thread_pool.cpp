@@ -35,10 +35,12 @@ void pause() {
 #endif
 }
 
+}  // namespace
+
 /// A number that threads wait for to change. Who changes it calls the kernel only if somebody
 /// sleeps: `std::atomic::notify_all` does so, too, while anyone sleeps at another atomic that it
 /// happens to count together with this one, such as the threads of a pool that is not used.
-class alignas(64) signal {
+class alignas(64) thread_pool::signal {
  public:
   /// Seen by whoever has seen a later value, with all that was written before.
   std::uint32_t value() const { return value_.load(std::memory_order_acquire); }
@@ -70,8 +72,6 @@ class alignas(64) signal {
   std::atomic<std::uint32_t> value_{0};
   std::atomic<int> asleep_{0};  ///< threads that no longer look
 };
-
-}  // namespace
 
 /// Threads that wait for work together.
 class thread_pool::crew {

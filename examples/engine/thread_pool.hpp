@@ -32,6 +32,7 @@ class thread_pool {
   void barrier();
 
  private:
+  class signal;
   class crew;
   class crews_of_a_size;
   using function = void (*)(void*, int);

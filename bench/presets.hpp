@@ -33,20 +33,39 @@ inline std::filesystem::path target_of(const choice& of) {
   return asked_by(of, of.preset.empty() ? generate::presets().front().name : of.preset).model;
 }
 
-/// Calls use(name, composition) for what each preset of `generate` composes that drafts for a
-/// target, as that program does; or for the one that is chosen. \param threads of each model.
-/// \param max_batch requests that run at the same time.
-inline void for_each_preset(const choice& of, int threads, std::int32_t max_batch,
-                            const std::function<void(const std::string&, composed&)>& use) {
+/// A preset, and what `generate` is asked for by it.
+struct asked_preset {
+  std::string name;
+  generate::arguments asked;
+};
+
+/// The presets of `generate` that draft for a target, or the one that is chosen if it does.
+/// \param threads of each model. \param max_batch requests that run at the same time.
+inline std::vector<asked_preset> drafting_presets(const choice& of, int threads,
+                                                  std::int32_t max_batch) {
   std::vector<std::string> names{of.preset};
   if (of.preset.empty()) {
     names.clear();
     for (const generate::preset& p : generate::presets()) { names.emplace_back(p.name); }
   }
+  std::vector<asked_preset> found;
   for (const std::string& name : names) {
-    const generate::arguments asked = asked_by(
-        of, name, {"--threads", std::to_string(threads), "--batch", std::to_string(max_batch)});
-    if (asked.method != generate::method_kind::speculative || asked.decodes_plainly()) { continue; }
+    // A preset of another kind may have no batch to be asked for.
+    const generate::arguments plainly = asked_by(of, name);
+    if (plainly.method == generate::method_kind::speculative && !plainly.decodes_plainly()) {
+      found.push_back({name, asked_by(of, name,
+                                      {"--threads", std::to_string(threads), "--batch",
+                                       std::to_string(max_batch)})});
+    }
+  }
+  return found;
+}
+
+/// Calls use(name, composition) for what each preset of `drafting_presets` composes, as `generate`
+/// does.
+inline void for_each_preset(const choice& of, int threads, std::int32_t max_batch,
+                            const std::function<void(const std::string&, composed&)>& use) {
+  for (const auto& [name, asked] : drafting_presets(of, threads, max_batch)) {
     generate::program(asked).compose([&](composed& made) { use(name, made); });
   }
 }

@@ -65,8 +65,8 @@ inline std::vector<asked_preset> drafting_presets(const choice& of, int threads,
 /// does.
 inline void for_each_preset(const choice& of, int threads, std::int32_t max_batch,
                             const std::function<void(const std::string&, composed&)>& use) {
-  for (const auto& [name, asked] : drafting_presets(of, threads, max_batch)) {
-    generate::program(asked).compose([&](composed& made) { use(name, made); });
+  for (const asked_preset& p : drafting_presets(of, threads, max_batch)) {
+    generate::program(p.asked).compose([&](composed& made) { use(p.name, made); });
   }
 }
 

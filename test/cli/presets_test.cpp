@@ -18,12 +18,12 @@ TEST_CASE("suites go through every preset that drafts for a target, in batches o
     CAPTURE(max_batch);
     std::set<std::string> left;
     for (const generate::preset& p : generate::presets()) { left.emplace(p.name); }
-    for (const auto& [name, asked] : bench::drafting_presets({}, 2, max_batch)) {
-      CAPTURE(name);
-      CHECK(left.erase(name) == 1);
-      CHECK(asked.threads == 2);
-      CHECK(asked.batch == max_batch);
-      CHECK_FALSE(asked.decodes_plainly());
+    for (const bench::asked_preset& p : bench::drafting_presets({}, 2, max_batch)) {
+      CAPTURE(p.name);
+      CHECK(left.erase(p.name) == 1);
+      CHECK(p.asked.threads == 2);
+      CHECK(p.asked.batch == max_batch);
+      CHECK_FALSE(p.asked.decodes_plainly());
     }
     CHECK(left == std::set<std::string>{"canvas-head", "diffusion", "plain", "ssd-paper"});
   }

@@ -52,7 +52,9 @@
 #include <hunch/length/metered.hpp>
 #include <hunch/length/one_of.hpp>
 #include <hunch/length/planner.hpp>
+#include <hunch/model/branch_plan.hpp>
 #include <hunch/model/concepts.hpp>
+#include <hunch/model/full_logits.hpp>
 #include <hunch/model/other_vocabulary.hpp>
 #include <hunch/model/rows.hpp>
 #include <hunch/sampler/allowed_tokens.hpp>

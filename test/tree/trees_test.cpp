@@ -181,6 +181,7 @@ TEST_CASE("fixed trees have their choices") {
   CHECK(shape::max_depth == 3);
   CHECK(shape::max_width == 2);
   CHECK(shape::max_children == 4);
+  CHECK(max_branches<shape> == 3);
   CHECK_FALSE(shape::is_chain);
   const std::vector<std::vector<std::size_t>> ranks{{1}, {0}, {1, 0}, {0, 0}, {0, 3}, {1, 0, 2}};
   for_each_tree(shape{}, world, 3, [&](const paths& found, std::uint64_t root, std::int32_t limit) {
@@ -205,6 +206,7 @@ TEST_CASE("sampled trees have so many different children") {
   CHECK(shape::max_nodes == 16);
   CHECK(shape::max_inner == 10);
   CHECK(shape::max_width == 6);
+  CHECK(max_branches<shape> == 6);
   CHECK(tree::sampled<1, 1>::is_chain);
   CHECK(tree::sampled<1, 1>::children == child_law::independent);
   for_each_tree(shape{}, toy_world{7, 18, flavour::smooth}, 3,

@@ -108,7 +108,9 @@ using model_logit = logit_type<evaluation_of<M>>;
 ///    `h.status(i)` as in `Evaluation`. It changes nothing but staged rows; it may throw.
 /// 3. `m.head(hidden, head_rows)` writes the logits of the listed hidden rows over the given row
 ///    ranges of its head: position i of a shortlist to element i of the row. They are complete by
-///    the time that the executor runs what it is given next. It may throw.
+///    the time that the executor runs what it is given next. It may throw. In place of writing a
+///    row it may let `logits[i].data` point to a mutable row of its own that stays until `commit`,
+///    or, where `head_rows` says so, until the next pass.
 /// 4. `m.head_order()` is the `order()` of the `vocab_layout` in whose order the head is stored
 ///    (`vocab_layout::identity(V).order()` for a head that nobody permuted). The decoder compares
 ///    it with the selector's layout. It says nothing of the weights: see `head_fingerprint`.

@@ -71,9 +71,10 @@ struct kept_rows {
 template <class Real>
 struct head_rows {
   std::int32_t size = 0;
-  const std::int32_t* row = nullptr;       ///< [size] index of the row in the forward pass
-  const shortlist* lists = nullptr;        ///< [size]
-  const row_view<Real>* logits = nullptr;  ///< [size] out; logits[i].size == lists[i].size
+  const std::int32_t* row = nullptr;  ///< [size] index of the row in the forward pass
+  const shortlist* lists = nullptr;   ///< [size]
+  row_view<Real>* logits = nullptr;   ///< [size] out; logits[i].size == lists[i].size
+  bool read_at_once = false;          ///< nobody reads the logits after the next pass has begun
 };
 
 /// What draft heads are evaluated at: for each sequence the root, and what the target knew before

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <type_traits>
@@ -43,5 +44,41 @@ template <class S>
 concept DynamicShape = TreeShape<S> && requires {
   {std::integral_constant<std::int32_t, S::total>{}};
 };
+
+namespace detail {
+
+/// Leaves below the node at a place, itself if it is one.
+template <class S>
+constexpr std::int32_t leaves_below(std::int32_t place) {
+  std::int32_t leaves = 0;
+  for (std::int32_t i = 0; i < S::asked(place); ++i) {
+    const std::int32_t child = S::child(place, i);
+    if (child >= 0) { leaves += leaves_below<S>(child); }
+  }
+  return std::max(leaves, 1);
+}
+
+/// Of a tree, whose nodes have at most so many children, and of the rows that it is drafted from,
+/// where at every depth one node may be the parent of all that come next.
+template <DynamicShape S>
+constexpr std::int32_t most_leaves() {
+  const std::int32_t drafted = S::total - 1;
+  const std::int32_t inner = (drafted - 1) / S::max_children;
+  const std::int32_t of_rows = (S::max_width - 1) * (S::max_depth - 1) + 1;
+  return std::max({drafted - inner, of_rows, 1});
+}
+
+}  // namespace detail
+
+/// How many leaves the trees of a shape, and the rows that a draft model reads for them, have at
+/// most: the sequence ids that a draft takes where each branch has one, see `branch_plan`.
+template <TreeShape S>
+inline constexpr std::int32_t max_branches = [] {
+  if constexpr (DynamicShape<S>) {
+    return detail::most_leaves<S>();
+  } else {
+    return detail::leaves_below<S>(0);
+  }
+}();
 
 }  // namespace hunch

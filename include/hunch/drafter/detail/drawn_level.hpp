@@ -61,9 +61,13 @@ struct draw_level {
     if (team.rank() == 0) { tree.lists[node] = list; }
     const std::int64_t child = g.of.first_child(slot, f);
     const std::int32_t asked = g.of.asked(slot, f);
+    row_view<real> logits = g.asks.logits[ask];
+    if constexpr (common) {
+      if (f > 0) { logits.data = g.trees.logits(slot, g.of.law_row(slot, f)); }
+    }
     kernel::draw_row<Growing::max_children>(
         team, sampler, draw,
-        kernel::draft_row<real>{.logits = {g.trees.logits(slot, g.of.law_row(slot, f)), list.size},
+        kernel::draft_row<real>{.logits = logits,
                                 .list = list,
                                 .parameters = c.parameters,
                                 .history = g.trees.history(slot, c, node, g.asks.lists + ask),

@@ -128,7 +128,11 @@ class growth {
   template <class Model, class Hidden, class Selecting, class S, class Draw>
   void draft_level(const view_type& g, std::int32_t asked, Model& model, Hidden& hidden,
                    Selecting& selector, const S& sampler, const Draw& draw, Executor& executor) {
-    const head_rows<Real> rows{asked, g.asks.row, g.asks.lists, g.asks.logits};
+    const head_rows<Real> rows{.size = asked,
+                               .row = g.asks.row,
+                               .lists = g.asks.lists,
+                               .logits = g.asks.logits,
+                               .read_at_once = ranked};
     model.head(hidden, rows);
     selector.advise(rows);
     if constexpr (ranked) {

@@ -41,7 +41,7 @@ struct rank_level {
         team::largest_of_few(team, same, [=](std::int32_t i) { return of.asked(slot, f + i); });
     kernel::rank_row(team, sampler,
                      kernel::ranked_row<real>{
-                         .logits = {g.trees.logits(slot, of.law_row(slot, f)), list.size},
+                         .logits = g.asks.logits[ask],
                          .list = list,
                          .parameters = c.parameters,
                          .history = g.trees.history(slot, c, node, g.asks.lists + ask),

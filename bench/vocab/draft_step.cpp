@@ -229,7 +229,7 @@ class draft_steps {
  private:
   void multiply(const shortlist& list) {
     const std::int32_t row = 0;
-    const row_view<float> out{logits_.data(), list.size};
+    row_view<float> out{logits_.data(), list.size};
     const kernel::head_weights<bfloat16> head{head_.data(), vocab, hidden};
     product_(executor_, head, state_.data(), hidden,
              head_rows<float>{.size = 1, .row = &row, .lists = &list, .logits = &out});

@@ -107,7 +107,7 @@ class forced_text {
                                   .row_token = nullptr,
                                   .token_row = nullptr,
                                   .vocab_size = vocab_};
-      const hunch::row_view<float> out{logits.data(), vocab_};
+      hunch::row_view<float> out{logits.data(), vocab_};
       draft.head(hidden, {.size = 1, .row = &zero, .lists = &list, .logits = &out});
       law_of(out, draft_laws_.data() + size(place) * size(vocab_));
       if constexpr (!is_early) { std::copy_n(hidden.context(0), context_width_, context); }

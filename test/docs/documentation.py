@@ -22,7 +22,7 @@ LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)|\b(?:src|href)=\"([^\"]+)\"")
 PATH = re.compile(r"`((?:include|examples|test|bench|docs)/[\w./-]+)`")
 # What a fence may say: with another word for C++ a block would go untested.
 LANGUAGES = ("cpp", "cuda", "text", "sh", "cmake", "json")
-GROUPS = ("readme", "docs", "concepts", "policies")
+GROUPS = ("readme", "docs", "concepts", "engines", "policies")
 
 
 def pages(root):

@@ -27,7 +27,7 @@ void check_steps(Model& m, int warm_up) {
   const auto layout = hunch::vocab_layout::identity(m.vocab_size());
   const auto list = layout.list(&range, 1);
   std::vector<float> out(100);
-  const hunch::row_view<float> logits{out.data(), 100};
+  hunch::row_view<float> logits{out.data(), 100};
   const std::int32_t row = 0;
 
   for (int step = 0; step < 20; ++step) {
@@ -90,7 +90,7 @@ TEST_CASE("draft heads and views allocate nothing in a steady step") {
     const hunch::row_range range{0, 100};
     const auto list = layout.list(&range, 1);
     std::vector<float> out(100);
-    const hunch::row_view<float> logits{out.data(), 100};
+    hunch::row_view<float> logits{out.data(), 100};
     const std::int32_t row = 0;
     const std::vector<std::int32_t> sequence{0, 0};
     const std::vector<std::int32_t> id{0, 1};

@@ -55,7 +55,7 @@ numbers logits_of(Model& m, const States& states, std::int32_t row) {
   const hunch::row_range all{0, m.vocab_size()};
   const hunch::shortlist list = layout.list(&all, 1);
   numbers out(static_cast<std::size_t>(m.vocab_size()));
-  const hunch::row_view<float> to{out.data(), list.size};
+  hunch::row_view<float> to{out.data(), list.size};
   m.head(states, {1, &row, &list, &to});
   return out;
 }

@@ -75,8 +75,8 @@ void check(engine::model& m, const setting& s, const hunch::shortlist& list) {
   std::vector<std::vector<float>> got(2, std::vector<float>(static_cast<std::size_t>(list.size)));
   const std::vector<std::int32_t> row{1, 3};
   const std::vector<hunch::shortlist> lists{list, list};
-  const std::vector<hunch::row_view<float>> logits{{got[0].data(), list.size},
-                                                   {got[1].data(), list.size}};
+  std::vector<hunch::row_view<float>> logits{{got[0].data(), list.size},
+                                             {got[1].data(), list.size}};
   m.head(states, {2, row.data(), lists.data(), logits.data()});
   // bf16_dot rounds the hidden state to 8 bits, the head over a shortlist to 15 where it has bytes.
   const double tolerance = s.kind == arithmetic::bf16_dot ? 5e-2
@@ -139,7 +139,7 @@ TEST_CASE("layouts and shortlists that do not fit are refused") {
   const auto attempt = [&](std::int32_t row, hunch::row_range range, std::int32_t size,
                            std::int32_t room) {
     const hunch::shortlist list{&range, 1, size, nullptr, nullptr};
-    const hunch::row_view<float> logits{out.data(), room};
+    hunch::row_view<float> logits{out.data(), room};
     m.head(states, {1, &row, &list, &logits});
   };
   CHECK_NOTHROW(attempt(0, {0, 5}, 5, 5));

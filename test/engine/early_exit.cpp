@@ -149,7 +149,7 @@ TEST_CASE("an exit says what the textbook says") {
     CHECK(target.head_order() == layout.order());
     const auto list = layout.list(&range, 1);
     std::vector<float> logits(static_cast<std::size_t>(list.size));
-    const hunch::row_view<float> out{logits.data(), list.size};
+    hunch::row_view<float> out{logits.data(), list.size};
     view.head(states, {1, &row, &list, &out});
     const test::vec full = reference.head(expected);
     for (int i = 0; i < list.size; ++i) {

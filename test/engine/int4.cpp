@@ -56,7 +56,7 @@ TEST_CASE("an int4 copy keeps norms and the head over shortlists") {
       const hunch::row_range range{0, c.vocab_size};
       const auto list = hunch::vocab_layout::identity(c.vocab_size).list(&range, 1);
       std::vector<float> logits(static_cast<std::size_t>(list.size));
-      const hunch::row_view<float> out{logits.data(), list.size};
+      hunch::row_view<float> out{logits.data(), list.size};
       m.head(states, {1, &row, &list, &out});
       // Floats are rounded to bf16 there, and hidden states to 15 bits beside bytes.
       const double tolerance = type == engine::dtype::i8     ? 5e-4
@@ -108,7 +108,7 @@ TEST_CASE("the shipped target and its int4 copy along held-out text") {
   const hunch::row_range range{0, vocab};
   const auto list = hunch::vocab_layout::identity(vocab).list(&range, 1);
   std::vector<float> listed(static_cast<std::size_t>(vocab));
-  const hunch::row_view<float> out{listed.data(), vocab};
+  hunch::row_view<float> out{listed.data(), vocab};
   constexpr std::int32_t length = 160;
   int positions = 0;
   int of_copy = 0;

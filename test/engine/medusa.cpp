@@ -92,7 +92,7 @@ TEST_CASE("draft heads say what the textbook says") {
       const hunch::row_range range{3, c.vocab_size};
       const auto list = layout.list(&range, 1);
       std::vector<float> logits(static_cast<std::size_t>(list.size));
-      const hunch::row_view<float> out{logits.data(), list.size};
+      hunch::row_view<float> out{logits.data(), list.size};
       for (std::int32_t row = 0; row < states.size; ++row) {
         const auto& from = in.hidden[static_cast<std::size_t>(row / heads)];
         test::vec expected(from.begin(), from.end());
@@ -178,8 +178,8 @@ TEST_CASE("draft heads and their target share the head over shortlists") {
   const auto list = layout.list(&range, 1);
   std::vector<float> expected(4);
   std::vector<float> got(4);
-  const hunch::row_view<float> from_target{expected.data(), 4};
-  const hunch::row_view<float> from_heads{got.data(), 4};
+  hunch::row_view<float> from_target{expected.data(), 4};
+  hunch::row_view<float> from_heads{got.data(), 4};
   std::int32_t row = 1;
   target.head(evaluated, {1, &row, &list, &from_target});
   const float* const hidden = evaluated.hidden(1).data;
@@ -265,7 +265,7 @@ TEST_CASE("draft heads that do not fit are refused") {
   const hunch::row_range range{0, 5};
   const auto list = hunch::vocab_layout::identity(c.vocab_size).list(&range, 1);
   std::vector<float> logits(5);
-  const hunch::row_view<float> out{logits.data(), 5};
+  hunch::row_view<float> out{logits.data(), 5};
   CHECK_THROWS_AS(medusa.head(states, {1, &row, &list, &out}), std::out_of_range);
 }
 

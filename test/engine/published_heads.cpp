@@ -104,7 +104,7 @@ row logits_of(Head& head, const States& states, std::int32_t at, const hunch::vo
   const hunch::row_range all{0, order.head_rows()};
   const hunch::shortlist list = order.list(&all, 1);
   row out(static_cast<std::size_t>(order.head_rows()));
-  const hunch::row_view<float> view{out.data(), order.head_rows()};
+  hunch::row_view<float> view{out.data(), order.head_rows()};
   head.head(states, {1, &at, &list, &view});
   return out;
 }

@@ -83,7 +83,7 @@ class along_text {
       chosen.select({1, 0, &text[static_cast<std::size_t>(i)], &state}, {&to, &count});
       const shortlist list = selector.layout().list(ranges.data(), count);
       std::vector<float> logits(static_cast<std::size_t>(list.size));
-      const row_view<float> out{logits.data(), list.size};
+      row_view<float> out{logits.data(), list.size};
       eagle_.head(hidden, {1, &i, &list, &out});
       const auto q = softmax({logits.data(), list.size});
       for (std::int32_t k = 0; k < list.size; ++k) {

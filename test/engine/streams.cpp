@@ -156,7 +156,7 @@ TEST_CASE("what is drafted from are streams that know the root, or as they are")
       const hunch::row_range range{7, 60};
       const auto list = layout.list(&range, 1);
       std::vector<float> logits(static_cast<std::size_t>(list.size));
-      const hunch::row_view<float> out{logits.data(), list.size};
+      hunch::row_view<float> out{logits.data(), list.size};
       const test::reference_model reference(c, weights);
       double changed = 0.0;
       for (int i = 0; i < 2; ++i) {

@@ -333,7 +333,7 @@ TEST_CASE("rows and hidden states that are not aligned") {
   const auto expected = all.logits(warps{});
   std::vector<float> found(expected[0].size());
   const shortlist list = all.list(0);
-  const row_view<float> view{found.data(), list.size};
+  row_view<float> view{found.data(), list.size};
   const std::int32_t row = 0;
   warps executor;
   shortlist_head<warps, bfloat16> product(executor, all.rows, all.width);

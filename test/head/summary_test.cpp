@@ -239,7 +239,7 @@ TEST_CASE("a head with its epilogue") {
   const std::int32_t rows[] = {0, 0};
 
   summarised all({std::vector<float>(47), std::vector<float>(37)}, 3);
-  const row_view<float> logits[] = {{all.rows[0].data(), 47}, {all.rows[1].data(), 37}};
+  row_view<float> logits[] = {{all.rows[0].data(), 47}, {all.rows[1].data(), 37}};
   const row_summary summaries[] = {all.summary(0), all.summary(1)};
   executor::host executor;
   shortlist_head<executor::host, float> head(executor, 300, 16);

@@ -83,7 +83,8 @@ concept SpeculativeStreams = Evaluation<E> && requires(E& e, std::int32_t i) {
 /// 3. `m.commit(kept)` appends the kept staged rows to the caches and drops the caches of released
 ///    sequences. It does not throw and does not allocate. A slot that was never used, or was
 ///    released, has an empty cache. The lists of `kept` stay as they are until the executor has run
-///    what it was given.
+///    what it was given. It may do no more than note what is kept, and change the caches when the
+///    next pass begins, which may fail; see `branch_plan`.
 ///
 /// Not required: a batch dimension (rows are ragged), a rollback call, copyability, any type for
 /// weights or caches. Reading a prompt is `evaluate` in pieces without wanted rows.

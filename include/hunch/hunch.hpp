@@ -23,6 +23,7 @@
 #include <hunch/diffusion/verifier/top_k.hpp>
 #include <hunch/distribution/given_uniforms.hpp>
 #include <hunch/distribution/law.hpp>
+#include <hunch/distribution/race_source.hpp>
 #include <hunch/distribution/random.hpp>
 #include <hunch/draft/ancestor_masks.hpp>
 #include <hunch/draft/draft_evidence.hpp>

@@ -124,6 +124,7 @@ void check(const Selector& selector, const vocab_layout& layout) {
   CHECK(with_rows<Tree, Verifier>(selector, layout, host) == expected);
   CHECK(with_rows<Tree, Verifier, rows_stay::a_step>(selector, layout, host) == expected);
   CHECK(with_rows<Tree, Verifier>(selector, layout, threads{{}, 1, 3}) == expected);
+  CHECK(with_rows<Tree, Verifier>(selector, layout, threads{{}, 2, 2}) == expected);
   CHECK(with_rows<Tree, Verifier, rows_stay::a_step>(selector, layout, threads{{}, 1, 2}) ==
         expected);
 }

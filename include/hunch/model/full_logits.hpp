@@ -65,16 +65,16 @@ struct gather_logits {
 
 }  // namespace kernel
 
-/// A draft model of anything that returns whole rows of logits: any `TargetModel`. Its head is
-/// "stored" in the order of any layout, for a shortlist is gathered from the row, so that every
-/// selector goes with it; what a short head would save it does not save.
+/// A draft model of anything that returns whole rows of logits: any `TargetModel`. What a shortlist
+/// asks for is gathered from the row, so that every selector goes with it, in the order of its
+/// layout; the work of a shorter head it does not save.
 ///
 /// A row that is asked for as a whole is not copied if it stays for as long as it is read: if
 /// children are ranked, or if the model `keeps_logits`.
 ///
 /// Launches one body a level; waits for nothing. Where the host does not read the executor's
-/// memory, the model has logits for all rows of a pass, wanted or not, and so many of them at most
-/// as `max_rows` says.
+/// memory, the model has logits for all rows of a pass, wanted or not, of which there are at most
+/// `max_rows`. Lossless with every rule, as any draft model.
 /// \tparam Model models `TargetModel`; a reference where the caller keeps the model.
 /// \tparam E where the rows of a pass lie, and the decoder runs
 template <class Model, Executor E = executor::host>

@@ -68,7 +68,7 @@ class products {
   float* logits() { return logits_[0].data(); }
   const std::vector<std::vector<float>>& all_logits() const { return logits_; }
   row_view<float> some() const { return views_[0]; }
-  head_rows<float> asked() const {
+  head_rows<float> asked() {
     return {static_cast<std::int32_t>(lists_at_once), row_.data(), lists_.data(), views_.data()};
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: must model hunch::TargetModel
+// expect: the first argument of a decoder must model hunch::TargetModel
 
 #include "models.hpp"
 

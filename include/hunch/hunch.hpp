@@ -37,6 +37,7 @@
 #include <hunch/drafter/length_slots.hpp>
 #include <hunch/drafter/lookup.hpp>
 #include <hunch/drafter/none.hpp>
+#include <hunch/drafter/one_of.hpp>
 #include <hunch/drafter/pruned.hpp>
 #include <hunch/drafter/streaming.hpp>
 #include <hunch/executor/host.hpp>
@@ -54,7 +55,9 @@
 #include <hunch/length/one_of.hpp>
 #include <hunch/length/planner.hpp>
 #include <hunch/model/branch_plan.hpp>
+#include <hunch/model/checkpoint_plan.hpp>
 #include <hunch/model/concepts.hpp>
+#include <hunch/model/fitted_pass.hpp>
 #include <hunch/model/full_logits.hpp>
 #include <hunch/model/other_vocabulary.hpp>
 #include <hunch/model/rows.hpp>
@@ -85,6 +88,7 @@
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/greedy.hpp>
+#include <hunch/verifier/one_of.hpp>
 #include <hunch/verifier/point_mass.hpp>
 #include <hunch/verifier/rejection.hpp>
 #include <hunch/verifier/top_k.hpp>

@@ -217,6 +217,7 @@ TEST_CASE("pruned trees") { pruned_trees(run_line); }
 TEST_CASE("merged trees") { merged_trees(run_line); }
 
 TEST_CASE("trees of drafters in turn") { trees_in_turn(run_line); }
+TEST_CASE("trees of a drafter that is chosen when the program runs") { chosen_trees(run_line); }
 TEST_CASE("drafters without a head") {
   without_trees([](const char* drafter, const auto& make, auto sampler, auto verifier, asked what) {
     both_ways(composed(make, sampler, verifier), what);

@@ -3,6 +3,8 @@
 // Models whose caches are written in place, a branch a sequence id, write what models write that
 // stage rows as the contract says.
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <set>
 #include <vector>
@@ -12,6 +14,7 @@
 #include <hunch/decoder/decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/model/branch_plan.hpp>
+#include <hunch/model/fitted_pass.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/selector/full.hpp>
@@ -19,6 +22,7 @@
 #include <hunch/tree/dynamic.hpp>
 #include <hunch/tree/fixed.hpp>
 #include <hunch/tree/sampled.hpp>
+#include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/point_mass.hpp>
 #include <hunch/verifier/rejection.hpp>
 #include "../support/hash.hpp"
@@ -41,28 +45,42 @@ struct in_place {
   std::vector<std::uint64_t> texts;  ///< hashes of what the rows of the last pass attend to
   std::set<std::int32_t> sequences;  ///< that were ever written
   std::int64_t copies = 0;
+  std::size_t capacity = 1u << 20;  ///< cells; a pass that does not fit is not read at all
+  std::int64_t refused = 0;
+  fitted_pass fitted{batch * most_staged};
 
-  void read(const rows& r) {
+  void read(const rows& all) {
+    texts.clear();
+    fitted.read(all, [this](const rows& r) { return fits(r); });
+  }
+  bool fits(const rows& r) {
     plan.stage(r);
     for (const cache_edit& e : plan.edits()) {
       cache.apply(e);
       copies += e.removes() ? 0 : 1;
     }
     plan.edited();
+    if (cache.cells.size() + static_cast<std::size_t>(r.size) > capacity) {
+      ++refused;
+      return false;
+    }
     for (std::int32_t i = 0; i < r.size; ++i) {
       const auto ids = plan.sequences(i);
       cache.cells.push_back({r.tokens[i], r.position[i], {ids.begin(), ids.end()}});
       sequences.insert(ids.begin(), ids.end());
     }
-    texts.clear();
     for (std::int32_t i = 0; i < r.size; ++i) {
       const std::vector<token> attended = cache.of(plan.sequences(i)[0]);
       const auto size = static_cast<std::size_t>(r.position[i]) + 1;
       REQUIRE(attended.size() >= size);
       texts.push_back(hash_of(std::span(attended).first(size)));
     }
+    return true;
   }
-  std::uint64_t text(std::int32_t i) const { return texts[static_cast<std::size_t>(i)]; }
+  /// Of row i of the pass that was asked for.
+  std::uint64_t text(std::int32_t i) const {
+    return texts[static_cast<std::size_t>(fitted.place(i))];
+  }
 };
 
 template <std::int32_t Branches>
@@ -72,7 +90,7 @@ struct target : in_place<Branches> {
 
   struct evaluation {
     target* of;
-    hunch::status status(std::int32_t) const { return hunch::status::ok; }
+    hunch::status status(std::int32_t i) const { return of->fitted.status(i); }
     row_view<float> logits(std::int32_t i) const {
       return {of->values.data() + std::ptrdiff_t{i} * vocab, vocab};
     }
@@ -82,6 +100,7 @@ struct target : in_place<Branches> {
     this->read(r);
     values.resize(static_cast<std::size_t>(r.size * vocab));
     for (std::int32_t i = 0; i < r.size; ++i) {
+      if (this->fitted.status(i) != status::ok) { continue; }
       world.logits(this->text(i), values.data() + std::ptrdiff_t{i} * vocab);
     }
     return {this};
@@ -94,13 +113,14 @@ struct draft : in_place<Branches> {
   toy_world world;
 
   struct hidden_states {
-    hunch::status status(std::int32_t) const { return hunch::status::ok; }
+    draft* of;
+    hunch::status status(std::int32_t i) const { return of->fitted.status(i); }
   };
   std::int32_t vocab_size() const { return vocab; }
   std::uint64_t head_order() const { return vocab_layout::identity(vocab).order(); }
   hidden_states forward(const rows& r) {
     this->read(r);
-    return {};
+    return {this};
   }
   void head(const hidden_states&, const head_rows<float>& h) {
     std::vector<float> row(vocab);
@@ -183,6 +203,82 @@ TEST_CASE("caches that are written in place, branch by branch, write the same te
     check<tree::dynamic<2, 4, 5>, verifier::point_mass>(temperature);
     check<tree::fixed<few>, verifier::point_mass>(temperature);
   }
+}
+
+namespace {
+
+/// Of three requests at a time whose texts depend on no draft.
+template <class Tree>
+struct short_of_room {
+  std::vector<std::vector<token>> texts{4};
+  std::vector<finish_reason> ends{4, finish_reason::none};
+  std::int64_t drafted = 0;
+
+  template <class Target, class Draft>
+  short_of_room(Target& target, Draft& draft) {
+    decoder d{target,
+              drafter::autoregressive{draft, Tree{}},
+              selector::full{vocab},
+              sampler::pipeline<sampler::temperature>{},
+              verifier::coupled{},
+              decoder_options{.max_batch = batch, .chunk = chunk, .token_text = {}}};
+    for (token t = 0; t < batch; ++t) {
+      d.add(std::vector<token>{t, 1, 2}, {.max_new_tokens = 12 + 10 * t, .seed = 3});
+    }
+    while (d.running() > 0) {
+      for (const emission& e : d.step()) {
+        const auto at = static_cast<std::size_t>(e.id);
+        texts[at].insert(texts[at].end(), e.tokens.begin(), e.tokens.end());
+        ends[at] = e.finish;
+      }
+    }
+    drafted = d.stats().drafted;
+  }
+};
+
+template <class Tree>
+void check_room(std::size_t target_room, std::size_t draft_room, bool ends_early) {
+  CAPTURE(target_room);
+  CAPTURE(draft_room);
+  CAPTURE(Tree::is_chain);
+  target<max_branches<Tree>> ample{{}, target_world, {}};
+  draft<max_branches<Tree>> ample_draft{{}, draft_world};
+  const short_of_room<Tree> expected(ample, ample_draft);
+  target<max_branches<Tree>> own{{}, target_world, {}};
+  draft<max_branches<Tree>> own_draft{{}, draft_world};
+  own.capacity = target_room;
+  own_draft.capacity = draft_room;
+  const short_of_room<Tree> got(own, own_draft);
+  CHECK((target_room < 1000 ? own.refused : own_draft.refused) > 0);
+  int ended = 0;
+  for (std::size_t id = 1; id <= batch; ++id) {
+    CAPTURE(id);
+    const std::vector<token>& text = got.texts[id];
+    const std::vector<token>& whole = expected.texts[id];
+    CHECK(expected.ends[id] == finish_reason::length);
+    if (got.ends[id] == finish_reason::cache_full) {
+      ++ended;
+      REQUIRE(text.size() < whole.size());
+      CHECK(std::equal(text.begin(), text.end(), whole.begin()));
+    } else {
+      CHECK(text == whole);
+    }
+  }
+  CHECK((ended > 0) == ends_early);
+  CHECK(ended < batch);
+  CHECK(got.drafted > 0);
+}
+
+}  // namespace
+
+TEST_CASE("an engine that reads all of a pass or nothing: drafts get shorter, then requests end") {
+  // The texts have 15, 25 and 35 tokens at their ends: three of 15, or two of 25, need up to 48
+  // cells with their roots, and drafts more.
+  check_room<tree::chain<4>>(46, 1000, true);
+  check_room<tree::chain<4>>(1000, 30, false);
+  check_room<tree::dynamic<3, 3, 8>>(50, 1000, false);
+  check_room<tree::dynamic<3, 3, 8>>(46, 1000, true);
+  check_room<tree::dynamic<3, 3, 8>>(1000, 30, false);
 }
 
 }  // namespace hunch::test::in_place_cache_test

@@ -2,6 +2,8 @@
 
 // The grid: chains by every drafter, length policy and sampler, by every rule.
 
+#include <hunch/drafter/one_of.hpp>
+#include <hunch/verifier/one_of.hpp>
 #include "grid.hpp"
 
 namespace hunch::test {
@@ -59,6 +61,26 @@ TEST_CASE("grid: what is looked up, or drafted by a model") {
   grid_row(turns, plain_sampler{}, verifier::block{});
   grid_row(turns, plain_sampler{}, verifier::coupled{});
   grid_row(turns, sampler::greedy{}, verifier::greedy{}, ask(6, 0.0f));
+}
+
+/// A drafter that could have been another one, and so a rule.
+const auto one_of_two = [](auto& m) {
+  using model = decltype(by_model(chain{}, length::fixed{})(m));
+  return drafter::one_of<model, drafter::lookup<2>>(by_model(chain{}, length::fixed{})(m));
+};
+const auto other_of_two = [](auto& m) {
+  using of = decltype(one_of_two(m));
+  return of(drafter::lookup<2>{});
+};
+using one_rule = verifier::one_of<verifier::rejection, verifier::block, verifier::point_mass>;
+using shared_noise = verifier::one_of<verifier::rejection, verifier::coupled>;
+
+TEST_CASE("grid: what is chosen when the program runs") {
+  grid_row(one_of_two, every_stage{}, one_rule(verifier::block{}), staged());
+  grid_row(one_of_two, plain_sampler{}, one_rule(verifier::point_mass{}));
+  grid_row(other_of_two, every_stage{}, one_rule(verifier::rejection{}), staged());
+  grid_row(one_of_two, plain_sampler{}, shared_noise(verifier::rejection{}));
+  grid_row(other_of_two, plain_sampler{}, shared_noise(verifier::coupled{}));
 }
 
 TEST_CASE("grid: length policies") {

@@ -41,7 +41,7 @@ struct stopping_drafter {
 
   template <class Real, class Executor>
   struct state {
-    state(Executor& executor, const drafter_setup& setup)
+    state(const stopping_drafter&, Executor& executor, const drafter_setup& setup)
         : layout(setup.layout), lengths(executor, setup.max_batch) {}
     const vocab_layout* layout;
     drafter::length_slots<L, Executor> lengths;

@@ -612,7 +612,7 @@ TEST_CASE("a text that is longer than a decoder has room for is refused") {
 struct keeps_all : drafter::none {
   template <class Real, class Executor>
   struct state {
-    state(Executor&, const drafter_setup& setup)
+    state(const drafter::none&, Executor&, const drafter_setup& setup)
         : kept(static_cast<std::size_t>(setup.max_batch) *
                static_cast<std::size_t>(setup.max_length)) {}
     std::vector<token> kept;

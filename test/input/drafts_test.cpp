@@ -99,7 +99,7 @@ struct three_children {
 
   template <class Real, class Executor>
   struct state {
-    state(Executor&, const drafter_setup& setup) : layout(setup.layout) {}
+    state(const three_children&, Executor&, const drafter_setup& setup) : layout(setup.layout) {}
     const vocab_layout* layout;
   };
   void check(const drafter_setup&) const {}

@@ -27,7 +27,7 @@ struct scripted_tree {
 
   template <class Real, class Executor>
   struct state {
-    state(Executor&, const drafter_setup& setup)
+    state(const scripted_tree&, Executor&, const drafter_setup& setup)
         : range{0, setup.vocab_size}, layout(setup.layout) {}
     row_range range;
     const vocab_layout* layout;

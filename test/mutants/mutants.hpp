@@ -143,7 +143,10 @@ struct dropping_drafter {
   static constexpr bool uses_selector = Inner::uses_selector;
   static constexpr bool needs_hidden = Inner::needs_hidden;
   template <class Real, class Executor>
-  using state = typename Inner::template state<Real, Executor>;
+  struct state : Inner::template state<Real, Executor> {
+    state(const dropping_drafter& of, Executor& executor, const drafter_setup& setup)
+        : Inner::template state<Real, Executor>(of.inner, executor, setup) {}
+  };
 
   Inner inner;
   double least;  ///< drafts of lower probability are dropped

@@ -6,6 +6,7 @@
 #include <hunch/drafter/ensemble.hpp>
 #include <hunch/drafter/heads.hpp>
 #include <hunch/drafter/lookup.hpp>
+#include <hunch/drafter/one_of.hpp>
 #include <hunch/drafter/pruned.hpp>
 #include <hunch/drafter/streaming.hpp>
 #include <hunch/tree/chain.hpp>
@@ -61,6 +62,14 @@ inline constexpr auto by_lookup_and_model = [](auto tree, auto policy) {
 inline constexpr auto by_lookup_or_model = [](auto tree, auto policy) {
   return [=](auto& m) {
     return drafter::cascade{drafter::lookup<3>{1}, drafter::autoregressive{m.draft, tree, policy}};
+  };
+};
+/// What a model drafts, where copies or heads could have been chosen.
+inline constexpr auto by_one_of = [](auto tree, auto policy) {
+  return [=](auto& m) {
+    using model = decltype(drafter::autoregressive{m.draft, tree, policy});
+    using heads = decltype(drafter::heads{m.heads, tree, policy});
+    return drafter::one_of<drafter::lookup<3>, model, heads>(model{m.draft, tree, policy});
   };
 };
 inline constexpr auto by_streams_and_eagle = [](auto tree, auto policy) {

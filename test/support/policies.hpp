@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -39,10 +40,24 @@ inline names policies_in(const std::string& folder, const std::string& with = ""
   return found;
 }
 
+/// A row without what is between the brackets of each `one_of`.
+inline std::string without_choices(const std::string& row) {
+  static const std::string opens = "::one_of<";
+  std::string kept;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    kept += row[i];
+    if (!kept.ends_with(opens)) { continue; }
+    for (int depth = 1; depth > 0 && ++i < row.size();) {
+      depth += row[i] == '<' ? 1 : row[i] == '>' ? -1 : 0;
+    }
+    kept += '>';
+  }
+  return kept;
+}
+
 /// Whether a row is made of policies. What a `one_of` could be is not what it is.
 inline bool is_in(const std::string& row, const names& policies) {
-  static const std::regex choices("(hunch::length::one_of)<[^>]*>");
-  const std::string chosen = std::regex_replace(row, choices, "$1");
+  const std::string chosen = without_choices(row);
   return std::ranges::all_of(policies, [&](const std::string& policy) {
     return std::regex_search(chosen, std::regex("\\bhunch::" + policy + "\\b"));
   });

@@ -15,7 +15,9 @@
 #include <hunch/selector/second_opinion.hpp>
 #include <hunch/selector/trimmed.hpp>
 #include <hunch/selector/united.hpp>
+#include <hunch/verifier/block.hpp>
 #include <hunch/verifier/coupled.hpp>
+#include <hunch/verifier/one_of.hpp>
 #include <hunch/verifier/point_mass.hpp>
 #include <hunch/verifier/rejection.hpp>
 #include "../exact/selectors.hpp"
@@ -103,6 +105,16 @@ void trees_in_turn(Use&& use) {
       every_stage{}, verifier::coupled{}, asked::repetition);
 }
 template <class Use>
+void chosen_trees(Use&& use) {
+  const length::fixed policy;
+  use("one_of: a model of its own, chosen", "chain", by_one_of(chain{}, policy), every_stage{},
+      verifier::one_of<verifier::rejection, verifier::block, verifier::coupled>(verifier::block{}),
+      asked::every_stage);
+  use("one_of: a model of its own, chosen", "sampled", by_one_of(sampled_tree{}, policy),
+      every_stage{}, verifier::one_of<verifier::rejection, verifier::point_mass>{},
+      asked::every_stage);
+}
+template <class Use>
 void merged_trees(Use&& use) {
   const length::fixed policy;
   use("ensemble: lookup, and a model of its own", "dynamic",
@@ -129,6 +141,7 @@ void for_each_line(Use&& use) {
   pruned_trees(use);
   merged_trees(use);
   trees_in_turn(use);
+  chosen_trees(use);
   without_trees(use);
 }
 

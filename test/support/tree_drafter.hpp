@@ -30,7 +30,7 @@ struct tree_drafter {
 
   template <class Real, class Executor>
   struct state {
-    state(Executor&, const drafter_setup& setup) : layout(setup.layout) {}
+    state(const tree_drafter&, Executor&, const drafter_setup& setup) : layout(setup.layout) {}
     const vocab_layout* layout;
   };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
 #include <type_traits>
 
 #include <hunch/distribution/random.hpp>
@@ -59,15 +60,23 @@ struct composition {
   using sampler_type = bare<S>;
   using verifier_type = bare<V>;
 
-  static_assert(!verifier_type::needs_draft_law || drafter_type::children != child_law::ranked,
+  /// Whether a part is chosen when the program runs, so that `check` says whether they fit.
+  static constexpr bool is_chosen =
+      is_chosen_drafter<drafter_type> || is_chosen_verifier<verifier_type>;
+
+  static_assert(is_chosen || !verifier_type::needs_draft_law ||
+                    drafter_type::children != child_law::ranked,
                 "hunch: this verifier needs the law that tokens were drawn from, and a ranked "
                 "drafter has none: use verifier::point_mass, or a drafter that samples");
-  static_assert(verifier_type::accepts(drafter_type::children, drafter_type::is_chain),
+  static_assert(is_chosen || verifier_type::accepts(drafter_type::children, drafter_type::is_chain),
                 "hunch: this verifier is not exact on such draft trees: use a tree::chain, or a "
                 "verifier that accepts them");
-  static_assert(!verifier_type::needs_greedy || sampler_type::always_greedy,
+  static_assert(is_chosen || !verifier_type::needs_greedy || sampler_type::always_greedy,
                 "hunch: verifier::greedy keeps only greedy decoding exact: use sampler::greedy, "
                 "or verifier::rejection or verifier::point_mass for sampled text");
+  static_assert(is_chosen_drafter<drafter_type> || !has_one_state<Target> || drafter_type::is_chain,
+                "hunch: the target has one state for a sequence and reads no branches: use a "
+                "tree::chain");
   static_assert(!drafter_type::needs_hidden || HiddenStates<evaluation_of<bare<Target>>>,
                 "hunch: this drafter reads the target's hidden states: give the target's "
                 "evaluation a function hidden(row)");
@@ -81,12 +90,53 @@ struct composition {
                 "hunch: logits must be float, hunch::bfloat16, hunch::float16 or double: give the "
                 "target's evaluation rows of one of these");
 
+  /// How drafters draw.
+  using draw_type =
+      std::conditional_t<is_chosen_verifier<verifier_type> && verifier_type::shares_noise,
+                         chosen_child_draw<Random>,
+                         child_draw<Random, verifier_type::shares_noise>>;
+  static draw_type draw(const verifier_type& verifier, const Random& random) {
+    if constexpr (std::is_same_v<draw_type, chosen_child_draw<Random>>) {
+      return {{random}, traits_of(verifier).shares_noise};
+    } else {
+      return {random};
+    }
+  }
+
   static_assert(
       DrafterOf<drafter_type, evaluation_of<bare<Target>>, real, bare<Selector>, sampler_type,
-                child_draw<Random, verifier_type::shares_noise>, E>,
+                draw_type, E>,
       "hunch: this drafter cannot draft here: give it propose(state, size, contexts, drafts, "
       "selector, sampler, draw, executor) and observe(state, outcomes, evaluation, executor) "
       "noexcept, for the types of these models");
+
+  /// Of parts that are chosen when the program runs. \throws std::invalid_argument if they do not
+  /// fit.
+  static void check(const drafter_type& drafter, const verifier_type& verifier) {
+    const draft_traits drafts = traits_of_drafts(drafter);
+    const verifier_traits rule = traits_of(verifier);
+    const auto refuse = [](const char* why) { throw std::invalid_argument(why); };
+    if (rule.needs_draft_law && drafts.children == child_law::ranked) {
+      refuse(
+          "hunch: the verifier that was chosen needs the law that tokens were drawn from, and "
+          "the drafter that was chosen ranks them");
+    }
+    if (!rule.accepts(drafts.children, drafts.is_chain)) {
+      refuse(
+          "hunch: the verifier that was chosen is not exact on the trees of the drafter that was "
+          "chosen");
+    }
+    if (has_one_state<Target> && !drafts.is_chain) {
+      refuse(
+          "hunch: the target has one state for a sequence and reads no branches, which the "
+          "drafter that was chosen drafts");
+    }
+    if (rule.needs_greedy && !sampler_type::always_greedy) {
+      refuse(
+          "hunch: the verifier that was chosen keeps only greedy decoding exact, and this "
+          "sampler draws");
+    }
+  }
 
   /// Whether the emitted text has exactly the law of plain decoding.
   static constexpr bool lossless = verifier_type::lossless;

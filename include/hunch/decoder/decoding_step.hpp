@@ -126,7 +126,7 @@ class decoding_step {
                          .grammars = sampler_type::needs_allowed,
                          .max_parts = shifted_parts_of(selector_),
                          .law_rows = law_rows_of<drafter_type>()}),
-        draft_state_(memory_, checked_setup()),
+        draft_state_(drafter_, memory_, checked_setup()),
         selecting_(selector_, memory_, sizes.max_batch * law_rows_of<drafter_type>()),
         rows_(memory_, max_rows()),
         kept_(memory_, max_rows(), sizes.max_batch),
@@ -179,7 +179,9 @@ class decoding_step {
 
   /// Streams that are requested beside the rows of the next pass: nobody reads them while nothing
   /// is drafted.
-  std::int32_t streams() const { return draft_length_ > 0 ? streams_of<drafter_type>() : 0; }
+  std::int32_t streams() const {
+    return draft_length_ > 0 && hidden_size_of(drafter_) > 0 ? streams_of<drafter_type>() : 0;
+  }
 
   /// Takes a request that was put into a free slot, at once.
   void take(std::int32_t slot) { memory_.launch(1, take_arrivals{requests_.view(), slot}); }
@@ -192,7 +194,7 @@ class decoding_step {
     memory_.launch(of.slots, kernel::begin_step<real, max_nodes>{of});
     trees_.begin(memory_, bounds.prompt_rows, std::min(bounds.levels, draft_length_));
     drafter_.propose(draft_state_, of.slots, of.contexts, trees_, selecting_, sampler_,
-                     child_draw<Random, verifier_type::shares_noise>{random_}, memory_);
+                     parts::draw(verifier_, random_), memory_);
     trees_.follow(memory_);
     memory_.launch(of.slots, kernel::place_rows<real, sampler_type, max_nodes>{of});
   }
@@ -226,7 +228,7 @@ class decoding_step {
         of.slots,
         kernel::decide_slot<view_type, real, sampler_type, verifier_type, Random, max_nodes>{
             .step = of,
-            .children = drafter_type::children,
+            .children = traits_of_drafts(drafter_).children,
             .sampler = sampler_,
             .verifier = verifier_,
             .random = random_});
@@ -335,7 +337,8 @@ class decoding_step {
                         .context_width = context_width_of(selector_),
                         .max_rows = selector_.max_rows(),
                         .hidden_size = 0};
-    if constexpr (states_of_node > 0) { setup.hidden_size = drafter_.hidden_size(); }
+    setup.hidden_size = hidden_size_of(drafter_);
+    parts::check(drafter_, verifier_);
     drafter_.check(setup);
     return setup;
   }
@@ -376,7 +379,8 @@ class decoding_step {
     made_.logits = logits_.places(rows.size);
   }
 
-  static std::int32_t states_in(const hunch::rows& rows) {
+  std::int32_t states_in(const hunch::rows& rows) const {
+    if (hidden_size_of(drafter_) == 0) { return 0; }  // nobody reads them
     return drafter_type::needs_hidden ? 1 : rows.streams;
   }
   /// The first `count` states of row i.

@@ -54,6 +54,9 @@ class autoregressive {
                 "hunch: the model of drafter::autoregressive must model hunch::DraftModel: "
                 "vocab_size(), head_order(), forward(rows), head(hidden, head_rows) and "
                 "commit(kept_rows) noexcept");
+  static_assert(Tree::is_chain || !has_one_state<Model>,
+                "hunch: the draft model has one state for a sequence and drafts no branches: use a "
+                "tree::chain");
 
  public:
   static constexpr std::int32_t max_nodes = Tree::max_nodes;
@@ -80,7 +83,7 @@ class autoregressive {
   struct state {
     using real = Real;
 
-    state(Executor& executor, const drafter_setup& setup)
+    state(const autoregressive&, Executor& executor, const drafter_setup& setup)
         : added(most_added(setup)),
           rows(executor, most_rows(setup)),
           kept(executor, most_rows(setup) + setup.max_batch * max_nodes, setup.max_batch),

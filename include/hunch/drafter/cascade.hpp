@@ -56,8 +56,9 @@ class cascade {
 
   template <class Real, class Executor>
   struct state : all::template states<Real, Executor> {
-    state(Executor& executor, const drafter_setup& setup)
-        : all::template states<Real, Executor>(executor, setup, true), owned(executor) {
+    state(const cascade& of, Executor& executor, const drafter_setup& setup)
+        : all::template states<Real, Executor>(of.drafters_, executor, setup, true),
+          owned(executor) {
       turns.max_batch = setup.max_batch;
       owned.give(setup.max_batch, turns.by, turns.contexts);
       owned.give(std::int64_t{all::count} * setup.max_batch, turns.shares);

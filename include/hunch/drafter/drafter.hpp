@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -75,8 +76,8 @@ struct draft_outcomes {
 ///    reads so many streams of every node of the target's pass, if they are there: see
 ///    `draft_outcomes`. If it `needs_hidden` or has streams, `d.hidden_size()` is the size of the
 ///    states that it reads.
-/// 2. `D::state<Real, Executor>`, constructed from (executor, setup), is its memory. The decoder
-///    owns it; a drafter itself is only its parameters and its model.
+/// 2. `D::state<Real, Executor>`, constructed from (drafter, executor, setup), is its memory. The
+///    decoder owns it; a drafter itself is only its parameters and its model.
 /// 3. `d.check(setup)` throws `std::invalid_argument` naming the two things that do not fit.
 /// 4. `d.propose(state, slots, contexts, drafts, selector, sampler, draw, executor)` grows the
 ///    trees of `drafts.view()` for slot < slots, which the caller has planted, node by node.
@@ -90,7 +91,9 @@ struct draft_outcomes {
 ///    contexts and on what was observed; not on how much of it was read.
 /// 6. `d.release(state, slot, executor)` forgets a sequence between two steps; noexcept.
 ///
-/// Not required: a model, a law (ranked drafters have none), a draft for every sequence.
+/// Not required: a model, a law (ranked drafters have none), a draft for every sequence. One whose
+/// drafts come about as is chosen when the program runs has `d.chosen()`, their `draft_traits`:
+/// then what does not fit is refused by the decoder's constructor; see `drafter::one_of`.
 template <class D>
 concept Drafter =
     requires(std::remove_reference_t<D>& d, const drafter_setup& setup,
@@ -134,6 +137,38 @@ template <class D>
 constexpr std::int32_t streams_of() {
   if constexpr (requires { D::streams; }) {
     return D::streams;
+  } else {
+    return 0;
+  }
+}
+
+/// What verifiers ask of drafts: see point 1 of `Drafter`.
+struct draft_traits {
+  child_law children = child_law::ranked;
+  bool is_chain = false;
+};
+
+/// Whether the traits of a drafter's drafts are those of what was chosen when the program ran.
+template <class D>
+inline constexpr bool is_chosen_drafter = requires(const D& d) {
+  { d.chosen() } -> std::same_as<draft_traits>;
+};
+
+template <class D>
+draft_traits traits_of_drafts(const D& d) {
+  if constexpr (is_chosen_drafter<D>) {
+    return d.chosen();
+  } else {
+    return {D::children, D::is_chain};
+  }
+}
+
+/// Numbers of each state of the target, hidden or of a stream, that a drafter reads; 0: it reads
+/// none.
+template <class D>
+std::int32_t hidden_size_of(const D& drafter) {
+  if constexpr (D::needs_hidden || streams_of<D>() > 0) {
+    return drafter.hidden_size();
   } else {
     return 0;
   }

@@ -74,8 +74,8 @@ class ensemble {
 
   template <class Real, class Executor>
   struct state : all::template states<Real, Executor> {
-    state(Executor& executor, const drafter_setup& setup)
-        : all::template states<Real, Executor>(executor, setup), arrays(executor) {
+    state(const ensemble& of, Executor& executor, const drafter_setup& setup)
+        : all::template states<Real, Executor>(of.drafters_, executor, setup), arrays(executor) {
       merged.max_nodes = max_nodes;
       merged.room = Nodes;
       merged.max_batch = setup.max_batch;

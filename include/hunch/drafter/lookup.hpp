@@ -123,7 +123,7 @@ struct lookup {
 
   template <class Real, class Executor>
   struct state {
-    state(Executor& executor, const drafter_setup& setup)
+    state(const lookup&, Executor& executor, const drafter_setup& setup)
         : lengths(executor, setup.max_batch),
           contested(setup.contested),
           identity(executor, static_cast<std::size_t>(setup.has_laws ? setup.vocab_size : 0)) {

@@ -18,7 +18,7 @@ struct none {
 
   template <class Real, class Executor>
   struct state {
-    state(Executor&, const drafter_setup&) {}
+    state(const none&, Executor&, const drafter_setup&) {}
   };
 
   void check(const drafter_setup&) const {}

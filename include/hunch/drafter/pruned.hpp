@@ -40,7 +40,7 @@ class pruned {
   static_assert(Drafter<inner_type>,
                 "hunch: the first argument of drafter::pruned must model hunch::Drafter, such as "
                 "drafter::streaming or drafter::heads");
-  static_assert(inner_type::children == child_law::ranked,
+  static_assert(inner_type::children == child_law::ranked && !is_chosen_drafter<inner_type>,
                 "hunch: drafter::pruned takes nodes out of trees, which is exact for ranked "
                 "children only: use tree::fixed or tree::dynamic");
   static_assert(inner_type::uses_selector && !reads_own_draft<inner_type>,
@@ -81,8 +81,10 @@ class pruned {
 
   template <class Real, class Executor>
   struct state {
-    state(Executor& executor, const drafter_setup& setup)
-        : inner(executor, setup), rows(executor, setup.max_batch * max_nodes), arrays(executor) {
+    state(const pruned& of, Executor& executor, const drafter_setup& setup)
+        : inner(of.drafter_, executor, setup),
+          rows(executor, setup.max_batch * max_nodes),
+          arrays(executor) {
       const std::int64_t nodes = std::int64_t{setup.max_batch} * max_nodes;
       made.max_nodes = max_nodes;
       made.stride = (setup.max_rows + 3) / 4 * 4;

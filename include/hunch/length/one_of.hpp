@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <hunch/core/alternatives.hpp>
 #include <hunch/core/config.hpp>
-#include <hunch/length/detail/alternatives.hpp>
 #include <hunch/length/length.hpp>
 
 namespace hunch::length {
@@ -16,8 +16,8 @@ namespace hunch::length {
 /// another policy begin anew then.
 template <LengthPolicy... L>
 class one_of {
-  using policies = detail::alternatives<L...>;
-  using memories = detail::alternatives<typename L::memory...>;
+  using policies = alternatives<L...>;
+  using memories = alternatives<typename L::memory...>;
 
  public:
   static constexpr bool needs_entropy = (L::needs_entropy || ...);
@@ -37,7 +37,7 @@ class one_of {
 
   /// Has the policy take what the host knows, see `metered`.
   void refresh() requires(needs_clock) {
-    policies_.visit(index_, [](auto& policy) {
+    use_held(index_, policies_, [](auto& policy) {
       if constexpr (requires { policy.refresh(); }) { policy.refresh(); }
     });
   }
@@ -60,7 +60,7 @@ class one_of {
       m.of = index_;
       m.held.begin(index_);
     }
-    return detail::use_both(index_, policies_, m.held, use);
+    return use_both(index_, policies_, m.held, use);
   }
 
   std::int32_t index_;

@@ -45,6 +45,9 @@ struct cache_edit {
 ///
 ///     plan.keep(kept);           // in commit: the branch that was decided becomes the trunk
 ///
+/// Rows that are staged once more, because the engine had no room and is asked for fewer, replace
+/// what was staged from the first of them on.
+///
 /// Edits wait until they are asked for: those of `keep` may be made before the next pass. A chain
 /// costs one removal, of what was refused, before the pass after; a tree one copy of the branch
 /// that won, and a removal for each branch.
@@ -158,6 +161,8 @@ class branch_plan {
     s.staged = 0;
     s.continued = false;
   }
+  /// Forgets the staged rows from `staged` on, which the engine has not read.
+  void rewind(std::int32_t slot, std::int32_t staged);
   void add(std::int32_t slot, std::int32_t id, std::int32_t parent, std::int32_t position,
            std::int32_t in_pass);
   void list_sequences(const rows& asked);
@@ -181,6 +186,7 @@ void branch_plan<MaxBranches>::stage(const rows& asked) {
   for (std::int32_t i = 0; i < asked.size; ++i) {
     const std::int32_t slot = asked.slot[i];
     if (i > 0 && slot == asked.slot[i - 1]) { continue; }
+    if (asked.id[i] != 0 && asked.id[i] < at(slot).staged) { rewind(slot, asked.id[i]); }
     for (std::int32_t id = 0; id < at(slot).staged; ++id) { row(slot, id).in_pass = not_in_pass; }
   }
   births_.clear();
@@ -188,6 +194,24 @@ void branch_plan<MaxBranches>::stage(const rows& asked) {
     add(asked.slot[i], asked.id[i], asked.parent[i], asked.position[i], i);
   }
   list_sequences(asked);
+}
+
+template <std::int32_t MaxBranches>
+void branch_plan<MaxBranches>::rewind(std::int32_t slot, std::int32_t staged) {
+  slot_state& s = at(slot);
+  s.staged = staged;
+  s.continued = false;
+  s.trunk_end = s.length;
+  std::int32_t branches = 1;
+  for (std::int32_t id = 0; id < staged; ++id) {
+    staged_row& r = row(slot, id);
+    r.continued = false;
+    (r.parent == end_of_cache ? s.continued : row(slot, r.parent).continued) = true;
+    branches = std::max(branches, r.branch + 1);
+    if (r.branch == 0) { s.trunk_end = r.position + 1; }
+  }
+  for (std::int32_t b = branches; b < s.branches; ++b) { remove(slot, b, 0); }
+  s.branches = branches;
 }
 
 template <std::int32_t MaxBranches>
@@ -283,7 +307,8 @@ void branch_plan<MaxBranches>::keep(const kept_rows& kept) noexcept {
   for (std::int32_t i = 0; i < kept.release_count; ++i) {
     const std::int32_t slot = kept.released[i];
     end_branches(slot);
-    remove(slot, 0, 0);
+    // A slot that nothing was read of has nothing to remove, however often it is released.
+    if (at(slot).trunk_end > 0) { remove(slot, 0, 0); }
     at(slot) = {};
   }
 }

@@ -147,6 +147,14 @@ inline constexpr bool rereads_accepted = requires {
   requires std::remove_reference_t<M>::rereads_accepted;
 };
 
+/// Whether a model has one state for a sequence, which holds no branches, by `static constexpr bool
+/// has_one_state = true`: one with recurrent layers, say; see `checkpoint_plan`. Its drafts are
+/// chains.
+template <class M>
+inline constexpr bool has_one_state = requires {
+  requires std::remove_reference_t<M>::has_one_state;
+};
+
 /// Heads that draft several tokens ahead from what the target's pass returned of one node: its
 /// hidden state, as Medusa's do, or its speculative streams, of which head j reads stream j.
 ///

@@ -88,6 +88,7 @@ class full_logits {
  public:
   static constexpr bool rereads_accepted = hunch::rereads_accepted<Model>;
   static constexpr bool shares_target_cache = hunch::shares_target_cache<Model>;
+  static constexpr bool has_one_state = hunch::has_one_state<Model>;
 
   /// For selectors over the identity.
   explicit full_logits(Model&& model)

@@ -124,7 +124,10 @@ struct verdict {
 ///    itself; see `verifier::coupled`.
 /// 6. `V::accepts(children, is_chain)`: whether it can verify such drafts.
 ///
-/// Not required: that every rule works on trees; a chain rule says so in `accepts`.
+/// Not required: that every rule works on trees; a chain rule says so in `accepts`. One that is
+/// chosen when the program runs has `v.chosen()`, the `verifier_traits` of the one that was chosen:
+/// then what does not fit is refused by the decoder's constructor, and what the type says holds for
+/// all of them; see `verifier::one_of`.
 template <class V>
 concept Verifier = std::copyable<V> &&
     requires(const V& v, team::serial& t, const logits_view<float>& view,
@@ -136,6 +139,34 @@ concept Verifier = std::copyable<V> &&
   {std::bool_constant<V::shares_noise>{}};
   {std::bool_constant<V::accepts(child_law::ranked, true)>{}};
 };
+
+/// Points 3 to 6 of `Verifier`, of one object.
+struct verifier_traits {
+  bool needs_draft_law = false;
+  bool needs_greedy = false;
+  bool shares_noise = false;
+  bool (*accepts)(child_law children, bool is_chain) = nullptr;
+
+  template <class V>
+  static constexpr verifier_traits of() {
+    return {V::needs_draft_law, V::needs_greedy, V::shares_noise, &V::accepts};
+  }
+};
+
+/// Whether the traits of a verifier are those of what was chosen when the program ran.
+template <class V>
+inline constexpr bool is_chosen_verifier = requires(const V& v) {
+  { v.chosen() } -> std::same_as<verifier_traits>;
+};
+
+template <Verifier V>
+verifier_traits traits_of(const V& v) {
+  if constexpr (is_chosen_verifier<V>) {
+    return v.chosen();
+  } else {
+    return verifier_traits::of<V>();
+  }
+}
 
 namespace kernel {
 

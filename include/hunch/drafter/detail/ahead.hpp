@@ -144,7 +144,7 @@ class ahead {
   /// What the target knew before each root.
   template <class Real, class Executor>
   struct state {
-    state(Executor& executor, const drafter_setup& setup)
+    state(const ahead&, Executor& executor, const drafter_setup& setup)
         : trees(executor, setup), arrays(executor) {
       made.each = States;
       made.width = setup.hidden_size;

@@ -21,9 +21,13 @@ template <class... D>
 class members {
   template <class Member>
   using bare = std::remove_reference_t<Member>;
-  static_assert(sizeof...(D) >= 2 && (Drafter<bare<D>> && ...),
-                "hunch: drafter::ensemble and drafter::cascade are made of two or more that model "
-                "hunch::Drafter, such as drafter::lookup and drafter::autoregressive");
+  static_assert(
+      sizeof...(D) >= 2 && (Drafter<bare<D>> && ...),
+      "hunch: drafter::ensemble, drafter::cascade and drafter::one_of are made of two or more "
+      "that model hunch::Drafter, such as drafter::lookup and drafter::autoregressive");
+  static_assert(!(is_chosen_drafter<bare<D>> || ...),
+                "hunch: how the drafts of one of several drafters come about is chosen when the "
+                "program runs: make a drafter::one_of of ensembles and cascades in its place");
   static_assert((... + (bare<D>::needs_hidden ? 1 : 0)) == 0 || (... + streams_of<bare<D>>()) == 0,
                 "hunch: one of several drafters reads hidden states of the target and another its "
                 "streams: use drafters that read the same");
@@ -46,6 +50,10 @@ class members {
                                                                          : child_law::ranked;
   }();
   static constexpr bool are_chains = (bare<D>::is_chain && ...);
+  /// Whether what verifiers ask of drafts is the same for all.
+  static constexpr bool are_alike =
+      ((is_certain<bare<D>> || bare<D>::children == children) && ...) &&
+      (are_chains || (!bare<D>::is_chain && ...));
   static constexpr bool use_selector = (bare<D>::uses_selector || ...);
   static constexpr bool need_hidden = (bare<D>::needs_hidden || ...);
   static constexpr bool read_own_draft = (reads_own_draft<bare<D>> || ...);
@@ -61,24 +69,26 @@ class members {
   /// so that every tree is one drafter's own.
   template <class Real, class Executor>
   struct states {
-    states(Executor& executor, const drafter_setup& setup, bool in_turn = false)
-        : states(executor, merged(setup), in_turn, std::index_sequence_for<D...>{}) {}
+    states(const members& all, Executor& executor, const drafter_setup& setup, bool in_turn = false)
+        : states(all, executor, merged(setup), in_turn, std::index_sequence_for<D...>{}) {}
 
     std::tuple<std::unique_ptr<typename bare<D>::template state<Real, Executor>>...> of;
 
    private:
     template <std::size_t... Place>
-    states(Executor& executor, const drafter_setup& setup, bool in_turn,
+    states(const members& all, Executor& executor, const drafter_setup& setup, bool in_turn,
            std::index_sequence<Place...>)
         : of(std::make_unique<typename bare<D>::template state<Real, Executor>>(
-              executor, in_turn ? asked_in_turn(setup, Place) : setup)...) {}
+              std::get<Place>(all.drafters_).drafter, executor,
+              in_turn ? asked_in_turn(setup, Place) : setup)...) {}
   };
 
   /// Of the states that are read.
   std::int32_t hidden_size() const requires(need_hidden || streams > 0) {
     std::int32_t size = 0;
-    std::apply([&](const auto&... of) { ((size = std::max(size, size_of(of.drafter))), ...); },
-               drafters_);
+    std::apply(
+        [&](const auto&... of) { ((size = std::max(size, hidden_size_of(of.drafter))), ...); },
+        drafters_);
     return size;
   }
 
@@ -87,7 +97,7 @@ class members {
     std::apply(
         [&](auto&... of) {
           (of.drafter.check(merged(setup)), ...);
-          (check_states(size_of(of.drafter), setup.hidden_size), ...);
+          (check_states(hidden_size_of(of.drafter), setup.hidden_size), ...);
         },
         drafters_);
   }
@@ -123,15 +133,6 @@ class members {
     return setup;
   }
 
-  /// Of the states that a drafter reads; 0: none.
-  template <class Member>
-  static std::int32_t size_of(const Member& drafter) {
-    if constexpr (Member::needs_hidden || streams_of<Member>() > 0) {
-      return drafter.hidden_size();
-    } else {
-      return 0;
-    }
-  }
   static void check_states(std::int32_t size, std::int32_t expected) {
     if (size == 0 || size == expected) { return; }
     throw std::invalid_argument(message({"hunch::drafter: one of several drafters reads states of ",

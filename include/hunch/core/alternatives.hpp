@@ -7,7 +7,7 @@
 
 #include <hunch/core/config.hpp>
 
-namespace hunch::length::detail {
+namespace hunch {
 
 /// Room for one of several trivially copyable types: a std::variant, which device code may not use,
 /// whose index somebody else keeps. Trivially copyable.
@@ -48,16 +48,6 @@ union alternatives<First, Rest...> {
     }
   }
 
-  /// use(value) for what it holds, of type `index`. By the host.
-  template <class Use>
-  void visit(std::int32_t index, const Use& use) {
-    if (index == 0) {
-      use(first);
-    } else if constexpr (sizeof...(Rest) > 0) {
-      rest.visit(index - 1, use);
-    }
-  }
-
   char nothing;
   First first;
   alternatives<Rest...> rest;
@@ -67,6 +57,15 @@ template <>
 union alternatives<> {
   char nothing;
 };
+
+/// use(value) for what it holds, of type `index`. \tparam Held `alternatives`, const or not.
+template <class Held, class Use>
+HUNCH_HOST_DEVICE auto use_held(std::int32_t index, Held& held, const Use& use) {
+  if constexpr (requires { held.rest.first; }) {
+    if (index > 0) { return use_held(index - 1, held.rest, use); }
+  }
+  return use(held.first);
+}
 
 /// use(a, b) for what two hold of type `index`, b to be changed.
 template <class A, class... As, class B, class... Bs, class Use>
@@ -79,4 +78,4 @@ HUNCH_HOST_DEVICE auto use_both(std::int32_t index, const alternatives<A, As...>
   return use(a.first, b.first);
 }
 
-}  // namespace hunch::length::detail
+}  // namespace hunch

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include <hunch/core/alternatives.hpp>
+#include <hunch/core/config.hpp>
+#include <hunch/verifier/verifier.hpp>
+
+namespace hunch::verifier {
+
+/// One of several verifiers, chosen when the program runs: one type for all of them, so that what
+/// is composed with it is compiled once. By default the first. A decoder keeps the one that it was
+/// made with, and refuses it in its constructor if it does not fit the drafter; what the type says
+/// of itself holds for all: it is lossless if all of them are.
+///
+/// Costs a comparison for each draft, and on a device the registers of the one that needs most.
+/// \tparam V trivially copyable.
+template <Verifier... V>
+class one_of {
+  static_assert(sizeof...(V) >= 2, "hunch: verifier::one_of chooses between two or more");
+  using rules = alternatives<V...>;
+
+ public:
+  static constexpr bool lossless = (V::lossless && ...);
+  static constexpr bool needs_draft_law = (V::needs_draft_law || ...);
+  static constexpr bool needs_greedy = (V::needs_greedy || ...);
+  static constexpr bool shares_noise = (V::shares_noise || ...);
+  static constexpr bool accepts(child_law children, bool is_chain) {
+    return (V::accepts(children, is_chain) && ...);
+  }
+
+  one_of() : one_of(typename rules::first_type()) {}
+  template <class Rule>
+  requires(std::same_as<Rule, V> || ...) one_of(const Rule& rule)
+      : index_(rules::template index_of<Rule>()) {
+    rules_.template put<Rule>(rule);
+  }
+
+  verifier_traits chosen() const {
+    return use_held(index_, rules_,
+                    []<class Rule>(const Rule&) { return verifier_traits::of<Rule>(); });
+  }
+
+  template <Team T, class View, class Random>
+  HUNCH_HOST_DEVICE void operator()(T& team, const View& view, const Random& random,
+                                    verdict& out) const {
+    use_held(index_, rules_, [&](const auto& rule) { rule(team, view, random, out); });
+  }
+
+ private:
+  std::int32_t index_;
+  rules rules_;
+};
+
+}  // namespace hunch::verifier

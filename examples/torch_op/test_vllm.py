@@ -151,7 +151,7 @@ def statistic(tokens, law, t1):
 class OnLogits(Loaded):
     """The GPU runner."""
 
-    def sample(self, target, draft, tokens, lengths, temperature=None, states=None, seeds=None, pos=None, method="standard",
+    def sample(self, target, draft, tokens, lengths, temperature=None, states=None, seeds=None, method="standard",
                steps=2):
         """RejectionSampler.__call__: rows [N, V], the cache [S, steps, V] or None, and the tokens that rows read."""
         cu, request, place = ragged(lengths)
@@ -159,9 +159,8 @@ class OnLogits(Loaded):
         count = int(states.max()) + 1
         temperature = torch.ones(count) if temperature is None else temperature
         seeds = torch.arange(count) if seeds is None else seeds
-        pos = (10 + place) if pos is None else pos
         batch = types.SimpleNamespace(
-            input_ids=tokens.int(), positions=pos, logits_indices=torch.arange(len(tokens)), num_reqs=len(lengths),
+            input_ids=tokens.int(), positions=10 + place, logits_indices=torch.arange(len(tokens)), num_reqs=len(lengths),
             expanded_idx_mapping=states[request].int(), expanded_local_pos=place.int(), cu_num_logits=cu.int(),
             cu_num_logits_np=cu.int().numpy(), idx_mapping=states.int(), idx_mapping_np=states.int().numpy(),
             seq_lens=torch.full((len(lengths),), 99).int(), seq_lens_cpu_upper_bound=torch.zeros(len(lengths)).int())
@@ -190,7 +189,7 @@ class OnLogits(Loaded):
             wrong, _ = self.sample(rows, torch.zeros_like(draft), tokens, lengths, method=method)
             self.assertGreater(statistic(wrong, law, t1), SEEN)
         self.assertGreater(emitted["block"], emitted["standard"])
-        # Drafts without a law may be any; a wrong position draws other words of the same law.
+        # Without a law a draft counts as one that was fixed before, which these were, too.
         without, _ = self.sample(rows, None, tokens, lengths)
         self.assertLess(statistic(without, law, t1), LIMIT)
 
@@ -447,6 +446,11 @@ class WhatIsReplaced(Loaded):
             hunch.vllm.plugin()
         self.assertIn("vllm is left as it is: version 0.34.0", logs.output[0])
         self.assertFalse(hunch.vllm.is_registered())
+        with mock.patch.dict(os.environ, HUNCH_VLLM="0"), self.assertRaisesRegex(ValueError, "HUNCH_VLLM must be on"):
+            hunch.vllm.plugin()
+        with mock.patch.dict(os.environ, HUNCH_VLLM="any_version"):
+            hunch.vllm.plugin()
+        self.assertTrue(hunch.vllm.is_registered())
 
 
 if __name__ == "__main__":

@@ -125,15 +125,18 @@ def _in_place_of(theirs, ours):
 
 
 def from_plugin(register, variable):
-    """What an entry point does: registers, unless the environment variable says "off".
+    """What an entry point does: registers as the environment variable says, "on", "off" or "any_version".
 
     The package may be installed for its operators alone, beside an engine that it does not know: this is a warning,
-    and no reason for the engine not to start.
+    and no reason for the engine not to start. Another value of the variable is a ValueError.
     """
-    if os.environ.get(variable, "on") == "off":
+    asked = os.environ.get(variable, "on")
+    if asked not in ("on", "off", "any_version"):
+        raise ValueError(f"{variable} must be on, off or any_version, it is {asked!r}")
+    if asked == "off":
         return
     try:
-        register()
+        register(any_version=asked == "any_version")
     except InterfaceDiffers as differs:
         log.warning("hunch: %s", differs)
 

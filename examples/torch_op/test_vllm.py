@@ -8,6 +8,7 @@ vLLM's Triton kernels run in Triton's interpreter, so that no GPU is needed. No 
 import inspect
 import logging
 import os
+import sys
 import types
 import unittest
 from unittest import mock
@@ -451,6 +452,45 @@ class WhatIsReplaced(Loaded):
         with mock.patch.dict(os.environ, HUNCH_VLLM="any_version"):
             hunch.vllm.plugin()
         self.assertTrue(hunch.vllm.is_registered())
+
+
+class WhenImported(unittest.TestCase):
+    """What the entry point does before vLLM has imported its samplers, as it is called there."""
+
+    def setUp(self):
+        self.enterContext(engine_files.Engine("vllm", directory, WHEEL.files, STUBS))
+        import vllm
+        vllm.__version__ = hunch.vllm.VERSIONS[0]
+        self.addCleanup(hunch.vllm.unregister)
+
+    def modules(self):
+        from vllm.v1.sample import rejection_sampler as older
+        from vllm.v1.worker.gpu.spec_decode import rejection_sampler, rejection_sampler_utils
+        return older, rejection_sampler, rejection_sampler_utils
+
+    def replaced(self):
+        return [hasattr(module.rejection_sample, "__wrapped__") for module in self.modules()]
+
+    def test_a_function_is_replaced_when_its_module_is_imported(self):
+        hunch.vllm.plugin()
+        self.assertTrue(hunch.vllm.is_registered())
+        self.assertFalse({t.module for t in hunch.vllm._TARGETS} & set(sys.modules))
+        self.assertEqual(self.replaced(), [True, True, True])
+        hunch.vllm.unregister()
+        self.assertEqual(self.replaced(), [False, False, False])
+
+    def test_nothing_is_replaced_after_it_was_given_up(self):
+        hunch.vllm.plugin()
+        hunch.vllm.unregister()
+        self.assertEqual(self.replaced(), [False, False, False])
+
+    def test_a_function_that_differs_is_left_with_a_warning(self):
+        first, second = hunch.vllm._TARGETS
+        with mock.patch.object(hunch.vllm, "_TARGETS", (first._replace(ours=second.ours), second)):
+            hunch.vllm.plugin()
+        with self.assertLogs("hunch", "WARNING") as logs:
+            self.assertEqual(self.replaced(), [True, False, False])
+        self.assertRegex(logs.output[0], "rejection_sampler_utils.rejection_sample is left as it is: .*it lacks")
 
 
 if __name__ == "__main__":

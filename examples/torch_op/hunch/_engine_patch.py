@@ -4,7 +4,8 @@
 What `hunch.vllm` and `hunch.sglang` have in common.
 """
 import functools
-import importlib
+import importlib.abc
+import importlib.util
 import inspect
 import logging
 import os
@@ -77,43 +78,85 @@ class Patch:
         self._package = package
         self._versions = versions
         self._replaced = []
+        self._waiting = None
 
     @property
     def is_applied(self):
-        return bool(self._replaced)
+        """Whether a function is replaced, or will be when its module is imported."""
+        return bool(self._replaced or self._waiting)
 
     def apply(self, targets, any_version=False):
         """Replaces all targets, or raises InterfaceDiffers and replaces none. A second call does nothing."""
         if self.is_applied:
             return
-        pairs = self._checked(targets, any_version)
-        for theirs, target in pairs:
-            ours = _in_place_of(theirs, target.ours)
-            _exchange(theirs, ours, self._package)
-            self._replaced.append((theirs, ours))
+        found = self._version_differs(any_version)
+        for target in targets:
+            try:
+                importlib.import_module(target.module)
+            except ImportError as error:
+                found.append(f"{target} is not there ({error})")
+            else:
+                found += _differs(target)
+        self._refuse(found)
+        for target in targets:
+            self._replace(target)
+
+    def apply_when_imported(self, targets, any_version=False):
+        """Replaces each target as soon as the engine has imported its module, and imports nothing by itself.
+
+        Raises InterfaceDiffers if the version is refused. A function that differs is left, with a warning.
+        """
+        if self.is_applied:
+            return
+        self._refuse(self._version_differs(any_version))
+        waiting = {}
+        for target in targets:
+            if target.module in sys.modules:
+                self._replace_or_warn(target)
+            else:
+                waiting.setdefault(target.module, []).append(target)
+        self._waiting = _AfterImport(waiting, self._replace_or_warn)
+        sys.meta_path.insert(0, self._waiting)
 
     def undo(self):
         """Puts the engine's functions back, also into modules that were imported in between."""
+        if self._waiting:
+            sys.meta_path.remove(self._waiting)
+            self._waiting = None
         while self._replaced:
             theirs, ours = self._replaced.pop()
             _exchange(ours, theirs, self._package)
 
-    def _checked(self, targets, any_version):
-        found, pairs = [], []
+    def _version_differs(self, any_version):
         version = getattr(importlib.import_module(self._package), "__version__", "without a number")
-        if not any_version and version not in self._versions:
-            found.append(f"version {version} has not been read, {', '.join(self._versions)} has")
-        for target in targets:
-            try:
-                theirs = getattr(importlib.import_module(target.module), target.name)
-            except (ImportError, AttributeError) as error:
-                found.append(f"{target} is not there ({error})")
-                continue
-            found += [f"{target}: {what}" for what in differences(theirs, target.ours)]
-            pairs.append((theirs, target))
+        if any_version or version in self._versions:
+            return []
+        return [f"version {version} has not been read, {', '.join(self._versions)} has"]
+
+    def _refuse(self, found):
         if found:
             raise InterfaceDiffers(f"{self._package} is left as it is: " + "; ".join(found))
-        return pairs
+
+    def _replace(self, target):
+        theirs = getattr(sys.modules[target.module], target.name)
+        ours = _in_place_of(theirs, target.ours)
+        _exchange(theirs, ours, self._package)
+        self._replaced.append((theirs, ours))
+
+    def _replace_or_warn(self, target):
+        found = _differs(target)
+        if found:
+            log.warning("hunch: %s is left as it is: %s", target, "; ".join(found))
+        else:
+            self._replace(target)
+
+
+def _differs(target):
+    """What differs at a target whose module has been imported."""
+    theirs = getattr(sys.modules[target.module], target.name, None)
+    if theirs is None:
+        return [f"{target} is not there"]
+    return [f"{target}: {what}" for what in differences(theirs, target.ours)]
 
 
 def _in_place_of(theirs, ours):
@@ -124,11 +167,35 @@ def _in_place_of(theirs, ours):
     return replaced
 
 
-def from_plugin(register, variable):
-    """What an entry point does: registers as the environment variable says, "on", "off" or "any_version".
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Calls `then(target)` for the targets of a module right after the module has run; imports stay as they are."""
+
+    def __init__(self, targets, then):
+        self._targets, self._then = targets, then
+
+    def find_spec(self, name, path=None, target=None):
+        targets = self._targets.pop(name, None)
+        if targets is None:
+            return None
+        spec = importlib.util.find_spec(name)  # asks the other finders: this one no longer knows the name
+        if spec is None or spec.loader is None:
+            return spec
+        run = spec.loader.exec_module
+
+        def run_and_tell(module):
+            run(module)
+            for found in targets:
+                self._then(found)
+        spec.loader.exec_module = run_and_tell
+        return spec
+
+
+def from_plugin(patch, targets, variable):
+    """What an entry point does: patches as the environment variable says, "on", "off" or "any_version".
 
     The package may be installed for its operators alone, beside an engine that it does not know: this is a warning,
-    and no reason for the engine not to start. Another value of the variable is a ValueError.
+    and no reason for the engine not to start. Another value of the variable is a ValueError. An engine loads its
+    plugins in all of its processes, also where nothing is sampled, so that none of its modules is imported here.
     """
     asked = os.environ.get(variable, "on")
     if asked not in ("on", "off", "any_version"):
@@ -136,7 +203,7 @@ def from_plugin(register, variable):
     if asked == "off":
         return
     try:
-        register(any_version=asked == "any_version")
+        patch.apply_when_imported(targets, any_version=asked == "any_version")
     except InterfaceDiffers as differs:
         log.warning("hunch: %s", differs)
 

@@ -125,9 +125,10 @@ def unregister():
 
 
 def is_registered():
+    """Whether a function is replaced, or waits for its module to be imported."""
     return _patch.is_applied
 
 
 def plugin():
-    """The entry point."""
-    from_plugin(register, "HUNCH_SGLANG")
+    """The entry point: as `register`, but each function when the engine imports its module."""
+    from_plugin(_patch, _TARGETS, "HUNCH_SGLANG")

@@ -145,9 +145,10 @@ def unregister():
 
 
 def is_registered():
+    """Whether a function is replaced, or waits for its module to be imported."""
     return _patch.is_applied
 
 
 def plugin():
-    """The entry point."""
-    from_plugin(register, "HUNCH_VLLM")
+    """The entry point: as `register`, but each function when the engine imports its module."""
+    from_plugin(_patch, _TARGETS, "HUNCH_VLLM")

@@ -35,9 +35,9 @@ def rejection_sample_logits(
         draft_logits, temperature, seed = draft_logits[states].float(), temperature[states], seed[states]
         target_logits = target_logits.float()
         requests = torch.arange(len(states), dtype=torch.int32, device=idx_mapping.device)
-        sizes = (cu_num_logits[1:] - cu_num_logits[:-1]).long()
-        expanded_idx_mapping = requests.repeat_interleave(sizes, output_size=len(target_logits))
         idx_mapping = requests.masked_fill(idx_mapping < 0, -1)
+        rows = torch.arange(len(target_logits), device=idx_mapping.device)
+        expanded_idx_mapping = torch.searchsorted(cu_num_logits[1:].long(), rows, right=True)
     return _verified(target_logits, draft_logits, draft_sampled, cu_num_logits, pos, idx_mapping,
                      expanded_idx_mapping, expanded_local_pos, temperature, seed, num_speculative_steps,
                      block_verification=use_block_verification, draft_is_scaled=False)
@@ -73,7 +73,7 @@ def rejection_sample_probabilities(
     row_request = torch.searchsorted(bonus_row, torch.arange(drafts + batch, device=device))
     step = torch.arange(drafts + batch, device=device) - cu_num_logits[row_request]
     draft_logits = None
-    if draft_probs is not None:
+    if draft_probs is not None and drafts > 0:
         draft_logits = logits.new_zeros((batch, max_spec_len, vocab))
         draft_logits[request, step[row]] = draft_probs.to(logits.dtype).log()
 
@@ -113,15 +113,15 @@ def _that_were_drawn(draft_sampled, draft_logits, expanded_idx_mapping, expanded
     """The drafts, -1 for those that the target or the draft's law does not have.
 
     Whether a draft is one of them does not depend on the target's law, so that the chain may end before it. The first
-    token of a request is no draft; what becomes of it is not read.
+    token of a request is no draft, and rows may follow the last request: what becomes of these is not read.
     """
     tokens = draft_sampled.long()
     foreign = tokens >= vocab
     if draft_logits is not None and len(tokens) > 1:
         # The row before a draft is the one that it was drawn after.
-        state, step = expanded_idx_mapping[:-1].long(), expanded_local_pos[:-1].long()
-        _, steps, draft_vocab = draft_logits.shape
-        logit = draft_logits[state, step.clamp(max=steps - 1), tokens[1:].clamp(0, draft_vocab - 1)]
+        states, steps, draft_vocab = draft_logits.shape
+        logit = draft_logits[expanded_idx_mapping[:-1].long().clamp(0, states - 1),
+                             expanded_local_pos[:-1].long().clamp(0, steps - 1), tokens[1:].clamp(0, draft_vocab - 1)]
         foreign[1:] |= (tokens[1:] >= draft_vocab) | ~(logit > -torch.inf)
     return draft_sampled.masked_fill(foreign, -1)
 

@@ -509,6 +509,7 @@ class Operators:
         links = ops.build_tree(parents, selected, lengths, topk)[2:5]
         requests = self.requests([1, 0, 3], 3, 12)
         named = ("num_speculative_steps",)
+        chain = torch.arange(-1, 3).expand(6, 4).contiguous()
         census = {k: v.cpu() for k, v in self.census(5 * [[1, 2, 3]], 5 * [[3, 4]], 12).items()}
         positional = [requests[k] for k in requests if k not in named] + [requests[k] for k in named]
         calls = [("chain_speculative_sampling", [q, ids, p], dict(seeds=seeds, lengths=ones)),
@@ -520,7 +521,15 @@ class Operators:
                  ("tree_speculative_sampling_target_only", [candidates, *links, laws(*candidates.shape, 4), 4],
                   dict(seeds=seeds, lengths=ones)),
                  ("verify_tree_greedy", [candidates, *links, torch.randint(4, (candidates.numel(),)), 4], {}),
-                 ("build_tree", [parents, selected, lengths, topk], {})]
+                 ("build_tree", [parents, selected, lengths, topk], {}),
+                 ("verify_tree", [torch.randn(6, 4, 9), candidates[:, :4].contiguous(), chain, torch.randn(6, 4, 9)],
+                  dict(seeds=seeds, lengths=ones, temperature=torch.ones(6), top_k=torch.full((6,), 3).int(),
+                       without_replacement=True)),
+                 ("describe_tree", [chain, ones], {}),
+                 ("shortlist_head", [torch.randn(6, 16), torch.randn(40, 16).bfloat16(), i32([0, 3], [7, 9])[None], 8],
+                  {}),
+                 ("choose_clusters", [torch.randn(6, 4), i32(1, 3, 4, 8, 9), 3],
+                  dict(rows=6, share=0.9, per_row=True))]
 
         def there(x):
             return x.to(self.device, copy=True) if isinstance(x, torch.Tensor) else x
@@ -585,6 +594,16 @@ class Operators:
             ("rejection_sample_", "allowed", lambda t: t.long(), "allowed must be Int, it is Long"),
             ("begin_texts", 3, lambda t: t[1:], r"census_size must have the shape \[5\]"),
             ("build_tree", 3, lambda k: 0, "topk must be at least 1"),
+            ("verify_tree", 0, lambda t: t.double(), "target_logits must be Float, it is Double"),
+            ("verify_tree", 2, lambda t: t[:, :3], r"parents must have the shape \[6, 4\]"),
+            ("verify_tree", 3, lambda t: t[:5], r"draft_logits must have the shape \[6, 4, 9\]"),
+            ("describe_tree", 0, lambda t: t.int(), "parents must be Long, it is Int"),
+            ("shortlist_head", 1, lambda t: t[:, :8], r"weight must have the shape \[40, 16\]"),
+            ("shortlist_head", 2, lambda t: t.expand(2, 2, 2), r"ranges must have the shape \[6, 2, 2\]"),
+            ("shortlist_head", 3, lambda n: -1, "most_rows must be at least 0"),
+            ("choose_clusters", 1, lambda t: t[1:], r"cluster_begin must have the shape \[5\]"),
+            ("choose_clusters", 2, lambda n: 0, "most must be at least 1"),
+            ("choose_clusters", "share", lambda x: 1.5, "share must be in .0, 1., it is 1.5"),
             ("build_tree", 3, lambda k: 4, r"must have topk \* \(depth - 1\) \+ 1 columns, it has 7, and topk is 4"),
         ]
         for name, which, change, message in faults:

@@ -89,5 +89,6 @@ def head(
     shape = ("G", 2) if ranges.dim() == 2 else (batch, "G", 2)
     lists = call.tensor(ranges, "ranges", IDS, shape)
     lists = lists[None] if lists.dim() == 2 else lists
-    return torch.ops.hunch.shortlist_head(
-        hidden, weight, lists.clamp(-1, 2**31 - 2).to(torch.int32).contiguous(), max_rows)
+    if lists.dtype == torch.int64:  # what does not fit 32 bits is still no row, and not an empty range
+        lists = torch.stack([lists[..., 0].clamp(-2, 2**31 - 2), lists[..., 1].clamp(-1, 2**31 - 1)], -1).int()
+    return torch.ops.hunch.shortlist_head(hidden, weight, lists.contiguous(), max_rows)

@@ -82,8 +82,7 @@ if [ "$all" = yes ]; then
   ./examples/torch_op/build.sh
   stage engines that call the torch operators
   for engine in vllm sglang; do
-    HUNCH_TORCH_LIBRARY="$root/build-torch/libhunch_torch.so" \
-      "${PYTHON:-.cache/torch_op/bin/python}" -B "examples/torch_op/test_$engine.py"
+    PYTHONPATH=build-torch/python "${PYTHON:-.cache/torch_op/bin/python}" -B "build-torch/test/test_$engine.py"
   done
   stage what the recipes read
   "${PYTHON:-.cache/torch_op/bin/python}" -B test/recipes/convert_test.py examples/recipes

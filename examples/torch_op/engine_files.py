@@ -46,7 +46,7 @@ class Wheel(NamedTuple):
         subprocess.run(
             [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-cache-dir",
              "--no-deps", "--only-binary", ":all:", "--require-hashes", "-r", pinned, "-d", folder, "--platform",
-             self.platform, "--python-version", "3.11", "--implementation", "cp", "--abi", self.abi], check=True)
+             self.platform, "--python-version", "3.11", "--implementation", "cp", "--abi", self.abi], check=True, stderr=subprocess.PIPE, text=True)
 
 
 class _Stub(type):
@@ -127,8 +127,11 @@ def main(wheel, load):
     options, rest = parser.parse_known_args()
     try:
         directory = wheel.fetched(options.cache)
-    except (subprocess.CalledProcessError, OSError) as error:
-        print(f"######## NOT RUN: {wheel.requirement} could not be downloaded ({error}) ########")
+    except subprocess.CalledProcessError as failed:
+        print(failed.stderr, file=sys.stderr)
+        if "DO NOT MATCH THE HASHES" in failed.stderr:
+            sys.exit(1)  # what was downloaded is not what was published
+        print(f"######## NOT RUN: pip could not download {wheel.requirement} ########")
         sys.exit(0 if options.offline_ok else NOT_RUN)
     load(directory)
     unittest.main(argv=[sys.argv[0], *rest])

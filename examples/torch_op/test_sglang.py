@@ -7,6 +7,7 @@ SGLang's Triton kernels, which the results are compared with, run in Triton's in
 """
 import inspect
 import os
+import sys
 import types
 import unittest
 from unittest import mock
@@ -321,6 +322,26 @@ class WhatIsReplaced(Loaded):
         sglang.__version__ = "0.5.23"
         hunch.sglang.plugin()
         self.assertTrue(hunch.sglang.is_registered())
+
+
+class WhenImported(unittest.TestCase):
+    def test_a_function_is_replaced_when_its_module_is_imported(self):
+        self.enterContext(engine_files.Engine("sglang", directory, WHEEL.files, STUBS))
+        import sglang
+        sglang.__version__ = hunch.sglang.VERSIONS[0]
+        self.addCleanup(hunch.sglang.unregister)
+        hunch.sglang.plugin()
+        self.assertFalse({t.module for t in hunch.sglang._TARGETS} & set(sys.modules))
+        from sglang.kernels.ops.speculative import tree
+        from sglang.srt.speculative import eagle_utils
+
+        def replaced():
+            return [hasattr(f, "__wrapped__") for f in (
+                tree.verify_tree_greedy, eagle_utils.tree_speculative_sampling_target_only,
+                eagle_utils.chain_speculative_sampling_triton, tree.build_tree_kernel_efficient)]
+        self.assertEqual(replaced(), [True, True, True, False])
+        hunch.sglang.unregister()
+        self.assertEqual(replaced(), [False, False, False, False])
 
 
 if __name__ == "__main__":

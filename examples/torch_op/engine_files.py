@@ -46,7 +46,8 @@ class Wheel(NamedTuple):
         subprocess.run(
             [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-cache-dir",
              "--no-deps", "--only-binary", ":all:", "--require-hashes", "-r", pinned, "-d", folder, "--platform",
-             self.platform, "--python-version", "3.11", "--implementation", "cp", "--abi", self.abi], check=True, stderr=subprocess.PIPE, text=True)
+             self.platform, "--python-version", "3.11", "--implementation", "cp", "--abi", self.abi],
+            check=True, stderr=subprocess.PIPE, text=True)
 
 
 class _Stub(type):

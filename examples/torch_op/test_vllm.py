@@ -517,7 +517,18 @@ class WhenImported(unittest.TestCase):
             hunch.vllm.plugin()
         with self.assertLogs("hunch", "WARNING") as logs:
             self.assertEqual(self.replaced(), [True, False, False])
-        self.assertRegex(logs.output[0], "rejection_sampler_utils.rejection_sample is left as it is: .*it lacks")
+        self.assertRegex(logs.output[0], "rejection_sample is left as it is: .*sampler_utils.rejection_sample: it lacks")
+
+    def test_what_was_left_is_not_called_registered(self):
+        first, second = hunch.vllm._TARGETS
+        wrong = (first._replace(ours=second.ours), second._replace(ours=first.ours))
+        with mock.patch.object(hunch.vllm, "_TARGETS", wrong):
+            hunch.vllm.plugin()
+        with self.assertLogs("hunch", "WARNING"):
+            self.assertEqual(self.replaced(), [False, False, False])
+        self.assertFalse(hunch.vllm.is_registered())
+        hunch.vllm.register()
+        self.assertEqual(self.replaced(), [True, True, True])
 
 
 if __name__ == "__main__":

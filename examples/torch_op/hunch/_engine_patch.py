@@ -55,16 +55,13 @@ def differences(theirs, ours):
 
 
 def _exchange(old, new, package):
-    """Puts `new` wherever a module of `package` holds `old`. Returns in how many places."""
-    places = 0
+    """Puts `new` wherever a module of `package` holds `old`."""
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] != package or not isinstance(module, types.ModuleType):
             continue
         for attribute, value in list(vars(module).items()):
             if value is old:
                 setattr(module, attribute, new)
-                places += 1
-    return places
 
 
 class Patch:
@@ -83,12 +80,13 @@ class Patch:
     @property
     def is_applied(self):
         """Whether a function is replaced, or will be when its module is imported."""
-        return bool(self._replaced or self._waiting)
+        return bool(self._replaced or (self._waiting and self._waiting.targets))
 
     def apply(self, targets, any_version=False):
         """Replaces all targets, or raises InterfaceDiffers and replaces none. A second call does nothing."""
         if self.is_applied:
             return
+        self.undo()
         found = self._version_differs(any_version)
         for target in targets:
             try:
@@ -108,6 +106,7 @@ class Patch:
         """
         if self.is_applied:
             return
+        self.undo()
         self._refuse(self._version_differs(any_version))
         waiting = {}
         for target in targets:
@@ -146,7 +145,7 @@ class Patch:
     def _replace_or_warn(self, target):
         found = _differs(target)
         if found:
-            log.warning("hunch: %s is left as it is: %s", target, "; ".join(found))
+            log.warning("hunch: %s is left as it is: %s", target.name, "; ".join(found))
         else:
             self._replace(target)
 
@@ -171,10 +170,10 @@ class _AfterImport(importlib.abc.MetaPathFinder):
     """Calls `then(target)` for the targets of a module right after the module has run; imports stay as they are."""
 
     def __init__(self, targets, then):
-        self._targets, self._then = targets, then
+        self.targets, self._then = targets, then  # targets: those of each module that is still to come
 
     def find_spec(self, name, path=None, target=None):
-        targets = self._targets.pop(name, None)
+        targets = self.targets.pop(name, None)
         if targets is None:
             return None
         spec = importlib.util.find_spec(name)  # asks the other finders: this one no longer knows the name

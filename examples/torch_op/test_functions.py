@@ -234,7 +234,8 @@ class Functions:
             for change in changes:
                 def changed(x):
                     return change(x) if isinstance(x, torch.Tensor) else x
-                self.same(self.call(function, *map(changed, args), **{k: changed(v) for k, v in kwargs.items()}), wanted)
+                got = self.call(function, *map(changed, args), **{k: changed(v) for k, v in kwargs.items()})
+                self.same(got, wanted)
 
     def test_logits_of_16_bits_are_read_as_they_are(self):
         for function, args, kwargs in self.some_calls()[:4]:
@@ -248,7 +249,8 @@ class Functions:
             for name, value in ON.items():
                 options = {k: kwargs[k] for k in ("seeds", "lengths")} | {name: value.item()}
                 by_number = self.call(function, *args, **options)
-                for tensor in (value[0], value.expand(6), value.expand(6).double()[:6] if name != "top_k" else value[0]):
+                other_type = value.long() if name == "top_k" else value.double()
+                for tensor in (value[0], value.expand(6), other_type.expand(6)):
                     self.same(self.call(function, *args, **{**options, name: tensor}), by_number)
 
     def test_a_sequence_depends_on_its_seed_and_length_alone(self):
@@ -271,6 +273,12 @@ class Functions:
         self.assertEqual(tree.path.shape, (40, 0))
         greedy = self.call(hunch.verify_chain, target[:, :1], torch.zeros(40, 0).long(), None, temperature=0, **keys)
         self.assertTrue(greedy.tokens[:, 0].equal(target[:, 0].argmax(-1)))
+
+    def test_logits_of_a_model_that_is_trained_are_read(self):
+        for function, args, kwargs in self.some_calls()[:4]:
+            args = [x.clone().requires_grad_() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+                    for x in args]
+            self.assertFalse(any(r.requires_grad for r in self.call(function, *args, **kwargs)))
 
     def test_drafts_of_another_law_and_vocabulary(self):
         target, tokens, draft = self.chains(batch=40)
@@ -330,7 +338,7 @@ class Functions:
             (chain, 0, lambda t: t.double(), TypeError, "target_logits must be .*float32 or .*, it is torch.float64"),
             (chain, 0, lambda t: t[0], ValueError, r"target_logits must have the shape \[B, n \+ 1, V\]"),
             (chain, 0, lambda t: t.tolist(), TypeError, "target_logits must be a tensor, it is list"),
-            (chain, 0, lambda t: t[:, :0], ValueError, "target_logits must have a row"),
+            (chain, 0, lambda t: t[:, :0], ValueError, "target_logits must have a row for the root"),
             (chain, 0, lambda t: t[..., :0], ValueError, "target_logits must have rows of one element"),
             (chain, 1, lambda t: t[:, 1:], ValueError, r"draft_tokens must have the shape \[6, 3\], it has \[6, 2\]"),
             (chain, 1, lambda t: t.float(), TypeError, "draft_tokens must be torch.int32 or torch.int64"),

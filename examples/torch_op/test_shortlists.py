@@ -169,14 +169,16 @@ class Shortlists:
         got = self.call(hunch.select_clusters, scores, layout, most=2)
         self.assertEqual(got.ranges[1:4, 0].tolist(), 3 * [[0, 5]])  # the core and the first cluster
         # Of a whole share are those that have some of it.
-        self.assertEqual(self.call(hunch.select_clusters, scores[4:], layout, most=4, share=1.0).num_rows.tolist(), [10])
+        got = self.call(hunch.select_clusters, scores[4:], layout, most=4, share=1.0)
+        self.assertEqual(got.num_rows.tolist(), [10])
 
     def test_a_budget_below_the_largest_cluster_takes_one(self):
         layout = self.layout([30, 1, 2, 20], core=5)
         scores = torch.tensor([[3.0, 2.0, 1.0, 0.0], [0.0, 1.0, 2.0, 3.0], [0.0, 3.0, 2.0, 1.0]])
         for rows in (1, 5, 6, 7, 8, 20, 35, 36, 58):
             self.chooses(scores, layout, most=4, rows=rows)
-        self.assertEqual(self.call(hunch.select_clusters, scores, layout, most=4, rows=8).num_rows.tolist(), [35, 25, 8])
+        got = self.call(hunch.select_clusters, scores, layout, most=4, rows=8)
+        self.assertEqual(got.num_rows.tolist(), [35, 25, 8])
 
     def test_budgets_shrink_with_the_depth(self):
         layout, scores = self.layout([2] * 20), torch.randn(4, 20)
@@ -213,8 +215,7 @@ class Shortlists:
         target = hidden[:1] @ by_token.T + torch.randn(1, vocab)  # one law for all, whatever was drafted
         lists = self.call(hunch.select_clusters, hidden[:, :4], layout, most=2)
         logits = self.call(hunch.head, hidden, weight, ranges=lists.ranges, max_rows=lists.max_rows)
-        tokens = self.call(hunch.shortlist_tokens, lists, layout) if self.device == "cpu" else (
-            hunch.shortlist_tokens(lists, layout))
+        tokens = hunch.shortlist_tokens(lists, layout)
         self.assertEqual(tokens.shape, logits.shape)
         for b in (0, texts // 2, texts - 1):
             rows = lists_of(lists.ranges[b].tolist())
@@ -303,7 +304,7 @@ class Shortlists:
             (hunch.select_clusters, [scores.long(), layout], dict(most=1), TypeError, "scores must be"),
             (hunch.select_clusters, [scores, layout], dict(most=0), ValueError, "most must be 1 or more"),
             (hunch.select_clusters, [scores, layout], dict(most=1, rows=0), ValueError, "rows must be 1 or more"),
-            (hunch.select_clusters, [scores, layout], dict(most=1, share=0.0), ValueError, r"share must be in \(0, 1\]"),
+            (hunch.select_clusters, [scores, layout], dict(most=1, share=0.0), ValueError, r"share must be in"),
             (hunch.spread_logits, [scores, ids, 9], {}, ValueError, r"tokens must have the shape \[4, 2\]"),
         ]
         for function, args, kwargs, error, message in faults:

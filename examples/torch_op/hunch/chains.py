@@ -75,7 +75,7 @@ def verify_chain(
     batch, rows, _ = target_logits.shape
     length = rows - 1
     if length < 0:
-        raise call.wrong("target_logits", f"must have a row for the last token, its shape is {list(target_logits.shape)}")
+        raise call.wrong("target_logits", f"must have a row for the root, its shape is {list(target_logits.shape)}")
     if rule not in ("rejection", "block"):
         raise call.wrong("rule", f"must be 'rejection' or 'block', it is {rule!r}")
     drafted = call.ids(draft_tokens, "draft_tokens", (batch, length))

@@ -49,7 +49,8 @@ def head(
         shortlist: int32 or int64 [R], distinct rows in [0, V). Sorted in every call; of a list that stays, make
             `shortlist_ranges` once: then logits are in ascending order of the ids.
         ranges: int32 or int64 [G, 2], or [B, G, 2] for a list of each state, such as those of `select_clusters`; first
-            row and the one after the last, ascending, not overlapping. An empty range ends a list.
+            row and the one after the last, ascending, not overlapping. An empty range ends a list. Pairs of numbers
+            are copied to the device, which a captured graph cannot do.
         max_rows: R, the columns of the logits; with ranges in a tensor it must be given.
 
     Returns:

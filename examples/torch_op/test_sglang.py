@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests hunch.sglang on the files of SGLang as published: its own functions are called, and call what is registered.
 
-    python test_sglang.py          downloads a wheel of 39 MB once; NOT RUN, and an exit status of 3, without it
+    ./build.sh
+    PYTHONPATH=build-torch/python python build-torch/test/test_sglang.py
+
+It downloads a wheel of 39 MB once. Without it: NOT RUN, and an exit status of 3, or 0 with --offline-ok.
 
 SGLang's Triton kernels, which the results are compared with, run in Triton's interpreter. No engine is started.
 """
@@ -10,6 +13,7 @@ import os
 import sys
 import types
 import unittest
+from importlib.metadata import entry_points
 from unittest import mock
 
 os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it when it is imported
@@ -281,6 +285,10 @@ class Greedy(Loaded):
 
 
 class WhatIsReplaced(Loaded):
+    def test_the_installed_package_has_the_entry_point(self):
+        found = entry_points(group="sglang.srt.plugins", name="hunch")
+        self.assertEqual({e.value for e in found}, {"hunch.sglang:plugin"})
+
     def held(self):
         return {name: getattr(module, name) for name, module in self.kernels.items()}
 

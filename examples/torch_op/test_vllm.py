@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests hunch.vllm on the files of vLLM as published: its own classes are called, and call what is registered.
 
-    python test_vllm.py            downloads a wheel of 336 MB once; NOT RUN, and an exit status of 3, without it
+    ./build.sh
+    PYTHONPATH=build-torch/python python build-torch/test/test_vllm.py
+
+It downloads a wheel of 336 MB once. Without it: NOT RUN, and an exit status of 3, or 0 with --offline-ok.
 
 vLLM's Triton kernels run in Triton's interpreter, so that no GPU is needed. No engine is started.
 """
@@ -12,6 +15,7 @@ import sys
 import types
 import unittest
 import warnings
+from importlib.metadata import entry_points
 from unittest import mock
 
 os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it when it is imported
@@ -407,6 +411,10 @@ class OnProbabilities(Loaded):
 
 
 class WhatIsReplaced(Loaded):
+    def test_the_installed_package_has_the_entry_point(self):
+        found = entry_points(group="vllm.general_plugins", name="hunch")
+        self.assertEqual({e.value for e in found}, {"hunch.vllm:plugin"})
+
     def test_functions_are_replaced_and_put_back(self):
         self.assertTrue(hunch.vllm.is_registered())
         self.assertIs(self.runner.rejection_sample, self.utils.rejection_sample)

@@ -253,6 +253,13 @@ class Functions:
                 for tensor in (value[0], value.expand(6), other_type.expand(6)):
                     self.same(self.call(function, *args, **{**options, name: tensor}), by_number)
 
+    def test_more_top_tokens_than_there_are_cut_nothing(self):
+        function, args, kwargs = self.some_calls()[0]
+        options = {k: kwargs[k] for k in ("seeds", "lengths")}
+        wanted = self.call(function, *args, **options)
+        for many in (30, 2**40, torch.tensor(2**40), torch.full((6,), 31)):
+            self.same(self.call(function, *args, top_k=many, **options), wanted)
+
     def test_a_sequence_depends_on_its_seed_and_length_alone(self):
         for function, args, kwargs in self.some_calls():
             wanted = self.call(function, *args, **kwargs)

@@ -4,6 +4,7 @@
     python test_package.py SOURCE    SOURCE: the directory with pyproject.toml
 """
 import importlib.metadata
+import importlib.util
 import inspect
 import os
 import shutil
@@ -104,6 +105,15 @@ class Package(unittest.TestCase):
             done = subprocess.run(["cmake", "-S", copy, "-B", Path(folder) / "build"], capture_output=True, text=True)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("there is no include/hunch/hunch.hpp", done.stderr)
+
+    @unittest.skipUnless(SOURCE and importlib.util.find_spec("scikit_build_core"), "no SOURCE, or no back end here")
+    def test_a_source_distribution_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            build = f"from scikit_build_core.build import build_sdist; build_sdist({folder!r})"
+            done = subprocess.run([sys.executable, "-B", "-c", build], cwd=SOURCE, capture_output=True, text=True)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("there is no source distribution", done.stdout + done.stderr)
+            self.assertFalse(os.listdir(folder))
 
 
 if __name__ == "__main__":

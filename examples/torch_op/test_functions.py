@@ -299,6 +299,18 @@ class Functions:
         self.same(self.call(hunch.verify_chain, target, tokens, few, temperature=0.7, **keys),
                   self.call(hunch.verify_chain, target, tokens, wide, temperature=0.7, **keys))
 
+    def test_wide_trees(self):
+        # 70 children that the target does not want: each is rejected.
+        draft, target = torch.zeros(1, 71, 100), torch.full((1, 71, 100), -torch.inf)
+        target[:, :, 99] = 0
+        parents, tokens = torch.tensor([[-1] + 70 * [0]]), torch.arange(-1, 70)[None]
+        for children, status in (("independent", "ok"), ("without_replacement", "invalid_draft")):
+            got = self.call(hunch.verify_tree, target, tokens, parents, draft, children=children, **self.keys(1))
+            self.assertEqual(hunch.STATUS[got.status[0]], status)
+            self.assertEqual(got.tokens[0, 0], 99 if status == "ok" else -1)
+        got = self.call(hunch.verify_tree, target, tokens, parents, None, **self.keys(1))
+        self.assertEqual(got.tokens[0, :2].tolist(), [99, -1])
+
     # --- errors --------------------------------------------------------------------------------
     def test_bad_values_are_the_status_of_their_sequence(self):
         target, tokens, parents, laws = self.trees(batch=10)

@@ -7,11 +7,11 @@ import unittest
 
 import torch
 
-import hunch_ops
+import hunch
 import reference
 
 ops = torch.ops.hunch
-STATUS = {name: code for code, name in enumerate(hunch_ops.STATUS)}
+STATUS = {name: code for code, name in enumerate(hunch.STATUS)}
 HAS_CUDA_KERNELS = torch._C._dispatch_has_kernel_for_dispatch_key("hunch::build_tree", "CUDA")
 
 
@@ -185,7 +185,7 @@ class Operators:
         q[3, 0, ids[3, 0]] = 0
         out, accepted, emitted, status = self.call("chain_speculative_sampling", q, ids, p, seeds=seeds,
                                                    lengths=lengths)
-        self.assertEqual([hunch_ops.STATUS[s] for s in status.tolist()],
+        self.assertEqual([hunch.STATUS[s] for s in status.tolist()],
                          ["ok", "invalid_logits", "invalid_token", "invalid_draft", "ok"])
         self.assertTrue((out[1:4] == -1).all() and (emitted[1:4] == 0).all() and (accepted[1:4] == 0).all())
         for got, wanted in zip((out, accepted, emitted), clean):

@@ -10,7 +10,7 @@ import argparse
 
 import torch
 
-import hunch_ops
+import hunch
 
 
 def arguments():
@@ -46,7 +46,7 @@ def main():
         tokens, _, emitted, status = torch.ops.hunch.chain_speculative_sampling(
             torch.stack(rows, 1), read[:, 1:].int().contiguous(), target[read], seeds=seeds, lengths=lengths)
         if status.any():
-            raise RuntimeError(hunch_ops.STATUS[status.max()])
+            raise RuntimeError(hunch.STATUS[status.max()])
         last = tokens.gather(1, emitted[:, None].long())[:, 0].long()  # the token after the accepted drafts
         lengths += emitted + 1
         accepted_by_position += (emitted[:, None] > torch.arange(n, device=device)).float().mean(0)

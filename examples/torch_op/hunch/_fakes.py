@@ -1,17 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads the operators into torch.ops.hunch, and tells torch.compile the shapes of their results.
-
-The library is build-torch/libhunch_torch.so, where build.sh puts it, or what HUNCH_TORCH_LIBRARY names.
-"""
-import os
-from pathlib import Path
-
+"""The shapes of what the operators return, for torch.compile."""
 import torch
-
-STATUS = ("ok", "invalid_logits", "empty_support", "invalid_draft", "invalid_token", "invalid_parameter", "cache_full")
-BUILT = Path(__file__).resolve().parents[2] / "build-torch" / "libhunch_torch.so"
-
-torch.ops.load_library(os.environ.get("HUNCH_TORCH_LIBRARY", BUILT))
 
 
 def int32s(like, *shape):

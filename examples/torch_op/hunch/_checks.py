@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of the functions: checked, and brought into the form that operators take. No check waits for a device."""
+from __future__ import annotations
+
+import torch
+
+LOGITS = (torch.float32, torch.bfloat16, torch.float16)
+IDS = (torch.int32, torch.int64)
+
+
+class Call:
+    """One call of a function, whose messages begin with its name. All tensors are on the device of the first one."""
+
+    def __init__(self, function: str, first: object, name: str):
+        self.function, self.first = function, name
+        if not isinstance(first, torch.Tensor):
+            raise TypeError(f"hunch.{function}: {name} must be a tensor, it is {type(first).__name__}")
+        self.device = first.device
+
+    def wrong(self, name: str, what: str) -> ValueError:
+        return ValueError(f"hunch.{self.function}: {name} {what}")
+
+    def mistyped(self, name: str, what: str) -> TypeError:
+        return TypeError(f"hunch.{self.function}: {name} {what}")
+
+    def tensor(self, t: object, name: str, dtypes: tuple[torch.dtype, ...], shape: tuple[int | str, ...]) -> torch.Tensor:
+        """A tensor of one of the types. A size that is a letter stands for any."""
+        if not isinstance(t, torch.Tensor):
+            raise self.mistyped(name, f"must be a tensor, it is {type(t).__name__}")
+        if t.dtype not in dtypes:
+            raise self.mistyped(name, f"must be {' or '.join(str(d) for d in dtypes)}, it is {t.dtype}")
+        if t.dim() != len(shape) or any(isinstance(n, int) and n != m for n, m in zip(shape, t.shape)):
+            raise self.wrong(name, f"must have the shape [{', '.join(map(str, shape))}], it has {list(t.shape)}")
+        if t.device != self.device:
+            raise self.wrong(name, f"is on {t.device}, but {self.first} is on {self.device}")
+        return t
+
+    def ids(self, t: object, name: str, shape: tuple[int | str, ...]) -> torch.Tensor:
+        return self.tensor(t, name, IDS, shape).contiguous()
+
+    def rows(self, t: object, name: str, dtypes: tuple[torch.dtype, ...], shape: tuple[int | str, ...]) -> torch.Tensor:
+        """Rows at one distance, as [rows, last size]: in place where they lie so, else a copy."""
+        t = self.tensor(t, name, dtypes, shape)
+        if t.shape[-1] == 0:
+            raise self.wrong(name, f"must have rows of one element or more, it has the shape {list(t.shape)}")
+        flat = t.reshape(-1, t.shape[-1])
+        apart = flat.shape[0] <= 1 or flat.stride(0) >= flat.shape[1]
+        return flat if apart and (flat.shape[1] == 1 or flat.stride(1) == 1) else flat.contiguous()
+
+    def by_row(self, x: object, name: str, dtype: torch.dtype, batch: int, off: float | None = None):
+        """A number for every sequence, or a tensor of one for each, as [batch]; None for the number that is `off`."""
+        if isinstance(x, torch.Tensor):
+            whole = not dtype.is_floating_point
+            if x.is_complex() or x.dtype == torch.bool or (whole and x.is_floating_point()):
+                raise self.mistyped(name, f"must hold {'integers' if whole else 'numbers'}, it is {x.dtype}")
+            shape = () if x.dim() == 0 else (batch,)
+            return self.tensor(x, name, (x.dtype,), shape).to(dtype).expand(batch).contiguous()
+        if isinstance(x, bool) or not isinstance(x, (int, float) if dtype.is_floating_point else int):
+            raise self.mistyped(name, f"must be a number or a tensor, it is {type(x).__name__}")
+        return None if x == off else torch.full((batch,), x, dtype=dtype, device=self.device)
+
+    def keys(self, seeds: object, lengths: object, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """What names the random words of each sequence."""
+        return (self.tensor(seeds, "seeds", IDS, (batch,)).to(torch.int64).contiguous(),
+                self.tensor(lengths, "lengths", IDS, (batch,)).to(torch.int32).contiguous())
+
+    def sampling(self, temperature, top_k, top_p, min_p, batch: int):
+        """The parameters as [batch], or None for a stage that is off."""
+        return (self.by_row(temperature, "temperature", torch.float32, batch),
+                self.by_row(0 if top_k is None else top_k, "top_k", torch.int32, batch, off=0),
+                self.by_row(top_p, "top_p", torch.float32, batch, off=1),
+                self.by_row(min_p, "min_p", torch.float32, batch, off=0))

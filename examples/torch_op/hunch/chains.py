@@ -91,7 +91,7 @@ def verify_chain(
 
     device = call.device
     read = torch.cat([drafted.new_zeros((batch, 1)), drafted], 1).flatten()  # the root is not looked at
-    position = (lengths.long() - 1)[:, None].expand(batch, rows).reshape(-1)
+    position = (lengths.long() - 1)[:, None].expand(batch, rows).reshape(-1).contiguous()
     starts = torch.arange(0, batch * rows + 1, rows, dtype=torch.int32, device=device)
     state = torch.arange(batch, dtype=torch.int32, device=device)
     return VerifiedChains(*torch.ops.hunch.rejection_sample(

@@ -97,6 +97,11 @@ class checked_call {
                       ", it is ", n);
   }
 
+  void at_most(std::int64_t n, const char* name, std::int64_t most) const {
+    TORCH_CHECK_VALUE(n <= most, "hunch::", op_, ": ", name, " must be at most ", most, ", it is ",
+                      n);
+  }
+
   void in_unit_interval(double x, const char* name) const {
     TORCH_CHECK_VALUE(x >= 0.0 && x <= 1.0, "hunch::", op_, ": ", name,
                       " must be in [0, 1], it is ", x);

@@ -13,10 +13,14 @@
 #include <hunch/interop/vllm_logits.hpp>
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/rejection.hpp>
+#include "cluster_choices.hpp"
+#include "list_head.hpp"
+#include "logit_trees.hpp"
+#include "tree_nodes.hpp"
 
 /// \file
-/// What ops.cpp and the files for CUDA agree on. One is torch without kernels, the others are
-/// kernels without torch, so that nvcc never reads torch's headers.
+/// What the files with schemas and those for CUDA agree on. One is torch without kernels, the
+/// others are kernels without torch, so that nvcc never reads torch's headers.
 
 struct CUstream_st;  // cudaStream_t points to one; torch's CPU build has no header that says so
 namespace hunch::executor {
@@ -46,9 +50,12 @@ using greedy_trees = sglang::greedy_arguments;
 using tree_choices = sglang::build_tree_arguments;
 
 /// An operation and its tensors: plain structs of sizes and pointers.
-using operation = std::variant<chains, ragged_chains<float>, ragged_chains<hunch::bfloat16>,
-                               ragged_chains<hunch::float16>, sampled_trees, greedy_trees,
-                               tree_choices, tokens_of_texts>;
+using operation =
+    std::variant<chains, ragged_chains<float>, ragged_chains<hunch::bfloat16>,
+                 ragged_chains<hunch::float16>, sampled_trees, greedy_trees, tree_choices,
+                 tokens_of_texts, logit_trees<float>, logit_trees<hunch::bfloat16>,
+                 logit_trees<hunch::float16>, tree_nodes, list_head<float>,
+                 list_head<hunch::bfloat16>, list_head<hunch::float16>, cluster_choices>;
 
 /// Launches an operation on an executor.
 template <hunch::Executor E>
@@ -69,6 +76,16 @@ struct launch_on {
   }
   void operator()(const greedy_trees& a) const { sglang::verify_tree_greedy(executor, a); }
   void operator()(const tree_choices& a) const { sglang::build_tree_kernel_efficient(executor, a); }
+  template <class Logit>
+  void operator()(const logit_trees<Logit>& a) const {
+    verify_logit_trees(executor, a);
+  }
+  void operator()(const tree_nodes& a) const { describe_trees(executor, a); }
+  template <class Weight>
+  void operator()(const list_head<Weight>& a) const {
+    multiply_lists(executor, a);
+  }
+  void operator()(const cluster_choices& a) const { choose_for_rows(executor, a); }
   void operator()(const tokens_of_texts& a) const {
     if (a.begins) {
       hunch::interop::begin_texts(executor, a.texts);

@@ -7,45 +7,15 @@
 #include <cstdint>
 #include <tuple>
 
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
-#include <hunch/executor/host.hpp>
 #include "checked_call.hpp"
+#include "launch.hpp"
 #include "operations.hpp"
-
-#if defined(HUNCH_TORCH_CUDA)
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
-#endif
 
 namespace hunch_torch {
 namespace {
-
-/// torch's threads as an executor: sequences are independent, so each is a task of its own.
-struct torch_threads : hunch::executor::host {
-  template <class Body>
-  void launch(std::int32_t count, const Body& body) {
-    at::parallel_for(0, count, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        hunch::team::serial team;
-        body(team, static_cast<std::int32_t>(i));
-      }
-    });
-  }
-};
-
-void launch([[maybe_unused]] const at::Device& device, const operation& what) {
-#if defined(HUNCH_TORCH_CUDA)
-  if (device.is_cuda()) {
-    const c10::cuda::CUDAGuard guard(device);
-    return launch_on_stream(c10::cuda::getCurrentCUDAStream(), what);
-  }
-#endif
-  torch_threads threads;
-  std::visit(launch_on<torch_threads>{threads}, what);
-}
 
 hunch::interop::random_keys keys_of(const checked_call& call, const maybe_tensor& seeds,
                                     const maybe_tensor& lengths, std::int64_t batch) {

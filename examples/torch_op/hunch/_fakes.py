@@ -76,3 +76,28 @@ def _(parent_list, selected_index, verified_seq_len, topk):
     batch, nodes = selected_index.shape[0], selected_index.shape[1] + 1
     return (parent_list.new_empty((batch, nodes, nodes), dtype=torch.bool),
             *(int64s(parent_list, batch, nodes) for _ in range(4)), statuses(parent_list, batch))
+
+
+@torch.library.register_fake("hunch::verify_tree")
+def _(target_logits, tokens, parents, draft_logits, *, seeds, lengths, temperature, top_k=None, top_p=None, min_p=None,
+      without_replacement=False, draft_is_scaled=False):
+    batch, nodes = tokens.shape
+    return (int64s(tokens, batch, nodes), int64s(tokens, batch, nodes - 1), int32s(tokens, batch),
+            statuses(tokens, batch))
+
+
+@torch.library.register_fake("hunch::describe_tree")
+def _(parents, lengths):
+    batch, nodes = parents.shape
+    return (parents.new_empty((batch, nodes, nodes), dtype=torch.bool),
+            *(int64s(parents, batch, nodes) for _ in range(3)), statuses(parents, batch))
+
+
+@torch.library.register_fake("hunch::shortlist_head")
+def _(hidden, weight, ranges, most_rows):
+    return hidden.new_empty((hidden.shape[0], most_rows), dtype=torch.float32)
+
+
+@torch.library.register_fake("hunch::choose_clusters")
+def _(scores, cluster_begin, most, rows=None, share=None, per_row=False):
+    return int32s(scores, scores.shape[0], min(most, scores.shape[1]) + 1, 2)

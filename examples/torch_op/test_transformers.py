@@ -80,7 +80,7 @@ def chi_squared(counts, law):
 class Law(unittest.TestCase):
     """The first four tokens of texts that go on, against their law; rows of a batch advance at their own pace."""
 
-    TOKENS, PROMPT, ROWS, CALLS = 4, [1, 5, 2], 2048, 6
+    TOKENS, PROMPT, ROWS, CALLS = 4, [1, 5, 2], 1024, 6
 
     @classmethod
     def setUpClass(cls):
@@ -145,6 +145,20 @@ class Law(unittest.TestCase):
     def test_lengths_that_change(self):
         self.check(self.model, self.near, [], num_draft_tokens=[2, 0, 5, 1])
 
+    def test_trees(self):
+        self.check(self.model, self.near, [], tree=(3, 2))
+        self.check(self.model, self.near, [TopPLogitsWarper(0.8)], tree=(2, 2, 1), top_p=0.8)
+        self.check(tiny(GPT2LMHeadModel, 5), tiny(Qwen2ForCausalLM, 6), [RepetitionPenaltyLogitsProcessor(1.5)],
+                   tree=(2, 1), repetition_penalty=1.5)
+
+    def test_a_tree_that_is_read_as_a_chain_is_seen(self):
+        class Wrong(loop.Tree):
+            def __init__(self, base, below, depths):
+                super().__init__(base, below | below.new_ones(below.shape).tril(below.shape[1] - below.shape[0]), depths)
+
+        with mock.patch.object(loop, "Tree", Wrong):
+            self.assertLess(self.p_value(self.model, self.near, [], tree=(3, 2)), FALSE_POSITIVES)
+
     def test_a_wrong_law_of_the_drafts_is_seen(self):
         def wrong(target, tokens, laws, **rest):
             return hunch.verify_chain(target, tokens, None if laws is None else laws / 2, **rest)
@@ -192,6 +206,16 @@ class Shipped(unittest.TestCase):
     def test_eager_attention(self):
         target, draft = pair("eager")
         self.same(*padded(self.prompts[:3]), model=target, assistant=draft)
+
+    def test_trees(self):
+        chain = self.same(torch.tensor(self.prompts[:1]), method=Speculative(self.draft, num_draft_tokens=3))
+        tree = self.same(torch.tensor(self.prompts[:1]), method=Speculative(self.draft, tree=(3, 2, 1)))
+        self.assertLess(tree.steps, chain.steps)
+        self.same(*padded(self.prompts[:3]), method=Speculative(self.draft, tree=(2, 2, 1)))
+        self.same(*padded(self.prompts[:3]), method=Speculative(self.draft, tree=(2, 2)), repetition_penalty=1.3)
+        self.same(torch.tensor([[1]]), method=Speculative(self.draft, tree=(2, 2)))
+        target, draft = pair("eager")
+        self.same(*padded(self.prompts[3:5]), model=target, method=Speculative(draft, tree=(4, 1)))
 
     def test_processors(self):
         for options in (dict(repetition_penalty=1.3), dict(no_repeat_ngram_size=2), dict(bad_words_ids=[[1], [5, 6]]),
@@ -402,4 +426,5 @@ class Vocabularies(unittest.TestCase):
 
 if __name__ == "__main__":
     torch.set_grad_enabled(False)
+    torch.set_num_threads(1)
     unittest.main()

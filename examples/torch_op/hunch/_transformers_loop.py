@@ -45,12 +45,10 @@ class Shape:
         self.levels, self.nodes = levels, len(parents)
         self.parents = torch.tensor(parents, device=device)
         self.depth = [0] * self.nodes
-        self.children: list[list[int]] = [[] for _ in parents]
         self.path: list[list[int]] = [[] for _ in parents]  # nodes from the first level on
         below = torch.eye(self.nodes, dtype=torch.bool)
         for node, parent in enumerate(parents[1:], 1):
             self.depth[node] = self.depth[parent] + 1
-            self.children[parent].append(node)
             self.path[node] = self.path[parent] + [node]
             below[node] |= below[parent]
         self.below, self.depths = below.to(device), torch.tensor(self.depth, device=device)
@@ -194,13 +192,10 @@ class Loop:
         logits = self.target.read(nodes, shape.nodes, tree=shape.whole(base), last_position=self.last_position)
         logits = self._target_law(logits, lambda: self._node_prefixes(nodes, shape, range(shape.nodes)))
         verified = hunch.verify_tree(
-            logits, nodes, shape.parents.expand(len(nodes), -1), seeds=self.seeds,
+            logits, nodes, shape.parents.expand(len(nodes), -1), None, seeds=self.seeds,
             lengths=torch.tensor(before, dtype=torch.int32, device=self.device), **sampling._asdict())
-        drafted = nodes.tolist()
-        emitted = verified.tokens.tolist()
         counts, _ = self._emit(verified, len(branching))
-        paths = [self._path(shape, tree, tokens[: m - 1]) if m > 0 else None
-                 for tree, tokens, m in zip(drafted, emitted, counts)]
+        paths = [path[: m - 1] if m > 0 else None for path, m in zip(verified.path.tolist(), counts)]
         self.target.keep_paths(base, [[] if path is None else [0, *path] for path in paths])
         if branching:
             read = [[] if path is None else [node - 1 for node in path if shape.depth[node] < len(branching)]
@@ -208,14 +203,6 @@ class Loop:
             self.draft.keep_paths(before, read)
             self.draft.keep([k - 1 if path is None else kept
                              for k, path, kept in zip(before, paths, self.draft.lengths)])
-
-    @staticmethod
-    def _path(shape, tokens, accepted):
-        """The nodes that carry the accepted tokens, from the first level on."""
-        path = [0]
-        for token in accepted:
-            path.append(next(c for c in shape.children[path[-1]] if tokens[c] == token))
-        return path[1:]
 
     def _node_prefixes(self, nodes, shape, rows):
         return [[torch.cat([self.texts.prefix(b), nodes[b, shape.path[node]]]) for node in rows]

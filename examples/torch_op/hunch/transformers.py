@@ -67,9 +67,12 @@ class Speculative:
         schedule(num_draft_tokens)  # refuses what is none
         self.statistics = Statistics()
 
-    def __call__(self, model, input_ids, logits_processor, stopping_criteria, generation_config, attention_mask=None,
-                 **model_kwargs):
-        """What `model.generate` calls when its arguments are prepared: token ids [B, prompt and emitted tokens]."""
+    def __call__(self, model, input_ids, logits_processor, stopping_criteria, generation_config, **model_kwargs):
+        """What `model.generate` calls when its arguments are prepared: token ids [B, prompt and emitted tokens].
+
+        It takes away what it prepares for the model from arguments that have a name here, so the mask has none.
+        """
+        attention_mask = model_kwargs.pop("attention_mask", None)
         _refuse(model, self.assistant, input_ids, generation_config, model_kwargs)
         batch = input_ids.shape[0]
         if self.streamer is not None and batch > 1:

@@ -91,8 +91,8 @@ class Law(unittest.TestCase):
         prompt = prompt or self.PROMPT
         exact = law_of_texts(model.to(dtype), prompt, self.TOKENS, LogitsProcessorList(processors))
         ids = torch.tensor([prompt] * self.ROWS)
-        method = Speculative(assistant.to(dtype), **{"num_draft_tokens": 3} | {k: options.pop(k) for k in (
-            "num_draft_tokens", "tree", "rule") if k in options})
+        method = Speculative(assistant.to(dtype), **({k: options.pop(k) for k in ("num_draft_tokens", "tree") if k in options}
+                                                     or {"num_draft_tokens": 3}), rule=options.pop("rule", "rejection"))
         counts = torch.zeros(V ** self.TOKENS, dtype=torch.long)
         for call in range(self.CALLS):
             method.seed = 10 ** 6 * (call + 1)
@@ -173,9 +173,21 @@ class Law(unittest.TestCase):
         with mock.patch.object(loop, "hunch", mock.Mock(wraps=hunch, verify_chain=wrong)):
             self.assertLess(self.p_value(self.model, self.near, []), FALSE_POSITIVES)
 
-    def test_words_that_decide_twice_are_seen(self):
-        with mock.patch.object(loop, "DRAFT_KEY", 0):  # the bonus of one step is drawn by the word of a draft
-            self.assertLess(self.p_value(self.model, self.near, []), FALSE_POSITIVES)
+    def test_words_of_drafts_that_come_again_are_seen(self):
+        """The rule for blocks looks at drafts behind the accepted ones: the next step needs other words."""
+        with mock.patch.object(loop, "STEP_KEY", 0):
+            self.assertLess(self.p_value(self.model, self.near, [], rule="block"), FALSE_POSITIVES)
+
+    def test_by_confidence(self):
+        """Steps of one text, whose lengths depend on what was drafted."""
+        exact = law_of_texts(self.model, [1], 2, LogitsProcessorList())
+        lengths, counts = AdaptiveLength(4), torch.zeros(V ** 2, dtype=torch.long)
+        for seed in range(600):
+            text = generate(self.model, self.near, torch.tensor([[1]]), num_draft_tokens=lengths, seed=seed,
+                            max_new_tokens=5, do_sample=True, top_k=0)[0]
+            counts[text[1] * V + text[2]] += 1
+        self.assertGreater(len(set(lengths.drafted)), 2)
+        self.assertGreater(chi_squared(counts, exact), FALSE_POSITIVES)
 
 
 class Shipped(unittest.TestCase):

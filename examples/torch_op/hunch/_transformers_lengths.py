@@ -16,28 +16,35 @@ class Given:
             raise ValueError(f"hunch.transformers: num_draft_tokens must be numbers from 0 on, not {lengths!r}")
         self.step = 0
 
-    def next(self) -> int:
+    def next(self, by_confidence: bool = False) -> int:
         n = self.lengths[min(self.step, len(self.lengths) - 1)]
         self.step += 1
         return n
+
+    def goes_on(self, probability: float) -> bool:
+        return True
 
     def learn(self, drafted: int, accepted: list[int], seconds: float):
         """Nothing: the numbers were given."""
 
 
 class AdaptiveLength:
-    """The draft length that gives most tokens in a second, by measured acceptance and time.
+    """The draft length that gives most tokens in a second, by measured acceptance and time; 0 where drafts do not pay.
 
     Keep one for a pair of models and a kind of text, and hand it to every call as num_draft_tokens: it begins by
-    trying a few lengths, and goes on to try a neighbour now and then. It needs no memory of texts.
+    trying a few lengths, and tries others now and then. It needs no memory of texts.
+
+    Of one text by rejection, each draft is asked how sure the assistant was of it: the step ends where the next one is
+    worth less than the time that it takes. Of a batch all texts have the length that is best on the mean.
 
     Since times decide, a seed does not give the same text twice at temperatures above 0; the law is the same. `drafted`
     has the lengths that were used: as num_draft_tokens they give the text again.
     """
 
-    FIRST = (3, 1, 5, 3, 0, 2)  # tried at the beginning
-    PERIOD = 24  # steps between two trials of a neighbour
+    FIRST = (3, 1, 5, 0, 3, 0)  # tried at the beginning
+    PERIOD = 24  # steps between two trials
     KEPT = 9  # times of each length that are remembered
+    BINS = 8  # of the assistant's probability of a draft
 
     def __init__(self, most: int = 12):
         if most < 1:
@@ -45,17 +52,43 @@ class AdaptiveLength:
         self.most, self.drafted, self.steps = most, [], 0
         self.times: dict[int, list[float]] = {}
         self.reached, self.passed = [1.0] * most, [0.6] * most  # of each position, with a first guess
+        self.asked = [2.0] * self.BINS  # likewise of each bin: a draft is accepted as often as it is sure
+        self.taken = [2.0 * (i + 0.5) / self.BINS for i in range(self.BINS)]
+        self.rate = 0.0  # tokens per second of steps that ended by confidence
+        self.trial, self.path, self.bins = False, 1.0, []
 
-    def next(self) -> int:
-        if self.steps < len(self.FIRST):
+    def next(self, by_confidence: bool = False) -> int:
+        """The length of the next step; the longest one, where `goes_on` will be asked."""
+        self.path, self.bins = 1.0, []
+        self.trial = self.steps < len(self.FIRST)
+        if self.trial:
             return min(self.FIRST[self.steps], self.most)
         best = self.best()
-        turn, trial = divmod(self.steps, self.PERIOD)
-        if trial == 0:
+        turn, since = divmod(self.steps, self.PERIOD)
+        if by_confidence:
+            pays = self.rate == 0 or self.rate * self.seconds(0) > 1
+            if since == 0 and pays and turn % 4 == 0:
+                return 0
+            return self.most if pays or since == 0 else 0
+        if since == 0:
             return min(best + 1, self.most) if turn % 2 or best == 0 else best - 1
         return best
 
+    def goes_on(self, probability: float) -> bool:
+        """Whether another draft pays, after one of which the assistant was so sure."""
+        index = min(int(probability * self.BINS), self.BINS - 1)
+        self.bins.append(index)
+        self.path *= self.taken[index] / self.asked[index]
+        chance = sum(self.passed) / sum(self.reached)
+        return self.trial or self.path * chance > self.price()
+
+    def price(self) -> float:
+        """The time of another draft, in tokens."""
+        one, more = self.seconds(1), self.seconds(5)
+        return (more - one) / 4 * max(self.rate, 1 / self.seconds(0))
+
     def learn(self, drafted: int, accepted: list[int], seconds: float):
+        """What a step did: its length, the accepted drafts of each text, the time."""
         self.steps += 1
         self.drafted.append(drafted)
         self.times.setdefault(drafted, []).append(seconds)
@@ -64,6 +97,16 @@ class AdaptiveLength:
             for i in range(min(drafted, n + 1)):
                 self.reached[i] = 0.99 * self.reached[i] + 1
                 self.passed[i] = 0.99 * self.passed[i] + (i < n)
+            for i, index in enumerate(self.bins[: n + 1]):
+                self.asked[index] = 0.99 * self.asked[index] + 1
+                self.taken[index] = 0.99 * self.taken[index] + (i < n)
+            if self.bins and not self.trial:
+                self.rate = (0.95 * self.rate if self.rate else 0.95 * self.pace(drafted)) + 0.05 * self.pace(drafted, n)
+
+    def pace(self, drafted: int, accepted: int | None = None) -> float:
+        """Tokens per second of a step, by the median of times: a single one says little."""
+        tokens = self.tokens(drafted) if accepted is None else accepted + 1
+        return tokens / self.seconds(drafted)
 
     def seconds(self, length: int) -> float:
         """A step's time: measured, or on the line through the nearest lengths that were."""
@@ -91,7 +134,7 @@ class AdaptiveLength:
 
 
 def schedule(lengths):
-    """Whatever num_draft_tokens may be, as an object with `next` and `learn`."""
+    """Whatever num_draft_tokens may be, as an object with `next`, `goes_on` and `learn`."""
     if lengths == "auto":
         return AdaptiveLength()
     if isinstance(lengths, str):

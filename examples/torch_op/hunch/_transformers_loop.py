@@ -11,10 +11,12 @@ import hunch
 
 from ._transformers_cache import Tree, reader
 from ._transformers_laws import Laws
+from ._transformers_lengths import AdaptiveLength
 from ._transformers_texts import Texts
 
-#: Drafts are drawn with keys of their own, so that no random word decides both a draft and its verification.
-DRAFT_KEY = 0x5851F42D4C957F2D
+#: Drafts are drawn with keys of their own, so that no random word decides both a draft and its verification; and each
+#: step with another one: a rule that looks at drafts behind the accepted ones must not meet their words again.
+DRAFT_KEY, STEP_KEY = 0x5851F42D4C957F2D, 0x1E3779B97F4A7C15
 
 
 @dataclass
@@ -72,7 +74,7 @@ class Loop:
         self.assistant_vocabulary = assistant.config.get_text_config().vocab_size
         self.texts, self.laws, self.schedule, self.rule = texts, laws, lengths, rule
         self.device, self.streamer = texts.ids.device, streamer
-        self.seeds, self.draft_seeds = seeds, seeds ^ DRAFT_KEY
+        self.seeds = seeds
         self.statistics = Statistics()
         batch, capacity = texts.ids.shape
         trees = tree is not None
@@ -80,6 +82,8 @@ class Loop:
         self.draft = reader(assistant, batch, capacity, trees=trees)
         self.tree = tree
         self.shapes: dict[int, Shape] = {}
+        # A length that depends on the drafts is exact where each is judged alone, and is one length only for one text.
+        self.by_confidence = batch == 1 and rule == "rejection" and isinstance(lengths, AdaptiveLength)
         self.last_position = texts.limit - 1 if batch > 1 or trees else None
 
     def run(self) -> None:
@@ -91,7 +95,7 @@ class Loop:
             if self.tree is not None:
                 self._tree_step(self.tree[:room])
             else:
-                self._chain_step(min(self.schedule.next(), room))
+                self._chain_step(min(self.schedule.next(self.by_confidence), room))
 
     def _read_prompts(self):
         """All but the last token of each: what every step begins with."""
@@ -134,18 +138,23 @@ class Loop:
     def _target_law(self, logits, texts):
         return self.laws.edited(logits, texts()) if self.laws.edits else logits.float()
 
-    def _draw(self, logits, lengths):
-        """A token [B] for each row of logits [B, V], by its law; -1 where there is none."""
+    def _draw(self, logits, lengths, place):
+        """A token [B] for each row of logits [B, V], the draft at `place` of a step, by its law; -1 if there is none."""
         if self.laws.sampling.temperature == 0:
             return logits.argmax(-1)
         nothing = torch.empty((len(logits), 0), dtype=torch.long, device=self.device)
-        return hunch.verify_chain(logits[:, None], nothing, None, seeds=self.draft_seeds, lengths=lengths,
-                                  temperature=self.laws.sampling.temperature).tokens[:, 0]
+        return hunch.verify_chain(logits[:, None], nothing, None, seeds=(self.seeds ^ DRAFT_KEY) + lengths * STEP_KEY,
+                                  lengths=lengths + place, temperature=self.laws.sampling.temperature).tokens[:, 0]
+
+    def _probability(self, logits, token) -> float:
+        """Of a draft by its law, at temperature 1 where nothing is sampled. Waits for the device."""
+        scaled = logits / (self.laws.sampling.temperature or 1.0)
+        return (scaled[token.clamp(min=0)[0, 0]] - scaled.logsumexp(0)).exp().item()
 
     def _chain_step(self, n: int):
         began = perf_counter()
         texts, sampling = self.texts, self.laws.sampling
-        lengths = torch.tensor(texts.lengths, dtype=torch.int32, device=self.device)
+        lengths = torch.tensor(texts.lengths, device=self.device)
         root = texts.tokens([k - 1 for k in texts.lengths], texts.lengths)
         drafts, laws = [root], []
         for i in range(n):
@@ -153,7 +162,10 @@ class Loop:
                       self.draft.read(self._for_assistant(drafts[-1].clamp(min=0)), 1, last_position=self.last_position)[:, 0])
             law = self._draft_law(logits[:, None], lambda: self._prefixes(drafts[1:], [i]))
             laws.append(law)
-            drafts.append(self._draw(law[:, 0], lengths + i)[:, None])
+            drafts.append(self._draw(law[:, 0], lengths, i)[:, None])
+            if self.by_confidence and not self.schedule.goes_on(self._probability(law[0, 0], drafts[-1])):
+                break
+        n = len(laws)
         read = torch.cat(drafts, 1)
         logits = self.target.read(read.clamp(min=0), n + 1, last_position=self.last_position)
         logits = self._target_law(logits, lambda: self._prefixes(drafts[1:], range(n + 1)))

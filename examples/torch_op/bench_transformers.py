@@ -24,7 +24,7 @@ from hunch.transformers import AdaptiveLength, Speculative
 TEMPERATURES = (0.0, 1.0)
 
 
-def large_pair(layers=12, exit_layer=2, later=0.15, sharpness=6.0):
+def large_pair(layers=12, exit_layer=2, later=0.05, sharpness=8.0):
     """A target and a draft that shares its first layers, embedding and head. `later` scales what the other layers add,
     and so how often drafts are accepted; `sharpness` the logits, since those of random weights say little."""
     torch.manual_seed(0)

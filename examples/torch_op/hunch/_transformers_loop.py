@@ -170,7 +170,7 @@ class Loop:
         logits = self.target.read(read.clamp(min=0), n + 1, last_position=self.last_position)
         logits = self._target_law(logits, lambda: self._prefixes(drafts[1:], range(n + 1)))
         verified = hunch.verify_chain(
-            logits, read[:, 1:], torch.cat(laws, 1) if laws and sampling.temperature > 0 else None, seeds=self.seeds,
+            logits, self._within(read[:, 1:]), torch.cat(laws, 1) if laws and sampling.temperature > 0 else None, seeds=self.seeds,
             lengths=lengths, rule=self.rule, **sampling._asdict())
         before = texts.lengths
         counts, accepted = self._emit(verified, n)
@@ -178,6 +178,14 @@ class Loop:
         if n > 0:
             self.draft.keep([k + min(m - 1, n - 1) if m > 0 else k - 1 for k, m in zip(before, counts)])
         self.schedule.learn(n, accepted, perf_counter() - began)
+
+    def _within(self, drafts):
+        """Drafts [B, n] without those behind the last token of a text, so that no text depends on the others' limits."""
+        rooms = [self.texts.limit - size - 1 for size in self.texts.sizes]
+        if min(rooms) >= drafts.shape[1]:
+            return drafts
+        behind = torch.arange(drafts.shape[1], device=self.device) >= torch.tensor(rooms, device=self.device)[:, None]
+        return drafts.masked_fill(behind, -1)
 
     def _prefixes(self, drafts, rows):
         """The tokens before rows of a chain: of each text, with the first of its drafts."""

@@ -15,7 +15,7 @@ export BARE_WORK=$work BARE_CMAKE=$(command -v cmake) BARE_QUERY=$(command -v dp
 export BARE_KNOWN=$(git ls-files -z '*CMakeLists.txt' '*.cmake' '*.in' |
   xargs -0 sed -nE 's/^ *find_package\(([A-Za-z0-9_]+).*/\1/p' | sort -u | tr '\n' ' ')
 
-mkdir "$work/bin" "$work/torch"
+mkdir "$work/bin"
 stand_in() { cat >"$work/bin/$1"; chmod +x "$work/bin/$1"; }
 printf '#!/bin/sh\nexit 1\n' | stand_in nvidia-smi
 printf '#!/bin/sh\nexit 1\n' | stand_in dpkg-query
@@ -29,7 +29,10 @@ EOF
 stand_in cmake <<'EOF'
 #!/usr/bin/env bash
 set -euo pipefail
-if [ "$1" = --build ]; then exit 99; fi
+case $1 in
+  --build) exit 99 ;;
+  -E | --version) exec "$BARE_CMAKE" "$@" ;; # pip asks what it is
+esac
 pkg_config=$BARE_WORK/pkg-config
 mkdir -p "$pkg_config"
 brought=" "
@@ -55,9 +58,12 @@ if [ -e /usr/include/thrust/sort.h ]; then options+=(-DHUNCH_THRUST_INCLUDE_DIR=
 echo "${options[@]}" >"$BARE_WORK/options"
 PKG_CONFIG_LIBDIR=$pkg_config "$BARE_CMAKE" "$@" "${options[@]}" && touch "$BARE_WORK/configured"
 EOF
-# Of torch only its place is asked for when operators are configured.
-printf 'class version:\n    cuda = None\n' >"$work/torch/__init__.py"
-printf '#!/bin/sh\nPYTHONPATH=%s exec python3 "$@"\n' "$work" | stand_in python_with_torch
+# Of torch only its place and version are asked for when operators are configured.
+python3 -m venv "$work/python"
+torch=$("$work/python/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch
+mkdir "$torch"
+touch "$torch/__init__.py"
+printf '__version__ = "2.0.0"\ncuda = None\n' >"$torch/version.py"
 
 failed=no
 bare() { # PACKAGE-THAT-IT-DOES-NOT-INSTALL SCRIPT...
@@ -82,6 +88,6 @@ bare doctest ./examples/quickstart.sh
 bare doctest ./examples/tune.sh --model examples/models/target --text examples/models/heldout --out out
 bare doctest ./bench/run.sh engine
 bare doctest ./bench/run.sh vocab
-bare nlohmann_json env PYTHON="$work/bin/python_with_torch" ./examples/torch_op/build.sh
+bare nlohmann_json env PYTHON="$work/python/bin/python" ./examples/torch_op/build.sh
 bare CUDAToolkit ./test/run.sh
 [ "$failed" = no ]

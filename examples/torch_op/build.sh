@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the operators, tests them, and runs verify.py.
+# Installs the package, tests it, and runs verify.py.
 #
-#   ./build.sh                          installs torch into .cache/torch_op first, if it is not there
-#   PYTHON=path/to/python ./build.sh    uses the torch that this Python has
+#   ./build.sh                          in an environment of its own, .cache/torch_op, where torch is
+#                                       installed first if it is not there
+#   PYTHON=path/to/python ./build.sh    for the torch that this Python has; nothing is installed there
+#
+# The package goes to build-torch/python. It is built for CUDA, too, where there is an nvcc;
+# CMAKE_ARGS=-DHUNCH_TORCH_CUDA=OFF leaves that out.
 #
 # The package index has no build of torch without CUDA for x86-64, and that with CUDA brings CUDA's
 # libraries along: 3 GB to download, 5.5 GB on disk.
@@ -33,8 +37,20 @@ if [ -z "${CUDACXX:-}" ] && ! command -v nvcc >/dev/null && [ -x /usr/local/cuda
   export CUDACXX=/usr/local/cuda/bin/nvcc
 fi
 
-cmake -S "$here" -B "$root/build-torch" -DPython3_EXECUTABLE="$PYTHON" \
-  -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
-cmake --build "$root/build-torch" -j "$(nproc)" -- --no-print-directory
-"$PYTHON" -B "$here/test_ops.py"
-"$PYTHON" -B "$here/verify.py"
+build=$root/build-torch
+rm -rf "$build/python" "$build/test"
+# What was compiled is kept: an isolated build has other paths each time, and would begin anew.
+"$PYTHON" -m pip install --disable-pip-version-check --no-deps --upgrade --target "$build/python" \
+  --config-settings "build-dir=$build/library" \
+  --config-settings cmake.define.CMAKE_COMPILE_WARNING_AS_ERROR=ON "$here"
+
+# In a directory without the source of the package, which Python would find first.
+mkdir -p "$build/test"
+cp "$here"/*.py "$build/test"
+export PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH}
+cd "$root"
+"$PYTHON" -B "$build/test/test_ops.py"
+"$PYTHON" -B "$build/test/test_functions.py"
+"$PYTHON" -B "$build/test/test_shortlists.py"
+"$PYTHON" -B "$build/test/test_package.py" "$here"
+"$PYTHON" -B "$build/test/verify.py"

@@ -9,6 +9,7 @@ import torch
 
 import hunch
 import reference
+from enumeration import CELLS, V, WHOLE, continued, gap, grouped, middles, redraw, sixteenths
 
 ops = torch.ops.hunch
 STATUS = {name: code for code, name in enumerate(hunch.STATUS)}
@@ -25,59 +26,6 @@ def i32(*values):
 
 def i64(*values):
     return torch.tensor(values, dtype=torch.int64)
-
-
-# --- exact laws by enumeration -----------------------------------------------------------------
-# Probabilities are sixteenths and uniforms are the middles of equal cells. Where the number of cells is a multiple
-# of every denominator that a rule meets, counting cells integrates over the uniforms without an error.
-V, CELLS = 4, 80
-WHOLE = (1, 2, 4, 5, 8, 10, 16)  # sixteenths that may be left to draw from: CELLS is a multiple of each
-
-
-def middles(cells):
-    return (torch.arange(cells) + 0.5) / cells
-
-
-def sixteenths(*shape):
-    """Random laws, all positive."""
-    cuts = torch.rand(*shape, 15).argsort(-1)[..., :V - 1].sort(-1).values + 1
-    ends = torch.cat([torch.zeros_like(cuts[..., :1]), cuts, torch.full_like(cuts[..., :1], 16)], -1)
-    return ends.diff(dim=-1) / 16
-
-
-def redraw(draw, wanted):
-    """Repeats a draw until `wanted` holds for it."""
-    while True:
-        drawn = draw()
-        if wanted(drawn):
-            return drawn
-
-
-def continued(tokens, count, weights, p1, p2):
-    """The law of three tokens: those emitted, [N, 3] with `count` valid, then plain decoding by p1, p2."""
-    law = torch.zeros(V, V, V, dtype=torch.double)
-    p1, p2 = p1.double(), p2.double()
-    for (a, b, c), m, w in zip(tokens.tolist(), count.tolist(), weights.tolist()):
-        if m == 1:
-            law[a] += w * p1[a][:, None] * p2[a]
-        elif m == 2:
-            law[a, b] += w * p2[a, b]
-        else:
-            law[a, b, c] += w
-    return law
-
-
-def grouped(tokens, count, weights):
-    """Adds up the weights of equal rows."""
-    tokens = torch.where(torch.arange(3) < count[:, None], tokens, 0)
-    rows, where = torch.cat([tokens, count[:, None]], 1).unique(dim=0, return_inverse=True)
-    return rows[:, :3], rows[:, 3], torch.zeros(len(rows), dtype=torch.double).index_add(0, where, weights.double())
-
-
-def gap(law, p0, p1, p2):
-    """The distance in total variation from plain decoding."""
-    plain = p0.double()[:, None, None] * p1.double()[:, :, None] * p2.double()
-    return (law - plain).abs().sum().item() / 2
 
 
 def results(of):
@@ -509,6 +457,7 @@ class Operators:
         links = ops.build_tree(parents, selected, lengths, topk)[2:5]
         requests = self.requests([1, 0, 3], 3, 12)
         named = ("num_speculative_steps",)
+        chain = torch.arange(-1, 3).expand(6, 4).contiguous()
         census = {k: v.cpu() for k, v in self.census(5 * [[1, 2, 3]], 5 * [[3, 4]], 12).items()}
         positional = [requests[k] for k in requests if k not in named] + [requests[k] for k in named]
         calls = [("chain_speculative_sampling", [q, ids, p], dict(seeds=seeds, lengths=ones)),
@@ -520,7 +469,15 @@ class Operators:
                  ("tree_speculative_sampling_target_only", [candidates, *links, laws(*candidates.shape, 4), 4],
                   dict(seeds=seeds, lengths=ones)),
                  ("verify_tree_greedy", [candidates, *links, torch.randint(4, (candidates.numel(),)), 4], {}),
-                 ("build_tree", [parents, selected, lengths, topk], {})]
+                 ("build_tree", [parents, selected, lengths, topk], {}),
+                 ("verify_tree", [torch.randn(6, 4, 9), candidates[:, :4].contiguous(), chain, torch.randn(6, 4, 9)],
+                  dict(seeds=seeds, lengths=ones, temperature=torch.ones(6), top_k=torch.full((6,), 3).int(),
+                       without_replacement=True)),
+                 ("describe_tree", [chain, ones], {}),
+                 ("shortlist_head", [torch.randn(6, 16), torch.randn(40, 16).bfloat16(), i32([0, 3], [7, 9])[None], 8],
+                  {}),
+                 ("choose_clusters", [torch.randn(6, 4), i32(1, 3, 4, 8, 9), 3],
+                  dict(rows=6, share=0.9, per_row=True))]
 
         def there(x):
             return x.to(self.device, copy=True) if isinstance(x, torch.Tensor) else x
@@ -585,6 +542,16 @@ class Operators:
             ("rejection_sample_", "allowed", lambda t: t.long(), "allowed must be Int, it is Long"),
             ("begin_texts", 3, lambda t: t[1:], r"census_size must have the shape \[5\]"),
             ("build_tree", 3, lambda k: 0, "topk must be at least 1"),
+            ("verify_tree", 0, lambda t: t.double(), "target_logits must be Float, it is Double"),
+            ("verify_tree", 2, lambda t: t[:, :3], r"parents must have the shape \[6, 4\]"),
+            ("verify_tree", 3, lambda t: t[:5], r"draft_logits must have the shape \[6, 4, 9\]"),
+            ("describe_tree", 0, lambda t: t.int(), "parents must be Long, it is Int"),
+            ("shortlist_head", 1, lambda t: t[:, :8], r"weight must have the shape \[40, 16\]"),
+            ("shortlist_head", 2, lambda t: t.expand(2, 2, 2), r"ranges must have the shape \[6, 2, 2\]"),
+            ("shortlist_head", 3, lambda n: -1, "most_rows must be at least 0"),
+            ("choose_clusters", 1, lambda t: t[1:], r"cluster_begin must have the shape \[5\]"),
+            ("choose_clusters", 2, lambda n: 0, "most must be at least 1"),
+            ("choose_clusters", "share", lambda x: 1.5, "share must be in .0, 1., it is 1.5"),
             ("build_tree", 3, lambda k: 4, r"must have topk \* \(depth - 1\) \+ 1 columns, it has 7, and topk is 4"),
         ]
         for name, which, change, message in faults:

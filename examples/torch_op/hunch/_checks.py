@@ -23,7 +23,8 @@ class Call:
     def mistyped(self, name: str, what: str) -> TypeError:
         return TypeError(f"hunch.{self.function}: {name} {what}")
 
-    def tensor(self, t: object, name: str, dtypes: tuple[torch.dtype, ...], shape: tuple[int | str, ...]) -> torch.Tensor:
+    def tensor(self, t: object, name: str, dtypes: tuple[torch.dtype, ...],
+               shape: tuple[int | str, ...]) -> torch.Tensor:
         """A tensor of one of the types. A size that is a letter stands for any."""
         if not isinstance(t, torch.Tensor):
             raise self.mistyped(name, f"must be a tensor, it is {type(t).__name__}")
@@ -38,7 +39,8 @@ class Call:
     def ids(self, t: object, name: str, shape: tuple[int | str, ...]) -> torch.Tensor:
         return self.tensor(t, name, IDS, shape).contiguous()
 
-    def rows(self, t: object, name: str, dtypes: tuple[torch.dtype, ...], shape: tuple[int | str, ...]) -> torch.Tensor:
+    def rows(self, t: object, name: str, dtypes: tuple[torch.dtype, ...],
+             shape: tuple[int | str, ...]) -> torch.Tensor:
         """Rows at one distance, as [rows, last size]: in place where they lie so, else a copy."""
         t = self.tensor(t, name, dtypes, shape)
         if t.shape[-1] == 0:

@@ -75,7 +75,7 @@ def verify_chain(
     batch, rows, _ = target_logits.shape
     length = rows - 1
     if length < 0:
-        raise call.wrong("target_logits", f"must have a row for the last token, its shape is {list(target_logits.shape)}")
+        raise call.wrong("target_logits", f"must have a row for the root, its shape is {list(target_logits.shape)}")
     if rule not in ("rejection", "block"):
         raise call.wrong("rule", f"must be 'rejection' or 'block', it is {rule!r}")
     drafted = call.ids(draft_tokens, "draft_tokens", (batch, length))
@@ -91,7 +91,7 @@ def verify_chain(
 
     device = call.device
     read = torch.cat([drafted.new_zeros((batch, 1)), drafted], 1).flatten()  # the root is not looked at
-    position = (lengths.long() - 1)[:, None].expand(batch, rows).reshape(-1).contiguous()
+    position = (lengths.long() - 1)[:, None].expand(batch, rows).flatten().contiguous()
     starts = torch.arange(0, batch * rows + 1, rows, dtype=torch.int32, device=device)
     state = torch.arange(batch, dtype=torch.int32, device=device)
     return VerifiedChains(*torch.ops.hunch.rejection_sample(

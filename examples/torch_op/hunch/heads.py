@@ -49,7 +49,8 @@ def head(
         shortlist: int32 or int64 [R], distinct rows in [0, V). Sorted in every call; of a list that stays, make
             `shortlist_ranges` once: then logits are in ascending order of the ids.
         ranges: int32 or int64 [G, 2], or [B, G, 2] for a list of each state, such as those of `select_clusters`; first
-            row and the one after the last, ascending, not overlapping. An empty range ends a list.
+            row and the one after the last, ascending, not overlapping. An empty range ends a list. Pairs of numbers
+            are copied to the device, which a captured graph cannot do.
         max_rows: R, the columns of the logits; with ranges in a tensor it must be given.
 
     Returns:
@@ -89,5 +90,6 @@ def head(
     shape = ("G", 2) if ranges.dim() == 2 else (batch, "G", 2)
     lists = call.tensor(ranges, "ranges", IDS, shape)
     lists = lists[None] if lists.dim() == 2 else lists
-    return torch.ops.hunch.shortlist_head(
-        hidden, weight, lists.clamp(-1, 2**31 - 2).to(torch.int32).contiguous(), max_rows)
+    if lists.dtype == torch.int64:  # what does not fit 32 bits is still no row, and not an empty range
+        lists = torch.stack([lists[..., 0].clamp(-2, 2**31 - 2), lists[..., 1].clamp(-1, 2**31 - 1)], -1).int()
+    return torch.ops.hunch.shortlist_head(hidden, weight, lists.contiguous(), max_rows)

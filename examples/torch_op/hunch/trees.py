@@ -185,8 +185,8 @@ def build_tree(
 
     none = candidates  # sorts behind all candidates
     there = scores > -torch.inf  # not for a NaN
-    best = torch.where(there, scores, -torch.inf).sort(1, descending=True, stable=True).indices[:, :nodes - 1]
-    chosen = torch.where(there.gather(1, best), best, none).sort(1).values
+    best = torch.where(there, scores, -torch.inf).sort(dim=1, descending=True, stable=True).indices[:, :nodes - 1]
+    chosen = torch.where(there.gather(1, best), best, none).sort(dim=1).values
     found = chosen < none
     # The node of each candidate: that of the root behind them, that of what is no node behind it.
     node = torch.arange(1, nodes, device=call.device).expand(batch, -1)

@@ -30,7 +30,8 @@ def torch_of_build():
     if here is not None:
         return here
     hidden = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONNOUSERSITE")}
-    said = subprocess.run([sys.executable, __file__, "--visible"], env=hidden, capture_output=True, text=True, check=True)
+    said = subprocess.run([sys.executable, __file__, "--visible"], env=hidden, stdout=subprocess.PIPE, text=True,
+                          check=True)
     return json.loads(said.stdout)
 
 

@@ -2,6 +2,7 @@
 """Measures hunch.transformers beside plain `generate` and the package's own assisted generation, on the CPU.
 
     python bench_transformers.py [--pair shipped|large] [--threads 1 2] [--rounds 5] [--new-tokens 64] [--prompts 4]
+                                 [--temperatures 0 1] [--top-p 0.9]
 
 Candidates take turns on the same prompt in every round, after one round that is not counted. Printed are medians over
 rounds and prompts: tokens per second, the speed over plain `generate` of the same round, and, counted in a further run,
@@ -20,8 +21,6 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import shipped_pair
 from hunch.transformers import AdaptiveLength, Speculative
-
-TEMPERATURES = (0.0, 1.0)
 
 
 def large_pair(layers=12, exit_layer=2, later=0.05, sharpness=8.0):
@@ -106,6 +105,8 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--pair", choices=("shipped", "large"), default="shipped")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--temperatures", type=float, nargs="+", default=[0.0, 1.0])
+    parser.add_argument("--top-p", type=float, default=1.0, help="where the temperature is not 0")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--new-tokens", type=int, default=64)
     parser.add_argument("--prompts", type=int, default=4)
@@ -128,10 +129,10 @@ def main():
           f"{args.rounds} rounds, {args.clock} clock")
     for threads in args.threads:
         torch.set_num_threads(threads)
-        for temperature in TEMPERATURES:
+        for temperature in args.temperatures:
             options = dict(max_new_tokens=args.new_tokens, do_sample=temperature > 0)
             if temperature > 0:
-                options |= dict(temperature=temperature, top_k=0)
+                options |= dict(temperature=temperature, top_k=0, top_p=args.top_p)
             candidates = {
                 "plain generate": plain,
                 "assisted, default": Assisted(draft),
@@ -141,7 +142,8 @@ def main():
                 "hunch, tree 3 2 1": Ours(draft, tree=(3, 2, 1)),
             }
             found = measure(candidates, target, prompts, options, args.rounds, clock)
-            print(f"\n{threads} thread{'s' if threads > 1 else ''}, T = {temperature:g}")
+            print(f"\n{threads} thread{'s' if threads > 1 else ''}, T = {temperature:g}"
+                  + (f", top-p {args.top_p:g}" if temperature > 0 and args.top_p < 1 else ""))
             print(f"{'':20} {'tokens/s':>9} {'speed':>7} {'per pass':>9} {'accepted':>9}")
             for name, (rate, speed) in found.items():
                 torch.manual_seed(99)

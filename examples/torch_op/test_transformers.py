@@ -12,9 +12,9 @@ from unittest import mock
 
 import torch
 from transformers import (DynamicCache, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, LogitsProcessor,
-                          LogitsProcessorList, MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM,
-                          StoppingCriteria, StoppingCriteriaList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper,
-                          MinPLogitsWarper, RepetitionPenaltyLogitsProcessor)
+                          LogitsProcessorList, MinPLogitsWarper, MistralConfig, MistralForCausalLM, Qwen2Config,
+                          Qwen2ForCausalLM, RepetitionPenaltyLogitsProcessor, StoppingCriteria, StoppingCriteriaList,
+                          TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper)
 
 import hunch
 from hunch import _transformers_loop as loop
@@ -29,12 +29,12 @@ FALSE_POSITIVES = 1e-5
 
 def tiny(kind, seed, vocabulary=V, **options):
     """A random model with laws that are far from uniform and depend on all of the text."""
-    shape = dict(vocab_size=vocabulary, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-                 num_key_value_heads=2, max_position_embeddings=64, initializer_range=0.25, bos_token_id=None,
-                 eos_token_id=None, pad_token_id=None)
+    shape = dict(vocab_size=vocabulary, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+                 num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, initializer_range=0.25,
+                 bos_token_id=None, eos_token_id=None, pad_token_id=None)
     if kind is GPT2LMHeadModel:
-        config = GPT2Config(vocab_size=vocabulary, n_positions=64, n_embd=32, n_layer=2, n_head=4, initializer_range=0.25,
-                            bos_token_id=None, eos_token_id=None)
+        config = GPT2Config(vocab_size=vocabulary, n_positions=64, n_embd=32, n_layer=2, n_head=4,
+                            initializer_range=0.25, bos_token_id=None, eos_token_id=None)
     else:
         configs = {LlamaForCausalLM: LlamaConfig, Qwen2ForCausalLM: Qwen2Config, MistralForCausalLM: MistralConfig}
         config = configs[kind](**(shape | options))
@@ -91,8 +91,9 @@ class Law(unittest.TestCase):
         prompt = prompt or self.PROMPT
         exact = law_of_texts(model.to(dtype), prompt, self.TOKENS, LogitsProcessorList(processors))
         ids = torch.tensor([prompt] * self.ROWS)
-        method = Speculative(assistant.to(dtype), **({k: options.pop(k) for k in ("num_draft_tokens", "tree") if k in options}
-                                                     or {"num_draft_tokens": 3}), rule=options.pop("rule", "rejection"))
+        drafts = {name: options.pop(name) for name in ("num_draft_tokens", "tree") if name in options}
+        method = Speculative(assistant.to(dtype), rule=options.pop("rule", "rejection"),
+                             **(drafts or {"num_draft_tokens": 3}))
         counts = torch.zeros(V ** self.TOKENS, dtype=torch.long)
         for call in range(self.CALLS):
             method.seed = 10 ** 6 * (call + 1)
@@ -121,7 +122,8 @@ class Law(unittest.TestCase):
         self.check(self.model, self.near, [TopKLogitsWarper(3)], top_k=3)
 
     def test_top_p(self):
-        self.check(self.model, self.near, [TemperatureLogitsWarper(1.4), TopPLogitsWarper(0.8)], temperature=1.4, top_p=0.8)
+        self.check(self.model, self.near, [TemperatureLogitsWarper(1.4), TopPLogitsWarper(0.8)], temperature=1.4,
+                   top_p=0.8)
 
     def test_min_p(self):
         self.check(self.model, self.near, [MinPLogitsWarper(0.2)], min_p=0.2)
@@ -154,7 +156,8 @@ class Law(unittest.TestCase):
     def test_a_tree_that_is_read_as_a_chain_is_seen(self):
         class Wrong(loop.Tree):
             def __init__(self, base, below, depths):
-                super().__init__(base, below | below.new_ones(below.shape).tril(below.shape[1] - below.shape[0]), depths)
+                earlier = below.new_ones(below.shape).tril(below.shape[1] - below.shape[0])
+                super().__init__(base, below | earlier, depths)
 
         with mock.patch.object(loop, "Tree", Wrong):
             self.assertLess(self.p_value(self.model, self.near, [], tree=(3, 2)), FALSE_POSITIVES)
@@ -257,15 +260,13 @@ class Shipped(unittest.TestCase):
             plain = self.target.generate(ids, attention_mask=mask, max_new_tokens=40, do_sample=False)[:, width:]
             for place in (3, 12):
                 criteria = StoppingCriteriaList([Contains(int(plain[0, place]))])
-                method = Speculative(self.target, num_draft_tokens=5)
-                ours = generate(self.target, self.target, ids, mask, num_draft_tokens=5, max_new_tokens=40, do_sample=False,
-                                stopping_criteria=criteria)[:, width:]
+                ours = generate(self.target, self.target, ids, mask, num_draft_tokens=5, max_new_tokens=40,
+                                do_sample=False, stopping_criteria=criteria)[:, width:]
                 for row, (mine, his) in enumerate(zip(ours.tolist(), plain.tolist())):
                     token = int(plain[0, place])
                     end = his.index(token) + 1 if token in his else len(his)
                     self.assertEqual(mine[:end], his[:end], row)
                     self.assertTrue(all(t == 0 for t in mine[end:]))
-                del method
 
     def test_one_token_prompts_and_one_new_token(self):
         self.same(torch.tensor([[1]]))
@@ -294,9 +295,9 @@ class Shipped(unittest.TestCase):
         drawn = generate(self.target, self.draft, ids, mask, **options)
         torch.manual_seed(3)
         self.assertEqual(drawn.tolist(), generate(self.target, self.draft, ids, mask, **options).tolist())
-        by = [generate(self.target, self.draft, ids, mask, generator=torch.Generator().manual_seed(4), **options).tolist()
-              for _ in range(2)]
-        self.assertEqual(*by)
+        one, two = (generate(self.target, self.draft, ids, mask, generator=torch.Generator().manual_seed(4), **options)
+                    for _ in range(2))
+        self.assertEqual(one.tolist(), two.tolist())
 
     def test_streamer(self):
         class Streamer:
@@ -412,8 +413,12 @@ class Refused(unittest.TestCase):
         self.assertTrue(honours_tree_masks(tiny(GPT2LMHeadModel, 4)))
         deaf = tiny(LlamaForCausalLM, 1)
         inner = deaf.forward
-        deaf.forward = lambda input_ids, attention_mask=None, position_ids=None, cache=None, logits_to_keep=0, **rest: inner(
-            input_ids=input_ids, position_ids=position_ids, cache=cache, logits_to_keep=logits_to_keep, **rest)
+
+        def forward(input_ids, attention_mask=None, position_ids=None, cache=None, logits_to_keep=0, **rest):
+            return inner(input_ids=input_ids, position_ids=position_ids, cache=cache, logits_to_keep=logits_to_keep,
+                         **rest)
+
+        deaf.forward = forward
         self.assertFalse(honours_tree_masks(deaf))
         self.refused("does not honour masks", model=deaf, ids=self.ids.repeat(2, 1))
 

@@ -5,7 +5,7 @@
 
 | | cache | reads |
 |---|---|---|
-| `RowReader` | layers of keys and values in which every sequence has a length of its own | chains and trees of any batch |
+| `RowReader` | a `RowCache`, in which every sequence has a length of its own | chains and trees of any batch |
 | `CropReader` | the model's own, cropped | chains of one sequence, also of sliding windows |
 
 A sequence is its tokens without padding: they lie in the cache from place 0 on, and their positions count from 0.
@@ -58,7 +58,7 @@ class RowLayer(CacheLayerMixin):
         return like.new_zeros((*like.shape[:2], capacity, like.shape[-1]))
 
     def _grow(self, end):
-        capacity = max(end, 2 * self.keys.shape[2])
+        capacity = max(end, self.keys.shape[2] * 3 // 2)
         for name in ("keys", "values"):
             old = getattr(self, name)
             new = self._room(old, capacity)
@@ -172,9 +172,7 @@ class RowReader(Reader):
         nodes = below.shape[1]
         inside = below[:, behind.clamp(0, nodes - 1)].transpose(0, 1) & (behind < nodes)[:, None]
         seen = (inside | (behind < 0)[:, None])[:, None]
-        if self.model.config._attn_implementation != "eager":
-            return seen
-        dtype = self.model.dtype
+        dtype = self.model.dtype  # numbers that are added, which every attention takes that takes any mask
         return torch.zeros(seen.shape, dtype=dtype, device=self.device).masked_fill_(~seen, torch.finfo(dtype).min)
 
     def keep(self, lengths):
@@ -227,17 +225,22 @@ class CropReader(Reader):
         self.lengths = list(lengths)
 
 
+def other_layers(model) -> list[str]:
+    """Types of the layers of the model's cache that are not plain rows of keys and values."""
+    layers = DynamicCache(config=model.config).layers
+    return sorted({type(layer).__name__ for layer in layers if type(layer) is not DynamicLayer})
+
+
 def why_not_rows(model) -> str | None:
     """Why a `RowReader` would not be right for the model, or None."""
-    attention = model.config._attn_implementation
-    if attention not in ("sdpa", "eager"):
-        return f"its attention is {attention!r}, and masks of four dimensions go with 'sdpa' and 'eager'"
-    other = {type(layer).__name__ for layer in DynamicCache(config=model.config).layers if type(layer) is not DynamicLayer}
+    other = other_layers(model)
     if other:
-        return f"its cache has layers of type {', '.join(sorted(other))}"
+        return f"its cache has layers of type {', '.join(other)}"
+    attention = getattr(model.config, "_attn_implementation", None)
     if _honoured.setdefault(model, {}).get(attention) is None:
         _honoured[model][attention] = honours_tree_masks(model)
-    return None if _honoured[model][attention] else "its forward does not honour masks of four dimensions"
+    return None if _honoured[model][attention] else (
+        f"its forward does not honour masks of four dimensions (its attention is {attention!r}; 'sdpa' and 'eager' do)")
 
 
 def honours_tree_masks(model) -> bool:
@@ -260,8 +263,7 @@ def honours_tree_masks(model) -> bool:
 
 def reader(model, batch: int, capacity: int, *, trees: bool) -> Reader:
     """A reader of `batch` sequences of up to `capacity` tokens, or NotImplementedError that says what is missing."""
-    layers = DynamicCache(config=model.config).layers
-    if batch == 1 and not trees and any(type(layer) is not DynamicLayer for layer in layers):
+    if batch == 1 and not trees and other_layers(model):
         return CropReader(model)
     if batch > 1 or trees:
         reason = why_not_rows(model)

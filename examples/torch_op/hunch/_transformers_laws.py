@@ -95,7 +95,8 @@ class Laws:
     def _for_row(p, row):
         # The only one that holds something for each row of its batch.
         if type(p) is known.RepetitionPenaltyLogitsProcessor and isinstance(p.prompt_ignore_length, torch.Tensor):
-            return known.RepetitionPenaltyLogitsProcessor(p.penalty, prompt_ignore_length=int(p.prompt_ignore_length[row]))
+            ignored = int(p.prompt_ignore_length[row])
+            return known.RepetitionPenaltyLogitsProcessor(p.penalty, prompt_ignore_length=ignored)
         return p
 
     @property

@@ -31,8 +31,8 @@ class Given:
 class AdaptiveLength:
     """The draft length that gives most tokens in a second, by measured acceptance and time; 0 where drafts do not pay.
 
-    Keep one for a pair of models and a kind of text, and hand it to every call as num_draft_tokens: it begins by
-    trying a few lengths, and tries others now and then. It needs no memory of texts.
+    Keep one for a pair of models, a size of batch and a kind of text, and hand it to every call as num_draft_tokens: it
+    begins by trying a few lengths, and tries others now and then.
 
     Of one text by rejection, each draft is asked how sure the assistant was of it: the step ends where the next one is
     worth less than the time that it takes. Of a batch all texts have the length that is best on the mean.
@@ -41,12 +41,12 @@ class AdaptiveLength:
     has the lengths that were used: as num_draft_tokens they give the text again.
     """
 
-    FIRST = (3, 1, 5, 0, 3, 0)  # tried at the beginning
+    FIRST = (4, 1, 0, 4)  # tried at the beginning
     PERIOD = 24  # steps between two trials
     KEPT = 9  # times of each length that are remembered
     BINS = 8  # of the assistant's probability of a draft
 
-    def __init__(self, most: int = 12):
+    def __init__(self, most: int = 20):
         if most < 1:
             raise ValueError(f"hunch.transformers: AdaptiveLength needs most >= 1, not {most}")
         self.most, self.drafted, self.steps = most, [], 0
@@ -84,8 +84,8 @@ class AdaptiveLength:
 
     def price(self) -> float:
         """The time of another draft, in tokens."""
-        one, more = self.seconds(1), self.seconds(5)
-        return (more - one) / 4 * max(self.rate, 1 / self.seconds(0))
+        one, more = self.seconds(1), self.seconds(4)
+        return (more - one) / 3 * max(self.rate, 1 / self.seconds(0))
 
     def learn(self, drafted: int, accepted: list[int], seconds: float):
         """What a step did: its length, the accepted drafts of each text, the time."""
@@ -100,13 +100,10 @@ class AdaptiveLength:
             for i, index in enumerate(self.bins[: n + 1]):
                 self.asked[index] = 0.99 * self.asked[index] + 1
                 self.taken[index] = 0.99 * self.taken[index] + (i < n)
-            if self.bins and not self.trial:
-                self.rate = (0.95 * self.rate if self.rate else 0.95 * self.pace(drafted)) + 0.05 * self.pace(drafted, n)
-
-    def pace(self, drafted: int, accepted: int | None = None) -> float:
-        """Tokens per second of a step, by the median of times: a single one says little."""
-        tokens = self.tokens(drafted) if accepted is None else accepted + 1
-        return tokens / self.seconds(drafted)
+            if self.bins and not self.trial:  # by the median of times: a single one says little
+                first = self.rate == 0
+                pace = (self.tokens(drafted) if first else n + 1) / self.seconds(drafted)
+                self.rate = pace if first else 0.95 * self.rate + 0.05 * pace
 
     def seconds(self, length: int) -> float:
         """A step's time: measured, or on the line through the nearest lengths that were."""

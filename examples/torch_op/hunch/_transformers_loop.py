@@ -18,6 +18,8 @@ from ._transformers_texts import Texts
 #: step with another one: a rule that looks at drafts behind the accepted ones must not meet their words again.
 DRAFT_KEY, STEP_KEY = 0x5851F42D4C957F2D, 0x1E3779B97F4A7C15
 
+SPARE = 16  # places for the drafts of texts that have ended, or end before their last draft
+
 
 @dataclass
 class Statistics:
@@ -76,8 +78,8 @@ class Loop:
         self.device, self.streamer = texts.ids.device, streamer
         self.seeds = seeds
         self.statistics = Statistics()
-        batch, capacity = texts.ids.shape
-        trees = tree is not None
+        batch, trees = len(texts.sizes), tree is not None
+        capacity = texts.ids.shape[1] + (Shape(tree, self.device).nodes if trees else SPARE)
         self.target = reader(model, batch, capacity, trees=trees)
         self.draft = reader(assistant, batch, capacity, trees=trees)
         self.tree = tree
@@ -128,6 +130,10 @@ class Loop:
         self.draft.keep(ends)
         return logits
 
+    def _read_draft(self, token):
+        """The assistant's logits [B, 1, V] after a draft [B, 1]."""
+        return self.draft.read(self._for_assistant(token.clamp(min=0)), 1, last_position=self.last_position)
+
     def _draft_law(self, logits, texts):
         """The logits [B, m, V] that drafts are chosen by."""
         logits = logits[..., : self.model_vocabulary].float()
@@ -139,7 +145,7 @@ class Loop:
         return self.laws.edited(logits, texts()) if self.laws.edits else logits.float()
 
     def _draw(self, logits, lengths, place):
-        """A token [B] for each row of logits [B, V], the draft at `place` of a step, by its law; -1 if there is none."""
+        """A token [B] for each row of logits [B, V], the draft at `place` of a step; -1 where a row holds no law."""
         if self.laws.sampling.temperature == 0:
             return logits.argmax(-1)
         nothing = torch.empty((len(logits), 0), dtype=torch.long, device=self.device)
@@ -158,9 +164,8 @@ class Loop:
         root = texts.tokens([k - 1 for k in texts.lengths], texts.lengths)
         drafts, laws = [root], []
         for i in range(n):
-            logits = (self._catch_up() if i == 0 else
-                      self.draft.read(self._for_assistant(drafts[-1].clamp(min=0)), 1, last_position=self.last_position)[:, 0])
-            law = self._draft_law(logits[:, None], lambda: self._prefixes(drafts[1:], [i]))
+            logits = self._catch_up()[:, None] if i == 0 else self._read_draft(drafts[-1])
+            law = self._draft_law(logits, lambda: self._prefixes(drafts[1:], [i]))
             laws.append(law)
             drafts.append(self._draw(law[:, 0], lengths, i)[:, None])
             if self.by_confidence and not self.schedule.goes_on(self._probability(law[0, 0], drafts[-1])):
@@ -169,9 +174,9 @@ class Loop:
         read = torch.cat(drafts, 1)
         logits = self.target.read(read.clamp(min=0), n + 1, last_position=self.last_position)
         logits = self._target_law(logits, lambda: self._prefixes(drafts[1:], range(n + 1)))
-        verified = hunch.verify_chain(
-            logits, self._within(read[:, 1:]), torch.cat(laws, 1) if laws and sampling.temperature > 0 else None, seeds=self.seeds,
-            lengths=lengths, rule=self.rule, **sampling._asdict())
+        laws = torch.cat(laws, 1) if laws and sampling.temperature > 0 else None
+        verified = hunch.verify_chain(logits, self._within(read[:, 1:]), laws, seeds=self.seeds, lengths=lengths,
+                                      rule=self.rule, **sampling._asdict())
         before = texts.lengths
         counts, accepted = self._emit(verified, n)
         self.target.keep([k - 1 + m for k, m in zip(before, counts)])
@@ -180,7 +185,7 @@ class Loop:
         self.schedule.learn(n, accepted, perf_counter() - began)
 
     def _within(self, drafts):
-        """Drafts [B, n] without those behind the last token of a text, so that no text depends on the others' limits."""
+        """Drafts [B, n] without those behind the last token of a text: none depends on the limits of the others."""
         rooms = [self.texts.limit - size - 1 for size in self.texts.sizes]
         if min(rooms) >= drafts.shape[1]:
             return drafts
@@ -241,12 +246,12 @@ class Loop:
                 continue
             if status[row] != 0:
                 raise hunch.StatusError([row], [hunch.STATUS[status[row]]])
+            statistics.drafted += min(most, self.texts.limit - self.texts.sizes[row] - 1)
             taken = self.texts.emit(row, tokens[:number])
             if self.streamer is not None:
                 self.streamer.put(torch.tensor(taken))
             counts.append(len(taken))
             accepted.append(number - 1)
-            statistics.drafted += most
             statistics.accepted += number - 1
             statistics.emitted += len(taken)
         return counts, accepted

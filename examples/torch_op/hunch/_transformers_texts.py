@@ -10,7 +10,7 @@ class Texts:
     """ids [B, columns] as `model.generate` lays them out: padding, prompt, emitted tokens; `sizes` the columns in use,
     `padding` those at the left. Columns of no token hold `pad`."""
 
-    def __init__(self, input_ids, attention_mask, criteria, pad: int, room: int):
+    def __init__(self, input_ids, attention_mask, criteria, pad: int):
         batch, prompt = input_ids.shape
         self.prompt, self.sizes, self.done = prompt, [prompt] * batch, [False] * batch
         self.padding = [0] * batch
@@ -18,14 +18,15 @@ class Texts:
             present = attention_mask.bool()
             self.padding = (~present).sum(1).tolist()
             if bool((present[:, 1:] < present[:, :-1]).any()):
-                raise ValueError("hunch.transformers: prompts must be padded on the left, attention_mask has a 0 after a 1")
+                raise ValueError("hunch.transformers: prompts must be padded on the left, "
+                                 "and attention_mask has a 0 after a 1")
         if prompt == 0 or max(self.padding) == prompt:
             raise ValueError("hunch.transformers: a prompt needs one token or more")
         limits = [c.max_length for c in criteria if isinstance(c, MaxLengthCriteria)]
         self.limit = min(limits)
         self.eos = {t for c in criteria if isinstance(c, EosTokenCriteria) for t in c.eos_token_id.tolist()}
         self.others = [c for c in criteria if not isinstance(c, (MaxLengthCriteria, EosTokenCriteria))]
-        self.ids = input_ids.new_full((batch, max(self.limit, prompt) + room), pad)
+        self.ids = input_ids.new_full((batch, max(self.limit, prompt)), pad)
         self.ids[:, :prompt] = input_ids
         self.pad = pad
         if prompt >= self.limit:

@@ -54,8 +54,8 @@ class Speculative:
 
     def __init__(self, assistant, *, num_draft_tokens: Union[int, Iterable[int], AdaptiveLength, str] = "auto",
                  tree: Optional[Iterable[int]] = None, rule: Literal["rejection", "block"] = "rejection",
-                 seed: Union[int, Iterable[int], None] = None, generator: Optional[torch.Generator] = None, streamer=None,
-                 stateless_processors: tuple[type, ...] = ()):
+                 seed: Union[int, Iterable[int], None] = None, generator: Optional[torch.Generator] = None,
+                 streamer=None, stateless_processors: tuple[type, ...] = ()):
         self.assistant, self.rule, self.streamer = assistant, rule, streamer
         self.seed, self.generator, self.stateless = seed, generator, tuple(stateless_processors)
         self.tree = None if tree is None else tuple(tree)
@@ -81,7 +81,7 @@ class Speculative:
             attention_mask = torch.ones_like(input_ids)
         _refuse_positions(model_kwargs.get("position_ids"), attention_mask)
         laws = Laws(logits_processor, generation_config.do_sample, batch, self.stateless)
-        texts = Texts(input_ids, attention_mask, stopping_criteria, _pad_of(generation_config), 0)
+        texts = Texts(input_ids, attention_mask, stopping_criteria, _pad_of(generation_config))
         loop = Loop(model, self.assistant, texts, laws, seeds=self._seeds(batch, input_ids.device),
                     lengths=schedule(self.num_draft_tokens), tree=self.tree, rule=self.rule, streamer=self.streamer)
         self.statistics = loop.statistics

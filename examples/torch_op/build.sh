@@ -43,9 +43,7 @@ fi
 
 build=$root/build-torch
 rm -rf "$build/python" "$build/test"
-# What was compiled is kept: an isolated build has other paths each time, and would begin anew.
 "$PYTHON" -m pip install --disable-pip-version-check --no-deps --upgrade --target "$build/python" \
-  --config-settings "build-dir=$build/library" \
   --config-settings cmake.define.CMAKE_COMPILE_WARNING_AS_ERROR=ON "$here"
 
 # In a directory without the source of the package, which Python would find first.

@@ -253,6 +253,13 @@ class Functions:
                 for tensor in (value[0], value.expand(6), other_type.expand(6)):
                     self.same(self.call(function, *args, **{**options, name: tensor}), by_number)
 
+    def test_more_top_tokens_than_there_are_cut_nothing(self):
+        function, args, kwargs = self.some_calls()[0]
+        options = {k: kwargs[k] for k in ("seeds", "lengths")}
+        wanted = self.call(function, *args, **options)
+        for many in (30, 2**40, torch.tensor(2**40), torch.full((6,), 31)):
+            self.same(self.call(function, *args, top_k=many, **options), wanted)
+
     def test_a_sequence_depends_on_its_seed_and_length_alone(self):
         for function, args, kwargs in self.some_calls():
             wanted = self.call(function, *args, **kwargs)
@@ -291,6 +298,18 @@ class Functions:
         wide = torch.cat([few, torch.full_like(draft[..., 20:], -torch.inf)], -1)
         self.same(self.call(hunch.verify_chain, target, tokens, few, temperature=0.7, **keys),
                   self.call(hunch.verify_chain, target, tokens, wide, temperature=0.7, **keys))
+
+    def test_wide_trees(self):
+        # 70 children that the target does not want: each is rejected.
+        draft, target = torch.zeros(1, 71, 100), torch.full((1, 71, 100), -torch.inf)
+        target[:, :, 99] = 0
+        parents, tokens = torch.tensor([[-1] + 70 * [0]]), torch.arange(-1, 70)[None]
+        for children, status in (("independent", "ok"), ("without_replacement", "invalid_draft")):
+            got = self.call(hunch.verify_tree, target, tokens, parents, draft, children=children, **self.keys(1))
+            self.assertEqual(hunch.STATUS[got.status[0]], status)
+            self.assertEqual(got.tokens[0, 0], 99 if status == "ok" else -1)
+        got = self.call(hunch.verify_tree, target, tokens, parents, None, **self.keys(1))
+        self.assertEqual(got.tokens[0, :2].tolist(), [99, -1])
 
     # --- errors --------------------------------------------------------------------------------
     def test_bad_values_are_the_status_of_their_sequence(self):

@@ -6,6 +6,7 @@ import torch
 
 LOGITS = (torch.float32, torch.bfloat16, torch.float16)
 IDS = (torch.int32, torch.int64)
+INT32_MAX = 2**31 - 1
 
 
 class Call:
@@ -55,11 +56,16 @@ class Call:
             whole = not dtype.is_floating_point
             if x.is_complex() or x.dtype == torch.bool or (whole and x.is_floating_point()):
                 raise self.mistyped(name, f"must hold {'integers' if whole else 'numbers'}, it is {x.dtype}")
-            shape = () if x.dim() == 0 else (batch,)
-            return self.tensor(x, name, (x.dtype,), shape).to(dtype).expand(batch).contiguous()
+            x = self.tensor(x, name, (x.dtype,), () if x.dim() == 0 else (batch,))
+            x = x.long().clamp(-INT32_MAX, INT32_MAX) if whole else x
+            return x.to(dtype).expand(batch).contiguous()
         if isinstance(x, bool) or not isinstance(x, (int, float) if dtype.is_floating_point else int):
             raise self.mistyped(name, f"must be a number or a tensor, it is {type(x).__name__}")
-        return None if x == off else torch.full((batch,), x, dtype=dtype, device=self.device)
+        if x == off:
+            return None
+        if not dtype.is_floating_point:
+            x = max(-INT32_MAX, min(x, INT32_MAX))
+        return torch.full((batch,), x, dtype=dtype, device=self.device)
 
     def keys(self, seeds: object, lengths: object, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
         """What names the random words of each sequence."""

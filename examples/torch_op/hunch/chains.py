@@ -85,7 +85,7 @@ def verify_chain(
         draft = call.rows(draft_logits, "draft_logits", (target_logits.dtype,), (batch, length, "V'"))
         if draft.shape[1] > target.shape[1]:
             raise call.wrong("draft_logits", f"has more tokens than the target: {draft.shape[1]}, {target.shape[1]}")
-        draft = draft.view(batch, length, -1) if draft.numel() else draft.new_empty((batch, length, draft.shape[1]))
+        draft = draft.unflatten(0, (batch, length))
     seeds, lengths = call.keys(seeds, lengths, batch)
     temperature, top_k, top_p, min_p = call.sampling(temperature, top_k, top_p, min_p, batch)
 

@@ -82,10 +82,11 @@ def verify_tree(
         tokens: int32 or int64 [B, N]. Node 0 is the last emitted token, which is not looked at.
         parents: int32 or int64 [B, N]; before their children, -1 for node 0. -1 elsewhere: no node is there.
         draft_logits: of the type of target_logits, [B, N, V'] with V' <= V, row i what the children of node i were
-            drawn by (rows of leaves are not read); siblings in the order of their draws, at most 64. Or None.
+            drawn by (rows of leaves are not read); siblings in the order of their draws. Or None.
         seeds, lengths, temperature, top_k, top_p, min_p, draft_is_scaled: as in `verify_chain`; temperature 0 is
             greedy, whatever draft_logits are.
-        children: siblings were drawn "independent" of each other, duplicates included, or "without_replacement".
+        children: siblings were drawn "independent" of each other, duplicates included, or "without_replacement"; of
+            these more than 64 rejected ones are an invalid_draft.
 
     Returns:
         VerifiedTrees. Keep the cache rows of the root and of `path`. Statuses as in `verify_chain`; besides,

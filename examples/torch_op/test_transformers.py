@@ -18,7 +18,7 @@ from transformers import (DynamicCache, GPT2Config, GPT2LMHeadModel, LlamaConfig
 
 import hunch
 from hunch import _transformers_loop as loop
-from hunch._transformers_cache import honours_tree_masks
+from hunch._transformers_cache import Reader, honours_tree_masks
 from hunch._transformers_laws import Laws
 from hunch.transformers import AdaptiveLength, Speculative, generate
 from shipped_pair import padded, pair, prompts
@@ -381,9 +381,9 @@ class Refused(unittest.TestCase):
                      assistant=tiny(LlamaForCausalLM, 1, vocabulary=4000))
         training = tiny(LlamaForCausalLM, 1).train()
         self.refused("the model is in training mode", model=training)
-        cache = DynamicCache(config=self.model.config)
-        self.model(self.ids[:, :2], use_cache=True, cache=cache)
-        self.refused("tokens in it", cache=cache)
+        cache = {Reader(self.model, 1).cache_name: DynamicCache(config=self.model.config)}
+        self.model(self.ids[:, :2], use_cache=True, **cache)
+        self.refused("tokens in it", **cache)
 
     def test_texts(self):
         self.refused("padded on the left", ValueError, attention_mask=torch.tensor([[1, 1, 0]]))

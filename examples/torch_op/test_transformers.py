@@ -11,10 +11,10 @@ import unittest
 from unittest import mock
 
 import torch
-from transformers import (DynamicCache, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, LogitsProcessor,
-                          LogitsProcessorList, MinPLogitsWarper, MistralConfig, MistralForCausalLM, Qwen2Config,
-                          Qwen2ForCausalLM, RepetitionPenaltyLogitsProcessor, StoppingCriteria, StoppingCriteriaList,
-                          TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper)
+from transformers import (DynamicCache, GenerationConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
+                          LogitsProcessor, LogitsProcessorList, MinPLogitsWarper, MistralConfig, MistralForCausalLM,
+                          Qwen2Config, Qwen2ForCausalLM, RepetitionPenaltyLogitsProcessor, StoppingCriteria,
+                          StoppingCriteriaList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper)
 
 import hunch
 from hunch import _transformers_loop as loop
@@ -298,6 +298,16 @@ class Shipped(unittest.TestCase):
         one, two = (generate(self.target, self.draft, ids, mask, generator=torch.Generator().manual_seed(4), **options)
                     for _ in range(2))
         self.assertEqual(one.tolist(), two.tolist())
+
+    def test_a_generation_config_and_several_texts_of_a_prompt(self):
+        ids = torch.tensor(self.prompts[:1])
+        config = GenerationConfig(max_new_tokens=20, do_sample=False, repetition_penalty=1.2, pad_token_id=0)
+        plain = self.target.generate(ids, generation_config=config)
+        ours = generate(self.target, self.draft, ids, generation_config=config, num_draft_tokens=3)
+        self.assertEqual(plain.tolist(), ours.tolist())
+        texts = generate(self.target, self.draft, ids, num_draft_tokens=3, max_new_tokens=20, do_sample=True, seed=1,
+                         num_return_sequences=3)
+        self.assertEqual(len(set(map(tuple, texts.tolist()))), 3)
 
     def test_streamer(self):
         class Streamer:

@@ -437,6 +437,18 @@ class Refused(unittest.TestCase):
         broken.lm_head.weight[3] = torch.nan
         with self.assertRaises(hunch.StatusError):
             generate(broken, self.assistant, self.ids, max_new_tokens=4, num_draft_tokens=2)
+        for lengths in (2, "auto"):  # an assistant without laws costs time only
+            plain = self.model.generate(self.ids, max_new_tokens=9, do_sample=False)
+            self.assertEqual(plain.tolist(), generate(self.model, broken, self.ids, num_draft_tokens=lengths,
+                                                      max_new_tokens=9, do_sample=False).tolist())
+            generate(self.model, broken, self.ids, num_draft_tokens=lengths, max_new_tokens=9, do_sample=True)
+
+    def test_caches_grow(self):
+        with mock.patch.object(loop, "FIRST_ROOM", 1), mock.patch.object(loop, "SPARE", 0):
+            for options in (dict(num_draft_tokens=3), dict(tree=(2, 2))):
+                plain = self.model.generate(self.ids, max_new_tokens=30, do_sample=False)
+                self.assertEqual(plain.tolist(), generate(self.model, self.assistant, self.ids, max_new_tokens=30,
+                                                          do_sample=False, **options).tolist())
 
 
 class Vocabularies(unittest.TestCase):

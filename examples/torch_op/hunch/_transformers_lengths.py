@@ -76,6 +76,8 @@ class AdaptiveLength:
 
     def goes_on(self, probability: float) -> bool:
         """Whether another draft pays, after one of which the assistant was so sure."""
+        if not probability >= 0:
+            return False  # the assistant's row holds no law
         index = min(int(probability * self.BINS), self.BINS - 1)
         self.bins.append(index)
         self.path *= self.taken[index] / self.asked[index]

@@ -18,6 +18,7 @@ from ._transformers_texts import Texts
 #: step with another one: a rule that looks at drafts behind the accepted ones must not meet their words again.
 DRAFT_KEY, STEP_KEY = 0x5851F42D4C957F2D, 0x1E3779B97F4A7C15
 
+FIRST_ROOM = 512  # tokens behind a prompt that caches have room for at first; they grow
 SPARE = 16  # places for the drafts of texts that have ended, or end before their last draft
 
 
@@ -79,7 +80,7 @@ class Loop:
         self.seeds = seeds
         self.statistics = Statistics()
         batch, trees = len(texts.sizes), tree is not None
-        capacity = texts.ids.shape[1] + (Shape(tree, self.device).nodes if trees else SPARE)
+        capacity = min(texts.limit, texts.prompt + FIRST_ROOM) + (Shape(tree, self.device).nodes if trees else SPARE)
         self.target = reader(model, batch, capacity, trees=trees)
         self.draft = reader(assistant, batch, capacity, trees=trees)
         self.tree = tree
@@ -235,7 +236,7 @@ class Loop:
 
     def _emit(self, verified, most: int):
         """Appends what was verified: how many tokens each text took, and the accepted drafts of those that had not
-        ended. Of a row that has no law the text keeps what was accepted, and the call fails."""
+        ended. Where the model's row after them holds no law the call fails."""
         rows, numbers, status = verified.tokens.tolist(), verified.num_tokens.tolist(), verified.status.tolist()
         counts, accepted = [], []
         statistics = self.statistics

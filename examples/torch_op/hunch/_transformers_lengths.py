@@ -2,7 +2,6 @@
 """How many tokens the next step drafts. Any rule that looks only at what is past keeps texts exact."""
 from __future__ import annotations
 
-from statistics import median
 from typing import Iterable
 
 
@@ -41,8 +40,8 @@ class AdaptiveLength:
     has the lengths that were used: as num_draft_tokens they give the text again.
     """
 
-    FIRST = (4, 1, 0, 4)  # tried at the beginning
-    PERIOD = 24  # steps between two trials
+    FIRST = (4, 0, 1, 4, 0)  # tried at the beginning
+    PERIOD = 16  # steps between two trials
     KEPT = 9  # times of each length that are remembered
     BINS = 8  # of the assistant's probability of a draft
 
@@ -102,14 +101,15 @@ class AdaptiveLength:
             for i, index in enumerate(self.bins[: n + 1]):
                 self.asked[index] = 0.99 * self.asked[index] + 1
                 self.taken[index] = 0.99 * self.taken[index] + (i < n)
-            if self.bins and not self.trial:  # by the median of times: a single one says little
+            if self.bins and not self.trial:
                 first = self.rate == 0
                 pace = (self.tokens(drafted) if first else n + 1) / self.seconds(drafted)
                 self.rate = pace if first else 0.95 * self.rate + 0.05 * pace
 
     def seconds(self, length: int) -> float:
-        """A step's time: measured, or on the line through the nearest lengths that were."""
-        known = sorted((n, median(t)) for n, t in self.times.items())
+        """A step's time: measured, or on the line through the nearest lengths that were. The least of the last ones:
+        what else the machine does only adds."""
+        known = sorted((n, min(t)) for n, t in self.times.items())
         for n, t in known:
             if n == length:
                 return t

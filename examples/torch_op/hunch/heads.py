@@ -61,8 +61,9 @@ def head(
     Raises:
         TypeError, ValueError: a type, shape or device is wrong; the message names the argument.
 
-    Sums are in float32, in one order for every shortlist and batch. On CUDA hidden states must be within 65,504 if
-    weights are float16.
+    Neighbouring rows are read many times faster than scattered ones: store a head in the order of its shortlist, or of
+    its clusters. Sums are in float32, in one order for every shortlist and batch. On CUDA hidden states must be within
+    65,504 if weights are float16.
     """
     call = Call("head", hidden, "hidden")
     hidden = call.tensor(hidden, "hidden", LOGITS, ("B", "H")).float().contiguous()

@@ -32,6 +32,10 @@ if [ -z "${PYTHON:-}" ]; then
     fi
     cp "$here/requirements.txt" "$venv/installed.txt"
   fi
+  if ! cmp -s "$here/requirements_transformers.txt" "$venv/installed_transformers.txt"; then
+    "$venv/bin/pip" install --quiet --no-cache-dir --no-compile --retries 2 -r "$here/requirements_transformers.txt"
+    cp "$here/requirements_transformers.txt" "$venv/installed_transformers.txt"
+  fi
 fi
 if [ -z "${CUDACXX:-}" ] && ! command -v nvcc >/dev/null && [ -x /usr/local/cuda/bin/nvcc ]; then
   export CUDACXX=/usr/local/cuda/bin/nvcc
@@ -51,4 +55,9 @@ cd "$root"
 "$PYTHON" -B "$build/test/test_functions.py"
 "$PYTHON" -B "$build/test/test_shortlists.py"
 "$PYTHON" -B "$build/test/test_package.py" "$here"
+if "$PYTHON" -c 'import sentencepiece, transformers' 2>/dev/null; then
+  "$PYTHON" -B "$build/test/test_transformers.py"
+else
+  echo "hunch.transformers is not tested: $PYTHON has no transformers, or no sentencepiece" >&2
+fi
 "$PYTHON" -B "$build/test/verify.py"

@@ -28,7 +28,7 @@
 #include "../support/padded_grid_models.hpp"
 #include "../support/table.hpp"
 
-namespace hunch::test {
+namespace hunch::test::chosen_test {
 namespace {
 
 using table::asked;
@@ -209,4 +209,4 @@ TEST_CASE("chosen when the program runs: repeated by an executor") {
 }
 
 }  // namespace
-}  // namespace hunch::test
+}  // namespace hunch::test::chosen_test

@@ -134,7 +134,8 @@ def check(root):
     for page in pages(root) + sorted((root / "examples").rglob("*.md")):
         prose, blocks = split(page)
         for number, language, _ in blocks:
-            if language not in LANGUAGES + (("python",) if page.is_relative_to(root / "examples") else ()):
+            python = any(page.is_relative_to(root / folder) for folder in ("examples", "docs/engines"))
+            if language not in LANGUAGES + (("python",) if python else ()):
                 faults.append(f"{page.relative_to(root)}:{number}: unknown language '{language}'")
         for number, line in prose:
             where = f"{page.relative_to(root)}:{number}"

@@ -65,6 +65,10 @@ class composed final : public decoding {
   double decode_seconds() const override {
     return target_->rows().seconds() + draft_->rows().seconds();
   }
+  double head_seconds() const override {
+    if constexpr (requires { draft_->head_seconds(); }) { return draft_->head_seconds(); }
+    return 0.0;
+  }
   std::int32_t last_position(std::int32_t slot) override {
     return std::max(last_of(target_->rows(), slot), last_of(draft_->rows(), slot));
   }
@@ -153,6 +157,7 @@ run write(decoding& by, const std::vector<std::vector<hunch::token>>& prompts,
   bool begun = false;
   auto begin = std::chrono::steady_clock::now();
   double decoded = 0.0;
+  double multiplied = 0.0;
   for (;;) {
     while (text_of.size() < prompts.size() && by.running() < batch) {
       hunch::generation_options own = options;
@@ -176,11 +181,13 @@ run write(decoding& by, const std::vector<std::vector<hunch::token>>& prompts,
       begun = true;
       by.reset_stats();
       decoded = by.decode_seconds();
+      multiplied = by.head_seconds();
       begin = std::chrono::steady_clock::now();
     }
   }
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   out.decode_seconds = by.decode_seconds() - decoded;
+  out.head_seconds = by.head_seconds() - multiplied;
   out.stats = by.stats();
   return out;
 }

@@ -30,7 +30,7 @@ struct settings {
   shape drafts = shape::chain;
   std::int32_t draft_length = 4;
   /// Of what the head of the draft model is asked; nothing: llama.cpp computes all of it.
-  std::optional<hunch::selector::any<>> selector;
+  std::optional<hunch::selector::any<>> selector = {};
   std::int32_t batch = 1;
   std::int32_t threads = 1;
   std::int32_t chunk = 256;
@@ -52,6 +52,7 @@ class decoding {
   virtual void reset_stats() = 0;
   /// In `llama_decode`, of both models since they were made.
   virtual double decode_seconds() const = 0;
+  virtual double head_seconds() const = 0;  ///< and in a draft head of our own
   /// The largest position of a slot's sequence ids in the caches, -1 if they have no cell.
   virtual std::int32_t last_position(std::int32_t slot) = 0;
 };
@@ -70,6 +71,7 @@ struct run {
   hunch::statistics<64> stats;
   double seconds = 0.0;         ///< of the steps after the first that emitted a token
   double decode_seconds = 0.0;  ///< of these, in `llama_decode`
+  double head_seconds = 0.0;    ///< and in a draft head of our own
   std::int64_t tokens = 0;      ///< emitted in them
   std::int64_t steps = 0;       ///< calls of `step`
 };

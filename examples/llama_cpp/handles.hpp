@@ -20,14 +20,14 @@ struct free_context {
 
 }  // namespace detail
 
-/// What llama.cpp sets up once, and what of its log is shown: warnings and errors only.
+/// What llama.cpp sets up once, and what of its log is shown: errors only.
 class backend {
  public:
   backend() {
     llama_log_set(
         [](ggml_log_level level, const char* text, void*) {
           // A decoder finds out by itself that a cache is full.
-          if (level >= GGML_LOG_LEVEL_ERROR) { std::fputs(text, stderr); }
+          if (level == GGML_LOG_LEVEL_ERROR) { std::fputs(text, stderr); }
         },
         nullptr);
     llama_backend_init();

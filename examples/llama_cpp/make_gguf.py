@@ -75,21 +75,33 @@ def token_type(text, t):
     return gguf.TokenType.NORMAL
 
 
-def add_tokenizer(writer, path, config):
+def vocabulary(path):
+    """Piece, score and type of each token, and whether a space goes before a text."""
     text = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    if len(text) != config["vocab_size"]:
-        raise SystemExit(f"{path} has {len(text)} tokens, and the model reads {config['vocab_size']}")
-    tokens = range(len(text))
+    pieces = [(text.id_to_piece(t), text.get_score(t), token_type(text, t)) for t in range(len(text))]
+    return pieces, text.id_to_piece(text.encode("a")[0]).startswith("\u2581")
+
+
+def add_vocabulary(writer, pieces, adds_space, config):
+    texts, scores, types = zip(*pieces)
     writer.add_tokenizer_model("llama")
-    writer.add_token_list([text.id_to_piece(t) for t in tokens])
-    writer.add_token_scores([text.get_score(t) for t in tokens])
-    writer.add_token_types([token_type(text, t) for t in tokens])
+    writer.add_token_list(texts)
+    writer.add_token_scores(scores)
+    writer.add_token_types(types)
     writer.add_bos_token_id(config["bos_token_id"])
     writer.add_eos_token_id(config["eos_token_id"])
-    writer.add_unk_token_id(text.unk_id())
+    writer.add_unk_token_id(types.index(gguf.TokenType.UNKNOWN))
     writer.add_add_bos_token(True)
     writer.add_add_eos_token(False)
-    writer.add_add_space_prefix(text.id_to_piece(text.encode("a")[0]).startswith("\u2581"))
+    writer.add_add_space_prefix(adds_space)
+
+
+def finish(writer, partial, out):
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    partial.replace(out)
 
 
 def main():
@@ -108,7 +120,11 @@ def main():
     writer.add_name(options.out.stem)
     writer.add_file_type(FILE_TYPES[options.type])
     add_shape(writer, config)
-    add_tokenizer(writer, options.tokenizer or options.model / "tokenizer.model", config)
+    tokenizer = options.tokenizer or options.model / "tokenizer.model"
+    pieces, adds_space = vocabulary(tokenizer)
+    if len(pieces) != config["vocab_size"]:
+        raise SystemExit(f"{tokenizer} has {len(pieces)} tokens, and {options.model} reads {config['vocab_size']}")
+    add_vocabulary(writer, pieces, adds_space, config)
     for name, value in tensors(options.model):
         if name.endswith("q_proj"):
             value = paired(value, config["num_attention_heads"])
@@ -118,11 +134,7 @@ def main():
         if kind == Type.Q4_0 and name in OF_MODEL:
             kind = Type.BF16
         writer.add_tensor(gguf_name(name), gguf.quants.quantize(value, kind), raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    partial.replace(options.out)
+    finish(writer, partial, options.out)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #include <llama.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -60,11 +61,15 @@ class own_head_model {
     return {this};
   }
   void head(const hidden_states&, const hunch::head_rows<float>& asked) {
+    const auto begin = std::chrono::steady_clock::now();
     head_.multiply(states_.data(), asked);
+    head_seconds_ +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
   void commit(const hunch::kept_rows& kept) noexcept { passes_.commit(kept); }
 
   passes<Branches>& rows() { return passes_; }
+  double head_seconds() const { return head_seconds_; }  ///< in `head`, of all passes
 
  private:
   own_head_model(gguf_head file, const weights& from, const hunch::vocab_layout& layout,
@@ -99,6 +104,7 @@ class own_head_model {
   byte_head head_;
   std::vector<float> states_;  ///< [rows of the pass, width of the head]
   bool found_ = false;
+  double head_seconds_ = 0.0;
   passes<Branches> passes_;  // last: its context is made with the address of this
 };
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
-#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <hunch/hunch.hpp>
@@ -132,7 +132,7 @@ double statistic_of_typical_acceptance() {
 TEST_CASE("the first tokens have the target's law") {
   MESSAGE(counted().law.size() << " cells, bound " << limit());
   REQUIRE(counted().law.size() > 20);
-  const auto check = [](const char* name, double found) {
+  const auto check = [](const std::string& name, double found) {
     MESSAGE(name << ": " << found);
     CHECK_MESSAGE(found < limit(), name);
   };

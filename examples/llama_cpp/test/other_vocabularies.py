@@ -34,7 +34,7 @@ def main():
     tokenizer, folder = map(Path, sys.argv[1:])
     pieces, adds_space = make_gguf.vocabulary(tokenizer)
     _, score, kind = pieces[-1]
-    write(folder / "other-vocabulary.gguf", [*pieces[:-1], ("another", score, kind)], adds_space)
+    write(folder / "other-vocabulary.gguf", [*pieces[:-1], ("not in the vocabulary", score, kind)], adds_space)
     write(folder / "fewer-tokens.gguf", pieces[:-1], adds_space)
 
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "shipped.hpp"
@@ -113,7 +114,7 @@ TEST_CASE("laws of one drafted token on a thousand rows") {
       by_match.add(argmax_by_match(p, q), p);
     }
   }
-  const auto report = [](const char* name, const mean& m) {
+  const auto report = [](const std::string& name, const mean& m) {
     MESSAGE(name << ": distance from the target's law " << m.distance / m.rows << ", kept "
                  << m.kept / m.rows << ", " << m.rows << " rows");
   };

@@ -12,7 +12,7 @@
 namespace llama_cpp::test {
 namespace {
 
-constexpr int length = 64;
+constexpr int length = 40;
 
 /// llama.cpp multiplies one row by other instructions than several, so that logits may differ in
 /// their last bits. Nothing else may make texts differ: where they part, llama.cpp's own choice was
@@ -30,9 +30,9 @@ bool is_text_of(const std::vector<hunch::token>& tokens, const greedy_text& refe
 }
 
 struct setup {
-  const char* name;
+  std::string name;
   shape drafts;
-  const char* head;
+  std::string head;
   bool drafts_for_itself;
   std::int32_t draft_length;
   std::int32_t batch;
@@ -40,7 +40,7 @@ struct setup {
   std::int32_t chunk;
 };
 
-constexpr setup setups[] = {
+const setup setups[] = {
     {"plain", shape::none, "full", false, 0, 1, 1, 256},
     {"chain of 1", shape::chain, "full", false, 1, 1, 1, 256},
     {"chain", shape::chain, "full", false, 4, 1, 1, 256},
@@ -85,7 +85,9 @@ TEST_CASE("texts at temperature 0 are llama.cpp's") {
       ++texts;
       same += is_text_of(found.texts[i].tokens, references[i]) ? 1 : 0;
     }
-    if (each.drafts != shape::none) { CHECK(found.stats.accepted > 0); }
+    // The most frequent row ends a text.
+    const bool may_accept = each.drafts != shape::none && each.head != "frequency:1";
+    CHECK((found.stats.accepted > 0) == may_accept);
   }
   MESSAGE(same << " of " << texts << " texts are the same to the last token");
   CHECK(same * 20 >= texts * 19);

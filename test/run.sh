@@ -3,8 +3,8 @@
 # Set-up, build and all tests. With --long instead: what takes longer, for runs after one without,
 # a second compiler, sanitizers, the race check, soak runs, programs for a device, fuzzing. With
 # --all: both, then what is tried before a release, all tests by the second compiler, the shipped
-# models under sanitizers, NEON in an emulator, other architectures of devices, and the torch
-# operators.
+# models under sanitizers, NEON in an emulator, other architectures of devices, the torch
+# operators, and llama.cpp.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
@@ -80,6 +80,8 @@ if [ "$all" = yes ]; then
   run_tests clang -LE '^(full|all)$' -E '^(package|team)'
   stage torch operators
   ./examples/torch_op/build.sh
+  stage llama.cpp
+  ./examples/llama_cpp/run.sh --test
   stage what the recipes read
   "${PYTHON:-.cache/torch_op/bin/python}" -B test/recipes/convert_test.py examples/recipes
   "${PYTHON:-.cache/torch_op/bin/python}" -B test/recipes/export_test.py examples/recipes

@@ -90,7 +90,8 @@ void report(const llama_cpp::run& r) {
   std::printf("draft tokens accepted       %10.3f\n", s.draft_acceptance_rate());
   std::printf("milliseconds a step         %10.3f\n", 1e3 * r.seconds / steps);
   std::printf("  outside of llama_decode   %10.3f\n", 1e3 * (r.seconds - r.decode_seconds) / steps);
-  if (s.shortlists > 0) {
+  if (r.head_seconds > 0.0) {
+    std::printf("  of it in the draft head   %10.3f\n", 1e3 * r.head_seconds / steps);
     std::printf("rows of the head per draft  %10.0f\n", s.average_shortlist_rows());
   }
 }

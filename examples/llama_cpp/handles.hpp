@@ -3,9 +3,11 @@
 
 #include <llama.h>
 
+#include <cstdio>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace llama_cpp {
 
@@ -26,7 +28,6 @@ class backend {
   backend() {
     llama_log_set(
         [](ggml_log_level level, const char* text, void*) {
-          // A decoder finds out by itself that a cache is full.
           if (level == GGML_LOG_LEVEL_ERROR) { std::fputs(text, stderr); }
         },
         nullptr);

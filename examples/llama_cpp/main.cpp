@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -67,7 +68,12 @@ arguments parse(const std::vector<std::string>& words) {
   flags.add("--layout", "FILE", "clusters of the draft model's head", out.files.layout);
   flags.add("--router", "FILE", "and what chooses among them", out.files.router);
   flags.require("--model");
-  flags.parse(words);
+  const std::set<std::string> given = flags.parse(words);
+  for (const char* of_drafts : {"--draft-length", "--tree", "--head"}) {
+    if (out.draft.empty() && given.count(of_drafts) != 0) {
+      throw command_line::usage_error(std::string(of_drafts) + " is of drafts: give --draft, too");
+    }
+  }
   return out;
 }
 

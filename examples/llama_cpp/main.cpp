@@ -4,6 +4,7 @@
 //
 //   generate_llama --model X.gguf --draft Y.gguf --prompt TEXT ...
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -121,15 +122,18 @@ void generate(const std::vector<std::string>& words) {
   } else if (a.tree) {
     s.drafts = a.temperature == 0.0f ? shape::ranked : shape::sampled;
   }
+  const std::vector<std::string> asked = prompts_of(a);
   std::vector<std::vector<hunch::token>> prompts;
-  for (const std::string& p : prompts_of(a)) { prompts.push_back(encode(target, p)); }
+  for (const std::string& p : asked) { prompts.push_back(encode(target, p)); }
   hunch::generation_options options{.max_new_tokens = a.length,
                                     .temperature = a.temperature,
                                     .seed = static_cast<std::uint64_t>(a.seed)};
   if (!a.ignore_ends) { options.stop_tokens = ends_of(target); }
   const auto by = compose(target, draft, s);
   const run found = write(*by, prompts, options, a.batch);
-  for (const text& t : found.texts) {
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    const text& t = found.texts[i];
+    std::fwrite(asked[i].data(), 1, asked[i].size(), stdout);
     for (const hunch::token each : t.tokens) {
       const std::string bytes = bytes_of(target, each);
       std::fwrite(bytes.data(), 1, bytes.size(), stdout);

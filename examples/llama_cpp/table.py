@@ -67,8 +67,11 @@ def decoders(options):
     def own(*more):
         def command(prompt, threads, temperature, seed):
             return [str(options.own), "--model", files["target"], "--length", length, "--ignore-ends", "--threads", threads,
-                    "--temperature", temperature, "--seed", seed, "--prompt", prompt, "--draft-length", draft_length, *more]
+                    "--temperature", temperature, "--seed", seed, "--prompt", prompt, *more]
         return command
+
+    def drafted(draft, *more):
+        return own("--draft", draft, "--draft-length", draft_length, *more)
 
     return {
         "llama-completion, no drafts": llama("llama-completion", "-no-cnv"),
@@ -76,11 +79,11 @@ def decoders(options):
         BASELINE: simple(files["draft"]),
         f"{BASELINE}, target in 4 bits": simple(itself),
         "hunch, no drafts": own(),
-        "hunch, chain": own("--draft", files["draft"]),
-        "hunch, tree": own("--draft", files["draft"], "--tree"),
-        "hunch, chain, FR-Spec 3,200": own("--draft", files["draft"], "--head", "frequency:3200"),
-        "hunch, chain, target in 4 bits": own("--draft", itself),
-        "hunch, chain, target in 4 bits, DynaSpec 1,600": own("--draft", itself, "--head", "dynaspec:1600"),
+        "hunch, chain": drafted(files["draft"]),
+        "hunch, tree": drafted(files["draft"], "--tree"),
+        "hunch, chain, FR-Spec 3,200": drafted(files["draft"], "--head", "frequency:3200"),
+        "hunch, chain, target in 4 bits": drafted(itself),
+        "hunch, chain, target in 4 bits, DynaSpec 1,600": drafted(itself, "--head", "dynaspec:1600"),
     }
 
 

@@ -28,8 +28,8 @@ def tokens_and_seconds(text):
     found = re.search(r"\n.*?: +eval time = +([\d.]+) ms / +(\d+) runs", text)
     if found:
         return int(found[2]), (float(found[1]) + float(re.search(r"sampling time = +([\d.]+) ms", text)[1])) / 1e3
-    rate = float(re.search(r"tokens per second +([\d.]+)", text)[1])
-    return rate, 1.0
+    found = re.search(r"tokens per second +([\d.]+)", text)
+    return (float(found[1]), 1.0) if found else None
 
 
 def accepted(text):
@@ -88,11 +88,13 @@ def decoders(options):
 
 
 def measure(command):
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, errors="replace")
-    text = done.stdout + done.stderr
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)}:\n{text[-2000:]}")
-    return text
+    """What a program writes. A thread of its own writes llama.cpp's log, whose end is lost now and then."""
+    for _ in range(5):
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, errors="replace")
+        text = done.stdout + done.stderr
+        if done.returncode == 0 and tokens_and_seconds(text):
+            return text
+    raise SystemExit(f"{' '.join(command)}: {done.returncode}\n{text[-2000:]}")
 
 
 def processor():

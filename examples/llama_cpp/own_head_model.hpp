@@ -77,7 +77,11 @@ class own_head_model {
       : head_(file, layout),
         states_(static_cast<std::size_t>(options.max_rows) *
                 static_cast<std::size_t>(head_.width())),
-        passes_(from, options, &own_head_model::take_states, this) {}
+        passes_(from, options, &own_head_model::take_states, this) {
+    if (file.width() != from.width()) {
+      throw std::invalid_argument(from.path() + ": its head does not read its last states");
+    }
+  }
 
   const float* state(std::int32_t row) const {
     return states_.data() + std::ptrdiff_t{row} * head_.width();

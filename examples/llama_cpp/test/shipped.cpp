@@ -112,6 +112,14 @@ greedy_text greedy_by_llama(const weights& of, const std::vector<hunch::token>& 
   }
 }
 
+bool agrees(const std::vector<hunch::token>& tokens, const greedy_text& reference) {
+  constexpr float last_bits = 1e-3f;
+  if (tokens.size() != reference.tokens.size()) { return false; }
+  const auto part = std::mismatch(tokens.begin(), tokens.end(), reference.tokens.begin()).first;
+  return part == tokens.end() ||
+         reference.lead[static_cast<std::size_t>(part - tokens.begin())] < last_bits;
+}
+
 std::vector<double> law_of(const float* logits, int vocab_size) {
   const float largest = *std::max_element(logits, logits + vocab_size);
   std::vector<double> out(static_cast<std::size_t>(vocab_size));

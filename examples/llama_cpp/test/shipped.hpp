@@ -3,6 +3,7 @@
 
 #include <llama.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,11 @@ struct greedy_text {
 };
 greedy_text greedy_by_llama(const weights& of, const std::vector<hunch::token>& prompt, int length,
                             int threads);
+
+/// Whether a text is that one. llama.cpp multiplies one row by other instructions than several, so
+/// that logits may differ in their last bits: the texts may part where llama.cpp's own choice was
+/// nearer than that to the next, and nowhere else.
+bool agrees(const std::vector<hunch::token>& tokens, const greedy_text& reference);
 
 /// The law of a row at temperature 1, in double.
 std::vector<double> law_of(const float* logits, int vocab_size);

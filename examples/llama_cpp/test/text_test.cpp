@@ -14,21 +14,6 @@ namespace {
 
 constexpr int length = 40;
 
-/// llama.cpp multiplies one row by other instructions than several, so that logits may differ in
-/// their last bits. Nothing else may make texts differ: where they part, llama.cpp's own choice was
-/// nearer than this to the next.
-constexpr float last_bits = 1e-3f;
-
-bool is_text_of(const std::vector<hunch::token>& tokens, const greedy_text& reference) {
-  REQUIRE(tokens.size() == reference.tokens.size());
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] == reference.tokens[i]) { continue; }
-    CHECK_MESSAGE(reference.lead[i] < last_bits, "token " << i);
-    return false;
-  }
-  return true;
-}
-
 struct setup {
   std::string name;
   shape drafts;
@@ -83,7 +68,8 @@ TEST_CASE("texts at temperature 0 are llama.cpp's") {
     for (std::size_t i = 0; i < all.size(); ++i) {
       CHECK(found.texts[i].finish == hunch::finish_reason::length);
       ++texts;
-      same += is_text_of(found.texts[i].tokens, references[i]) ? 1 : 0;
+      CHECK(agrees(found.texts[i].tokens, references[i]));
+      same += found.texts[i].tokens == references[i].tokens ? 1 : 0;
     }
     // The most frequent row ends a text.
     const bool may_accept = each.drafts != shape::none && each.head != "frequency:1";

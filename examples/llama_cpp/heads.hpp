@@ -26,8 +26,8 @@ struct head_files {
 };
 
 /// \param name "full", "frequency:N" (the N most frequent tokens, FR-Spec) or "dynaspec:N"
-/// (clusters of N tokens together, which a router chooses). \throws std::invalid_argument for
-/// another name; std::runtime_error for files that were made for
+///        (clusters of N tokens together, which a router chooses).
+/// \throws std::invalid_argument for another name; std::runtime_error for files that were made for
 ///         another vocabulary, or another head than the draft model's.
 draft_head head_of(const std::string& name, const head_files& files, const weights& draft);
 

@@ -31,9 +31,9 @@ struct model_options {
 };
 
 /// hunch's rows in a `llama_context`: stages them, decodes them, and edits the cache before the
-/// next pass, see `hunch::branch_plan`. Each sequence has cells of its own, so that one which runs
-/// full takes none of another's. \tparam Branches `hunch::max_branches` of the tree that is
-/// drafted; 1 for a chain.
+/// next pass, see `hunch::branch_plan`. Each sequence has cells of its own, so that one without
+/// room takes none of another's.
+/// \tparam Branches `hunch::max_branches` of the tree that is drafted; 1 for a chain.
 template <std::int32_t Branches>
 class passes {
  public:

@@ -4,7 +4,7 @@
 # a second compiler, sanitizers, the race check, soak runs, programs for a device, fuzzing. With
 # --all: both, then what is tried before a release, all tests by the second compiler, the shipped
 # models under sanitizers, NEON in an emulator, other architectures of devices, the torch operators,
-# and engines in Python that call them.
+# engines in Python that call them, and llama.cpp.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
@@ -84,6 +84,8 @@ if [ "$all" = yes ]; then
   for engine in vllm sglang; do
     PYTHONPATH=build-torch/python "${PYTHON:-.cache/torch_op/bin/python}" -B "build-torch/test/test_$engine.py"
   done
+  stage llama.cpp
+  ./examples/llama_cpp/run.sh --test
   stage what the recipes read
   "${PYTHON:-.cache/torch_op/bin/python}" -B test/recipes/convert_test.py examples/recipes
   "${PYTHON:-.cache/torch_op/bin/python}" -B test/recipes/export_test.py examples/recipes

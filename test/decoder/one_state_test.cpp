@@ -74,6 +74,9 @@ struct recurrent_engine {
 
 struct recurrent {
   static constexpr bool has_one_state = true;
+
+  recurrent(const toy_world& of, std::int32_t reread) : world(of), max_reread(reread) {}
+
   toy_world world;
   std::int32_t max_reread;
   checkpoint_plan plan{batch, batch* most_staged, most_staged, max_reread};

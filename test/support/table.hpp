@@ -110,9 +110,6 @@ void chosen_trees(Use&& use) {
   use("one_of: a model of its own, chosen", "chain", by_one_of(chain{}, policy), every_stage{},
       verifier::one_of<verifier::rejection, verifier::block, verifier::coupled>(verifier::block{}),
       asked::every_stage);
-  use("one_of: a model of its own, chosen", "sampled", by_one_of(sampled_tree{}, policy),
-      every_stage{}, verifier::one_of<verifier::rejection, verifier::point_mass>{},
-      asked::every_stage);
 }
 template <class Use>
 void merged_trees(Use&& use) {

@@ -37,7 +37,7 @@ class fitted_pass {
   /// \return whether any rows were read. The rows that were given last stay until the next call.
   template <class Read>
   bool read(const rows& asked, const Read& read) {
-    for (std::int32_t i = 0; i < asked.size; ++i) { place(i) = i; }
+    for (std::int32_t i = 0; i < asked.size; ++i) { at(i) = i; }
     if (asked.size == 0 || read(asked)) { return asked.size > 0; }
     std::int32_t sequences = 0;
     for (std::int32_t i = 0; i < asked.size; ++i) {
@@ -48,7 +48,7 @@ class fitted_pass {
       const bool is_new = left < sequences || fewer.size < asked.size;
       if (is_new && read(fewer)) { return true; }
     }
-    for (std::int32_t i = 0; i < asked.size; ++i) { place(i) = nowhere; }
+    for (std::int32_t i = 0; i < asked.size; ++i) { at(i) = nowhere; }
     return false;
   }
 
@@ -60,7 +60,7 @@ class fitted_pass {
  private:
   static constexpr std::int32_t nowhere = -1;
 
-  std::int32_t& place(std::int32_t i) { return place_[static_cast<std::size_t>(i)]; }
+  std::int32_t& at(std::int32_t i) { return place_[static_cast<std::size_t>(i)]; }
 
   /// Of the first `sequences` sequences, the rows up to the first that is wanted.
   rows without_drafts(const rows& asked, std::int32_t sequences) {
@@ -71,15 +71,15 @@ class fitted_pass {
         --sequences;
         drafted = false;
       }
-      place(i) = sequences < 0 || drafted ? nowhere : size;
-      if (place(i) == nowhere) { continue; }
-      const auto at = static_cast<std::size_t>(size++);
-      slot_[at] = asked.slot[i];
-      id_[at] = asked.id[i];
-      parent_[at] = asked.parent[i];
-      position_[at] = asked.position[i];
-      tokens_[at] = asked.tokens[i];
-      wanted_[at] = asked.wanted[i];
+      at(i) = sequences < 0 || drafted ? nowhere : size;
+      if (at(i) == nowhere) { continue; }
+      const auto to = static_cast<std::size_t>(size++);
+      slot_[to] = asked.slot[i];
+      id_[to] = asked.id[i];
+      parent_[to] = asked.parent[i];
+      position_[to] = asked.position[i];
+      tokens_[to] = asked.tokens[i];
+      wanted_[to] = asked.wanted[i];
       drafted = asked.wanted[i] != 0;
     }
     return {.size = size,

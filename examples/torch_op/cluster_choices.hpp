@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include <hunch/executor/executor.hpp>
-#include <hunch/selector/detail/choose_clusters.hpp>
+#include <hunch/selector/choose_clusters.hpp>
 #include <hunch/vocab/budget.hpp>
 
 /// \file

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <hunch/core/bfloat16.hpp>
 #include <hunch/core/float16.hpp>
-#include <hunch/selector/detail/choose_clusters.hpp>
+#include <hunch/selector/choose_clusters.hpp>
 #include <hunch/selector/detail/layered_router.hpp>
 #include <hunch/selector/detail/route_clusters.hpp>
 #include <hunch/selector/detail/unite_lists.hpp>

@@ -15,8 +15,8 @@
 
 #include <hunch/core/bfloat16.hpp>
 #include <hunch/distribution/restrict.hpp>
+#include <hunch/selector/choose_clusters.hpp>
 #include <hunch/selector/clustered.hpp>
-#include <hunch/selector/detail/choose_clusters.hpp>
 #include <hunch/selector/oracle.hpp>
 #include <hunch/selector/router.hpp>
 #include <hunch/selector/selecting.hpp>

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <hunch/core/message.hpp>
-#include <hunch/selector/detail/choose_clusters.hpp>
+#include <hunch/selector/choose_clusters.hpp>
 #include <hunch/selector/detail/layered_router.hpp>
 #include <hunch/selector/detail/route_clusters.hpp>
 #include <hunch/selector/router.hpp>

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include <hunch/core/config.hpp>
-#include <hunch/selector/detail/choose_clusters.hpp>
+#include <hunch/selector/choose_clusters.hpp>
 #include <hunch/selector/router.hpp>
 #include <hunch/selector/selector.hpp>
 #include <hunch/team/team.hpp>

@@ -2,9 +2,7 @@
 #include <hunch/verifier/block.hpp>
 #include <hunch/verifier/coupled.hpp>
 #include <hunch/verifier/greedy.hpp>
-#include <hunch/verifier/one_of.hpp>
 #include <hunch/verifier/point_mass.hpp>
-#include <hunch/verifier/rejection.hpp>
 #include <hunch/verifier/top_k.hpp>
 #include <hunch/verifier/typical.hpp>
 #include <hunch/verifier/verify_rows.hpp>
@@ -15,7 +13,6 @@ namespace names {
 struct verify_by_block;
 struct verify_coupled;
 struct verify_greedily;
-struct verify_by_one_of;
 struct verify_by_point_mass;
 struct verify_by_top_k;
 struct verify_typical;
@@ -25,9 +22,6 @@ kernel_pointer rules[] = {
     by_block<names::verify_by_block, verified<verifier::block>>(),
     by_block<names::verify_coupled, verified<verifier::coupled>>(),
     by_block<names::verify_greedily, verified<verifier::greedy>>(),
-    by_block<names::verify_by_one_of,
-             verified<verifier::one_of<verifier::rejection, verifier::block, verifier::point_mass,
-                                       verifier::coupled>>>(),
     by_block<names::verify_by_point_mass, verified<verifier::point_mass>>(),
     by_block<names::verify_by_top_k, verified<verifier::top_k>>(),
     by_block<names::verify_typical, verified<verifier::typical>>(),

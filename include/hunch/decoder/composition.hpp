@@ -90,25 +90,21 @@ struct composition {
                 "hunch: logits must be float, hunch::bfloat16, hunch::float16 or double: give the "
                 "target's evaluation rows of one of these");
 
-  /// How drafters draw.
-  using draw_type =
-      std::conditional_t<is_chosen_verifier<verifier_type> && verifier_type::shares_noise,
-                         chosen_child_draw<Random>,
-                         child_draw<Random, verifier_type::shares_noise>>;
-  static draw_type draw(const verifier_type& verifier, const Random& random) {
-    if constexpr (std::is_same_v<draw_type, chosen_child_draw<Random>>) {
-      return {{random}, traits_of(verifier).shares_noise};
-    } else {
-      return {random};
-    }
-  }
-
   static_assert(
       DrafterOf<drafter_type, evaluation_of<bare<Target>>, real, bare<Selector>, sampler_type,
-                draw_type, E>,
+                child_draw<Random, verifier_type::shares_noise>, E>,
       "hunch: this drafter cannot draft here: give it propose(state, size, contexts, drafts, "
       "selector, sampler, draw, executor) and observe(state, outcomes, evaluation, executor) "
       "noexcept, for the types of these models");
+
+  /// use(draw) with how drafters draw under this verifier.
+  template <class Use>
+  static void with_draw(const verifier_type& verifier, const Random& random, const Use& use) {
+    if constexpr (is_chosen_verifier<verifier_type> && verifier_type::shares_noise) {
+      if (!traits_of(verifier).shares_noise) { return use(child_draw<Random, false>{random}); }
+    }
+    use(child_draw<Random, verifier_type::shares_noise>{random});
+  }
 
   /// Of parts that are chosen when the program runs. \throws std::invalid_argument if they do not
   /// fit.

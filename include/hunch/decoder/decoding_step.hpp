@@ -193,8 +193,10 @@ class decoding_step {
     const arrays_type of = arrays(bounds);
     memory_.launch(of.slots, kernel::begin_step<real, max_nodes>{of});
     trees_.begin(memory_, bounds.prompt_rows, std::min(bounds.levels, draft_length_));
-    drafter_.propose(draft_state_, of.slots, of.contexts, trees_, selecting_, sampler_,
-                     parts::draw(verifier_, random_), memory_);
+    parts::with_draw(verifier_, random_, [&](const auto& draw) {
+      drafter_.propose(draft_state_, of.slots, of.contexts, trees_, selecting_, sampler_, draw,
+                       memory_);
+    });
     trees_.follow(memory_);
     memory_.launch(of.slots, kernel::place_rows<real, sampler_type, max_nodes>{of});
   }
@@ -224,14 +226,15 @@ class decoding_step {
       memory_.launch(of.slots * max_nodes,
                      kernel::make_slot_laws<real, sampler_type, max_nodes>{of, sampler_});
     }
-    memory_.launch(
-        of.slots,
-        kernel::decide_slot<view_type, real, sampler_type, verifier_type, Random, max_nodes>{
-            .step = of,
-            .children = traits_of_drafts(drafter_).children,
-            .sampler = sampler_,
-            .verifier = verifier_,
-            .random = random_});
+    with_rule(verifier_, [&]<class Rule>(const Rule& rule) {
+      memory_.launch(of.slots,
+                     kernel::decide_slot<view_type, real, sampler_type, Rule, Random, max_nodes>{
+                         .step = of,
+                         .children = traits_of_drafts(drafter_).children,
+                         .sampler = sampler_,
+                         .verifier = rule,
+                         .random = random_});
+    });
   }
 
   /// Log-probabilities of what is emitted, for requests that ask; see `log_probabilities`.

@@ -43,28 +43,6 @@ struct child_draw {
   }
 };
 
-/// Either of the two, as the verifier that was chosen when the program ran shares its noise or not.
-template <RandomSource Random>
-struct chosen_child_draw {
-  child_draw<Random, true> by_noise;
-  bool shares_noise = true;
-
-  template <Team T, class Real>
-  HUNCH_HOST_DEVICE std::int32_t operator()(T& team, const address& where, std::uint32_t position,
-                                            const law<Real>& q, const shortlist& list) const {
-    return shares_noise ? by_noise(team, where, position, q, list)
-                        : own()(team, where, position, q, list);
-  }
-  template <Team T, class Real>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int32_t operator()(
-      T& team, const address& where, const law<Real>& q, const kernel::token_set& drawn) const {
-    return own()(team, where, q, drawn);
-  }
-
- private:
-  HUNCH_HOST_DEVICE child_draw<Random, false> own() const { return {by_noise.random}; }
-};
-
 namespace kernel {
 
 /// One row of draft logits and where its law and the children drawn from it go. The sampler may
@@ -100,7 +78,7 @@ HUNCH_HOST_DEVICE void put_child(T& team, const draft_row<Real>& row, std::int32
 /// ones before. Collective. Lossless with every lossless verifier that accepts such children:
 /// independent if there is one, else drawn without replacement. (Jeon et al. 2024,
 /// arXiv:2402.14160; Sequoia: Chen et al. 2024, arXiv:2402.12374)
-/// \tparam MaxChildren of a row at most. \param draw a `child_draw` or `chosen_child_draw`.
+/// \tparam MaxChildren of a row at most. \param draw a `child_draw`.
 template <std::int32_t MaxChildren, class Real, class S, class Draw, Team T>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void draw_row(T& team, const S& sampler, const Draw& draw,
                                                        const draft_row<Real> row) {

@@ -15,8 +15,9 @@ namespace hunch::verifier {
 /// made with, and refuses it in its constructor if it does not fit the drafter; what the type says
 /// of itself holds for all: it is lossless if all of them are.
 ///
-/// Costs a comparison for each draft, and on a device the registers of the one that needs most.
-/// \tparam V trivially copyable.
+/// Costs a comparison for each step: a decoder launches a body of the one that was chosen. In a
+/// loop of your own, on a device, it is the larger body of all of them. \tparam V trivially
+/// copyable.
 template <Verifier... V>
 class one_of {
   static_assert(sizeof...(V) >= 2, "hunch: verifier::one_of chooses between two or more");
@@ -43,10 +44,16 @@ class one_of {
                     []<class Rule>(const Rule&) { return verifier_traits::of<Rule>(); });
   }
 
+  /// use(rule) with the one that was chosen.
+  template <class Use>
+  HUNCH_HOST_DEVICE void visit(const Use& use) const {
+    use_held(index_, rules_, use);
+  }
+
   template <Team T, class View, class Random>
   HUNCH_HOST_DEVICE void operator()(T& team, const View& view, const Random& random,
                                     verdict& out) const {
-    use_held(index_, rules_, [&](const auto& rule) { rule(team, view, random, out); });
+    visit([&](const auto& rule) { rule(team, view, random, out); });
   }
 
  private:

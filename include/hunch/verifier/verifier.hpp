@@ -127,7 +127,7 @@ struct verdict {
 /// Not required: that every rule works on trees; a chain rule says so in `accepts`. One that is
 /// chosen when the program runs has `v.chosen()`, the `verifier_traits` of the one that was chosen:
 /// then what does not fit is refused by the decoder's constructor, and what the type says holds for
-/// all of them; see `verifier::one_of`.
+/// all of them, and `v.visit(use)` calls use(rule) with it; see `verifier::one_of`.
 template <class V>
 concept Verifier = std::copyable<V> &&
     requires(const V& v, team::serial& t, const logits_view<float>& view,
@@ -165,6 +165,16 @@ verifier_traits traits_of(const V& v) {
     return v.chosen();
   } else {
     return verifier_traits::of<V>();
+  }
+}
+
+/// use(rule) with a verifier, or with the one that was chosen when the program ran.
+template <Verifier V, class Use>
+void with_rule(const V& v, const Use& use) {
+  if constexpr (is_chosen_verifier<V>) {
+    v.visit(use);
+  } else {
+    use(v);
   }
 }
 

@@ -52,7 +52,7 @@ auto with_makers(const Use& use) {
 
 /// One type for the drafters of such models.
 template <class Models>
-using any_drafter = decltype(with_makers([]<class... Make>(const Make&...) {
+using any_drafter = typename decltype(with_makers([]<class... Make>(const Make&...) {
   return std::type_identity<drafter::one_of<std::invoke_result_t<Make, Models&>...>>{};
 }))::type;
 

@@ -58,9 +58,10 @@ union alternatives<> {
   char nothing;
 };
 
-/// use(value) for what it holds, of type `index`. \tparam Held `alternatives`, const or not.
+/// use(value) for what it holds, of type `index`. By the host. \tparam Held `alternatives`, const
+/// or not.
 template <class Held, class Use>
-HUNCH_HOST_DEVICE auto use_held(std::int32_t index, Held& held, const Use& use) {
+auto use_held(std::int32_t index, Held& held, const Use& use) {
   if constexpr (requires { held.rest.first; }) {
     if (index > 0) { return use_held(index - 1, held.rest, use); }
   }

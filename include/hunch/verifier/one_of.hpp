@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include <hunch/core/alternatives.hpp>
-#include <hunch/core/config.hpp>
 #include <hunch/verifier/verifier.hpp>
 
 namespace hunch::verifier {
@@ -15,9 +14,10 @@ namespace hunch::verifier {
 /// made with, and refuses it in its constructor if it does not fit the drafter; what the type says
 /// of itself holds for all: it is lossless if all of them are.
 ///
-/// Costs a comparison for each step: a decoder launches a body of the one that was chosen. In a
-/// loop of your own, on a device, it is the larger body of all of them. \tparam V trivially
-/// copyable.
+/// Costs a comparison for each step: a decoder launches a body of the one that was chosen. By
+/// itself it is for the host; a loop of your own launches what `with_rule` gives it.
+///
+/// \tparam V trivially copyable.
 template <Verifier... V>
 class one_of {
   static_assert(sizeof...(V) >= 2, "hunch: verifier::one_of chooses between two or more");
@@ -46,13 +46,12 @@ class one_of {
 
   /// use(rule) with the one that was chosen.
   template <class Use>
-  HUNCH_HOST_DEVICE void visit(const Use& use) const {
+  void visit(const Use& use) const {
     use_held(index_, rules_, use);
   }
 
   template <Team T, class View, class Random>
-  HUNCH_HOST_DEVICE void operator()(T& team, const View& view, const Random& random,
-                                    verdict& out) const {
+  void operator()(T& team, const View& view, const Random& random, verdict& out) const {
     visit([&](const auto& rule) { rule(team, view, random, out); });
   }
 

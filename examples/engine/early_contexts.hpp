@@ -20,6 +20,7 @@ namespace engine {
 template <class Eagle>
 class early_contexts {
  public:
+  static constexpr bool lends_for_a_pass = hunch::lends_for_a_pass<Eagle>;
   static constexpr bool rereads_accepted = hunch::rereads_accepted<Eagle>;
 
   explicit early_contexts(Eagle& of) : of_(&of) {}

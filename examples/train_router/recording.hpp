@@ -120,6 +120,7 @@ class recorder {
 template <hunch::RoutedModel Model>
 class recorded_draft {
  public:
+  static constexpr bool lends_for_a_pass = hunch::lends_for_a_pass<Model>;
   static constexpr bool rereads_accepted = hunch::rereads_accepted<Model>;
 
   recorded_draft(Model& model, recorder& to) : model_(&model), to_(&to) {}

@@ -17,7 +17,9 @@
 #include <hunch/drafter/lookup.hpp>
 #include <hunch/drafter/one_of.hpp>
 #include <hunch/model/checkpoint_plan.hpp>
+#include <hunch/model/fitted_pass.hpp>
 #include <hunch/model/full_logits.hpp>
+#include <hunch/model/other_vocabulary.hpp>
 #include <hunch/sampler/pipeline.hpp>
 #include <hunch/sampler/temperature.hpp>
 #include <hunch/selector/full.hpp>
@@ -49,9 +51,12 @@ struct recurrent_engine {
   std::int64_t read_rows = 0;
   std::int64_t passes = 0;
   std::int64_t fail_at = -1;  ///< the pass that throws, when it has read a part
+  std::int64_t edits_made = 0;
+  std::int64_t fail_edit = -1;  ///< the edit that throws
 
   void apply(std::span<const state_edit> edits) {
     for (const state_edit& e : edits) {
+      if (edits_made++ == fail_edit) { throw planned_failure(); }
       if (e.what == state_edit::kind::save) { saved[e.slot] = now[e.slot]; }
       if (e.what == state_edit::kind::restore) { now[e.slot] = saved[e.slot]; }
       if (e.what == state_edit::kind::clear) { now[e.slot] = saved[e.slot] = {}; }
@@ -113,6 +118,36 @@ struct recurrent {
     return {this};
   }
   void commit(const kept_rows& kept) noexcept { plan.keep(kept); }
+};
+
+/// The same with an engine that has room for so many rows or reads none.
+struct tight : recurrent {
+  tight(const toy_world& of, std::int32_t reread, std::int32_t most)
+      : recurrent(of, reread), room(most) {}
+
+  std::int32_t room;
+  fitted_pass fitted{batch * most_staged};
+  std::int64_t refused = 0;
+
+  struct evaluation {
+    tight* of;
+    recurrent::evaluation read;
+    hunch::status status(std::int32_t i) const { return of->fitted.status(i); }
+    row_view<float> logits(std::int32_t i) const { return read.logits(of->fitted.place(i)); }
+  };
+  evaluation evaluate(const rows& r) {
+    evaluation out{this, {this}};
+    fitted.read(r, [&](const rows& some) {
+      plan.stage(some);
+      if (static_cast<std::int32_t>(plan.pass().size()) > room) {
+        ++refused;
+        return false;
+      }
+      out.read = recurrent::evaluate(some);
+      return true;
+    });
+    return out;
+  }
 };
 
 constexpr toy_world target_world{vocab, 5, flavour::smooth};
@@ -183,7 +218,7 @@ TEST_CASE("models with one state write the same texts") {
       recurrent other{draft_world, 100};
       full_logits other_draft{other};
       texts<verifier::rejection>(never_late, other_draft, temperature);
-      CHECK(again <= never_late.engine.read_rows);
+      CHECK((again < never_late.engine.read_rows) == (max_reread < 100));
       // What has ended leaves nothing behind.
       target.engine.apply(target.plan.edits());
       for (const auto& s : target.engine.now) { CHECK(s.length == 0); }
@@ -197,10 +232,95 @@ TEST_CASE("a pass of a model with one state that throws is repeated") {
     recurrent target{target_world, 3};
     recurrent smaller{draft_world, 3};
     full_logits draft{smaller};
-    (at % 2 == 0 ? target : smaller).engine.fail_at = at;
+    recurrent_engine& engine = (at % 2 == 0 ? target : smaller).engine;
+    engine.fail_at = at;
     CHECK(texts<verifier::block>(target, draft, 1.0f) == expected_texts<verifier::block>(1.0f));
+    CHECK(engine.passes > at);
   }
 }
+
+TEST_CASE(
+    "edits of states that throw are made again, beside a draft and before a pass of its own") {
+  const auto expected = expected_texts<verifier::rejection>(1.0f);
+  for (const std::int32_t max_reread : {0, 3}) {
+    for (std::int64_t at = 0; at < 40; ++at) {
+      CAPTURE(at);
+      recurrent target{target_world, max_reread};
+      recurrent smaller{draft_world, max_reread};
+      full_logits draft{smaller};
+      recurrent_engine& engine = (at % 2 == 0 ? target : smaller).engine;
+      engine.fail_edit = at;
+      CHECK(texts<verifier::rejection>(target, draft, 1.0f) == expected);
+      CHECK(engine.edits_made > at);
+    }
+  }
+}
+
+TEST_CASE("a state, and an engine that has room for all rows of a pass or reads none") {
+  // Room for what has to be read of three sequences, and not for three drafts beside it.
+  constexpr std::int32_t max_reread = 3;
+  tight target{target_world, max_reread, batch * (chunk + max_reread)};
+  recurrent smaller{draft_world, max_reread};
+  full_logits draft{smaller};
+  CHECK(texts<verifier::rejection>(target, draft, 0.0f) ==
+        expected_texts<verifier::rejection>(0.0f));
+  CHECK(target.refused > 0);
+}
+
+TEST_CASE("rows that are staged once more take the place of those from the first of them on") {
+  checkpoint_plan plan(1, 4, 4, 4);
+  const std::int32_t slot[] = {0, 0, 0, 0, 0}, id[] = {0, 1, 2, 3, 4};
+  const std::int32_t parent[] = {end_of_cache, 0, 1, 2, 3};
+  token t[] = {5, 6, 7, 8, 9};
+  const std::uint8_t wanted[5] = {};
+  const auto pass = [&](std::int32_t from, std::int32_t size) {
+    return rows{.size = size,
+                .slot = slot,
+                .id = id + from,
+                .parent = parent + from,
+                .position = id + from,
+                .tokens = t + from,
+                .wanted = wanted};
+  };
+  plan.stage(pass(0, 2));
+  plan.stage(pass(2, 2));
+  t[1] = 16;
+  plan.stage(pass(1, 1));  // 5, 16: what came behind is void
+  plan.keep({.size = 2, .slot = slot, .id = id});
+  CHECK(plan.length(0) == 2);
+  plan.stage(pass(0, 1));
+  REQUIRE(plan.edits().size() == 1);
+  CHECK(plan.edits()[0] == state_edit{0, state_edit::kind::save});
+
+  CHECK_THROWS_WITH_AS(plan.stage(pass(0, 5)),
+                       "hunch::checkpoint_plan: a pass of 5 rows, and room for 4",
+                       std::length_error);
+  checkpoint_plan narrow(1, 5, 4, 4);
+  CHECK_THROWS_WITH_AS(narrow.stage(pass(0, 5)),
+                       "hunch::checkpoint_plan: room for 4 staged rows of a sequence",
+                       std::length_error);
+}
+
+TEST_CASE("passes that fail leave one edit, however many they are") {
+  checkpoint_plan plan(1, 4, 4, 4);
+  const std::int32_t zero = 0, end = end_of_cache;
+  const token t = 3;
+  const std::uint8_t wanted = 0;
+  for (int n = 0; n < 100; ++n) {
+    plan.stage({.size = 1,
+                .slot = &zero,
+                .id = &zero,
+                .parent = &end,
+                .position = &zero,
+                .tokens = &t,
+                .wanted = &wanted});
+  }
+  CHECK(plan.edits().size() == 1);
+}
+
+// However it is wrapped, trees do not compile with it.
+static_assert(has_one_state<full_logits<recurrent>>);
+static_assert(has_one_state<other_vocabulary<full_logits<recurrent>>>);
 
 TEST_CASE("a state holds no branches") {
   recurrent target{target_world, 3};

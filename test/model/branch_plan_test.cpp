@@ -13,6 +13,7 @@
 #include <doctest/doctest.h>
 
 #include <hunch/model/branch_plan.hpp>
+#include <hunch/model/fitted_pass.hpp>
 #include "../support/tagged_cache.hpp"
 
 namespace hunch::test::branch_plan_test {
@@ -205,6 +206,7 @@ TEST_CASE("a draft of more branches, rows or staged ids than there is room for i
   branch_plan<2> plan(1, 4, 4);
   const std::int32_t slot[] = {0, 0, 0, 0, 0}, id[] = {0, 1, 2, 3, 4};
   const std::int32_t wide[] = {end_of_cache, 0, 0, 0, 0};
+  const std::int32_t chain[] = {end_of_cache, 0, 1, 2, 3};
   const std::int32_t position[] = {0, 1, 1, 1, 1};
   const token t[] = {5, 6, 7, 8, 9};
   rows pass{.size = 3, .slot = slot, .id = id, .parent = wide, .position = position, .tokens = t};
@@ -217,6 +219,30 @@ TEST_CASE("a draft of more branches, rows or staged ids than there is room for i
   pass.size = 5;
   CHECK_THROWS_WITH_AS(plan.stage(pass), "hunch::branch_plan: a pass of 5 rows, and room for 4",
                        std::length_error);
+  // What was refused has been read by nobody, and is removed as what was is.
+  pass.size = 1;
+  plan.stage(pass);
+  REQUIRE(plan.sequences(0).size() == 1);
+  CHECK(plan.sequences(0)[0] == 0);
+  CHECK(plan.edits().back() == cache_edit{.sequence = 0, .first = 0});
+
+  branch_plan<2> short_of_ids(1, 8, 4);
+  pass.size = 5;
+  pass.parent = chain;
+  CHECK_THROWS_WITH_AS(short_of_ids.stage(pass),
+                       "hunch::branch_plan: staged id 4, and room for 4 rows of a sequence",
+                       std::length_error);
+}
+
+TEST_CASE("a pass that does not fit is refused before an engine is asked") {
+  fitted_pass fitted(1);
+  const std::int32_t slot[] = {0, 1};
+  CHECK_THROWS_WITH_AS(fitted.read({.size = 2, .slot = slot},
+                                   [](const rows&) {
+                                     FAIL("an engine was asked");
+                                     return true;
+                                   }),
+                       "hunch::fitted_pass: a pass of 2 rows, and room for 1", std::length_error);
 }
 
 }  // namespace hunch::test::branch_plan_test

@@ -3,12 +3,19 @@
 // A draft model made of anything that returns whole rows of logits writes what a draft model with a
 // head of its own writes, under every selector, and is read in place where it may be.
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <numeric>
+#include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include <hunch/core/bfloat16.hpp>
+#include <hunch/core/logit.hpp>
 #include <hunch/decoder/decoder.hpp>
 #include <hunch/drafter/autoregressive.hpp>
 #include <hunch/executor/host.hpp>
@@ -19,6 +26,8 @@
 #include <hunch/selector/frequency.hpp>
 #include <hunch/selector/full.hpp>
 #include <hunch/selector/trimmed.hpp>
+#include <hunch/team/put_away.hpp>
+#include <hunch/team/serial.hpp>
 #include <hunch/tree/chain.hpp>
 #include <hunch/tree/dynamic.hpp>
 #include <hunch/tree/sampled.hpp>
@@ -38,22 +47,25 @@ constexpr std::int32_t most_rows = 64;
 enum class rows_stay { a_pass, a_step, a_pass_and_says_a_step };
 
 /// A target that keeps the logits of all passes between two commits, or drops them with the next.
-template <class E, rows_stay Stay>
+/// \tparam Logit what they are stored as. \tparam Rounded what they are rounded to before.
+template <class E, rows_stay Stay, class Logit = float, class Rounded = Logit>
 class row_model {
  public:
   static constexpr bool keeps_logits = Stay != rows_stay::a_pass;
 
   row_model(E& executor, std::uint64_t salt) : model_(executor, vocab, salt, batch, most_rows) {}
 
+  struct numbers {
+    std::vector<Logit> logits;
+    std::vector<float> contexts;
+  };
   struct pass {
-    std::vector<float>* all;
+    numbers* all;
     hunch::status status(std::int32_t) const { return hunch::status::ok; }
-    row_view<float> logits(std::int32_t i) const {
-      return {all->data() + std::ptrdiff_t{i} * vocab, vocab};
+    row_view<Logit> logits(std::int32_t i) const {
+      return {all->logits.data() + std::ptrdiff_t{i} * vocab, vocab};
     }
-    const float* context(std::int32_t i) const {
-      return all->data() + std::ptrdiff_t{most_rows} * vocab + i * hash_context_size;
-    }
+    context_rows contexts() const { return {all->contexts.data(), hash_context_size}; }
   };
 
   std::int32_t vocab_size() const { return vocab; }
@@ -61,12 +73,13 @@ class row_model {
   pass evaluate(const rows& r) {
     const auto made = model_.evaluate(r);
     if (passes_.empty() || Stay == rows_stay::a_step) { passes_.emplace_back(); }
-    std::vector<float>& all = passes_.back();
-    all.assign(most_rows * (vocab + hash_context_size), 0.0f);
-    for (std::int32_t i = 0; i < r.size; ++i) {
-      std::copy_n(made.logits(i).data, vocab, pass{&all}.logits(i).data);
-      std::copy_n(made.context(i), hash_context_size, const_cast<float*>(pass{&all}.context(i)));
-    }
+    numbers& all = passes_.back();
+    all.logits.resize(most_rows * vocab);
+    all.contexts.resize(most_rows * hash_context_size);
+    const std::ptrdiff_t rows = r.size;
+    std::transform(made.all, made.all + rows * vocab, all.logits.begin(),
+                   [](float x) { return to_logit<Logit>(to_real(to_logit<Rounded>(x))); });
+    std::copy_n(made.contexts, rows * hash_context_size, all.contexts.begin());
     return {&all};
   }
   void commit(const kept_rows& kept) noexcept {
@@ -76,7 +89,7 @@ class row_model {
 
  private:
   hash_model<E> model_;
-  std::deque<std::vector<float>> passes_;
+  std::deque<numbers> passes_;
 };
 
 /// What requests emit, two at a time, the sampler editing rows.
@@ -88,7 +101,7 @@ std::vector<std::vector<token>> texts(Draft& draft, const Selector& selector, E&
             selector,
             sampler::pipeline<sampler::temperature>{},
             Verifier{},
-            decoder_options{.max_batch = batch, .token_text = {}},
+            decoder_options{.max_batch = batch, .max_length = 64, .token_text = {}},
             random_source<>{},
             executor};
   std::vector<std::vector<token>> out(9);
@@ -107,10 +120,12 @@ std::vector<std::vector<token>> texts(Draft& draft, const Selector& selector, E&
   return out;
 }
 
-template <class Tree, class Verifier, rows_stay Stay = rows_stay::a_pass, class Selector, class E>
-auto with_rows(const Selector& selector, const vocab_layout& layout, E executor) {
-  row_model<E, Stay> rows(executor, 2);
-  full_logits draft{rows, layout, executor};
+template <class Tree, class Verifier, rows_stay Stay = rows_stay::a_pass, class Logit = float,
+          class Rounded = Logit, class Selector, class E>
+auto with_rows(const Selector& selector, const vocab_layout& layout, E executor,
+               std::int32_t max_rows = most_rows) {
+  row_model<E, Stay, Logit, Rounded> rows(executor, 2);
+  full_logits draft{rows, layout, executor, max_rows};
   return texts<Tree, Verifier>(draft, selector, executor);
 }
 
@@ -126,6 +141,9 @@ void check(const Selector& selector, const vocab_layout& layout) {
   CHECK(with_rows<Tree, Verifier>(selector, layout, threads{{}, 1, 3}) == expected);
   CHECK(with_rows<Tree, Verifier>(selector, layout, threads{{}, 2, 2}) == expected);
   CHECK(with_rows<Tree, Verifier, rows_stay::a_step>(selector, layout, threads{{}, 1, 2}) ==
+        expected);
+  CHECK(with_rows<Tree, Verifier>(selector, layout, hidden_threads{{{}, 1, 2}}) == expected);
+  CHECK(with_rows<Tree, Verifier, rows_stay::a_step>(selector, layout, hidden_threads{}) ==
         expected);
 }
 
@@ -155,12 +173,60 @@ TEST_CASE("whole rows of logits draft what a head of its own drafts, under every
               clusters);
 }
 
-TEST_CASE("a row that is asked for as a whole is read where it is, as long as it stays") {
+TEST_CASE("logits of another type, and passes of more rows than were said, are drafted from") {
+  executor::host host;
+  const selector::full all{vocab};
   const vocab_layout identity = vocab_layout::identity(vocab);
-  const auto lends = [&](auto stay, bool read_at_once, std::int32_t size) {
+  const auto drafted = [&]<class Logit, class Rounded>(std::int32_t max_rows) {
+    return with_rows<tree::chain<4>, verifier::rejection, rows_stay::a_pass, Logit, Rounded>(
+        all, identity, host, max_rows);
+  };
+  const auto rounded = drafted.template operator()<float, bfloat16>(most_rows);
+  CHECK(drafted.template operator()<bfloat16, bfloat16>(most_rows) == rounded);
+  const auto expected = drafted.template operator()<float, float>(most_rows);
+  CHECK(rounded != expected);
+  CHECK(drafted.template operator()<float, float>(1) == expected);
+}
+
+TEST_CASE("where the host does not read rows, too many and scattered ones are refused") {
+  const std::vector<std::int32_t> zero(3, 0), ids{0, 1, 2}, parents{end_of_cache, 0, 1};
+  const std::vector<token> t(3, 1);
+  const std::vector<std::uint8_t> wanted(3, 1);
+  const rows three{.size = 3,
+                   .slot = zero.data(),
+                   .id = ids.data(),
+                   .parent = parents.data(),
+                   .position = ids.data(),
+                   .tokens = t.data(),
+                   .wanted = wanted.data()};
+  const vocab_layout identity = vocab_layout::identity(vocab);
+  hidden_threads executor;
+  row_model<hidden_threads, rows_stay::a_pass> even(executor, 2);
+  full_logits narrow{even, identity, executor, 2};
+  CHECK_THROWS_AS(narrow.forward(three), std::length_error);
+  full_logits wide{even, identity, executor, 3};
+  CHECK_NOTHROW(wide.forward(three));
+
+  struct scattered : row_model<hidden_threads, rows_stay::a_pass> {
+    using base = row_model<hidden_threads, rows_stay::a_pass>;
+    using base::base;
+    struct pass : base::pass {
+      row_view<float> logits(std::int32_t i) const { return base::pass::logits(i * i); }
+    };
+    pass evaluate(const rows& r) { return {base::evaluate(r)}; }
+  };
+  scattered uneven(executor, 2);
+  full_logits apart{uneven, identity, executor, 3};
+  CHECK_THROWS_AS(apart.forward(three), std::logic_error);
+}
+
+TEST_CASE("a row that is asked for as a whole is read where it is") {
+  const vocab_layout identity = vocab_layout::identity(vocab);
+  const auto lends = [&](auto stay, std::int32_t size) {
     executor::host host;
     row_model<executor::host, decltype(stay)::value> rows(host, 2);
     full_logits draft{rows};
+    CHECK(lends_for_a_pass<decltype(draft)> == (decltype(stay)::value == rows_stay::a_pass));
     const std::int32_t zero = 0, end = end_of_cache;
     const token t = 3;
     const std::uint8_t wanted = 1;
@@ -175,22 +241,37 @@ TEST_CASE("a row that is asked for as a whole is read where it is, as long as it
     const shortlist list = identity.list(&range, 1);
     std::vector<float> room(vocab, -1.0f);
     row_view<float> logits{room.data(), size};
-    draft.head(pass, head_rows<float>{1, &zero, &list, &logits, read_at_once});
+    draft.head(pass, head_rows<float>{1, &zero, &list, &logits});
     const std::vector<float> expected(pass.logits(0).data, pass.logits(0).data + size);
     CHECK(std::vector<float>(logits.data, logits.data + logits.size) == expected);
     return logits.data == pass.logits(0).data;
   };
   using a_pass = std::integral_constant<rows_stay, rows_stay::a_pass>;
   using a_step = std::integral_constant<rows_stay, rows_stay::a_step>;
-  CHECK(lends(a_step{}, false, vocab));
-  CHECK(lends(a_step{}, true, vocab));
-  CHECK(lends(a_pass{}, true, vocab));
-  CHECK_FALSE(lends(a_pass{}, false, vocab));
-  CHECK_FALSE(lends(a_step{}, true, vocab - 1));
+  CHECK(lends(a_step{}, vocab));
+  CHECK(lends(a_pass{}, vocab));
+  CHECK_FALSE(lends(a_step{}, vocab - 1));
+  CHECK_FALSE(lends(a_pass{}, vocab - 1));
+}
+
+TEST_CASE("a row is copied whatever its length and wherever it begins") {
+  team::serial team;
+  constexpr std::int32_t most = 70;
+  std::vector<float> from(most);
+  std::iota(from.begin(), from.end(), 1.0f);
+  for (std::int32_t size = 0; size <= most; ++size) {
+    for (std::int32_t at = 0; at < 5; ++at) {
+      std::vector<float> to(most + 8, -1.0f);
+      team::put_away(team, to.data() + at, from.data() + size % 3, size - size % 3);
+      std::vector<float> expected(most + 8, -1.0f);
+      std::copy_n(from.data() + size % 3, size - size % 3, expected.data() + at);
+      CHECK(to == expected);
+    }
+  }
 }
 
 TEST_CASE("a row that goes with the next pass, of a model that says it stays, is found out") {
-  // Negative control: laws are read after the drafter's last pass.
+  // Negative control: laws are read after the drafter's last pass, and such rows are not copied.
   executor::host host;
   const selector::full all{vocab};
   const vocab_layout identity = vocab_layout::identity(vocab);

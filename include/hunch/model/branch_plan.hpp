@@ -49,11 +49,15 @@ struct cache_edit {
 /// what was staged from the first of them on.
 ///
 /// Edits wait until they are asked for: those of `keep` may be made before the next pass. A chain
-/// costs one removal, of what was refused, before the pass after; a tree one copy of the branch
-/// that won, and a removal for each branch.
+/// costs one removal, of what was refused, before the pass after. A tree costs, for each branch but
+/// the trunk, one copy of the text above it when it begins and a removal when it ends; and a copy
+/// of the branch that won, where that is not the trunk.
 ///
-/// Host only. Nothing is allocated after construction.
-/// \tparam MaxBranches leaves of a draft: `max_branches<Shape>`.
+/// Host only. Nothing is allocated after construction, but by `stage` where edits of passes that
+/// failed wait.
+/// \tparam MaxBranches leaves of a draft at most: `max_branches<Shape>`; of `drafter::cascade` and
+///         `one_of` the largest of theirs, of an `ensemble` `max_nodes - 1`, of `pruned` that of
+///         its drafter.
 template <std::int32_t MaxBranches>
 class branch_plan {
   static_assert(MaxBranches >= 1, "hunch: branch_plan<N> has at least the trunk");
@@ -70,9 +74,11 @@ class branch_plan {
     first_.resize(static_cast<std::size_t>(max_rows) + 1);
     sequences_.resize(static_cast<std::size_t>(max_rows) * MaxBranches);
     births_.reserve(static_cast<std::size_t>(max_batch) * MaxBranches);
-    // Of a slot: what `keep` and a release leave, and what the next pass adds.
-    edits_.reserve(static_cast<std::size_t>(max_batch) * (4 * MaxBranches + 2));
+    edits_.reserve(2 * room_for_keep() + room_for_stage());
   }
+  /// Not copied: a copy would have no room.
+  branch_plan(branch_plan&&) = default;
+  branch_plan& operator=(branch_plan&&) = default;
 
   /// All ids are below.
   std::int32_t sequence_count() const {
@@ -133,6 +139,10 @@ class branch_plan {
   static std::int32_t sequence(std::int32_t slot, std::int32_t branch) {
     return slot * MaxBranches + branch;
   }
+  /// Edits of a pass: the branches of a step that was given up end, others begin.
+  std::size_t room_for_stage() const { return slots_.size() * 2 * MaxBranches; }
+  /// Edits of a `keep` and the releases after it.
+  std::size_t room_for_keep() const { return slots_.size() * (2 * MaxBranches + 2); }
 
   void remove(std::int32_t slot, std::int32_t branch, std::int32_t first) {
     edits_.push_back({.sequence = sequence(slot, branch), .first = first});
@@ -182,6 +192,7 @@ void branch_plan<MaxBranches>::stage(const rows& asked) {
     throw std::length_error(message(
         {"hunch::branch_plan: a pass of ", asked.size, " rows, and room for ", first_.size() - 1}));
   }
+  edits_.reserve(edits_.size() + room_for_stage() + room_for_keep());
   // Rows of the pass before are no longer in the pass.
   for (std::int32_t i = 0; i < asked.size; ++i) {
     const std::int32_t slot = asked.slot[i];

@@ -29,8 +29,9 @@ struct state_edit {
 
 /// Staged and kept rows in the words of an engine that has one state for each sequence, into which
 /// every token that is read goes and out of which none can be taken: a recurrent model, or one that
-/// is so in some of its layers. It keeps one more state for each slot, the checkpoint. What follows
-/// the checkpoint of what was refused is read again, in front of the rows of the next pass.
+/// is so in some of its layers. It keeps one more state for each slot, the checkpoint. After a
+/// draft that was refused in part it goes back there, and what was kept since is read again, in
+/// front of the rows of each pass.
 ///
 /// Around a model's passes:
 ///
@@ -51,7 +52,8 @@ struct state_edit {
 ///
 /// For chains only: a model that is adapted so says `static constexpr bool has_one_state = true`,
 /// and trees do not compile with it. A pass that throws is repeated by staging it anew, from staged
-/// id 0 on. Host only. Nothing is allocated after construction.
+/// id 0 on. Host only. Nothing is allocated after construction, but by `stage` where edits of such
+/// passes wait.
 class checkpoint_plan {
  public:
   /// A row of an engine's pass.
@@ -67,23 +69,30 @@ class checkpoint_plan {
   /// that are read again beside a draft.
   checkpoint_plan(std::int32_t max_batch, std::int32_t max_rows, std::int32_t max_staged,
                   std::int32_t max_reread)
-      : max_staged_(static_cast<std::size_t>(max_staged)),
+      : max_rows_(static_cast<std::size_t>(max_rows)),
+        max_staged_(static_cast<std::size_t>(max_staged)),
         max_reread_(static_cast<std::size_t>(max_reread)),
         slots_(static_cast<std::size_t>(max_batch)) {
     for (sequence& s : slots_) {
       s.tail.reserve(max_reread_ + max_staged_);
       s.staged.reserve(max_staged_);
     }
-    const auto batch = static_cast<std::size_t>(max_batch);
-    place_.reserve(static_cast<std::size_t>(max_rows));
-    pass_.reserve(static_cast<std::size_t>(max_rows) + batch * max_reread_);
-    late_.reserve(batch * (max_reread_ + max_staged_));
-    edits_.reserve(4 * batch);
+    place_.reserve(max_rows_);
+    pass_.reserve(static_cast<std::size_t>(max_pass()));
+    late_.reserve(static_cast<std::size_t>(max_late()));
+    edits_.reserve(4 * slots_.size());
   }
+  /// Not copied: a copy would have no room.
+  checkpoint_plan(checkpoint_plan&&) = default;
+  checkpoint_plan& operator=(checkpoint_plan&&) = default;
 
   /// Rows of an engine's pass at most.
-  std::int32_t max_pass() const { return static_cast<std::int32_t>(pass_.capacity()); }
-  std::int32_t max_late() const { return static_cast<std::int32_t>(late_.capacity()); }
+  std::int32_t max_pass() const {
+    return static_cast<std::int32_t>(max_rows_ + slots_.size() * max_reread_);
+  }
+  std::int32_t max_late() const {
+    return static_cast<std::int32_t>(slots_.size() * (max_reread_ + max_staged_));
+  }
   /// Tokens of a slot that are committed.
   std::int32_t length(std::int32_t slot) const { return at(slot).length; }
 
@@ -93,10 +102,12 @@ class checkpoint_plan {
     pass_.clear();
     late_.clear();
     place_.clear();
-    if (static_cast<std::size_t>(asked.size) > place_.capacity()) {
-      throw std::length_error(message({"hunch::checkpoint_plan: a pass of ", asked.size,
-                                       " rows, and room for ", place_.capacity()}));
+    if (static_cast<std::size_t>(asked.size) > max_rows_) {
+      throw std::length_error(message(
+          {"hunch::checkpoint_plan: a pass of ", asked.size, " rows, and room for ", max_rows_}));
     }
+    // `keep` and `caught_up` allocate nothing.
+    edits_.reserve(edits_.size() + 3 * slots_.size());
     for (std::int32_t i = 0; i < asked.size; ++i) {
       const std::int32_t slot = asked.slot[i];
       sequence& s = at(slot);
@@ -193,12 +204,15 @@ class checkpoint_plan {
       if (!s.tail.empty()) { save(slot); }
       return;
     }
+    // Of a pass that failed there may be one already.
+    std::erase(edits_, state_edit{slot, state_edit::kind::restore});
     edits_.push_back({slot, state_edit::kind::restore});
     std::vector<row>& again = s.tail.size() > max_reread_ ? late_ : pass_;
     std::int32_t position = s.length - static_cast<std::int32_t>(s.tail.size());
     for (const token t : s.tail) { again.push_back({slot, position++, t, false}); }
   }
 
+  std::size_t max_rows_;
   std::size_t max_staged_;
   std::size_t max_reread_;
   std::vector<sequence> slots_;      ///< [max_batch]

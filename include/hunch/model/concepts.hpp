@@ -111,7 +111,7 @@ using model_logit = logit_type<evaluation_of<M>>;
 ///    ranges of its head: position i of a shortlist to element i of the row. They are complete by
 ///    the time that the executor runs what it is given next. It may throw. In place of writing a
 ///    row it may let `logits[i].data` point to a mutable row of its own that stays until `commit`,
-///    or, where `head_rows` says so, until the next pass.
+///    or only until its next pass if the model `lends_for_a_pass`.
 /// 4. `m.head_order()` is the `order()` of the `vocab_layout` in whose order the head is stored
 ///    (`vocab_layout::identity(V).order()` for a head that nobody permuted). The decoder compares
 ///    it with the selector's layout. It says nothing of the weights: see `head_fingerprint`.
@@ -138,6 +138,14 @@ inline constexpr bool is_draft_model =
     DraftModel<M> || DraftModel<M, bfloat16> || DraftModel<M, float16> || DraftModel<M, double>;
 
 }  // namespace detail
+
+/// Whether rows that a draft model lends in `head` stay only until its next pass, by `static
+/// constexpr bool lends_for_a_pass = true`. What is read after that, the laws of drawn children, is
+/// copied when they are drawn.
+template <class M>
+inline constexpr bool lends_for_a_pass = requires {
+  requires std::remove_reference_t<M>::lends_for_a_pass;
+};
 
 /// Whether a draft model reads accepted tokens again, by `static constexpr bool rereads_accepted =
 /// true`: one whose rows depend on what the target made of the tokens before them, as EAGLE's do,

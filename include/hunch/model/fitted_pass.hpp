@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
+#include <hunch/core/message.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/model/rows.hpp>
 
@@ -35,8 +37,13 @@ class fitted_pass {
 
   /// \param read read(rows) is whether the engine had room and has read the rows.
   /// \return whether any rows were read. The rows that were given last stay until the next call.
+  /// \throws std::length_error for more rows than `max_rows`.
   template <class Read>
   bool read(const rows& asked, const Read& read) {
+    if (static_cast<std::size_t>(asked.size) > place_.size()) {
+      throw std::length_error(message(
+          {"hunch::fitted_pass: a pass of ", asked.size, " rows, and room for ", place_.size()}));
+    }
     for (std::int32_t i = 0; i < asked.size; ++i) { at(i) = i; }
     if (asked.size == 0 || read(asked)) { return asked.size > 0; }
     std::int32_t sequences = 0;

@@ -28,6 +28,24 @@ struct row_places {
   HUNCH_HOST_DEVICE bool exist() const { return table != nullptr || first != nullptr; }
 };
 
+/// The first `count` of `rows`, if they are equally long and equally far apart; else none.
+template <class Real>
+row_places<Real> equally_apart(const row_view<Real>* rows, std::int64_t count) {
+  const auto address = [](const row_view<Real>& row) {
+    return reinterpret_cast<std::intptr_t>(row.data);
+  };
+  constexpr std::intptr_t element = sizeof(Real);
+  if (count < 1) { return {}; }
+  const std::int64_t stride = count > 1 ? (address(rows[1]) - address(rows[0])) / element : 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (rows[i].size != rows[0].size ||
+        address(rows[i]) != address(rows[0]) + i * stride * element) {
+      return {};
+    }
+  }
+  return {rows[0].data, stride, rows[0].size, nullptr};
+}
+
 /// What the host notes of where rows lie, in memory with a capacity fixed at construction.
 /// \tparam M the memory of a step, see `step_memory`.
 template <class Real, class M>
@@ -44,35 +62,14 @@ class found_rows {
   /// The first `count`, all of which have been noted unless the host reads the memory of the step:
   /// then bodies read the table, for it lies where they do.
   row_places<Real> places(std::int64_t count) const {
-    row_places<Real> found;
-    if (host_reads<M> || !equally_apart(count)) {
-      found.table = table_;
-    } else {
-      found = {table_[0].data, stride(count), table_[0].size, nullptr};
+    if constexpr (!host_reads<M>) {
+      const row_places<Real> found = equally_apart(table_, count);
+      if (found.exist()) { return found; }
     }
-    return found;
+    return {.table = table_};
   }
 
  private:
-  static std::intptr_t address(const row_view<Real>& row) {
-    return reinterpret_cast<std::intptr_t>(row.data);
-  }
-  static constexpr std::intptr_t element = sizeof(Real);
-
-  std::int64_t stride(std::int64_t count) const {
-    return count > 1 ? (address(table_[1]) - address(table_[0])) / element : 0;
-  }
-  bool equally_apart(std::int64_t count) const {
-    const std::intptr_t bytes = stride(count) * element;
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (table_[i].size != table_[0].size ||
-          address(table_[i]) != address(table_[0]) + i * bytes) {
-        return false;
-      }
-    }
-    return count > 0;
-  }
-
   owned_arrays<M> owned_;
   row_view<Real>* table_ = nullptr;  ///< [capacity]
 };

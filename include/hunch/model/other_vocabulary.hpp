@@ -56,7 +56,9 @@ class other_vocabulary {
   static_assert(!shares_target_cache<Draft>, "a view of the target has the target's vocabulary");
 
  public:
+  static constexpr bool lends_for_a_pass = hunch::lends_for_a_pass<Draft>;
   static constexpr bool rereads_accepted = hunch::rereads_accepted<Draft>;
+  static constexpr bool has_one_state = hunch::has_one_state<Draft>;
 
   /// Of one vocabulary: nothing is translated.
   explicit other_vocabulary(Draft& model) : model_(&model), vocab_size_(model.vocab_size()) {}

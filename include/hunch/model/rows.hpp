@@ -74,7 +74,6 @@ struct head_rows {
   const std::int32_t* row = nullptr;  ///< [size] index of the row in the forward pass
   const shortlist* lists = nullptr;   ///< [size]
   row_view<Real>* logits = nullptr;   ///< [size] out; logits[i].size == lists[i].size
-  bool read_at_once = false;          ///< nobody reads the logits after the next pass has begun
 };
 
 /// What draft heads are evaluated at: for each sequence the root, and what the target knew before

@@ -8,6 +8,7 @@
 #include <hunch/draft/draft_evidence.hpp>
 #include <hunch/draft/draw_children.hpp>
 #include <hunch/drafter/detail/growing.hpp>
+#include <hunch/team/put_away.hpp>
 #include <hunch/team/team.hpp>
 
 namespace hunch::drafter {
@@ -36,7 +37,9 @@ struct copy_level {
 /// Draws the children of a node of a frontier from its law, which is stored with the draft, and
 /// says how sure the law is of them if somebody asks. One team for each row that was asked for;
 /// where it is common, for each node.
-template <class Growing, class S, class Draw>
+/// \tparam Lent whether the model's own rows go with its next pass: then they are copied for the
+///         law, which is read again when drafts are verified.
+template <class Growing, class S, class Draw, bool Lent = false>
 struct draw_level {
   Growing g;
   S sampler;
@@ -94,6 +97,13 @@ struct draw_level {
         const double nats = kernel::entropy(team, l);
         if (team.rank() == 0) { of.entropies[of.in_level(slot, f)] = nats; }
       }
+    }
+    if constexpr (Lent) {
+      real* const own = g.trees.logits(slot, g.of.law_row(slot, f));
+      if (logits.data == own) { return; }
+      team.sync();  // all ranks have read the law
+      team::put_away(team, own, logits.data, logits.size);
+      if (team.rank() == 0) { tree.laws[node].logits.data = own; }
     }
   }
 };

@@ -128,11 +128,8 @@ class growth {
   template <class Model, class Hidden, class Selecting, class S, class Draw>
   void draft_level(const view_type& g, std::int32_t asked, Model& model, Hidden& hidden,
                    Selecting& selector, const S& sampler, const Draw& draw, Executor& executor) {
-    const head_rows<Real> rows{.size = asked,
-                               .row = g.asks.row,
-                               .lists = g.asks.lists,
-                               .logits = g.asks.logits,
-                               .read_at_once = ranked};
+    const head_rows<Real> rows{
+        .size = asked, .row = g.asks.row, .lists = g.asks.lists, .logits = g.asks.logits};
     model.head(hidden, rows);
     selector.advise(rows);
     if constexpr (ranked) {
@@ -140,7 +137,8 @@ class growth {
     } else {
       const std::int32_t nodes = common ? asked * frontier_type::width : asked;
       if (common && frontier_type::width > 1) { executor.launch(nodes, copy_level<view_type>{g}); }
-      executor.launch(nodes, draw_level<view_type, S, Draw>{g, sampler, draw});
+      executor.launch(nodes,
+                      draw_level<view_type, S, Draw, lends_for_a_pass<Model>>{g, sampler, draw});
     }
   }
 

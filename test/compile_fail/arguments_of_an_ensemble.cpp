@@ -5,6 +5,7 @@
 // expect: hunch: one of several drafters reads hidden states of the target and another its streams
 // expect: hunch: those of several drafters that read streams read as many
 // expect: hunch: how the drafts of one of several drafters come about is chosen when the
+// expect: hunch: drafter::one_of chooses by type
 
 #include <cstdint>
 #include <type_traits>
@@ -48,5 +49,6 @@ constexpr std::int32_t nodes[] = {
     ensemble_of<5, streams_of_heads<ranked>,
                 in<5, streams_of_heads<ranked>, streams_of_heads<deeper>>>::max_nodes,
     ensemble_of<5, copies, in<6, alike, unlike>>::max_nodes,
+    hunch::drafter::one_of<copies, in<7, drawn, copies>>::max_nodes,
 };
 static_assert(nodes[0] > 0);

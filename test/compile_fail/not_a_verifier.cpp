@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: must model hunch::Verifier
 // expect: hunch: verifier::one_of chooses between two or more
+// expect: hunch: verifier::one_of chooses by type
 
 #include "models.hpp"
 
@@ -15,6 +16,8 @@ void compose() {
 #endif
 #if defined(WRONG) && WRONG == 2
   const verifier::one_of<verifier::rejection> rule;
+#elif defined(WRONG) && WRONG == 3
+  const verifier::one_of<verifier::rejection, verifier::rejection> rule;
 #else
   const verifier::one_of<verifier::rejection, verifier::block> rule;
 #endif

@@ -193,6 +193,33 @@ TEST_CASE("the comparison can fail") {
         chosen<every_stage>(draws, verifier::coupled{}));
 }
 
+TEST_CASE("chosen when the program runs: who reads streams, and drafters of several drafters") {
+  const auto streams = by_streams(chain{}, policy);
+  const auto cascaded = [](auto& m) {
+    return drafter::cascade{copies(m), by_model(chain{}, policy)(m)};
+  };
+  const auto merged = [](auto& m) {
+    return drafter::ensemble{copies(m), by_model(chain{}, policy)(m)};
+  };
+  using any =
+      drafter::one_of<decltype(streams(std::declval<grid_and_eagle&>())), drafter::lookup<3>,
+                      decltype(cascaded(std::declval<grid_and_eagle&>())),
+                      decltype(merged(std::declval<grid_and_eagle&>()))>;
+  const auto compared = [](const auto& make) {
+    grid_and_eagle m = models();
+    grid_and_eagle other = models();
+    CHECK(driven(m, any(make(m)), every_stage{}, verifier::point_mass{}) ==
+          driven(other, make(other), every_stage{}, verifier::point_mass{}));
+    // What others read is not asked for.
+    CHECK(m.target.read == other.target.read);
+    return m.target.read;
+  };
+  CHECK(compared(streams) > 0);
+  CHECK(compared(copies) == 0);
+  CHECK(compared(cascaded) == 0);
+  CHECK(compared(merged) == 0);
+}
+
 TEST_CASE("chosen when the program runs: repeated by an executor") {
   for_each_pair<padded_grid_models, every_stage>(
       [&](const auto& make, const auto& rule, auto fits) {

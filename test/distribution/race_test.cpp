@@ -4,6 +4,7 @@
 // every size agree, and logits that differ in their last bits keep a seed's text, where draws along
 // sums of weights do not.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -180,6 +181,12 @@ TEST_CASE("speculative sampling by races has the law of plain decoding") {
   const auto by_races = counted(race_source<>{});
   CHECK(chi_squared(by_races, law) < bound(vocab * vocab - 1));
   CHECK(by_races != counted(random_source<>{}));  // other texts, of the same law
+  // Negative control: a law that is off by a fiftieth of the mass.
+  std::vector<double> wrong = law;
+  const auto [least, most] = std::minmax_element(wrong.begin(), wrong.end());
+  *least += 0.02;
+  *most -= 0.02;
+  CHECK(chi_squared(by_races, wrong) > bound(vocab * vocab - 1));
 }
 
 TEST_CASE("logits that differ a little keep the winner of a race") {
@@ -214,7 +221,8 @@ TEST_CASE("logits that differ a little keep the winner of a race") {
     }
   }
   MESSAGE("of ", draws, " draws changed: ", by_sums, " along sums, ", by_races, " by races");
-  CHECK(by_races * 20 < by_sums);
+  CHECK(by_races == 0);
+  CHECK(by_sums > 60);
 }
 
 }  // namespace hunch::test::race_test

@@ -201,6 +201,13 @@ TEST_CASE("fixed trees have their choices") {
   });
 }
 
+TEST_CASE("of a dynamic tree the rows that it is drafted from have branches, or its leaves") {
+  // Levels of up to 3 rows each, drafted one after the other from the best of all children.
+  CHECK(max_branches<tree::dynamic<3, 4, 9>> == 7);
+  CHECK(max_branches<tree::dynamic<1, 4, 5>> == 1);
+  CHECK(max_branches<tree::dynamic<2, 2, 40>> == 4);  // it has no more than six candidates
+}
+
 TEST_CASE("sampled trees have so many different children") {
   using shape = tree::sampled<3, 2, 1>;
   CHECK(shape::max_nodes == 16);

@@ -9,6 +9,13 @@
 
 namespace hunch {
 
+/// Whether no two of the types are the same, so that one names its place.
+template <class... T>
+inline constexpr bool all_differ = true;
+template <class First, class... Rest>
+inline constexpr bool all_differ<First, Rest...> =
+    (!std::is_same_v<First, Rest> && ...) && all_differ<Rest...>;
+
 /// Room for one of several trivially copyable types: a std::variant, which device code may not use,
 /// whose index somebody else keeps. Trivially copyable.
 template <class... T>

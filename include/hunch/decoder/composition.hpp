@@ -71,7 +71,8 @@ struct composition {
   static_assert(is_chosen || verifier_type::accepts(drafter_type::children, drafter_type::is_chain),
                 "hunch: this verifier is not exact on such draft trees: use a tree::chain, or a "
                 "verifier that accepts them");
-  static_assert(is_chosen || !verifier_type::needs_greedy || sampler_type::always_greedy,
+  static_assert(is_chosen_verifier<verifier_type> || !verifier_type::needs_greedy ||
+                    sampler_type::always_greedy,
                 "hunch: verifier::greedy keeps only greedy decoding exact: use sampler::greedy, "
                 "or verifier::rejection or verifier::point_mass for sampled text");
   static_assert(is_chosen_drafter<drafter_type> || !has_one_state<Target> || drafter_type::is_chain,
@@ -115,22 +116,23 @@ struct composition {
     if (rule.needs_draft_law && drafts.children == child_law::ranked) {
       refuse(
           "hunch: the verifier that was chosen needs the law that tokens were drawn from, and "
-          "the drafter that was chosen ranks them");
+          "the drafter that was chosen ranks them: use verifier::point_mass, or a drafter that "
+          "samples");
     }
     if (!rule.accepts(drafts.children, drafts.is_chain)) {
       refuse(
           "hunch: the verifier that was chosen is not exact on the trees of the drafter that was "
-          "chosen");
+          "chosen: use a tree::chain, or a verifier that accepts them");
     }
     if (has_one_state<Target> && !drafts.is_chain) {
       refuse(
           "hunch: the target has one state for a sequence and reads no branches, which the "
-          "drafter that was chosen drafts");
+          "drafter that was chosen drafts: use a tree::chain");
     }
     if (rule.needs_greedy && !sampler_type::always_greedy) {
       refuse(
           "hunch: the verifier that was chosen keeps only greedy decoding exact, and this "
-          "sampler draws");
+          "sampler draws: use sampler::greedy, verifier::rejection or verifier::point_mass");
     }
   }
 

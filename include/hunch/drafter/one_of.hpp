@@ -10,6 +10,7 @@
 #include <utility>
 #include <variant>
 
+#include <hunch/core/alternatives.hpp>
 #include <hunch/draft/draft_tree.hpp>
 #include <hunch/drafter/detail/members.hpp>
 #include <hunch/drafter/drafter.hpp>
@@ -28,11 +29,13 @@ namespace hunch::drafter {
 /// every verifier that is lossless with the one that was chosen.
 ///
 /// Costs a comparison for each call of the host, and memory of a draft for the largest trees of
-/// all. A target has what any of them reads: none of it is asked for on behalf of the others.
+/// all; where the host does not read the memory of a step, also passes as large as these. A target
+/// has what any of them reads: none of it is asked for on behalf of the others.
 ///
 /// \tparam D `Drafter`s; references where the caller keeps them.
 template <class... D>
 class one_of {
+  static_assert(all_differ<D...>, "hunch: drafter::one_of chooses by type: name each drafter once");
   using all = members<D...>;
   template <class Member>
   using bare = std::remove_reference_t<Member>;

@@ -23,10 +23,12 @@ namespace hunch::kernel {
 template <ClusterBudget B>
 struct choose_clusters {
   const std::int32_t* begin;  ///< [clusters + 1] first rows
-  std::int32_t clusters;
+  std::int32_t clusters;      ///< below 64 * `team::list_capacity`
   B budget;
 
-  /// Writes the ranges, and returns how many on all ranks. Collective.
+  /// Writes the ranges, and returns how many on all ranks. Collective; allocates nothing.
+  /// \param scores [clusters], finite; edited by a budget that ranks per row.
+  /// \param ranges room for one more than the clusters that the budget allows.
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int32_t operator()(T& team, float* scores,
                                                                    std::int32_t depth,

@@ -62,7 +62,8 @@ constexpr std::int32_t leaves_below(std::int32_t place) {
 /// where at every depth one node may be the parent of all that come next.
 template <DynamicShape S>
 constexpr std::int32_t most_leaves() {
-  const std::int32_t drafted = S::total - 1;
+  const std::int32_t candidates = S::max_children * (1 + S::max_width * (S::max_depth - 1));
+  const std::int32_t drafted = std::min(S::total - 1, candidates);
   const std::int32_t inner = (drafted - 1) / S::max_children;
   const std::int32_t of_rows = (S::max_width - 1) * (S::max_depth - 1) + 1;
   return std::max({drafted - inner, of_rows, 1});

@@ -11,8 +11,8 @@ namespace hunch::verifier {
 
 /// One of several verifiers, chosen when the program runs: one type for all of them, so that what
 /// is composed with it is compiled once. By default the first. A decoder keeps the one that it was
-/// made with, and refuses it in its constructor if it does not fit the drafter; what the type says
-/// of itself holds for all: it is lossless if all of them are.
+/// made with, and refuses it in its constructor if it does not fit the drafter. The type is
+/// `lossless`, and `accepts` drafts, if that is true of all; it needs what any of them needs.
 ///
 /// Costs a comparison for each step: a decoder launches a body of the one that was chosen. By
 /// itself it is for the host; a loop of your own launches what `with_rule` gives it.
@@ -21,6 +21,7 @@ namespace hunch::verifier {
 template <Verifier... V>
 class one_of {
   static_assert(sizeof...(V) >= 2, "hunch: verifier::one_of chooses between two or more");
+  static_assert(all_differ<V...>, "hunch: verifier::one_of chooses by type: name each rule once");
   using rules = alternatives<V...>;
 
  public:

@@ -125,9 +125,9 @@ struct verdict {
 /// 6. `V::accepts(children, is_chain)`: whether it can verify such drafts.
 ///
 /// Not required: that every rule works on trees; a chain rule says so in `accepts`. One that is
-/// chosen when the program runs has `v.chosen()`, the `verifier_traits` of the one that was chosen:
-/// then what does not fit is refused by the decoder's constructor, and what the type says holds for
-/// all of them, and `v.visit(use)` calls use(rule) with it; see `verifier::one_of`.
+/// chosen when the program runs, as `verifier::one_of`, has two functions more. `v.chosen()` gives
+/// the `verifier_traits` of the one that was chosen, by which the decoder's constructor refuses
+/// what does not fit. `v.visit(use)` calls use(rule) with it.
 template <class V>
 concept Verifier = std::copyable<V> &&
     requires(const V& v, team::serial& t, const logits_view<float>& view,

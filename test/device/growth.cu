@@ -29,6 +29,7 @@ struct ranges_of_a_level;
 struct common_row_copies;
 struct states_of_kept_nodes;
 struct chain_level;
+struct lent_chain_level;
 struct sampled_level;
 struct sampled_level_by_cost;
 struct common_sampled_level;
@@ -91,6 +92,7 @@ kernel_pointer growth[] = {
     by_block<names::states_of_kept_nodes, drafter::keep_states>(),
     by_block<names::common_row_copies, drafter::copy_level<grown_ahead<sampled>>>(),
     by_block<names::chain_level, drafter::draw_level<grown<chain>, plain, draw>>(),
+    by_block<names::lent_chain_level, drafter::draw_level<grown<chain>, plain, draw, true>>(),
     by_block<names::sampled_level, drafter::draw_level<grown<sampled>, plain, draw>>(),
     by_block<names::sampled_level_by_cost,
              drafter::draw_level<grown<sampled, length::cost>, plain, draw>>(),

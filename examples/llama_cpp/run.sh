@@ -46,9 +46,12 @@ is_whole() { echo "$sha256  $sdist" | sha256sum --check --status 2>/dev/null; }
 if [ ! -e "$cache/source-$version" ]; then
   if ! is_whole; then
     echo "fetching the sources of llama.cpp: 77 MB"
-    # pip also reads what the package says of itself, for which it fetches what builds it.
+    # pip compares the hash before it reads what the package says of itself, for which it runs code
+    # of it and fetches what builds it.
+    rm -f "$sdist"
+    echo "llama-cpp-python==$version --hash=sha256:$sha256" >"$cache/sdist.txt"
     quietly "$python" -m pip download --quiet --no-deps --no-binary llama-cpp-python --dest "$cache" \
-      "llama-cpp-python==$version"
+      --require-hashes -r "$cache/sdist.txt"
     if ! is_whole; then
       echo "llama_cpp: $sdist is not the file that was expected: its SHA-256 is not $sha256" >&2
       exit 1

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Does every script that a user may call first install what it needs? Each is run in a clone of what
+# Do the scripts that a user may call first install what they need? Each is run in a clone of what
 # is committed, on a machine that seems bare: what it installs is noted, and it configures with all
 # packages but these disabled. It ends where it would begin to build. The packages are installed
-# here, by the tests, so that they can be asked what they bring.
+# here, by the tests, so that they can be asked what they bring. Not among them is
+# examples/llama_cpp/run.sh, which fetches 77 MB, and builds llama.cpp before it configures.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -3,6 +3,7 @@
 
 #include <llama.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -38,13 +39,14 @@ template <std::int32_t Branches>
 class passes {
  public:
   /// \param observe what llama.cpp calls for the nodes of its graph, see `llama_context_params`.
-  /// \throws std::invalid_argument for more sequence ids than llama.cpp has;
-  ///         std::runtime_error if it makes no context.
+  /// \throws std::invalid_argument for more sequence ids than llama.cpp has, or a model with an
+  ///         encoder, which `llama_decode` does not run; std::runtime_error if it makes no context.
   passes(weights from, const model_options& o, ggml_backend_sched_eval_callback observe = nullptr,
          void* observer = nullptr)
       : weights_(std::move(from)),
         plan_(o.max_batch, o.max_rows, o.max_rows),
         cells_(o.cells),
+        max_outputs_(std::max(o.max_wanted, plan_.sequence_count())),  // llama.cpp has one for each
         row_of_(size(o.max_rows)),
         index_(size(o.max_rows)),
         statuses_(size(o.max_rows)),
@@ -56,12 +58,16 @@ class passes {
     if (size(plan_.sequence_count()) > llama_max_parallel_sequences()) {
       throw std::invalid_argument("llama_cpp: " + std::to_string(plan_.sequence_count()) +
                                   " sequence ids, and llama.cpp has " +
-                                  std::to_string(llama_max_parallel_sequences()));
+                                  std::to_string(llama_max_parallel_sequences()) +
+                                  ": lower the batch, or draft chains");
+    }
+    if (llama_model_has_encoder(weights_.get())) {
+      throw std::invalid_argument(weights_.path() + ": a model with an encoder");
     }
     llama_context_params p = llama_context_default_params();
     p.n_ctx = static_cast<std::uint32_t>(o.max_batch * o.cells);
     p.n_batch = p.n_ubatch = static_cast<std::uint32_t>(o.max_rows);  // a pass is computed at once
-    p.n_outputs_max = static_cast<std::uint32_t>(o.max_wanted);
+    p.n_outputs_max = static_cast<std::uint32_t>(max_outputs_);
     p.n_seq_max = static_cast<std::uint32_t>(plan_.sequence_count());
     p.kv_unified = true;  // branches share the cells of what is above them
     p.n_threads = p.n_threads_batch = o.threads;
@@ -82,13 +88,15 @@ class passes {
   std::int32_t row_of(std::int32_t index) const { return row_of_[size(index)]; }
   bool has_output(std::int32_t index) const { return outputs_[size(index)] != 0; }
   std::int32_t count() const { return count_; }  ///< rows of the last pass that were computed
-  double seconds() const { return seconds_; }    ///< in `llama_decode`, of all passes
+  std::int32_t outputs() const { return output_count_; }  ///< and of these, with an output
+  double seconds() const { return seconds_; }             ///< in `llama_decode`, of all passes
 
-  /// One `llama_decode`. \throws std::runtime_error if that fails.
+  /// One `llama_decode`. \throws std::runtime_error if that fails; std::length_error for more rows
+  /// with an output than the context is made for, at which llama.cpp would end the process.
   void evaluate(const hunch::rows& asked) {
     plan_.stage(asked);
     settle();
-    count_ = 0;
+    count_ = output_count_ = 0;
     for (std::int32_t i = 0; i < asked.size; ++i) {
       // Staged rows have the cells behind those of the committed text, whatever their positions.
       const bool fits = plan_.length(asked.slot[i]) + asked.id[i] < cells_;
@@ -120,8 +128,7 @@ class passes {
       } else if (!llama_memory_seq_rm(memory, e.sequence, e.first, -1)) {
         throw std::runtime_error(
             weights_.path() +
-            ": its cache cannot drop the end of a sequence (a recurrent model, "
-            "or a sliding window)");
+            ": its cache cannot drop the end of a sequence, such as a recurrent model's");
       }
     }
     plan_.edited();
@@ -140,13 +147,20 @@ class passes {
     id_counts_[i] = static_cast<std::int32_t>(sequences.size());
     ids_[i] = const_cast<llama_seq_id*>(sequences.data());  // llama_batch has no const; it is read
     outputs_[i] = static_cast<std::int8_t>(asked.wanted[row]);
+    output_count_ += outputs_[i] != 0 ? 1 : 0;
+    if (output_count_ > max_outputs_) {
+      throw std::length_error("llama_cpp: more than " + std::to_string(max_outputs_) +
+                              " rows of a pass are wanted, see max_wanted");
+    }
   }
 
   weights weights_;
   hunch::branch_plan<Branches> plan_;
   std::unique_ptr<llama_context, detail::free_context> context_;
   std::int32_t cells_;
+  std::int32_t max_outputs_;
   std::int32_t count_ = 0;
+  std::int32_t output_count_ = 0;
   double seconds_ = 0.0;
   std::vector<std::int32_t> row_of_;
   std::vector<std::int32_t> index_;

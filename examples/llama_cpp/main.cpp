@@ -7,11 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include <command_line/files.hpp>
 #include <command_line/flags.hpp>
 #include <command_line/run.hpp>
 
@@ -45,8 +46,11 @@ arguments parse(const std::vector<std::string>& words) {
             out.draft);
   flags.add("--prompt", "TEXT", "what is continued", out.prompt);
   flags.add("--prompts", "FILE", "or each line of it", out.prompts);
-  flags.add_number("--batch", "so many prompts at a time in one decoder (default 1)", out.batch, 1,
-                   64);
+  flags.add_number(
+      "--batch",
+      "so many prompts at a time in one decoder (default 1); at temperature 0 up to 36\n"
+      "with --tree",
+      out.batch, 1, 64);
   flags.add_number("--length", "tokens of each text at most (default 128)", out.length, 1, 1 << 20);
   flags.add("--ignore-ends", "go on where a text ends", out.ignore_ends);
   flags.add_number("--context", "tokens of a text that there is room for (default 1024)",
@@ -70,17 +74,28 @@ arguments parse(const std::vector<std::string>& words) {
   flags.add("--router", "FILE", "and what chooses among them", out.files.router);
   flags.require("--model");
   const std::set<std::string> given = flags.parse(words);
-  for (const char* of_drafts : {"--draft-length", "--tree", "--head"}) {
-    if (out.draft.empty() && given.count(of_drafts) != 0) {
-      throw command_line::usage_error(std::string(of_drafts) + " is of drafts: give --draft, too");
+  const auto refuse = [&](const char* flag, const char* why) {
+    if (given.count(flag) != 0) { throw command_line::usage_error(std::string(flag) + why); }
+  };
+  if (out.draft.empty()) {
+    for (const char* flag :
+         {"--draft-length", "--tree", "--head", "--ranking", "--layout", "--router"}) {
+      refuse(flag, " is of drafts: give --draft, too");
     }
   }
+  if (!out.head.starts_with("frequency:")) { refuse("--ranking", " is of --head frequency:N"); }
+  if (!out.head.starts_with("dynaspec:")) {
+    refuse("--layout", " is of --head dynaspec:N");
+    refuse("--router", " is of --head dynaspec:N");
+  }
+  if (given.count("--prompts") != 0) { refuse("--prompt", " and --prompts: give one of them"); }
   return out;
 }
 
 std::vector<std::string> prompts_of(const arguments& a) {
   if (a.prompts.empty()) { return {a.prompt}; }
-  std::ifstream in(a.prompts);
+  constexpr std::size_t most_bytes = std::size_t{1} << 24;
+  std::istringstream in(command_line::read_file("--prompts", a.prompts, most_bytes));
   std::vector<std::string> out;
   for (std::string line; std::getline(in, line);) { out.push_back(line); }
   if (out.empty()) {
@@ -89,7 +104,25 @@ std::vector<std::string> prompts_of(const arguments& a) {
   return out;
 }
 
+/// Refuses before anything is written what the decoder would refuse in the middle: a vocabulary in
+/// which nothing begins a text makes no token of an empty one.
+std::vector<std::vector<hunch::token>> tokens_of(const std::vector<std::string>& asked,
+                                                 const arguments& a,
+                                                 const llama_cpp::weights& target) {
+  std::vector<std::vector<hunch::token>> out;
+  for (const std::string& prompt : asked) {
+    out.push_back(llama_cpp::encode(target, prompt));
+    if (!out.back().empty()) { continue; }
+    throw command_line::usage_error(a.prompts.empty()
+                                        ? "--prompt has no token"
+                                        : "--prompts: line " + std::to_string(out.size()) +
+                                              " of '" + a.prompts + "' has no token");
+  }
+  return out;
+}
+
 void report(const llama_cpp::run& r) {
+  if (r.steps == 0) { return; }  // all texts ended in the step that read their prompts
   const auto& s = r.stats;
   const auto steps = static_cast<double>(r.steps);
   std::printf("\ntokens per second           %10.1f\n", static_cast<double>(r.tokens) / r.seconds);
@@ -123,8 +156,7 @@ void generate(const std::vector<std::string>& words) {
     s.drafts = a.temperature == 0.0f ? shape::ranked : shape::sampled;
   }
   const std::vector<std::string> asked = prompts_of(a);
-  std::vector<std::vector<hunch::token>> prompts;
-  for (const std::string& p : asked) { prompts.push_back(encode(target, p)); }
+  const std::vector<std::vector<hunch::token>> prompts = tokens_of(asked, a, target);
   hunch::generation_options options{.max_new_tokens = a.length,
                                     .temperature = a.temperature,
                                     .seed = static_cast<std::uint64_t>(a.seed)};

@@ -4,7 +4,6 @@
 #include <ggml-backend.h>
 #include <llama.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -48,13 +47,13 @@ class own_head_model {
   std::int32_t context_width() const { return passes_.of().width(); }
   std::uint64_t head_order() const { return head_.order(); }
 
-  /// \throws std::runtime_error also for a model whose graph has no "result_norm".
+  /// \throws std::runtime_error also for a model whose graph has no "result_norm" of wanted rows.
   hidden_states forward(const hunch::rows& asked) {
     found_ = false;
     passes_.evaluate(asked);
-    const bool wanted =
-        std::any_of(asked.wanted, asked.wanted + asked.size, [](std::uint8_t w) { return w != 0; });
-    if (wanted && passes_.count() > 0 && passes_.status(0) == hunch::status::ok && !found_) {
+    // Where llama.cpp found no room, each row that it was given says so.
+    if (!found_ && passes_.outputs() > 0 &&
+        passes_.status(passes_.row_of(0)) == hunch::status::ok) {
       throw std::runtime_error(passes_.of().path() +
                                ": llama.cpp computes no 'result_norm' for it: --head full");
     }
@@ -94,12 +93,16 @@ class own_head_model {
     if (is_last) { static_cast<own_head_model*>(self)->take_states(node); }
     return !is_last;
   }
+  /// Most graphs have dropped the rows without an output by then, and some never do.
   void take_states(ggml_tensor* node) {
-    std::int64_t output = 0;
-    for (std::int32_t i = 0; i < passes_.count() && output < node->ne[1]; ++i) {
+    const bool has_all = node->ne[1] == passes_.count();
+    if (!has_all && node->ne[1] != passes_.outputs()) { return; }
+    std::int32_t output = 0;
+    for (std::int32_t i = 0; i < passes_.count(); ++i) {
       if (!passes_.has_output(i)) { continue; }
       float* const to = states_.data() + std::ptrdiff_t{passes_.row_of(i)} * head_.width();
-      ggml_backend_tensor_get(node, to, static_cast<std::size_t>(output++) * node->nb[1],
+      const auto from = static_cast<std::size_t>(has_all ? i : output++);
+      ggml_backend_tensor_get(node, to, from * node->nb[1],
                               static_cast<std::size_t>(node->ne[0]) * sizeof(float));
     }
     found_ = true;

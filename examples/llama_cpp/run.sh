@@ -4,7 +4,7 @@
 #
 #   run.sh                                     by a chain of four and a head of 3,200 rows
 #   run.sh --model X.gguf --draft Y.gguf ...   with models of yours; --help lists the flags
-#   run.sh --test                              the tests
+#   run.sh --test [FLAG...]                    the tests; the flags are doctest's
 #   run.sh --table [FLAG...]                   measures, and writes a table; see table.py
 #
 # llama.cpp comes with the source distribution of the package llama-cpp-python, from pip's index.
@@ -46,9 +46,12 @@ is_whole() { echo "$sha256  $sdist" | sha256sum --check --status 2>/dev/null; }
 if [ ! -e "$cache/source-$version" ]; then
   if ! is_whole; then
     echo "fetching the sources of llama.cpp: 77 MB"
-    # pip also reads what the package says of itself, for which it fetches what builds it.
+    # pip compares the hash before it reads what the package says of itself, for which it runs code
+    # of it and fetches what builds it.
+    rm -f "$sdist"
+    echo "llama-cpp-python==$version --hash=sha256:$sha256" >"$cache/sdist.txt"
     quietly "$python" -m pip download --quiet --no-deps --no-binary llama-cpp-python --dest "$cache" \
-      "llama-cpp-python==$version"
+      --require-hashes -r "$cache/sdist.txt"
     if ! is_whole; then
       echo "llama_cpp: $sdist is not the file that was expected: its SHA-256 is not $sha256" >&2
       exit 1
@@ -79,13 +82,24 @@ build_llama() {
   for target in "${missing[@]}"; do touch "$build/built-$target"; done
 }
 
+# is_newer FILE OTHER...: whether there is a FILE that was written after all others.
+is_newer() {
+  local file=$1 other
+  shift
+  for other in "$@"; do
+    [ "$file" -nt "$other" ] || return 1
+  done
+}
+
 models=$root/examples/models
+tokenizer=$models/target/tokenizer.model
+made_by=("$here/make_gguf.py" "$here/requirements.txt" "$tokenizer")
 # make_gguf MODEL TYPE
 make_gguf() {
   local out=$cache/models/$1-${2,,}.gguf
-  [ "$out" -nt "$here/make_gguf.py" ] && [ "$out" -nt "$models/$1/model.safetensors" ] && return 0
+  is_newer "$out" "${made_by[@]}" "$models/$1/model.safetensors" "$models/$1/config.json" && return 0
   quietly "$python" -B "$here/make_gguf.py" --model "$models/$1" --type "$2" --out "$out" \
-    --tokenizer "$models/target/tokenizer.model"
+    --tokenizer "$tokenizer"
 }
 for type in F32 BF16 Q8_0; do
   make_gguf target "$type"
@@ -94,18 +108,21 @@ done
 make_gguf target Q4_0
 
 build_llama llama
-# build_own TARGET
+# build_own TARGET [CMAKE-FLAG...]
 build_own() {
   quietly cmake -S "$here" -B "$root/build-llama" -DLLAMA_CPP="$source" -DLLAMA_CPP_BUILD="$build" \
-    -DLLAMA_CPP_MODELS="$cache/models" -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
+    -DLLAMA_CPP_MODELS="$cache/models" "${@:2}"
   quietly cmake --build "$root/build-llama" --target "$1" -j "$(nproc)"
 }
 
 case "${1:-}" in
   --test)
-    "$python" -B "$here/test/other_vocabularies.py" "$models/target/tokenizer.model" "$cache/models"
-    build_own test_llama
-    "$root/build-llama/test_llama"
+    if ! is_newer "$cache/models/small-models.made" "${made_by[@]}" "$here/test/small_models.py"; then
+      quietly "$python" -B "$here/test/small_models.py" "$tokenizer" "$cache/models"
+    fi
+    # Another compiler than the tests are run with may warn of more: nobody else is stopped by that.
+    build_own test_llama -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
+    "$root/build-llama/test_llama" "${@:2}"
     ;;
   --table)
     build_llama llama-completion llama-lookup llama-speculative-simple

@@ -140,6 +140,7 @@ def main():
     arguments.add_argument("--draft-length", type=int, default=4)
     options = arguments.parse_args()
 
+    load = os.getloadavg()[0]  # of others: the decoders are a load themselves
     commands = decoders(options)
     settings = [(t, T) for T in options.temperatures.split(",") for t in options.threads.split(",")]
     found = {s: [] for s in settings}
@@ -147,7 +148,6 @@ def main():
         for threads, temperature in settings:
             found[threads, temperature].append(run_round(commands, threads, temperature, seed))
 
-    load = os.getloadavg()[0]
     print(f"{options.type}, draft length {options.draft_length}, {options.rounds} rounds of {len(PROMPTS)} texts of "
           f"{options.length} tokens; {processor()}, {datetime.date.today()}, load {load:.1f}.")
     print("Tokens per second (ratio to llama-speculative-simple in the same round), and drafts accepted.\n")
@@ -159,8 +159,8 @@ def main():
         kept = []
         for temperature in options.temperatures.split(","):
             values = [r[name][1] for (_, T), rounds in found.items() if T == temperature for r in rounds]
-            values = [v for v in values if v]
-            kept.append(f"{statistics.mean(values):.2f}" if values else "–")
+            values = [v for v in values if v is not None]
+            kept.append(f"{statistics.mean(values):.2f}" if any(values) else "–")
         outer = [o for rounds in found.values() for r in rounds for o in r[name][2]]
         times = f"{median([o for o, _ in outer]):.2f}, {median([h for _, h in outer]):.2f}" if outer else "–"
         print(f"| {name} | " + " | ".join(cell(found[s], name) for s in settings) + f" | {', '.join(kept)} | {times} |",

@@ -19,7 +19,8 @@ std::string bytes_of(const weights& of, hunch::token t);
 /// The tokens that end a text.
 std::vector<hunch::token> ends_of(const weights& of);
 
-/// Compares the vocabularies of two models, token by token.
+/// Compares the vocabularies of two models, token by token. Which of them begin and end a text is
+/// the target's alone: an instructed model may draft for its base model.
 /// \throws std::runtime_error naming both files and what differs.
 void check_same_vocabulary(const weights& target, const weights& draft);
 

@@ -70,6 +70,12 @@ cells cells_after(plain_context& context, const std::vector<hunch::token>& promp
     }
     add(text.back(), cells::any, others);
   }
+  // What remains is one more cell, and must not be smaller.
+  while (rest * samples < expected_at_least && !out.law.empty()) {
+    rest += out.law.back();
+    out.law.pop_back();
+    out.pairs.pop_back();
+  }
   out.law.push_back(rest);
   return out;
 }

@@ -25,7 +25,7 @@ TEST_CASE("texts become tokens and texts again") {
 
 TEST_CASE("vocabularies are compared token by token") {
   check_same_vocabulary(target(), draft());
-  const weights other(HUNCH_GGUF "/other-vocabulary.gguf");
+  const weights other(HUNCH_GGUF "/other-token.gguf");
   CHECK_THROWS_WITH_AS(check_same_vocabulary(target(), other),
                        doctest::Contains("have not the same vocabulary: token 31999 is"),
                        std::runtime_error);
@@ -33,6 +33,13 @@ TEST_CASE("vocabularies are compared token by token") {
       check_same_vocabulary(target(), weights(HUNCH_GGUF "/fewer-tokens.gguf")),
       doctest::Contains("the number of tokens is 32000 in the first, and 31999 in the second"),
       std::runtime_error);
+}
+
+TEST_CASE("what begins and ends a text may differ") {
+  const weights other(HUNCH_GGUF "/other-ends.gguf");
+  REQUIRE(encode(other, "") == std::vector<hunch::token>{4});
+  REQUIRE(ends_of(other) != ends_of(target()));
+  CHECK_NOTHROW(check_same_vocabulary(target(), other));
 }
 
 TEST_CASE("heads are known by their values, whatever holds them") {

@@ -57,6 +57,7 @@ cd "$root"
 "$PYTHON" -B "$build/test/test_package.py" "$here"
 if "$PYTHON" -c 'import sentencepiece, transformers' 2>/dev/null; then
   "$PYTHON" -B "$build/test/test_transformers.py"
+  "$PYTHON" -B "$build/test/test_transformers_models.py"
 else
   echo "hunch.transformers is not tested: $PYTHON has no transformers, or no sentencepiece" >&2
 fi

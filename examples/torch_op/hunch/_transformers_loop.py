@@ -9,9 +9,10 @@ import torch
 
 import hunch
 
-from ._transformers_cache import Tree, reader
+from ._transformers_cache import Tree
 from ._transformers_laws import Laws
 from ._transformers_lengths import AdaptiveLength
+from ._transformers_readers import reader
 from ._transformers_texts import Texts
 
 #: Drafts are drawn with keys of their own, so that no random word decides both a draft and its verification; and each

@@ -23,6 +23,7 @@ import torch
 from ._transformers_laws import Laws
 from ._transformers_lengths import AdaptiveLength, schedule
 from ._transformers_loop import Loop, Statistics
+from ._transformers_readers import why_not_padded
 from ._transformers_texts import Texts
 
 __all__ = ["AdaptiveLength", "Speculative", "Statistics", "generate"]
@@ -84,6 +85,9 @@ class Speculative:
         texts = Texts(input_ids, attention_mask, stopping_criteria, _pad_of(generation_config))
         loop = Loop(model, self.assistant, texts, laws, seeds=self._seeds(batch, input_ids.device),
                     lengths=schedule(self.num_draft_tokens), tree=self.tree, rule=self.rule, streamer=self.streamer)
+        if any(texts.padding):
+            with torch.inference_mode():
+                _refuse_if(why_not_padded(model))
         self.statistics = loop.statistics
         if self.streamer is not None:
             self.streamer.put(input_ids.cpu())
@@ -133,39 +137,49 @@ def generate(model, assistant, input_ids, attention_mask=None, *, generation_con
                           custom_generate=method, **options)
 
 
-def _refuse(model, assistant, input_ids, config, model_kwargs):
-    """Raises where the text would not be the one of `model.generate`, or would not be returned as it does."""
-    def unsupported(what):
+def _refuse_if(what: Optional[str]):
+    """Raises with what is not supported, unless it is None."""
+    if what is not None:
         raise NotImplementedError(f"hunch.transformers: {what}")
 
+
+def _has_tokens(cache) -> bool:
+    """Whether a cache, or None, has been read into."""
+    try:
+        return cache is not None and cache.get_seq_length() > 0
+    except ValueError:  # nothing but recurrent layers, which do not count
+        return cache.has_previous_state()
+
+
+def _refuse(model, assistant, input_ids, config, model_kwargs):
+    """Raises where the text would not be the one of `model.generate`, or would not be returned as it does."""
     for name, m in (("model", model), ("assistant", assistant)):
         if m.config.is_encoder_decoder:
-            unsupported(f"the {name} {type(m).__name__} has an encoder; only decoders are supported")
+            _refuse_if(f"the {name} {type(m).__name__} has an encoder; only decoders are supported")
         if m.training:
-            unsupported(f"the {name} is in training mode, and its logits are random; call eval()")
+            _refuse_if(f"the {name} is in training mode, and its logits are random; call eval()")
         if m.device != input_ids.device:
-            unsupported(f"the {name} is on {m.device}, and input_ids on {input_ids.device}")
+            _refuse_if(f"the {name} is on {m.device}, and input_ids on {input_ids.device}")
     sizes = [m.config.get_text_config().vocab_size for m in (model, assistant)]
     if abs(sizes[0] - sizes[1]) >= PADDING_OF_VOCABULARY:
-        unsupported(f"the vocabularies of {type(model).__name__} and {type(assistant).__name__} have {sizes[0]} and "
+        _refuse_if(f"the vocabularies of {type(model).__name__} and {type(assistant).__name__} have {sizes[0]} and "
                     f"{sizes[1]} tokens; models must share one, padding aside")
     if (config.num_beams or 1) > 1:
-        unsupported(f"num_beams={config.num_beams}: beams are not samples of a law")
+        _refuse_if(f"num_beams={config.num_beams}: beams are not samples of a law")
     for name in ("return_dict_in_generate", "output_scores", "output_logits", "output_attentions",
                  "output_hidden_states", "token_healing", "cache_implementation", "prompt_lookup_num_tokens",
                  "penalty_alpha", "dola_layers"):
         if getattr(config, name, None):
-            unsupported(f"{name}={getattr(config, name)!r}")
+            _refuse_if(f"{name}={getattr(config, name)!r}")
     if config.use_cache is False:
-        unsupported("use_cache=False: drafts are read behind what is cached")
+        _refuse_if("use_cache=False: drafts are read behind what is cached")
     for name in ("cache", "past_key_values"):
-        cache = model_kwargs.get(name)
-        if cache is not None and cache.get_seq_length() > 0:
-            unsupported(f"{name} with tokens in it: a call begins with its prompt")
+        if _has_tokens(model_kwargs.get(name)):
+            _refuse_if(f"{name} with tokens in it: a call begins with its prompt")
     handled = {"position_ids", "logits_to_keep", "use_cache", "cache", "past_key_values"}
     other = [name for name, value in model_kwargs.items() if name not in handled and value is not None]
     if other:
-        unsupported(f"arguments of the model's forward: {', '.join(other)}")
+        _refuse_if(f"arguments of the model's forward: {', '.join(other)}")
 
 
 def _refuse_positions(position_ids, attention_mask):

@@ -51,9 +51,9 @@ mkdir -p "$build/test"
 cp "$here"/*.py "$build/test"
 export PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH}
 cd "$root"
-"$PYTHON" -B "$build/test/test_ops.py"
-"$PYTHON" -B "$build/test/test_functions.py"
-"$PYTHON" -B "$build/test/test_shortlists.py"
+for name in ops op_calls functions function_calls shortlists; do
+  "$PYTHON" -B "$build/test/test_$name.py"
+done
 "$PYTHON" -B "$build/test/test_package.py" "$here"
 if "$PYTHON" -c 'import sentencepiece, transformers' 2>/dev/null; then
   "$PYTHON" -B "$build/test/test_transformers.py"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests head, select_clusters and what is around them: definitions in plain Python, types, errors, torch.compile.
 
-    python test_shortlists.py
+    PYTHONPATH=build-torch/python python build-torch/test/test_shortlists.py
 
 A logit of `head` may differ from the sum in double by 1e-6 of the sum of the magnitudes of its terms: float32 adds 64
 elements in at least 16 partial sums, whose roundings are 6e-8 each.

@@ -6,6 +6,7 @@
 import unittest
 
 import torch
+from torch._dynamo.testing import CompileCounter
 
 from operator_cases import HAS_CUDA_KERNELS, Operators, i32, i64, laws, ops, results
 
@@ -65,6 +66,28 @@ class Calls(Operators):
                 first = self.copied(args, kwargs)  # some operators write what they are given
                 for got, wanted in zip(results(compiled(*first[0], **first[1])), results(op(*args, **kwargs))):
                     self.assertTrue(got.equal(wanted))
+
+    def test_numbers_are_compiled_once(self):
+        """Those that change from step to step: lengths of drafts, levels and budgets."""
+        calls = {name: (args, kwargs) for name, args, kwargs in self.some_calls()}
+        for name, at in (("rejection_sample", 8), ("rejection_sample_", 8), ("verify_tree_greedy", 5),
+                         ("tree_speculative_sampling_target_only", 5), ("choose_clusters", 2),
+                         ("choose_clusters", "rows")):
+            with self.subTest(name, argument=at):
+                torch._dynamo.reset()
+                counter = CompileCounter()
+
+                def run(n, op=getattr(ops, name), at=at):
+                    args, kwargs = self.copied(*calls[name])
+                    if name.startswith("rejection_sample"):
+                        args[1] = args[1].repeat(1, n, 1)[:, :n].contiguous()
+                    (kwargs if isinstance(at, str) else args)[at] = n
+                    return op, args, kwargs
+                compiled = torch.compile(lambda op, args, kwargs: op(*args, **kwargs), backend=counter, fullgraph=True,
+                                         dynamic=True)
+                for n in range(13, 19):  # which no other size is
+                    compiled(*run(n))
+                self.assertEqual(counter.frame_count, 1)
 
     def test_empty_batches(self):
         none, ids = torch.empty(0, 2, 5), torch.empty(0, 2, dtype=torch.int32)

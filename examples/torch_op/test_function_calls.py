@@ -3,9 +3,11 @@
 
     PYTHONPATH=build-torch/python python build-torch/test/test_function_calls.py
 """
+import math
 import unittest
 
 import torch
+from torch._dynamo.testing import CompileCounter
 
 import hunch
 from function_cases import HAS_CUDA_KERNELS, Functions, draw
@@ -162,6 +164,27 @@ class Calls(Functions):
         self.assertEqual([hunch.STATUS[s] for s in got.status.tolist()],
                          ["ok", "invalid_logits", "invalid_token", "invalid_parameter"])
 
+    def test_lengths_that_no_text_has_are_a_status(self):
+        """Cut to 32 bits, the first would be 5, and name its random words."""
+        lengths = torch.tensor([2**32 + 5, 2**31, 0, -5, -2**32 + 5, 5])
+        wanted = 5 * ["invalid_parameter"] + ["ok"]
+        for function, args, kwargs in self.some_calls():
+            for temperature in (0.7, 0) if "seeds" in kwargs else (None,):
+                options = dict(kwargs, lengths=lengths) | ({} if temperature is None else {"temperature": temperature})
+                got = self.call(function, *args, **options)
+                self.assertEqual([hunch.STATUS[s] for s in got.status.tolist()], wanted, function.__name__)
+                narrow = lengths.clamp(-2**31, 2**31 - 1).int()  # the second is one that a text may have
+                self.assertEqual(self.call(function, *args, **dict(options, lengths=narrow)).status.tolist()[2:],
+                                 got.status.tolist()[2:])
+
+    def test_numbers_beyond_float32_are_a_status(self):
+        function, args, kwargs = self.some_calls()[0]
+        keys = {k: kwargs[k] for k in ("seeds", "lengths")}
+        for name in ("temperature", "top_p", "min_p"):
+            for value in (1e39, -1e39, 10**400, -10**400, math.nan):
+                got = self.call(function, *args, **keys, **{name: value})
+                self.assertEqual({hunch.STATUS[s] for s in got.status.tolist()}, {"invalid_parameter"}, (name, value))
+
     def test_what_is_refused(self):
         calls = self.some_calls()
         chain, tree, built = calls[0], calls[2], calls[5]
@@ -215,6 +238,20 @@ class Calls(Functions):
                     torch._dynamo.reset()
                     compiled = torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=dynamic)
                     self.same(self.call(compiled, *args, **kwargs), self.call(function, *args, **kwargs))
+
+    def test_draft_lengths_are_compiled_once(self):
+        """A limit of eight compilations would end fullgraph=True in an error."""
+        def verify(target, tokens, draft, seeds, lengths):
+            return hunch.verify_chain(target, tokens, draft, seeds=seeds, lengths=lengths)
+
+        torch._dynamo.reset()
+        counter = CompileCounter()
+        compiled = torch.compile(verify, backend=counter, fullgraph=True, dynamic=True)
+        for n in range(2, 14):
+            target, tokens, draft = (x.to(self.device) for x in self.chains(batch=6, n=n))
+            keys = {k: v.to(self.device) for k, v in self.keys(6).items()}
+            self.same(compiled(target, tokens, draft, **keys), verify(target, tokens, draft, **keys))
+        self.assertEqual(counter.frame_count, 1)
 
 
 class OnTheCpu(Calls, unittest.TestCase):

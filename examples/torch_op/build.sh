@@ -51,7 +51,7 @@ mkdir -p "$build/test"
 cp "$here"/*.py "$build/test"
 export PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH}
 cd "$root"
-for name in ops op_calls functions function_calls shortlists; do
+for name in ops op_calls functions function_calls shortlists engine_patch; do
   "$PYTHON" -B "$build/test/test_$name.py"
 done
 "$PYTHON" -B "$build/test/test_package.py" "$here"

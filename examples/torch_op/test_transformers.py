@@ -156,12 +156,14 @@ class Law(unittest.TestCase):
     def test_by_confidence(self):
         """Steps of one text, whose lengths depend on what was drafted."""
         exact = law_of_texts(self.model, [1], 2, LogitsProcessorList())
-        lengths, counts = AdaptiveLength(4), torch.zeros(V ** 2, dtype=torch.long)
-        for seed in range(600):
-            text = generate(self.model, self.near, torch.tensor([[1]]), num_draft_tokens=lengths, seed=seed,
-                            max_new_tokens=5, do_sample=True, top_k=0)[0]
+        method, used = Speculative(self.near, num_draft_tokens=AdaptiveLength(4)), set()
+        counts = torch.zeros(V ** 2, dtype=torch.long)
+        for method.seed in range(600):
+            text = self.model.generate(torch.tensor([[1]]), custom_generate=method, max_new_tokens=5, do_sample=True,
+                                       top_k=0)[0]
             counts[text[1] * V + text[2]] += 1
-        self.assertGreater(len(set(lengths.drafted)), 2)
+            used |= set(method.statistics.lengths)
+        self.assertGreater(len(used), 2)
         self.assertGreater(chi_squared(counts, exact), FALSE_POSITIVES)
 
 
@@ -249,11 +251,14 @@ class Shipped(unittest.TestCase):
         lengths = AdaptiveLength()
         self.same(torch.tensor(self.prompts[:1]), new=60, method=Speculative(self.draft, num_draft_tokens=lengths))
         self.same(*padded(self.prompts[:2]), method=Speculative(self.draft, num_draft_tokens=lengths))
-        ids, used = torch.tensor(self.prompts[:1]), AdaptiveLength()
-        options = dict(max_new_tokens=50, do_sample=True, seed=5)
-        text = generate(self.target, self.draft, ids, num_draft_tokens=used, **options)
-        self.assertEqual(text.tolist(), generate(self.target, self.draft, ids, num_draft_tokens=used.drafted,
-                                                 **options).tolist())
+        ids, method = torch.tensor(self.prompts[:1]), Speculative(self.draft, num_draft_tokens=lengths)
+        options = dict(max_new_tokens=50, do_sample=True)
+        for method.seed in (5, 6):  # the lengths of a call are its own, whatever was drafted before it
+            text = self.target.generate(ids, custom_generate=method, **options)
+            used = method.statistics.lengths
+            self.assertEqual(len(used), method.statistics.steps)
+            again = generate(self.target, self.draft, ids, num_draft_tokens=used, seed=method.seed, **options)
+            self.assertEqual(text.tolist(), again.tolist())
 
     def test_seeds(self):
         ids, mask = padded(self.prompts[:3])

@@ -202,6 +202,24 @@ class Vocabularies(unittest.TestCase):
                                                       do_sample=False).tolist())
             generate(model, assistant, ids, num_draft_tokens=3, max_new_tokens=30, do_sample=True, seed=1)
 
+    def test_padded_sizes_and_processors(self):
+        """Which name tokens of the model that the assistant may lack."""
+        for sizes in ((40, 48), (48, 40)):
+            model, assistant = (tiny(LlamaForCausalLM, 1 + i, vocabulary=n) for i, n in enumerate(sizes))
+            last = sizes[0] - 1
+            ids = torch.tensor([[last, 2, 3], [4, 5, 6]])
+            for options in (dict(bad_words_ids=[[last], [5, 6]]), dict(sequence_bias={(last,): 3.0, (7, last): -2.0}),
+                            dict(eos_token_id=last, forced_eos_token_id=last), dict(repetition_penalty=1.3),
+                            dict(eos_token_id=last, exponential_decay_length_penalty=(4, 1.2)),
+                            dict(suppress_tokens=[last, 3]), dict(remove_invalid_values=True)):
+                for drafts in (dict(num_draft_tokens=3), dict(tree=(2, 2))):
+                    with self.subTest(sizes, **options, **drafts):
+                        plain = model.generate(ids, max_new_tokens=12, do_sample=False, **options)
+                        self.assertEqual(plain.tolist(), generate(model, assistant, ids, max_new_tokens=12,
+                                                                  do_sample=False, **drafts, **options).tolist())
+                        generate(model, assistant, ids, max_new_tokens=12, do_sample=True, seed=1, **drafts,
+                                 **options)
+
 
 if __name__ == "__main__":
     torch.set_grad_enabled(False)

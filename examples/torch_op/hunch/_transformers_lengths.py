@@ -36,8 +36,7 @@ class AdaptiveLength:
     Of one text by rejection, each draft is asked how sure the assistant was of it: the step ends where the next one is
     worth less than the time that it takes. Of a batch all texts have the length that is best on the mean.
 
-    Since times decide, a seed does not give the same text twice at temperatures above 0; the law is the same. `drafted`
-    has the lengths that were used: as num_draft_tokens they give the text again.
+    Since times decide, a seed does not give the same text twice at temperatures above 0; the law is the same.
     """
 
     FIRST = (4, 0, 1, 4, 0)  # tried at the beginning
@@ -48,7 +47,7 @@ class AdaptiveLength:
     def __init__(self, most: int = 20):
         if most < 1:
             raise ValueError(f"hunch.transformers: AdaptiveLength needs most >= 1, not {most}")
-        self.most, self.drafted, self.steps = most, [], 0
+        self.most, self.steps = most, 0
         self.times: dict[int, list[float]] = {}
         self.reached, self.passed = [1.0] * most, [0.6] * most  # of each position, with a first guess
         self.asked = [2.0] * self.BINS  # likewise of each bin: a draft is accepted as often as it is sure
@@ -91,7 +90,6 @@ class AdaptiveLength:
     def learn(self, drafted: int, accepted: list[int], seconds: float):
         """What a step did: its length, the accepted drafts of each text, the time."""
         self.steps += 1
-        self.drafted.append(drafted)
         self.times.setdefault(drafted, []).append(seconds)
         del self.times[drafted][: -self.KEPT]
         for n in accepted:

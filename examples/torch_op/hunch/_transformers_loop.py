@@ -2,10 +2,11 @@
 """Steps of speculative decoding: the assistant drafts, the model reads the drafts in one pass, `hunch` verifies."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 
 import torch
+from torch.nn import functional
 
 import hunch
 
@@ -25,12 +26,14 @@ SPARE = 16  # places for the drafts of texts that have ended, or end before thei
 
 @dataclass
 class Statistics:
-    """Of one call: passes of the model over drafts, and drafts of texts that had not ended."""
+    """Of one call: passes of the model over drafts, drafts of texts that had not ended, and of chains the length that
+    each step had, which as num_draft_tokens gives the texts of a seed again."""
 
     steps: int = 0
     drafted: int = 0
     accepted: int = 0
     emitted: int = 0
+    lengths: list[int] = field(default_factory=list)
 
     @property
     def acceptance(self) -> float:
@@ -140,7 +143,10 @@ class Loop:
         """The logits [B, m, V] that drafts are chosen by."""
         logits = logits[..., : self.model_vocabulary].float()
         if self.laws.edits:
-            logits = self.laws.edited(logits, texts())
+            # Processors name tokens of the model; what the assistant has not is left out again, whatever they give it.
+            known = logits.shape[-1]
+            logits = functional.pad(logits, (0, self.model_vocabulary - known), value=-torch.inf)
+            logits = self.laws.edited(logits, texts())[..., :known]
         return self.laws.cut_draft(logits)
 
     def _target_law(self, logits, texts):
@@ -184,6 +190,7 @@ class Loop:
         self.target.keep([k - 1 + m for k, m in zip(before, counts)])
         if n > 0:
             self.draft.keep([k + min(m - 1, n - 1) if m > 0 else k - 1 for k, m in zip(before, counts)])
+        self.statistics.lengths.append(n)
         self.schedule.learn(n, accepted, perf_counter() - began)
 
     def _within(self, drafts):

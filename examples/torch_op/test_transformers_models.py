@@ -6,17 +6,22 @@
 import unittest
 from unittest import mock
 
+import numpy
 import torch
-from transformers import (BartConfig, BartForCausalLM, BloomConfig, BloomForCausalLM, DynamicCache, GPT2LMHeadModel,
-                          GPTNeoConfig, GPTNeoForCausalLM, LlamaForCausalLM, LogitsProcessor, LogitsProcessorList,
-                          MambaConfig, MambaForCausalLM, MiniMaxConfig, MiniMaxForCausalLM, MistralForCausalLM,
-                          OpenAIGPTConfig, OpenAIGPTLMHeadModel, Qwen2ForCausalLM, RwkvConfig, RwkvForCausalLM)
+from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers
+from tokenizers.models import WordLevel
+from transformers import (BartConfig, BartForCausalLM, BloomConfig, BloomForCausalLM, DynamicCache, EosTokenCriteria,
+                          GenerationConfig, GPT2LMHeadModel, GPTNeoConfig, GPTNeoForCausalLM, LlamaForCausalLM, LogitsProcessor,
+                          LogitsProcessorList, MambaConfig, MambaForCausalLM, MaxLengthCriteria, MiniMaxConfig,
+                          MiniMaxForCausalLM, MistralForCausalLM, OpenAIGPTConfig, OpenAIGPTLMHeadModel,
+                          PreTrainedTokenizerFast, Qwen2ForCausalLM, RwkvConfig, RwkvForCausalLM, StoppingCriteria, StoppingCriteriaList)
 
 import hunch
 from hunch import _transformers_loop as loop
+from hunch import _transformers_texts
 from hunch._transformers_cache import Reader
 from hunch._transformers_readers import honours_tree_masks
-from hunch.transformers import generate
+from hunch.transformers import Speculative, generate
 from tiny_models import V, nearby, tiny
 
 
@@ -55,6 +60,17 @@ class Refused(unittest.TestCase):
         self.refused("cache_implementation='static'", cache_implementation="static")
         self.refused("rule 'block' judges chains", ValueError, rule="block", tree=(2, 1))
         self.refused("a tree has one child", ValueError, tree=(2, 0))
+        self.refused("a tree has one child", ValueError, tree=(2.5,))
+        self.refused("a level of 9 children, and model and assistant have 8", ValueError, tree=(2, 9))
+        self.refused("rule must be 'rejection' or 'block', it is 'foo'", ValueError, rule="foo")
+        self.refused("num_draft_tokens must be", ValueError, num_draft_tokens=[2, 1.5])
+        self.refused("num_draft_tokens must be", ValueError, num_draft_tokens=[])
+        self.refused("stop_strings need the tokenizer", ValueError, stop_strings=["."])
+        self.refused("force_words_ids", force_words_ids=[[1]], num_beams=1)
+        self.refused("prefill_chunk_size=4", prefill_chunk_size=4)
+        self.refused("assistant_model, which is", assistant_model=self.assistant)
+        self.refused("assistant_tokenizer, which is", assistant_tokenizer=object())
+        self.refused("synced_gpus, which is", synced_gpus=True)
         self.refused("num_draft_tokens must be", ValueError, num_draft_tokens=-1)
         self.refused("num_draft_tokens must be", ValueError, num_draft_tokens="fast")
         self.refused("one for each of 1 rows", ValueError, seed=[1, 2])
@@ -70,6 +86,8 @@ class Refused(unittest.TestCase):
         self.refused("tokens in it", **cache)
 
     def test_texts(self):
+        self.refused(r"attention_mask must have the shape of input_ids, \[1, 3\], it has \[1, 4\]", ValueError,
+                     attention_mask=torch.tensor([[0, 1, 1, 1]]))
         self.refused("padded on the left", ValueError, attention_mask=torch.tensor([[1, 1, 0]]))
         self.refused("one token or more", ValueError, ids=torch.tensor([[1, 2], [1, 2]]),
                      attention_mask=torch.tensor([[1, 1], [0, 0]]))
@@ -189,6 +207,83 @@ class Refused(unittest.TestCase):
                 plain = self.model.generate(self.ids, max_new_tokens=30, do_sample=False)
                 self.assertEqual(plain.tolist(), generate(self.model, self.assistant, self.ids, max_new_tokens=30,
                                                           do_sample=False, **options).tolist())
+
+
+class Arguments(unittest.TestCase):
+    """Of one method, in several calls."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.model, cls.assistant = tiny(LlamaForCausalLM, 1), tiny(Qwen2ForCausalLM, 2)
+        cls.ids = torch.tensor([[1, 2, 3], [3, 2, 1]])
+
+    def texts(self, calls=2, **options):
+        method = Speculative(self.assistant, **options)
+        return [self.model.generate(self.ids, custom_generate=method, max_new_tokens=12, do_sample=True).tolist()
+                for _ in range(calls)]
+
+    def test_iterators_are_not_used_up(self):
+        wanted = self.texts(num_draft_tokens=[3, 2], seed=[7, 8])
+        self.assertEqual(wanted[0], wanted[1])
+        self.assertEqual(self.texts(num_draft_tokens=iter([3, 2]), seed=iter([7, 8])), wanted)
+        self.assertEqual(self.texts(num_draft_tokens=numpy.array([3, 2]), seed=range(7, 9)), wanted)
+        self.assertEqual(self.texts(num_draft_tokens=[3, 2], seed=torch.tensor([7, 8])), wanted)
+        self.assertEqual(self.texts(num_draft_tokens=[3, 2], seed=numpy.int64(7)), wanted)
+        wanted = self.texts(tree=(2, 1), seed=7)
+        self.assertEqual(self.texts(tree=iter([2, numpy.int64(1)]), seed=7), wanted)
+
+    def test_stop_strings(self):
+        letters = Tokenizer(WordLevel({letter: i for i, letter in enumerate("abcdefgh")}, unk_token="a"))
+        letters.pre_tokenizer, letters.decoder = pre_tokenizers.Split(Regex("."), "isolated"), decoders.Fuse()
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=letters, clean_up_tokenization_spaces=False)
+        plain = self.model.generate(self.ids, max_new_tokens=30, do_sample=False)[0].tolist()
+        string = "".join("abcdefgh"[token] for token in plain[9:11])  # of two tokens
+        wanted = dict(max_new_tokens=30, do_sample=False, stop_strings=[string, "never"], tokenizer=tokenizer)
+        stopped = self.model.generate(self.ids, **wanted).tolist()
+        self.assertLess(len(stopped[0]), 33)
+        for drafts in (dict(num_draft_tokens=5), dict(tree=(2, 2))):
+            self.assertEqual(generate(self.model, self.model, self.ids, **drafts, **wanted).tolist(), stopped)
+        config = GenerationConfig(max_new_tokens=30, do_sample=False, stop_strings=string, pad_token_id=0)
+        for stops in (dict(), dict(stop_strings=string)):  # of the config, or in its place
+            self.assertEqual(generate(self.model, self.assistant, self.ids, generation_config=config,
+                                      tokenizer=tokenizer, **stops).tolist(), stopped)
+        self.assertEqual(config.stop_strings, string)
+        generate(self.model, self.assistant, self.ids, max_new_tokens=3, tokenizer=tokenizer)  # which is not needed
+
+    def test_a_wrong_rule_is_said_at_once(self):
+        with self.assertRaisesRegex(ValueError, "rule must be"):
+            Speculative(self.assistant, rule="foo")
+
+    def test_a_limit_takes_no_memory(self):
+        class Stops(StoppingCriteria):
+            def __call__(self, input_ids, scores, **kwargs):
+                return torch.full((len(input_ids),), input_ids.shape[1] >= 20)
+
+        for options in (dict(num_draft_tokens=3), dict(tree=(2, 2))):
+            with mock.patch.object(_transformers_texts, "FIRST_ROOM", 2):
+                plain = self.model.generate(self.ids, max_new_tokens=17, do_sample=False)
+                ours = generate(self.model, self.assistant, self.ids, max_new_tokens=10**11, do_sample=False,
+                                stopping_criteria=StoppingCriteriaList([Stops()]), **options)
+                self.assertEqual(plain.tolist(), ours.tolist())
+
+    def test_criteria_of_derived_classes_are_asked(self):
+        class LaterEos(EosTokenCriteria):
+            """Ends a text at the second end token."""
+
+            def __call__(self, input_ids, scores, **kwargs):
+                return (input_ids[:, 3:] == self.eos_token_id).sum(1) >= 2
+
+        class Sooner(MaxLengthCriteria):
+            def __call__(self, input_ids, scores, **kwargs):
+                return torch.full((len(input_ids),), input_ids.shape[1] >= self.max_length - 5)
+
+        plain = self.model.generate(self.ids, max_new_tokens=30, do_sample=False)
+        token = next(t for t in plain[0, 3:].tolist() if plain[0, 3:].tolist().count(t) > 1)
+        criteria = StoppingCriteriaList([LaterEos(token), Sooner(25)])
+        ours = generate(self.model, self.assistant, self.ids[:1], max_new_tokens=30, do_sample=False,
+                        stopping_criteria=criteria)[0].tolist()
+        places = [i for i, t in enumerate(plain[0].tolist()) if i >= 3 and t == token]
+        self.assertEqual(ours, plain[0, : min(places[1] + 1, 20)].tolist())
 
 
 class Vocabularies(unittest.TestCase):

@@ -14,13 +14,12 @@ from ._transformers_cache import Tree
 from ._transformers_laws import Laws
 from ._transformers_lengths import AdaptiveLength
 from ._transformers_readers import reader
-from ._transformers_texts import Texts
+from ._transformers_texts import FIRST_ROOM, Texts
 
 #: Drafts are drawn with keys of their own, so that no random word decides both a draft and its verification; and each
 #: step with another one: a rule that looks at drafts behind the accepted ones must not meet their words again.
 DRAFT_KEY, STEP_KEY = 0x5851F42D4C957F2D, 0x1E3779B97F4A7C15
 
-FIRST_ROOM = 512  # tokens behind a prompt that caches have room for at first; they grow
 SPARE = 16  # places for the drafts of texts that have ended, or end before their last draft
 
 

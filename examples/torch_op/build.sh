@@ -16,7 +16,24 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 . "$root/examples/packages.sh"
 
-need_packages g++ cmake make python3 $(thrust_package)
+packages=(g++ cmake make python3)
+if command -v dpkg-query >/dev/null; then
+  need_packages "${packages[@]}"
+else # then what counts is whether they are there
+  missing=()
+  for package in "${packages[@]}"; do command -v "$package" >/dev/null || missing+=("$package"); done
+  [ ${#missing[@]} -eq 0 ] || need_packages "${missing[@]}"
+fi
+if [ -n "${PYTHON:-}" ]; then
+  # A name or a relative path is meant from here. Of a link only the folder is resolved: the
+  # interpreter of an environment is a link, which says where the environment is.
+  given=$PYTHON
+  if ! PYTHON=$(command -v "$given"); then
+    echo "torch_op: there is no $given" >&2
+    exit 1
+  fi
+  PYTHON=$(cd "$(dirname "$PYTHON")" && pwd)/$(basename "$PYTHON")
+fi
 if [ -z "${PYTHON:-}" ]; then
   venv=$root/.cache/torch_op
   PYTHON=$venv/bin/python

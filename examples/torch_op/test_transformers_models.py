@@ -22,7 +22,7 @@ from hunch import _transformers_texts
 from hunch._transformers_cache import Reader
 from hunch._transformers_readers import honours_tree_masks
 from hunch.transformers import Speculative, generate
-from tiny_models import V, nearby, tiny
+from tiny_models import V, tiny
 
 
 SHAPE = dict(vocab_size=V, bos_token_id=None, eos_token_id=None, pad_token_id=0)

@@ -132,16 +132,17 @@ class Reader:
         if self.takes_logits_to_keep:
             inputs["logits_to_keep"] = keep
         inputs[self.cache_name] = self.cache
-        if self.was_read:
-            return self.model(input_ids=tokens, use_cache=True, **inputs).logits[:, -keep:]
         try:
             out = self.model(input_ids=tokens, use_cache=True, **inputs)
         except ValueError as error:  # models that have caches of a class of their own say so by one
+            if self.was_read:
+                raise
             raise NotImplementedError(
                 f"hunch.transformers: {type(self.model).__name__} does not read with the cache "
                 f"{type(self.cache).__name__}: {error}") from error
-        self._look_at_cache()
-        self.was_read = True
+        if not self.was_read:
+            self._look_at_cache()
+            self.was_read = True
         return out.logits[:, -keep:]
 
     def _look_at_cache(self):

@@ -24,11 +24,11 @@ def why_not_rows(model) -> str | None:
     other = other_layers(model)
     if other:
         return f"its cache has layers of type {', '.join(other)}"
-    if "local" in getattr(model.config, "attention_layers", ()):  # of GPT-Neo
+    if "local" in (getattr(model.config, "attention_layers", None) or ()):  # of GPT-Neo
         return "its attention makes windows of its own, which a mask does not reach"
     return None if _answer(honours_tree_masks, model) else (
-        "its forward does not honour masks of four dimensions (its attention is "
-        f"{model.config._attn_implementation!r}; 'sdpa' and 'eager' do)")
+        f"its forward does not honour masks of four dimensions (its attention is {_attention_of(model)!r}; 'sdpa' and "
+        "'eager' do)")
 
 
 def why_not_padded(model) -> str | None:
@@ -38,9 +38,13 @@ def why_not_padded(model) -> str | None:
     return f"padding counts in the positions of {type(model).__name__}, whose forward takes no position_ids"
 
 
+def _attention_of(model):
+    return getattr(model.config, "_attn_implementation", None)
+
+
 def _answer(question, model):
     """Asks a model once for each attention that it has had."""
-    key = question, model.config._attn_implementation
+    key = question, _attention_of(model)
     answers = _answers.setdefault(model, {})
     if key not in answers:
         answers[key] = question(model)

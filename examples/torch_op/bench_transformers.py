@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures hunch.transformers beside plain `generate` and the package's own assisted generation, on the CPU.
 
-    python bench_transformers.py [--pair shipped|large] [--threads 1 2] [--rounds 5] [--new-tokens 64] [--prompts 4]
-                                 [--temperatures 0 1] [--top-p 0.9]
+    PYTHONPATH=build-torch/python python build-torch/test/bench_transformers.py [--pair shipped|large] [--threads 1 2]
+        [--rounds 5] [--new-tokens 64] [--prompts 4] [--temperatures 0 1] [--top-p 0.9]
 
 Candidates take turns on the same prompt in every round, after one round that is not counted. Printed are medians over
 rounds and prompts: tokens per second, the speed over plain `generate` of the same round, and, counted in a further run,

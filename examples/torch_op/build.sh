@@ -16,7 +16,24 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 . "$root/examples/packages.sh"
 
-need_packages g++ cmake make python3 $(thrust_package)
+packages=(g++ cmake make python3)
+if command -v dpkg-query >/dev/null; then
+  need_packages "${packages[@]}"
+else # then what counts is whether they are there
+  missing=()
+  for package in "${packages[@]}"; do command -v "$package" >/dev/null || missing+=("$package"); done
+  [ ${#missing[@]} -eq 0 ] || need_packages "${missing[@]}"
+fi
+if [ -n "${PYTHON:-}" ]; then
+  # A name or a relative path is meant from here. Of a link only the folder is resolved: the
+  # interpreter of an environment is a link, which says where the environment is.
+  given=$PYTHON
+  if ! PYTHON=$(command -v "$given"); then
+    echo "torch_op: there is no $given" >&2
+    exit 1
+  fi
+  PYTHON=$(cd "$(dirname "$PYTHON")" && pwd)/$(basename "$PYTHON")
+fi
 if [ -z "${PYTHON:-}" ]; then
   venv=$root/.cache/torch_op
   PYTHON=$venv/bin/python
@@ -51,12 +68,13 @@ mkdir -p "$build/test"
 cp "$here"/*.py "$build/test"
 export PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH}
 cd "$root"
-"$PYTHON" -B "$build/test/test_ops.py"
-"$PYTHON" -B "$build/test/test_functions.py"
-"$PYTHON" -B "$build/test/test_shortlists.py"
+for name in ops op_calls functions function_calls shortlists engine_patch; do
+  "$PYTHON" -B "$build/test/test_$name.py"
+done
 "$PYTHON" -B "$build/test/test_package.py" "$here"
 if "$PYTHON" -c 'import sentencepiece, transformers' 2>/dev/null; then
   "$PYTHON" -B "$build/test/test_transformers.py"
+  "$PYTHON" -B "$build/test/test_transformers_models.py"
 else
   echo "hunch.transformers is not tested: $PYTHON has no transformers, or no sentencepiece" >&2
 fi

@@ -234,7 +234,7 @@ TORCH_LIBRARY_FRAGMENT(hunch, m) {
       "shortlist_head(Tensor hidden, Tensor weight, Tensor ranges, SymInt most_rows) -> Tensor "
       "logits");
   m.def(
-      "choose_clusters(Tensor scores, Tensor cluster_begin, int most, int? rows=None, float? "
+      "choose_clusters(Tensor scores, Tensor cluster_begin, SymInt most, SymInt? rows=None, float? "
       "share=None, bool per_row=False) -> Tensor ranges");
 }
 

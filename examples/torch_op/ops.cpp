@@ -405,13 +405,14 @@ TORCH_LIBRARY(hunch, m) {
       "status)");
   m.def(
       "rejection_sample(Tensor target_logits, Tensor? draft_logits, Tensor draft_sampled, Tensor "
-      "cu_num_logits, Tensor pos, Tensor idx_mapping, Tensor temperature, Tensor seed, int "
+      "cu_num_logits, Tensor pos, Tensor idx_mapping, Tensor temperature, Tensor seed, SymInt "
       "num_speculative_steps, *, bool block_verification=False, bool target_is_scaled=True, bool "
       "draft_is_scaled=True, Tensor? top_k=None, Tensor? top_p=None, Tensor? min_p=None) -> "
       "(Tensor sampled, Tensor num_sampled, Tensor status)");
   m.def(
       "rejection_sample_(Tensor(a!) target_logits, Tensor? draft_logits, Tensor draft_sampled, "
-      "Tensor cu_num_logits, Tensor pos, Tensor idx_mapping, Tensor temperature, Tensor seed, int "
+      "Tensor cu_num_logits, Tensor pos, Tensor idx_mapping, Tensor temperature, Tensor seed, "
+      "SymInt "
       "num_speculative_steps, *, bool block_verification=False, bool target_is_scaled=True, bool "
       "draft_is_scaled=True, Tensor? top_k=None, Tensor? top_p=None, Tensor? min_p=None, Tensor? "
       "repetition_penalty=None, Tensor? presence_penalty=None, Tensor? frequency_penalty=None, "
@@ -426,7 +427,7 @@ TORCH_LIBRARY(hunch, m) {
       "Tensor(d!) census_size, Tensor state, Tensor ids, Tensor lengths) -> Tensor status");
   m.def(
       "tree_speculative_sampling_target_only(Tensor candidates, Tensor retrieve_index, Tensor "
-      "retrieve_next_token, Tensor retrieve_next_sibling, Tensor target_probs, int levels, *, "
+      "retrieve_next_token, Tensor retrieve_next_sibling, Tensor target_probs, SymInt levels, *, "
       "Tensor? seeds=None, Tensor? lengths=None, Tensor? uniform_samples=None, Tensor? "
       "uniform_samples_for_final_sampling=None, float threshold_single=1.0, float "
       "threshold_acc=1.0, bool check_rows=False) -> (Tensor predicts, Tensor accept_index, Tensor "
@@ -434,10 +435,11 @@ TORCH_LIBRARY(hunch, m) {
       "Tensor status)");
   m.def(
       "verify_tree_greedy(Tensor candidates, Tensor retrieve_index, Tensor retrieve_next_token, "
-      "Tensor retrieve_next_sibling, Tensor target_predict, int levels) -> (Tensor predicts, "
+      "Tensor retrieve_next_sibling, Tensor target_predict, SymInt levels) -> (Tensor predicts, "
       "Tensor accept_index, Tensor accept_token_num, Tensor status)");
   m.def(
-      "build_tree(Tensor parent_list, Tensor selected_index, Tensor verified_seq_len, int topk) -> "
+      "build_tree(Tensor parent_list, Tensor selected_index, Tensor verified_seq_len, SymInt topk) "
+      "-> "
       "(Tensor tree_mask, Tensor positions, Tensor retrieve_index, Tensor retrieve_next_token, "
       "Tensor retrieve_next_sibling, Tensor status)");
 }

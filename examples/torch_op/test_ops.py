@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the operators: the reference's outputs, exact laws, seeds, errors, torch.compile.
+"""Tests the operators' rules: the reference's outputs, exact laws, seeds, errors of a sequence.
 
-    python test_ops.py
+    PYTHONPATH=build-torch/python python build-torch/test/test_ops.py
 """
 import unittest
 
@@ -10,52 +10,11 @@ import torch
 import hunch
 import reference
 from enumeration import CELLS, V, WHOLE, continued, gap, grouped, middles, redraw, sixteenths
-
-ops = torch.ops.hunch
-STATUS = {name: code for code, name in enumerate(hunch.STATUS)}
-HAS_CUDA_KERNELS = torch._C._dispatch_has_kernel_for_dispatch_key("hunch::build_tree", "CUDA")
+from operator_cases import HAS_CUDA_KERNELS, Operators, i32, i64, laws, ops
 
 
-def laws(*shape):
-    return (3 * torch.randn(shape)).softmax(-1)
-
-
-def i32(*values):
-    return torch.tensor(values, dtype=torch.int32)
-
-
-def i64(*values):
-    return torch.tensor(values, dtype=torch.int64)
-
-
-def results(of):
-    """What an operator returns, as a tuple where it is one tensor too."""
-    return (of,) if isinstance(of, torch.Tensor) else of
-
-
-class Operators:
-    device = "cpu"
-
-    def setUp(self):
-        torch.manual_seed(0)
-
-    def call(self, name, *args, **kwargs):
-        """Calls an operator on the device under test; results come back to the CPU."""
-        def there(x):
-            return x.to(self.device) if isinstance(x, torch.Tensor) else x
-        outputs = getattr(ops, name)(*map(there, args), **{k: there(v) for k, v in kwargs.items()})
-        return [r.cpu() for r in outputs]
-
-    def all_ok(self, status):
-        self.assertTrue((status == STATUS["ok"]).all(), status)
-
+class Rules(Operators):
     # --- (a) chains on probabilities -----------------------------------------------------------
-    def chains(self, batch=64, n=3, vocab=50):
-        q, p = laws(batch, n, vocab), laws(batch, n + 1, vocab)
-        p[: batch // 2, :n] = 0.7 * p[: batch // 2, :n] + 0.3 * q[: batch // 2]  # so that runs differ in length
-        ids = torch.multinomial(q.flatten(0, 1), 1).view(batch, n).int()
-        return q, ids, p
-
     def emits(self, q, ids, p, ids_out, emitted, uniform):
         batch, n, _ = q.shape
         lengths = set()
@@ -140,26 +99,6 @@ class Operators:
             self.assertTrue(got[[0, 4]].equal(wanted[[0, 4]]))
 
     # --- (b) ragged chains on logits -----------------------------------------------------------
-    def requests(self, counts, n, vocab):
-        """Ragged chains of `counts` drafts; the state of a request is not its place in the batch."""
-        states = len(counts) + 2
-        draft = 2 * torch.randn(states, n, vocab)
-        target = 2 * torch.randn(sum(counts) + len(counts), vocab)
-        starts = [0]
-        for c in counts:
-            starts.append(starts[-1] + c + 1)
-        mapping = torch.randperm(states)[:len(counts)].int()
-        tokens, pos = torch.zeros(starts[-1], dtype=torch.int32), torch.zeros(starts[-1], dtype=torch.int64)
-        for r, c in enumerate(counts):
-            rows = draft[mapping[r], :c].softmax(-1)
-            begin = starts[r]
-            tokens[begin + 1:begin + 1 + c] = torch.multinomial(rows, 1)[:, 0].int() if c else 0
-            pos[begin:begin + 1 + c] = 10 * r + torch.arange(c + 1)
-            target[begin:begin + c] = 0.5 * target[begin:begin + c] + draft[mapping[r], :c]
-        return dict(target_logits=target, draft_logits=draft, draft_sampled=tokens, cu_num_logits=i32(*starts),
-                    pos=pos, idx_mapping=mapping, temperature=torch.ones(states),
-                    seed=torch.randint(1 << 62, (states,)), num_speculative_steps=n)
-
     def test_ragged_chains_are_the_references(self):
         n, vocab = 4, 40
         for has_law, target_scaled, draft_scaled in ((True, True, False), (True, False, True), (False, False, True)):
@@ -225,19 +164,6 @@ class Operators:
         c["target_logits"] = padded[:, :40]
         for got, same in zip(self.call("rejection_sample", **c), wanted):
             self.assertTrue(got.equal(same))
-
-    def census(self, prompts, emitted, vocab):
-        """The census of texts, one for each state, in tensors on the device."""
-        states, capacity = len(prompts), 64
-        arrays = [torch.full(shape, -9, dtype=torch.int32, device=self.device)
-                  for shape in ((states, capacity), (states, capacity), (states, vocab), (states,))]
-        for name, texts in (("begin_texts", prompts), ("count_tokens", emitted)):
-            ids = torch.full((states, max(map(len, texts))), -1, device=self.device)
-            for row, text in zip(ids, texts):
-                row[:len(text)] = torch.tensor(text, device=self.device)
-            lengths = i32(*map(len, texts)).to(self.device)
-            self.all_ok(getattr(ops, name)(*arrays, torch.arange(states, device=self.device).int(), ids, lengths))
-        return dict(zip(("census_tokens", "census_emitted", "census_index", "census_size"), arrays))
 
     def test_logits_and_ids_of_other_types_are_read_as_they_are(self):
         c = self.requests([2, 0, 3, 1], 3, 40)
@@ -320,24 +246,6 @@ class Operators:
         self.assertFalse(got[0].cpu().equal(plain[0]))
 
     # --- (c) trees -----------------------------------------------------------------------------
-    def trees(self, batch=100, topk=3, depth=3, nodes=12, vocab=4):
-        """Random trees of an EAGLE-2 drafter's form, and the tokens of their nodes."""
-        parents, selected = [], []
-        for _ in range(batch):
-            expanded = [-1] + list(range(topk))  # the children of the root, then topk candidates of each level
-            for level in range(1, depth - 1):
-                first = topk + topk * topk * (level - 1)
-                expanded += sorted((first + torch.randperm(topk * topk)[:topk]).tolist())
-            chosen = set()
-            while len(chosen) < nodes - 1:
-                s = int(torch.randint(topk + topk * topk * (depth - 1), ()))
-                if s < topk or expanded[s // topk] in chosen:
-                    chosen.add(s)
-            parents.append(expanded)
-            selected.append(sorted(chosen))
-        lengths = torch.randint(0, 99, (batch,))
-        return i64(*parents), i64(*selected), lengths, topk, torch.randint(vocab, (batch, nodes))
-
     def test_links_masks_and_positions_of_a_tree(self):
         # Two children of the root; the first has two children, the second has one.
         mask, positions, index, child, sibling, status = self.call(
@@ -448,174 +356,14 @@ class Operators:
         for lossy in ({"threshold_acc": 0.8}, {"threshold_single": 0.05}):
             self.assertGreater(gap(law(**lossy), p0, p1, p2), 0.01)
 
-    # --- what is the same everywhere -----------------------------------------------------------
-    def some_calls(self):
-        """One call of each operator: name, arguments, keyword arguments."""
-        q, ids, p = self.chains(batch=6)
-        seeds, ones = torch.arange(6), torch.ones(6, dtype=torch.int32)
-        parents, selected, lengths, topk, candidates = self.trees(batch=6)
-        links = ops.build_tree(parents, selected, lengths, topk)[2:5]
-        requests = self.requests([1, 0, 3], 3, 12)
-        named = ("num_speculative_steps",)
-        chain = torch.arange(-1, 3).expand(6, 4).contiguous()
-        census = {k: v.cpu() for k, v in self.census(5 * [[1, 2, 3]], 5 * [[3, 4]], 12).items()}
-        positional = [requests[k] for k in requests if k not in named] + [requests[k] for k in named]
-        calls = [("chain_speculative_sampling", [q, ids, p], dict(seeds=seeds, lengths=ones)),
-                 ("rejection_sample", positional, dict(block_verification=True, top_k=torch.full((5,), 3).int())),
-                 ("rejection_sample_", positional, dict(presence_penalty=torch.ones(5), **census,
-                                                        allowed=torch.full((7, 1), 0x7f0).int())),
-                 ("begin_texts", [*census.values(), i32(4, 0), i64([1, 2], [3, 3]), i32(2, 1)], {}),
-                 ("count_tokens", [*census.values(), i32(4, 0), i64([1, 2], [3, 3]), i32(2, 1)], {}),
-                 ("tree_speculative_sampling_target_only", [candidates, *links, laws(*candidates.shape, 4), 4],
-                  dict(seeds=seeds, lengths=ones)),
-                 ("verify_tree_greedy", [candidates, *links, torch.randint(4, (candidates.numel(),)), 4], {}),
-                 ("build_tree", [parents, selected, lengths, topk], {}),
-                 ("verify_tree", [torch.randn(6, 4, 9), candidates[:, :4].contiguous(), chain, torch.randn(6, 4, 9)],
-                  dict(seeds=seeds, lengths=ones, temperature=torch.ones(6), top_k=torch.full((6,), 3).int(),
-                       without_replacement=True)),
-                 ("describe_tree", [chain, ones], {}),
-                 ("shortlist_head", [torch.randn(6, 16), torch.randn(40, 16).bfloat16(), i32([0, 3], [7, 9])[None], 8],
-                  {}),
-                 ("choose_clusters", [torch.randn(6, 4), i32(1, 3, 4, 8, 9), 3],
-                  dict(rows=6, share=0.9, per_row=True))]
 
-        def there(x):
-            return x.to(self.device, copy=True) if isinstance(x, torch.Tensor) else x
-        return [(name, [there(x) for x in args], {k: there(v) for k, v in kwargs.items()})
-                for name, args, kwargs in calls]
-
-    def copied(self, args, kwargs):
-        def copy(x):
-            return x.clone() if isinstance(x, torch.Tensor) else x
-        return [copy(x) for x in args], {k: copy(v) for k, v in kwargs.items()}
-
-    def test_schemas_and_fakes(self):
-        for name, args, kwargs in self.some_calls():
-            with self.subTest(name):
-                torch.library.opcheck(getattr(ops, name).default, tuple(args), kwargs)
-
-    def test_compiled_calls_are_the_same(self):
-        for name, args, kwargs in self.some_calls():
-            with self.subTest(name):
-                torch._dynamo.reset()
-                op = getattr(ops, name)
-                compiled = torch.compile(lambda *a, **k: op(*a, **k), backend="aot_eager", fullgraph=True, dynamic=True)
-                first = self.copied(args, kwargs)  # some operators write what they are given
-                for got, wanted in zip(results(compiled(*first[0], **first[1])), results(op(*args, **kwargs))):
-                    self.assertTrue(got.equal(wanted))
-
-    def test_empty_batches(self):
-        none, ids = torch.empty(0, 2, 5), torch.empty(0, 2, dtype=torch.int32)
-        out, _, _, status = self.call("chain_speculative_sampling", none, ids, torch.empty(0, 3, 5),
-                                      uniform_samples=torch.empty(0, 3))
-        self.assertEqual((out.shape, status.shape), ((0, 3), (0,)))
-
-    def test_what_is_refused(self):
-        calls = {name: (args, kwargs) for name, args, kwargs in self.some_calls()}
-        faults = [
-            ("chain_speculative_sampling", 0, lambda t: t[0], "draft_probs must have 3 dimensions"),
-            ("chain_speculative_sampling", 0, lambda t: t.double(), "draft_probs must be Float, it is Double"),
-            ("chain_speculative_sampling", 1, lambda t: t.float(), "draft_token_ids must be Int, it is Float"),
-            ("chain_speculative_sampling", 2, lambda t: t[:, 1:].contiguous(),
-             r"target_probs must have the shape \[6, 4, 50\], it has \[6, 3, 50\]"),
-            ("chain_speculative_sampling", 2, lambda t: t.transpose(0, 1).contiguous().transpose(0, 1),
-             "target_probs must be contiguous"),
-            ("chain_speculative_sampling", "lengths", lambda t: None,
-             "give either seeds and lengths, or uniform_samples"),
-            ("chain_speculative_sampling", "uniform_samples", lambda t: torch.rand(6, 4, device=self.device),
-             "give either seeds and lengths, or uniform_samples"),
-            ("chain_speculative_sampling", "seeds", lambda t: t[1:], r"seeds must have the shape \[6\]"),
-            ("rejection_sample", 0, lambda t: t.t().contiguous().t(), "rows of target_logits must be contiguous"),
-            ("rejection_sample", 0, lambda t: t[:1].expand_as(t), "rows of target_logits must be contiguous"),
-            ("rejection_sample", 1, lambda t: t[1:].contiguous(), r"draft_logits must have the shape \[5, 3, 12\]"),
-            ("rejection_sample", 3, lambda t: t[1:], r"cu_num_logits must have the shape \[4\]"),
-            ("rejection_sample", 6, lambda t: t.half(), "temperature must be Float, it is Half"),
-            ("tree_speculative_sampling_target_only", 4, lambda t: t[:, 1:].contiguous(), "target_probs must have the"),
-            ("tree_speculative_sampling_target_only", 5, lambda n: 0, "levels must be at least 1, it is 0"),
-            ("tree_speculative_sampling_target_only", "threshold_acc", lambda t: 1.5, "must be in .0, 1., it is 1.5"),
-            ("tree_speculative_sampling_target_only", "uniform_samples", lambda t: torch.rand(6, 12), "give either"),
-            ("verify_tree_greedy", 4, lambda t: t.double(), "target_predict must be Int, it is Double"),
-            ("rejection_sample", 0, lambda t: t.double(), "target_logits must be Float, it is Double"),
-            ("rejection_sample", 1, lambda t: t.half(), "draft_logits must be Float, it is Half"),
-            ("rejection_sample", "top_k", lambda t: t.long(), "top_k must be Int, it is Long"),
-            ("rejection_sample_", "census_size", lambda t: None, "penalties need a census"),
-            ("rejection_sample_", "allowed", lambda t: t.long(), "allowed must be Int, it is Long"),
-            ("begin_texts", 3, lambda t: t[1:], r"census_size must have the shape \[5\]"),
-            ("build_tree", 3, lambda k: 0, "topk must be at least 1"),
-            ("verify_tree", 0, lambda t: t.double(), "target_logits must be Float, it is Double"),
-            ("verify_tree", 2, lambda t: t[:, :3], r"parents must have the shape \[6, 4\]"),
-            ("verify_tree", 3, lambda t: t[:5], r"draft_logits must have the shape \[6, 4, 9\]"),
-            ("describe_tree", 0, lambda t: t.int(), "parents must be Long, it is Int"),
-            ("shortlist_head", 1, lambda t: t[:, :8], r"weight must have the shape \[40, 16\]"),
-            ("shortlist_head", 2, lambda t: t.expand(2, 2, 2), r"ranges must have the shape \[6, 2, 2\]"),
-            ("shortlist_head", 3, lambda n: -1, "most_rows must be at least 0"),
-            ("choose_clusters", 1, lambda t: t[1:], r"cluster_begin must have the shape \[5\]"),
-            ("choose_clusters", 2, lambda n: 0, "most must be at least 1"),
-            ("choose_clusters", "share", lambda x: 1.5, "share must be in .0, 1., it is 1.5"),
-            ("build_tree", 3, lambda k: 4, r"must have topk \* \(depth - 1\) \+ 1 columns, it has 7, and topk is 4"),
-        ]
-        for name, which, change, message in faults:
-            with self.subTest(name, argument=which):
-                args, kwargs = list(calls[name][0]), dict(calls[name][1])
-                into = kwargs if isinstance(which, str) else args
-                into[which] = change(into.get(which) if into is kwargs else into[which])
-                with self.assertRaisesRegex((ValueError, TypeError), f"hunch::{name}: .*{message}"):
-                    getattr(ops, name)(*args, **kwargs)
-
-
-class OnTheCpu(Operators, unittest.TestCase):
-    def test_threads_change_nothing(self):
-        threads = torch.get_num_threads()
-        for name, args, kwargs in self.some_calls():
-            by_threads = []
-            for n in (1, 3):
-                torch.set_num_threads(n)
-                own_args, own_kwargs = self.copied(args, kwargs)
-                by_threads.append(results(getattr(ops, name)(*own_args, **own_kwargs)))
-            for one, three in zip(*by_threads):
-                self.assertTrue(one.equal(three))
-        torch.set_num_threads(threads)
+class OnTheCpu(Rules, unittest.TestCase):
+    pass
 
 
 @unittest.skipUnless(torch.cuda.is_available() and HAS_CUDA_KERNELS, "no GPU, or a build without CUDA")
-class OnCuda(Operators, unittest.TestCase):
+class OnCuda(Rules, unittest.TestCase):
     device = "cuda"
-
-    def test_results_are_those_of_the_cpu(self):
-        for name, args, kwargs in self.some_calls():
-            on_cpu = getattr(ops, name)(*[x.cpu() if isinstance(x, torch.Tensor) else x for x in args],
-                                        **{k: v.cpu() if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()})
-            for there, here in zip(results(getattr(ops, name)(*args, **kwargs)), results(on_cpu)):
-                self.assertTrue(there.cpu().equal(here))
-
-    def test_work_goes_to_the_current_stream_and_into_graphs(self):
-        name, args, kwargs = self.some_calls()[0]
-        wanted = getattr(ops, name)(*args, **kwargs)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):  # a stream of its own; what went elsewhere would break the capture
-            captured = getattr(ops, name)(*args, **kwargs)
-        graph.replay()
-        torch.cuda.synchronize()
-        for got, same in zip(captured, wanted):
-            self.assertTrue(got.equal(same))
-
-    def test_replays_read_what_has_changed_since_the_capture(self):
-        _, args, kwargs = self.some_calls()[0]
-        op = ops.chain_speculative_sampling
-        op(*args, **kwargs)  # loads the kernels
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            captured = op(*args, **kwargs)
-        texts = []
-        for _ in range(8):
-            kwargs["lengths"] += 1
-            graph.replay()
-            for got, wanted in zip(captured, op(*args, **kwargs)):
-                self.assertTrue(got.equal(wanted))
-            texts.append(captured[0].clone())
-        self.assertTrue(any(not one.equal(texts[0]) for one in texts[1:]))
 
 
 if __name__ == "__main__":

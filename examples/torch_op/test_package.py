@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the installed package: what is in it, what it says of torch, what it imports, and what it refuses to load.
 
-    python test_package.py SOURCE    SOURCE: the directory with pyproject.toml
+    PYTHONPATH=build-torch/python python build-torch/test/test_package.py SOURCE
+
+SOURCE: the directory with pyproject.toml.
 """
 import importlib.metadata
 import importlib.util
@@ -36,7 +38,9 @@ class Package(unittest.TestCase):
         said = importlib.metadata.metadata("hunch-torch")
         self.assertEqual(said["Name"], "hunch-torch")
         minor = ".".join(torch.__version__.split(".")[:2])
-        self.assertEqual(said.get_all("Requires-Dist"), [f"torch=={minor}.*"])
+        self.assertEqual(set(said.get_all("Requires-Dist")),
+                         {f"torch=={minor}.*", 'transformers>=5.24; extra == "transformers"'})
+        self.assertEqual(said.get_all("Provides-Extra"), ["transformers"])
         from hunch import _built
         self.assertEqual(_built.TORCH, torch.__version__)
 
@@ -44,6 +48,9 @@ class Package(unittest.TestCase):
         for name in ("libhunch_torch.so", "py.typed", "_built.py"):
             self.assertTrue((INSTALLED / name).is_file(), name)
         files = [str(f) for f in importlib.metadata.files("hunch-torch")]
+        licence, = (f for f in importlib.metadata.files("hunch-torch") if f.name == "LICENSE")
+        self.assertIn("Apache License", licence.read_text())
+        self.assertEqual(importlib.metadata.metadata("hunch-torch").get_all("License-File"), ["LICENSE"])
         self.assertFalse([f for f in files if f.endswith((".hpp", ".cuh", ".cpp", ".cmake"))])
         if SOURCE is not None:
             for file in (SOURCE / "hunch").glob("*.py"):
@@ -105,6 +112,43 @@ class Package(unittest.TestCase):
             done = subprocess.run(["cmake", "-S", copy, "-B", Path(folder) / "build"], capture_output=True, text=True)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("there is no include/hunch/hunch.hpp", done.stderr)
+
+    @unittest.skipUnless(SOURCE and shutil.which("clang++"), "no SOURCE, or no clang here")
+    def test_clang_is_refused(self):
+        """Its OpenMP calls a runtime that torch does not bring, which only an import would tell."""
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(["cmake", "-S", SOURCE, "-B", folder, "-DCMAKE_CXX_COMPILER=clang++"],
+                                  capture_output=True, text=True)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("needs g++", done.stderr)
+
+    @unittest.skipUnless(SOURCE, "no SOURCE given")
+    def test_the_script_knows_its_python(self):
+        """By a name and by a relative path too, which is meant from where it is called; and without dpkg."""
+        script = (SOURCE / "build.sh").read_text()
+        begin = script[: script.index("build=$root/build-torch")]
+        with tempfile.TemporaryDirectory() as folder:
+            scripts, tools = Path(folder, "examples", "torch_op"), Path(folder, "tools")
+            scripts.mkdir(parents=True)
+            tools.mkdir()
+            shutil.copy(SOURCE.parent / "packages.sh", scripts.parent)
+            Path(scripts, "build.sh").write_text(begin + 'cd /; "$PYTHON" -c "import sys; print(sys.prefix)"\n')
+            for name in ("bash", "dirname", "basename", "readlink", "g++", "cmake", "make", "python3"):
+                (tools / name).symlink_to(shutil.which(name))
+            (tools / "chosen").symlink_to(sys.executable)
+
+            def called(python):
+                env = dict(os.environ, PATH=str(tools), PYTHON=python)
+                return subprocess.run([tools / "bash", scripts / "build.sh"], env=env, cwd=folder, capture_output=True,
+                                      text=True)
+            wanted = subprocess.run([tools / "chosen", "-c", "import sys; print(sys.prefix)"], capture_output=True,
+                                    text=True).stdout
+            for python in ("tools/chosen", "./tools/chosen", "chosen", str(tools / "chosen")):
+                done = called(python)
+                self.assertEqual((done.stdout, done.stderr), (wanted, ""), python)
+            self.assertIn("there is no tools/none", called("tools/none").stderr)
+            (tools / "make").unlink()
+            self.assertRegex(called("chosen").stderr, "(?s)apt-get, which is not here.*make")
 
     @unittest.skipUnless(SOURCE and importlib.util.find_spec("scikit_build_core"), "no SOURCE, or no back end here")
     def test_a_source_distribution_is_refused(self):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests head, select_clusters and what is around them: definitions in plain Python, types, errors, torch.compile.
 
-    python test_shortlists.py
+    PYTHONPATH=build-torch/python python build-torch/test/test_shortlists.py
 
 A logit of `head` may differ from the sum in double by 1e-6 of the sum of the magnitudes of its terms: float32 adds 64
 elements in at least 16 partial sums, whose roundings are 6e-8 each.
@@ -120,6 +120,15 @@ class Shortlists:
         self.assertTrue((self.call(hunch.head, torch.randn(2, 16), weight, ranges=torch.zeros(0, 2).long(),
                                    max_rows=2) == -torch.inf).all())
 
+    def test_there_are_no_gradients(self):
+        """What looked as if it had some would give a trained model none, in silence."""
+        weight, hidden = torch.randn(30, 16, requires_grad=True), torch.randn(2, 16, requires_grad=True)
+        for options in (dict(shortlist=torch.arange(3)), dict(ranges=[[0, 3]])):
+            logits = self.call(hunch.head, hidden, weight, **options)
+            self.assertFalse(logits.requires_grad)
+            with self.assertRaisesRegex(RuntimeError, "does not require grad"):
+                logits.sum().backward()
+
     # --- clusters ------------------------------------------------------------------------------
     def layout(self, sizes, core=0):
         begin = torch.tensor([core] + sizes).cumsum(0)
@@ -197,6 +206,13 @@ class Shortlists:
             hunch.Layout(torch.arange(8), torch.tensor([0, 8]), 7)
         with self.assertRaisesRegex(ValueError, "row_token has a token twice"):
             hunch.Layout(torch.tensor([0, 1, 1]), torch.tensor([0, 3]), 8)
+        # Of ids that 32 bits do not hold the lower ones would do.
+        with self.assertRaisesRegex(ValueError, "row_token must be tokens"):
+            hunch.Layout(torch.tensor([0, 2**32 + 1]), torch.tensor([0, 2]), 9)
+        with self.assertRaisesRegex(ValueError, "cluster_begin must ascend"):
+            hunch.Layout(torch.tensor([0, 1]), torch.tensor([2**32, 2**32 + 2]), 9)
+        with self.assertRaisesRegex(TypeError, "vocab_size must be a whole number"):
+            hunch.Layout(torch.tensor([0, 1]), torch.tensor([0, 2]), 9.5)
 
     def test_empty_clusters_break_nothing(self):
         # The operator looks at no table: ranges of such clusters are empty, and end the list.
@@ -271,6 +287,22 @@ class Shortlists:
                 broken.write_bytes(b"{}")
                 with self.subTest(message), self.assertRaisesRegex(ValueError, folder):
                     hunch.Layout.load(change())
+            lacking = [
+                (hunch.Layout.load, "layout", dict(about, vocab_size="many"), tables, "invalid literal"),
+                (hunch.Layout.load, "layout", {"format": about["format"]}, tables, "it has no 'vocab_size'"),
+                (hunch.Layout.load, "layout", about, dict(cluster_begin=made.cluster_begin), "it has no 'row_token'"),
+                (lambda path: hunch.Router.load(path, layout), "router", words,
+                 {k: v for k, v in weights.items() if k != "second"}, "it has no 'second'")]
+            for changed, message in (({"second": torch.randn(3, 5)}, r"second must be torch.float32 \[2, 5\]"),
+                                     ({"first_bias": torch.randn(1)}, r"first_bias must be torch.float32 \[5\]"),
+                                     ({"second_bias": torch.randn(2, 1)}, r"second_bias must be .* \[2\]"),
+                                     ({"first": torch.randn(4)}, "not a router"),
+                                     ({"first": torch.ones(5, 4).int()}, "first must be torch.float32")):
+                lacking.append((lambda path: hunch.Router.load(path, layout), "router", words, weights | changed,
+                                message))
+            for load, name, said, tensors, message in lacking:
+                with self.subTest(message), self.assertRaisesRegex(ValueError, f"{folder}/{name}: .*{message}"):
+                    load(self.write(name, said, **tensors))
             other = self.layout([3, 2], core=1)
             with self.assertRaisesRegex(ValueError, "was trained for the layout"):
                 hunch.Router.load(self.write("router", words, **weights), other)
@@ -305,6 +337,16 @@ class Shortlists:
             (hunch.select_clusters, [scores, layout], dict(most=0), ValueError, "most must be 1 or more"),
             (hunch.select_clusters, [scores, layout], dict(most=1, rows=0), ValueError, "rows must be 1 or more"),
             (hunch.select_clusters, [scores, layout], dict(most=1, share=0.0), ValueError, r"share must be in"),
+            (hunch.head, [hidden, weight], dict(ranges=[[0, 2.5]]), ValueError, "ranges must be pairs"),
+            (hunch.head, [hidden, weight], dict(ranges=torch.zeros(3, 2).long(), max_rows=2.5), TypeError,
+             "max_rows must be a whole number, it is float"),
+            (hunch.select_clusters, [scores, layout], dict(most=2.5), TypeError, "most must be a whole number"),
+            (hunch.select_clusters, [scores, layout], dict(most=True), TypeError, "most must be a whole number"),
+            (hunch.select_clusters, [scores, layout], dict(most=None), TypeError, "most must be a whole number"),
+            (hunch.select_clusters, [scores, layout], dict(most=1, rows=2.5), TypeError, "rows must be a whole number"),
+            (hunch.select_clusters, [scores, layout], dict(most=1, depth=-3), ValueError, "depth must be 0 or more"),
+            (hunch.spread_logits, [scores, scores.long(), -5], {}, ValueError, "vocab_size must be 1 or more"),
+            (hunch.spread_logits, [scores, scores.long(), 2.5], {}, TypeError, "vocab_size must be a whole number"),
             (hunch.spread_logits, [scores, ids, 9], {}, ValueError, r"tokens must have the shape \[4, 2\]"),
         ]
         for function, args, kwargs, error, message in faults:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests hunch.transformers: texts and laws of `model.generate`, on the CPU.
 
-    python test_transformers.py
+    PYTHONPATH=build-torch/python python build-torch/test/test_transformers.py
 
 Laws are tested by chi-squared at a false-positive rate of 1e-5 for each test, about 2e-4 for all of them; seeds are
 fixed, so a run that has passed passes again. A planted wrong rule must fail the same test.
@@ -11,46 +11,18 @@ import unittest
 from unittest import mock
 
 import torch
-from transformers import (DynamicCache, GenerationConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
-                          LogitsProcessor, LogitsProcessorList, MinPLogitsWarper, MistralConfig, MistralForCausalLM,
-                          Qwen2Config, Qwen2ForCausalLM, RepetitionPenaltyLogitsProcessor, StoppingCriteria,
+from transformers import (GenerationConfig, GPT2LMHeadModel, LlamaForCausalLM, LogitsProcessorList, MinPLogitsWarper,
+                          MistralForCausalLM, Qwen2ForCausalLM, RepetitionPenaltyLogitsProcessor, StoppingCriteria,
                           StoppingCriteriaList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper)
 
 import hunch
 from hunch import _transformers_loop as loop
-from hunch._transformers_cache import Reader, honours_tree_masks
 from hunch._transformers_laws import Laws
 from hunch.transformers import AdaptiveLength, Speculative, generate
 from shipped_pair import padded, pair, prompts
+from tiny_models import V, nearby, tiny
 
-V = 8  # of the tiny models, so that laws of texts can be enumerated
 FALSE_POSITIVES = 1e-5
-
-
-def tiny(kind, seed, vocabulary=V, **options):
-    """A random model with laws that are far from uniform and depend on all of the text."""
-    shape = dict(vocab_size=vocabulary, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
-                 num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, initializer_range=0.25,
-                 bos_token_id=None, eos_token_id=None, pad_token_id=None)
-    if kind is GPT2LMHeadModel:
-        config = GPT2Config(vocab_size=vocabulary, n_positions=64, n_embd=32, n_layer=2, n_head=4,
-                            initializer_range=0.25, bos_token_id=None, eos_token_id=None)
-    else:
-        configs = {LlamaForCausalLM: LlamaConfig, Qwen2ForCausalLM: Qwen2Config, MistralForCausalLM: MistralConfig}
-        config = configs[kind](**(shape | options))
-    torch.manual_seed(seed)
-    model = kind._from_config(config, attn_implementation="sdpa").eval().requires_grad_(False)
-    model.generation_config.pad_token_id = 0
-    return model
-
-
-def nearby(model, seed, noise):
-    """The same with noise on its weights: drafts that are often accepted."""
-    other = type(model)._from_config(model.config, attn_implementation="sdpa").eval().requires_grad_(False)
-    torch.manual_seed(seed)
-    for to, of in zip(other.parameters(), model.parameters()):
-        to.copy_(of + noise * of.std() * torch.randn_like(of))
-    return other
 
 
 def law_of_texts(model, prompt, tokens, processors):
@@ -184,12 +156,14 @@ class Law(unittest.TestCase):
     def test_by_confidence(self):
         """Steps of one text, whose lengths depend on what was drafted."""
         exact = law_of_texts(self.model, [1], 2, LogitsProcessorList())
-        lengths, counts = AdaptiveLength(4), torch.zeros(V ** 2, dtype=torch.long)
-        for seed in range(600):
-            text = generate(self.model, self.near, torch.tensor([[1]]), num_draft_tokens=lengths, seed=seed,
-                            max_new_tokens=5, do_sample=True, top_k=0)[0]
+        method, used = Speculative(self.near, num_draft_tokens=AdaptiveLength(4)), set()
+        counts = torch.zeros(V ** 2, dtype=torch.long)
+        for method.seed in range(600):
+            text = self.model.generate(torch.tensor([[1]]), custom_generate=method, max_new_tokens=5, do_sample=True,
+                                       top_k=0)[0]
             counts[text[1] * V + text[2]] += 1
-        self.assertGreater(len(set(lengths.drafted)), 2)
+            used |= set(method.statistics.lengths)
+        self.assertGreater(len(used), 2)
         self.assertGreater(chi_squared(counts, exact), FALSE_POSITIVES)
 
 
@@ -277,11 +251,14 @@ class Shipped(unittest.TestCase):
         lengths = AdaptiveLength()
         self.same(torch.tensor(self.prompts[:1]), new=60, method=Speculative(self.draft, num_draft_tokens=lengths))
         self.same(*padded(self.prompts[:2]), method=Speculative(self.draft, num_draft_tokens=lengths))
-        ids, used = torch.tensor(self.prompts[:1]), AdaptiveLength()
-        options = dict(max_new_tokens=50, do_sample=True, seed=5)
-        text = generate(self.target, self.draft, ids, num_draft_tokens=used, **options)
-        self.assertEqual(text.tolist(), generate(self.target, self.draft, ids, num_draft_tokens=used.drafted,
-                                                 **options).tolist())
+        ids, method = torch.tensor(self.prompts[:1]), Speculative(self.draft, num_draft_tokens=lengths)
+        options = dict(max_new_tokens=50, do_sample=True)
+        for method.seed in (5, 6):  # the lengths of a call are its own, whatever was drafted before it
+            text = self.target.generate(ids, custom_generate=method, **options)
+            used = method.statistics.lengths
+            self.assertEqual(len(used), method.statistics.steps)
+            again = generate(self.target, self.draft, ids, num_draft_tokens=used, seed=method.seed, **options)
+            self.assertEqual(text.tolist(), again.tolist())
 
     def test_seeds(self):
         ids, mask = padded(self.prompts[:3])
@@ -361,106 +338,6 @@ class Sliding(unittest.TestCase):
             plain = model.generate(prompt, max_new_tokens=30, do_sample=False)
             self.assertEqual(plain.tolist(), generate(model, assistant, prompt, num_draft_tokens=3, max_new_tokens=30,
                                                       do_sample=False).tolist())
-
-
-class Refused(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.model, cls.assistant = tiny(LlamaForCausalLM, 1), tiny(Qwen2ForCausalLM, 2)
-        cls.ids = torch.tensor([[1, 2, 3]])
-
-    def refused(self, words, error=NotImplementedError, model=None, assistant=None, ids=None, **options):
-        with self.assertRaisesRegex(error, words):
-            generate(model or self.model, assistant or self.assistant, self.ids if ids is None else ids,
-                     **{"max_new_tokens": 4} | options)
-
-    def test_options(self):
-        self.refused("num_beams=3", num_beams=3)
-        self.refused("return_dict_in_generate", return_dict_in_generate=True)
-        self.refused("use_cache=False", use_cache=False)
-        self.refused("cache_implementation='static'", cache_implementation="static")
-        self.refused("rule 'block' judges chains", ValueError, rule="block", tree=(2, 1))
-        self.refused("a tree has one child", ValueError, tree=(2, 0))
-        self.refused("num_draft_tokens must be", ValueError, num_draft_tokens=-1)
-        self.refused("num_draft_tokens must be", ValueError, num_draft_tokens="fast")
-        self.refused("one for each of 1 rows", ValueError, seed=[1, 2])
-        self.refused("position_ids that do not count", position_ids=torch.tensor([[3, 4, 5]]))
-
-    def test_models(self):
-        self.refused("vocabularies of LlamaForCausalLM and LlamaForCausalLM have 8 and 4000",
-                     assistant=tiny(LlamaForCausalLM, 1, vocabulary=4000))
-        training = tiny(LlamaForCausalLM, 1).train()
-        self.refused("the model is in training mode", model=training)
-        cache = {Reader(self.model, 1).cache_name: DynamicCache(config=self.model.config)}
-        self.model(self.ids[:, :2], use_cache=True, **cache)
-        self.refused("tokens in it", **cache)
-
-    def test_texts(self):
-        self.refused("padded on the left", ValueError, attention_mask=torch.tensor([[1, 1, 0]]))
-        self.refused("one token or more", ValueError, ids=torch.tensor([[1, 2], [1, 2]]),
-                     attention_mask=torch.tensor([[1, 1], [0, 0]]))
-        self.refused("a streamer takes one text", ValueError, ids=self.ids.repeat(2, 1), streamer=object())
-
-    def test_processors(self):
-        class Counts(LogitsProcessor):
-            def __call__(self, input_ids, scores):
-                return scores
-
-        own = LogitsProcessorList([Counts()])
-        self.refused("processor Counts is not known", logits_processor=own)
-        generate(self.model, self.assistant, self.ids, max_new_tokens=4, logits_processor=own,
-                 stateless_processors=(Counts,))
-        self.refused("PrefixConstrainedLogitsProcessor", prefix_allowed_tokens_fn=lambda row, ids: [1])
-        self.refused("UnbatchedClassifierFreeGuidance", guidance_scale=2.0)
-
-    def test_caches(self):
-        window = tiny(MistralForCausalLM, 9, sliding_window=4)
-        self.refused("layers of type DynamicSlidingWindowLayer", model=window, ids=self.ids.repeat(2, 1))
-        self.refused("draft trees need", model=window, tree=(2, 1))
-
-    def test_masks_are_asked_for(self):
-        self.assertTrue(honours_tree_masks(self.model))
-        self.assertTrue(honours_tree_masks(tiny(GPT2LMHeadModel, 4)))
-        deaf = tiny(LlamaForCausalLM, 1)
-        inner = deaf.forward
-
-        def forward(input_ids, attention_mask=None, position_ids=None, cache=None, logits_to_keep=0, **rest):
-            return inner(input_ids=input_ids, position_ids=position_ids, cache=cache, logits_to_keep=logits_to_keep,
-                         **rest)
-
-        deaf.forward = forward
-        self.assertFalse(honours_tree_masks(deaf))
-        self.refused("does not honour masks", model=deaf, ids=self.ids.repeat(2, 1))
-
-    def test_rows_without_a_law(self):
-        broken = tiny(LlamaForCausalLM, 1)
-        broken.lm_head.weight[3] = torch.nan
-        with self.assertRaises(hunch.StatusError):
-            generate(broken, self.assistant, self.ids, max_new_tokens=4, num_draft_tokens=2)
-        for lengths in (2, "auto"):  # an assistant without laws costs time only
-            plain = self.model.generate(self.ids, max_new_tokens=9, do_sample=False)
-            self.assertEqual(plain.tolist(), generate(self.model, broken, self.ids, num_draft_tokens=lengths,
-                                                      max_new_tokens=9, do_sample=False).tolist())
-            generate(self.model, broken, self.ids, num_draft_tokens=lengths, max_new_tokens=9, do_sample=True)
-
-    def test_caches_grow(self):
-        with mock.patch.object(loop, "FIRST_ROOM", 1), mock.patch.object(loop, "SPARE", 0):
-            for options in (dict(num_draft_tokens=3), dict(tree=(2, 2))):
-                plain = self.model.generate(self.ids, max_new_tokens=30, do_sample=False)
-                self.assertEqual(plain.tolist(), generate(self.model, self.assistant, self.ids, max_new_tokens=30,
-                                                          do_sample=False, **options).tolist())
-
-
-class Vocabularies(unittest.TestCase):
-    def test_padded_sizes(self):
-        """The larger one's tokens beyond the smaller one are never drafted, and are emitted if the model says so."""
-        for sizes in ((40, 48), (48, 40)):
-            model, assistant = (tiny(LlamaForCausalLM, 1 + i, vocabulary=n) for i, n in enumerate(sizes))
-            ids = torch.tensor([[sizes[0] - 1, 2, 3], [4, 5, 6]])
-            plain = model.generate(ids, max_new_tokens=30, do_sample=False)
-            self.assertEqual(plain.tolist(), generate(model, assistant, ids, num_draft_tokens=3, max_new_tokens=30,
-                                                      do_sample=False).tolist())
-            generate(model, assistant, ids, num_draft_tokens=3, max_new_tokens=30, do_sample=True, seed=1)
 
 
 if __name__ == "__main__":

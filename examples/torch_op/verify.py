@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes texts with a toy model by speculative sampling: draft with q, verify with p, keep what was accepted.
 
-    python verify.py
+    PYTHONPATH=build-torch/python python build-torch/test/verify.py
 
 A model is a table of bigrams; the draft's table is the target's, blurred. For each text the loop keeps a seed
 and the committed length, and that is all the randomness that verification needs.

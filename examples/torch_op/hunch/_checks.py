@@ -2,11 +2,15 @@
 """Arguments of the functions: checked, and brought into the form that operators take. No check waits for a device."""
 from __future__ import annotations
 
+import math
+import numbers
+
 import torch
 
 LOGITS = (torch.float32, torch.bfloat16, torch.float16)
 IDS = (torch.int32, torch.int64)
 INT32_MAX = 2**31 - 1
+FLOAT32_MAX = torch.finfo(torch.float32).max
 
 
 class Call:
@@ -50,6 +54,14 @@ class Call:
         apart = flat.shape[0] <= 1 or flat.stride(0) >= flat.shape[1]
         return flat if apart and (flat.shape[1] == 1 or flat.stride(1) == 1) else flat.contiguous()
 
+    def whole(self, x: object, name: str, least: int) -> int:
+        """A whole number that is not below the least."""
+        if isinstance(x, bool) or not isinstance(x, (numbers.Integral, torch.SymInt)):
+            raise self.mistyped(name, f"must be a whole number, it is {type(x).__name__}")
+        if x < least:
+            raise self.wrong(name, f"must be {least} or more, it is {x}")
+        return x
+
     def by_row(self, x: object, name: str, dtype: torch.dtype, batch: int, off: float | None = None):
         """A number for every sequence, or a tensor of one for each, as [batch]; None for the number that is `off`."""
         if isinstance(x, torch.Tensor):
@@ -63,18 +75,28 @@ class Call:
             raise self.mistyped(name, f"must be a number or a tensor, it is {type(x).__name__}")
         if x == off:
             return None
-        if not dtype.is_floating_point:
+        if dtype.is_floating_point:
+            # A number that float32 has not is infinite there, for the status to say so; a NaN stays one.
+            x = (math.inf if x > 0 else -math.inf) if abs(x) > FLOAT32_MAX else float(x)
+        else:
             x = max(-INT32_MAX, min(x, INT32_MAX))
         return torch.full((batch,), x, dtype=dtype, device=self.device)
 
+    def lengths(self, lengths: object, batch: int) -> torch.Tensor:
+        """Lengths of texts as int32 [batch]; 0 for those that no text has, which operators say of their sequences."""
+        lengths = self.tensor(lengths, "lengths", IDS, (batch,))
+        return torch.where((lengths >= 1) & (lengths <= INT32_MAX), lengths, 0).to(torch.int32)
+
     def keys(self, seeds: object, lengths: object, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
         """What names the random words of each sequence."""
-        return (self.tensor(seeds, "seeds", IDS, (batch,)).to(torch.int64).contiguous(),
-                self.tensor(lengths, "lengths", IDS, (batch,)).to(torch.int32).contiguous())
+        return self.tensor(seeds, "seeds", IDS, (batch,)).to(torch.int64).contiguous(), self.lengths(lengths, batch)
 
-    def sampling(self, temperature, top_k, top_p, min_p, batch: int):
-        """The parameters as [batch], or None for a stage that is off."""
-        return (self.by_row(temperature, "temperature", torch.float32, batch),
+    def sampling(self, temperature, top_k, top_p, min_p, lengths: torch.Tensor):
+        """The parameters as [batch], or None for a stage that is off. lengths: as `lengths` gives them."""
+        batch = lengths.shape[0]
+        temperature = self.by_row(temperature, "temperature", torch.float32, batch)
+        # Verification knows positions and no lengths: where there is none it is to find a parameter that is none.
+        return (torch.where(lengths > 0, temperature, torch.nan),
                 self.by_row(0 if top_k is None else top_k, "top_k", torch.int32, batch, off=0),
                 self.by_row(top_p, "top_p", torch.float32, batch, off=1),
                 self.by_row(min_p, "min_p", torch.float32, batch, off=0))

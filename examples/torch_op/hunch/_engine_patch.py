@@ -121,6 +121,7 @@ class Patch:
         """Puts the engine's functions back, also into modules that were imported in between."""
         if self._waiting:
             sys.meta_path.remove(self._waiting)
+            self._waiting.targets.clear()  # also for modules that were found and have not run
             self._waiting = None
         while self._replaced:
             theirs, ours = self._replaced.pop()
@@ -128,7 +129,8 @@ class Patch:
 
     def _version_differs(self, any_version):
         version = getattr(importlib.import_module(self._package), "__version__", "without a number")
-        if any_version or version in self._versions:
+        # What follows a + says where it was built, and for what.
+        if any_version or version.split("+")[0] in self._versions:
             return []
         return [f"version {version} has not been read, {', '.join(self._versions)} has"]
 
@@ -167,24 +169,33 @@ def _in_place_of(theirs, ours):
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
-    """Calls `then(target)` for the targets of a module right after the module has run; imports stay as they are."""
+    """Calls `then(target)` for the targets of a module right after the module has run; imports stay as they are.
+
+    A module may be looked for without being imported, and its first import may fail: it is waited for until it has run.
+    """
 
     def __init__(self, targets, then):
         self.targets, self._then = targets, then  # targets: those of each module that is still to come
+        self._asking = set()  # modules that the other finders are asked for
 
     def find_spec(self, name, path=None, target=None):
-        targets = self.targets.pop(name, None)
-        if targets is None:
+        if name not in self.targets or name in self._asking:
             return None
-        spec = importlib.util.find_spec(name)  # asks the other finders: this one no longer knows the name
+        self._asking.add(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._asking.remove(name)
         if spec is None or spec.loader is None:
             return spec
         run = spec.loader.exec_module
 
         def run_and_tell(module):
             run(module)
-            for found in targets:
-                self._then(found)
+            # A loader may be that of other modules, too, and be called by others than an import.
+            if sys.modules.get(name) is module:
+                for found in self.targets.pop(name, ()):
+                    self._then(found)
         spec.loader.exec_module = run_and_tell
         return spec
 

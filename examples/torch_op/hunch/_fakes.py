@@ -100,4 +100,4 @@ def _(hidden, weight, ranges, most_rows):
 
 @torch.library.register_fake("hunch::choose_clusters")
 def _(scores, cluster_begin, most, rows=None, share=None, per_row=False):
-    return int32s(scores, scores.shape[0], min(most, scores.shape[1]) + 1, 2)
+    return int32s(scores, scores.shape[0], torch.sym_min(most, scores.shape[1]) + 1, 2)

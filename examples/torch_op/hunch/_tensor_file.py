@@ -11,6 +11,11 @@ import torch
 TYPES = {"F32": torch.float32, "I32": torch.int32}
 
 
+def said(error: Exception) -> str:
+    """What an error means for who reads it: a KeyError says a name and nothing else."""
+    return f"it has no {error}" if isinstance(error, KeyError) else str(error)
+
+
 def read(path: str | os.PathLike, wanted: str) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     """The tensors of a file, and its words about them.
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of transformers that read rows of tokens and forget what was refused, through caches of their public API.
 
-`reader(model, batch)` gives one of two, which have the same methods:
+There are two readers, which have the same methods; `reader` of `_transformers_readers` chooses:
 
 | | cache | reads |
 |---|---|---|
@@ -17,9 +17,7 @@ import weakref
 
 import torch
 from transformers import DynamicCache
-from transformers.cache_utils import Cache, CacheLayerMixin, DynamicLayer
-
-_honoured = weakref.WeakKeyDictionary()  # whether a model honours masks of trees, by the attention that it had
+from transformers.cache_utils import Cache, CacheLayerMixin
 
 
 class Places:
@@ -109,13 +107,22 @@ def arguments_of(model):
     return inspect.signature(model.forward).parameters.keys()
 
 
+def cache_name_of(model) -> str:
+    """The argument of the model's forward that is its cache; NotImplementedError if there is none."""
+    for name in ("cache", "past_key_values"):
+        if name in arguments_of(model):
+            return name
+    raise NotImplementedError(f"hunch.transformers: the forward of {type(model).__name__} takes no cache, so it would "
+                              "read drafts without the text before them")
+
+
 class Reader:
     """What both readers have in common. `lengths`: the tokens of each sequence that the cache holds."""
 
     def __init__(self, model, batch: int):
         self.model, self.lengths = model, [0] * batch
         names = arguments_of(model)
-        self.cache_name = "cache" if "cache" in names else "past_key_values"
+        self.cache_name, self.was_read = cache_name_of(model), False
         self.takes_positions = "position_ids" in names
         self.takes_logits_to_keep = "logits_to_keep" in names
         self.device = model.device
@@ -124,8 +131,27 @@ class Reader:
         """The last `keep` rows of logits [B, keep, V]."""
         if self.takes_logits_to_keep:
             inputs["logits_to_keep"] = keep
-        out = self.model(input_ids=tokens, use_cache=True, **{self.cache_name: self.cache}, **inputs)
+        inputs[self.cache_name] = self.cache
+        try:
+            out = self.model(input_ids=tokens, use_cache=True, **inputs)
+        except ValueError as error:  # models that have caches of a class of their own say so by one
+            if self.was_read:
+                raise
+            raise NotImplementedError(
+                f"hunch.transformers: {type(self.model).__name__} does not read with the cache "
+                f"{type(self.cache).__name__}: {error}") from error
+        if not self.was_read:
+            self._look_at_cache()
+            self.was_read = True
         return out.logits[:, -keep:]
+
+    def _look_at_cache(self):
+        """Refuses a model whose first pass has put nothing into the cache."""
+        # Layers without the attribute are recurrent, and layers that nothing has asked for are not there.
+        if not any(getattr(layer, "is_initialized", True) for layer in self.cache.layers):
+            raise NotImplementedError(
+                f"hunch.transformers: the forward of {type(self.model).__name__} leaves its cache empty, so it would "
+                "read drafts without the text before them")
 
     def keep(self, lengths: list[int]):
         """Forgets what lies behind the first lengths[b] tokens of each sequence."""
@@ -203,7 +229,6 @@ class CropReader(Reader):
         super().__init__(model, 1)
         self.cache = DynamicCache(config=model.config)
         self.cache.activate_past_recording()  # a window keeps what left it until it is told to forget
-        self.was_read = False
 
     def read(self, tokens, keep, *, tree=None, last_position=None):
         begin, width = self.lengths[0], tokens.shape[1]
@@ -212,64 +237,16 @@ class CropReader(Reader):
             inputs["position_ids"] = torch.arange(begin, begin + width, device=self.device)[None]
         logits = self._logits(tokens, keep, **inputs)
         self.lengths = [begin + width]
+        return logits
+
+    def _look_at_cache(self):
+        super()._look_at_cache()
         # Recurrent layers know only after their first pass whether they can go back.
-        if not self.was_read and not self.cache.is_croppable:
+        if not self.cache.is_croppable:
             raise NotImplementedError(
                 f"hunch.transformers: the cache of {type(self.model).__name__} cannot be cropped, so drafts that are "
                 "refused cannot be forgotten")
-        self.was_read = True
-        return logits
 
     def keep(self, lengths):
         self.cache.crop(lengths[0] - self.lengths[0])
         self.lengths = list(lengths)
-
-
-def other_layers(model) -> list[str]:
-    """Types of the layers of the model's cache that are not plain rows of keys and values."""
-    layers = DynamicCache(config=model.config).layers
-    return sorted({type(layer).__name__ for layer in layers if type(layer) is not DynamicLayer})
-
-
-def why_not_rows(model) -> str | None:
-    """Why a `RowReader` would not be right for the model, or None."""
-    other = other_layers(model)
-    if other:
-        return f"its cache has layers of type {', '.join(other)}"
-    attention = getattr(model.config, "_attn_implementation", None)
-    if _honoured.setdefault(model, {}).get(attention) is None:
-        _honoured[model][attention] = honours_tree_masks(model)
-    return None if _honoured[model][attention] else (
-        f"its forward does not honour masks of four dimensions (its attention is {attention!r}; 'sdpa' and 'eager' do)")
-
-
-def honours_tree_masks(model) -> bool:
-    """Asks the model: of the siblings 1 and 2 after token 0, the second must get the logits of the text 0, 2."""
-    device = model.device
-
-    def last(*passes):
-        reader = RowReader(model, 1, 4)
-        for tokens, tree in passes:
-            logits = reader.read(torch.tensor([tokens], device=device), 1, tree=tree)
-        return logits.float()
-
-    siblings = Tree([1], torch.eye(2, dtype=torch.bool, device=device), torch.zeros(2, dtype=torch.long, device=device))
-    try:
-        text, chain, tree = last(([0, 2], None)), last(([0, 1, 2], None)), last(([0], None), ([1, 2], siblings))
-    except (RuntimeError, ValueError, TypeError, AttributeError, IndexError):
-        return False
-    return bool((tree - text).abs().max() <= 0.1 * (chain - text).abs().max())
-
-
-def reader(model, batch: int, capacity: int, *, trees: bool) -> Reader:
-    """A reader of `batch` sequences of up to `capacity` tokens, or NotImplementedError that says what is missing."""
-    if batch == 1 and not trees and other_layers(model):
-        return CropReader(model)
-    if batch > 1 or trees:
-        reason = why_not_rows(model)
-        if reason is not None:
-            what = "draft trees need" if trees else "a batch of more than one needs"
-            raise NotImplementedError(
-                f"hunch.transformers: {what} rows that see different tokens, and {type(model).__name__} cannot: "
-                f"{reason}; chains of one sequence are possible")
-    return RowReader(model, batch, capacity)

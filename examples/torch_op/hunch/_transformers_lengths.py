@@ -2,6 +2,7 @@
 """How many tokens the next step drafts. Any rule that looks only at what is past keeps texts exact."""
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Iterable
 
 
@@ -9,8 +10,8 @@ class Given:
     """A number, or numbers in turn of which the last stays."""
 
     def __init__(self, lengths: int | Iterable[int]):
-        self.lengths = [lengths] if isinstance(lengths, int) else list(lengths)
-        wrong = [n for n in self.lengths if not isinstance(n, int) or isinstance(n, bool) or n < 0]
+        self.lengths = [lengths] if isinstance(lengths, Integral) else list(lengths)
+        wrong = [n for n in self.lengths if not isinstance(n, Integral) or isinstance(n, bool) or n < 0]
         if wrong or not self.lengths:
             raise ValueError(f"hunch.transformers: num_draft_tokens must be numbers from 0 on, not {lengths!r}")
         self.step = 0
@@ -36,8 +37,7 @@ class AdaptiveLength:
     Of one text by rejection, each draft is asked how sure the assistant was of it: the step ends where the next one is
     worth less than the time that it takes. Of a batch all texts have the length that is best on the mean.
 
-    Since times decide, a seed does not give the same text twice at temperatures above 0; the law is the same. `drafted`
-    has the lengths that were used: as num_draft_tokens they give the text again.
+    Since times decide, a seed does not give the same text twice at temperatures above 0; the law is the same.
     """
 
     FIRST = (4, 0, 1, 4, 0)  # tried at the beginning
@@ -48,7 +48,7 @@ class AdaptiveLength:
     def __init__(self, most: int = 20):
         if most < 1:
             raise ValueError(f"hunch.transformers: AdaptiveLength needs most >= 1, not {most}")
-        self.most, self.drafted, self.steps = most, [], 0
+        self.most, self.steps = most, 0
         self.times: dict[int, list[float]] = {}
         self.reached, self.passed = [1.0] * most, [0.6] * most  # of each position, with a first guess
         self.asked = [2.0] * self.BINS  # likewise of each bin: a draft is accepted as often as it is sure
@@ -91,7 +91,6 @@ class AdaptiveLength:
     def learn(self, drafted: int, accepted: list[int], seconds: float):
         """What a step did: its length, the accepted drafts of each text, the time."""
         self.steps += 1
-        self.drafted.append(drafted)
         self.times.setdefault(drafted, []).append(seconds)
         del self.times[drafted][: -self.KEPT]
         for n in accepted:
@@ -132,10 +131,16 @@ class AdaptiveLength:
         return max(range(self.most + 1), key=lambda n: self.tokens(n) / self.seconds(n))
 
 
-def schedule(lengths):
-    """Whatever num_draft_tokens may be, as an object with `next`, `goes_on` and `learn`."""
-    if lengths == "auto":
-        return AdaptiveLength()
-    if isinstance(lengths, str):
+def lasting(lengths):
+    """num_draft_tokens as `schedule` takes it in each call: an iterator would be used up in the first one."""
+    if isinstance(lengths, str) and lengths != "auto":
         raise ValueError(f"hunch.transformers: num_draft_tokens must be a number, numbers or 'auto', not {lengths!r}")
-    return lengths if hasattr(lengths, "next") and hasattr(lengths, "learn") else Given(lengths)
+    is_kept = isinstance(lengths, str) or (hasattr(lengths, "next") and hasattr(lengths, "learn"))
+    return lengths if is_kept else Given(lengths).lengths
+
+
+def schedule(lengths):
+    """num_draft_tokens of a call, as an object with `next`, `goes_on` and `learn`."""
+    if isinstance(lengths, str):
+        return AdaptiveLength()
+    return Given(lengths) if isinstance(lengths, list) else lengths

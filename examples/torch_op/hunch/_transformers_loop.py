@@ -2,34 +2,37 @@
 """Steps of speculative decoding: the assistant drafts, the model reads the drafts in one pass, `hunch` verifies."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 
 import torch
+from torch.nn import functional
 
 import hunch
 
-from ._transformers_cache import Tree, reader
+from ._transformers_cache import Tree
 from ._transformers_laws import Laws
 from ._transformers_lengths import AdaptiveLength
-from ._transformers_texts import Texts
+from ._transformers_readers import reader
+from ._transformers_texts import FIRST_ROOM, Texts
 
 #: Drafts are drawn with keys of their own, so that no random word decides both a draft and its verification; and each
 #: step with another one: a rule that looks at drafts behind the accepted ones must not meet their words again.
 DRAFT_KEY, STEP_KEY = 0x5851F42D4C957F2D, 0x1E3779B97F4A7C15
 
-FIRST_ROOM = 512  # tokens behind a prompt that caches have room for at first; they grow
 SPARE = 16  # places for the drafts of texts that have ended, or end before their last draft
 
 
 @dataclass
 class Statistics:
-    """Of one call: passes of the model over drafts, and drafts of texts that had not ended."""
+    """Of one call: passes of the model over drafts, drafts of texts that had not ended, and of chains the length that
+    each step had, which as num_draft_tokens gives the texts of a seed again."""
 
     steps: int = 0
     drafted: int = 0
     accepted: int = 0
     emitted: int = 0
+    lengths: list[int] = field(default_factory=list)
 
     @property
     def acceptance(self) -> float:
@@ -139,7 +142,10 @@ class Loop:
         """The logits [B, m, V] that drafts are chosen by."""
         logits = logits[..., : self.model_vocabulary].float()
         if self.laws.edits:
-            logits = self.laws.edited(logits, texts())
+            # Processors name tokens of the model; what the assistant has not is left out again, whatever they give it.
+            known = logits.shape[-1]
+            logits = functional.pad(logits, (0, self.model_vocabulary - known), value=-torch.inf)
+            logits = self.laws.edited(logits, texts())[..., :known]
         return self.laws.cut_draft(logits)
 
     def _target_law(self, logits, texts):
@@ -183,6 +189,7 @@ class Loop:
         self.target.keep([k - 1 + m for k, m in zip(before, counts)])
         if n > 0:
             self.draft.keep([k + min(m - 1, n - 1) if m > 0 else k - 1 for k, m in zip(before, counts)])
+        self.statistics.lengths.append(n)
         self.schedule.learn(n, accepted, perf_counter() - began)
 
     def _within(self, drafts):

@@ -6,6 +6,9 @@ import torch
 from transformers import EosTokenCriteria, MaxLengthCriteria
 
 
+FIRST_ROOM = 512  # tokens behind a prompt that there is memory for at first; it grows
+
+
 class Texts:
     """ids [B, columns] as `model.generate` lays them out: padding, prompt, emitted tokens; `sizes` the columns in use,
     `padding` those at the left. Columns of no token hold `pad`."""
@@ -22,13 +25,12 @@ class Texts:
                                  "and attention_mask has a 0 after a 1")
         if prompt == 0 or max(self.padding) == prompt:
             raise ValueError("hunch.transformers: a prompt needs one token or more")
-        limits = [c.max_length for c in criteria if isinstance(c, MaxLengthCriteria)]
-        self.limit = min(limits)
-        self.eos = {t for c in criteria if isinstance(c, EosTokenCriteria) for t in c.eos_token_id.tolist()}
-        self.others = [c for c in criteria if not isinstance(c, (MaxLengthCriteria, EosTokenCriteria))]
-        self.ids = input_ids.new_full((batch, max(self.limit, prompt)), pad)
-        self.ids[:, :prompt] = input_ids
-        self.pad = pad
+        # Classes derived from these may stop by other rules, and are asked like any others.
+        self.limit = min(c.max_length for c in criteria if type(c) is MaxLengthCriteria)
+        self.eos = {t for c in criteria if type(c) is EosTokenCriteria for t in c.eos_token_id.tolist()}
+        self.others = [c for c in criteria if type(c) not in (MaxLengthCriteria, EosTokenCriteria)]
+        self.ids, self.pad = input_ids, pad
+        self._make_room(prompt + min(FIRST_ROOM, max(self.limit - prompt, 0)))
         if prompt >= self.limit:
             self.done = [True] * batch
 
@@ -56,6 +58,10 @@ class Texts:
         """A text with its padding, [size]."""
         return self.ids[row, : self.sizes[row]]
 
+    def _make_room(self, columns: int):
+        old, self.ids = self.ids, self.ids.new_full((len(self.ids), columns), self.pad)
+        self.ids[:, : old.shape[1]] = old
+
     def emit(self, row: int, tokens: list[int]) -> list[int]:
         """Appends tokens until one ends the text; what was appended."""
         if self.done[row]:
@@ -66,6 +72,8 @@ class Texts:
             if token in self.eos:
                 self.done[row], tokens = True, tokens[: i + 1]
                 break
+        if size + len(tokens) > self.ids.shape[1]:
+            self._make_room(max(size + len(tokens), min(2 * self.ids.shape[1], self.limit)))
         self.ids[row, size : size + len(tokens)] = torch.tensor(tokens, device=self.ids.device)
         if self.others:
             for i in range(1, len(tokens) + 1):

@@ -51,8 +51,8 @@ def verify_chain(
         draft_logits: of the type of target_logits, [B, n, V'] with V' <= V, what the drafts were drawn by; tokens from
             V' on have probability 0. None: the drafts were chosen and not drawn, or nobody knows their law.
         seeds: int64 [B], one for the whole life of a request.
-        lengths: int32 or int64 [B], committed tokens of each text, prompt included. Seed and length name the random
-            words of a step, so the same pair must not come twice with other logits.
+        lengths: int32 or int64 [B], committed tokens of each text, prompt included: in [1, 2^31). Seed and length name
+            the random words of a step, so the same pair must not come twice with other logits.
         temperature: 0 is greedy: drafts that are the target's argmax are accepted, and draft_logits are not read.
         top_k: 0 or None: off. top_p: 1: off. min_p: 0: off.
         rule: "block" judges a chain as a whole and accepts more on average; it reads the row of every draft.
@@ -87,7 +87,7 @@ def verify_chain(
             raise call.wrong("draft_logits", f"has more tokens than the target: {draft.shape[1]}, {target.shape[1]}")
         draft = draft.unflatten(0, (batch, length))
     seeds, lengths = call.keys(seeds, lengths, batch)
-    temperature, top_k, top_p, min_p = call.sampling(temperature, top_k, top_p, min_p, batch)
+    temperature, top_k, top_p, min_p = call.sampling(temperature, top_k, top_p, min_p, lengths)
 
     device = call.device
     read = torch.cat([drafted.new_zeros((batch, 1)), drafted], 1).flatten()  # the root is not looked at

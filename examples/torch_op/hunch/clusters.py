@@ -34,10 +34,10 @@ class Layout:
 
     def __init__(self, row_token: torch.Tensor, cluster_begin: torch.Tensor, vocab_size: int):
         call = Call("Layout", row_token, "row_token")
-        self.row_token = call.ids(row_token, "row_token", ("R",)).to(torch.int32)
-        self.cluster_begin = call.ids(cluster_begin, "cluster_begin", ("C + 1",)).to(torch.int32)
-        self.vocab_size = int(vocab_size)
-        tokens, begin = self.row_token.tolist(), self.cluster_begin.tolist()
+        row_token = call.ids(row_token, "row_token", ("R",))
+        cluster_begin = call.ids(cluster_begin, "cluster_begin", ("C + 1",))
+        self.vocab_size = call.whole(vocab_size, "vocab_size", 1)
+        tokens, begin = row_token.tolist(), cluster_begin.tolist()
         if not tokens or min(tokens) < 0 or max(tokens) >= self.vocab_size:
             raise call.wrong("row_token", f"must be tokens of the vocabulary of {self.vocab_size}")
         if len(set(tokens)) != len(tokens):
@@ -45,6 +45,7 @@ class Layout:
         if len(begin) < 2 or begin[0] < 0 or begin[-1] != len(tokens) or any(
                 a >= b for a, b in zip(begin, begin[1:])):
             raise call.wrong("cluster_begin", f"must ascend from 0 or more to {len(tokens)}: no cluster is empty")
+        self.row_token, self.cluster_begin = row_token.to(torch.int32), cluster_begin.to(torch.int32)
         self._sizes = sorted((b - a for a, b in zip(begin, begin[1:])), reverse=True)
         self.fingerprint = _mixed(_mixed(0xCBF29CE484222325, [self.vocab_size, len(tokens), *tokens]),
                                   [len(begin) - 1, *begin])
@@ -55,7 +56,10 @@ class Layout:
         tensors, about = _tensor_file.read(path, "hunch.vocab_layout")
         if "cluster_begin" not in tensors:
             raise ValueError(f"{path}: the layout has no clusters")
-        return cls(tensors["row_token"], tensors["cluster_begin"], int(about["vocab_size"]))
+        try:
+            return cls(tensors["row_token"], tensors["cluster_begin"], int(about["vocab_size"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}: not a layout: {_tensor_file.said(error)}") from error
 
     @property
     def clusters(self) -> int:
@@ -93,7 +97,17 @@ class Router(NamedTuple):
         made_for = f"0x{layout.fingerprint:016x}"
         if about.get("layout") != made_for:
             raise ValueError(f"{path}: was trained for the layout {about.get('layout')}, not for {made_for}")
-        return cls(*(tensors[name].to(layout.row_token.device) for name in cls._fields))
+        try:
+            router = cls(*(tensors[name] for name in cls._fields))
+            width, inputs = router.first.shape
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"{path}: not a router: {_tensor_file.said(error)}") from error
+        shapes = ((width, inputs), (width,), (layout.clusters, width), (layout.clusters,))
+        for name, tensor, shape in zip(cls._fields, router, shapes):
+            if tensor.shape != shape or tensor.dtype != torch.float32:
+                raise ValueError(f"{path}: {name} must be torch.float32 {list(shape)}, it is {tensor.dtype} "
+                                 f"{list(tensor.shape)}")
+        return cls(*(tensor.to(layout.row_token.device) for tensor in router))
 
     def scores(self, context: torch.Tensor) -> torch.Tensor:
         """The scores [B, C] of contexts [B, inputs], in float32. Any scores are exact; better ones accept more."""
@@ -143,9 +157,9 @@ def select_clusters(
     call = Call("select_clusters", scores, "scores")
     scores = call.tensor(scores, "scores", LOGITS, ("B", layout.clusters)).float().contiguous()
     call.tensor(layout.cluster_begin, "layout", (torch.int32,), (layout.clusters + 1,))
-    for name, value in (("most", most), ("rows", rows)):
-        if value is not None and value < 1:
-            raise call.wrong(name, f"must be 1 or more, it is {value}")
+    for name, value, least in (("most", most, 1), ("rows", rows, 1), ("depth", depth, 0)):
+        if value is not None or name == "most":
+            call.whole(value, name, least)
     if share is not None and not 0 < share <= 1:
         raise call.wrong("share", f"must be in (0, 1], it is {share}")
     most = min(most, layout.clusters)
@@ -158,7 +172,20 @@ def select_clusters(
 
 
 def shortlist_tokens(shortlists: Shortlists, layout: Layout) -> torch.Tensor:
-    """The tokens of shortlists, int64 [B, max_rows] in the order of the logits of `head`; -1 behind the last."""
+    """The tokens of shortlists in the order of the logits of `head`.
+
+    Args:
+        shortlists: of B contexts, as `select_clusters` returns them.
+        layout: the one that they were chosen from.
+
+    Returns:
+        int64 [B, max_rows]; -1 behind the last.
+
+    Raises:
+        TypeError, ValueError: shortlists and layout are on different devices.
+    """
+    call = Call("shortlist_tokens", shortlists.ranges, "ranges")
+    call.tensor(layout.row_token, "layout", (torch.int32,), ("R",))
     ranges = shortlists.ranges.long()
     sizes = ranges[:, :, 1] - ranges[:, :, 0]
     ends = sizes.cumsum(1)
@@ -175,10 +202,18 @@ def spread_logits(logits: torch.Tensor, tokens: torch.Tensor, vocab_size: int) -
     Args:
         logits: float32, bfloat16 or float16 [B, R].
         tokens: int32 or int64 [B, R], the token of each; those outside [0, vocab_size), such as -1, are left out.
+        vocab_size: V, 1 or more.
+
+    Returns:
+        [B, V], of the type of logits.
+
+    Raises:
+        TypeError, ValueError: a type, shape or device is wrong; the message names the argument.
     """
     call = Call("spread_logits", logits, "logits")
     call.tensor(logits, "logits", LOGITS, ("B", "R"))
     tokens = call.tensor(tokens, "tokens", IDS, tuple(logits.shape)).long()
+    call.whole(vocab_size, "vocab_size", 1)
     inside = (tokens >= 0) & (tokens < vocab_size)
     room = logits.new_full((logits.shape[0], vocab_size + 1), -torch.inf)  # the last column is for those
     return room.scatter(1, torch.where(inside, tokens, vocab_size), logits)[:, :vocab_size]

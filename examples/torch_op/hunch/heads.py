@@ -62,13 +62,14 @@ def head(
         TypeError, ValueError: a type, shape or device is wrong; the message names the argument.
 
     Neighbouring rows are read many times faster than scattered ones: store a head in the order of its shortlist, or of
-    its clusters. Sums are in float32, in one order for every shortlist and batch. On CUDA hidden states must be within
-    65,504 if weights are float16.
+    its clusters. Sums are in float32, in one order for every shortlist and batch. Logits have no gradient. On CUDA
+    hidden states must be within 65,504 if weights are float16.
     """
     call = Call("head", hidden, "hidden")
-    hidden = call.tensor(hidden, "hidden", LOGITS, ("B", "H")).float().contiguous()
+    # Detached: the operator knows no derivative, and what it returns must not look as if it had one.
+    hidden = call.tensor(hidden, "hidden", LOGITS, ("B", "H")).detach().float().contiguous()
     batch, width = hidden.shape
-    weight = call.tensor(weight, "weight", LOGITS, ("V", width))
+    weight = call.tensor(weight, "weight", LOGITS, ("V", width)).detach()
     if not weight.is_contiguous():
         raise call.wrong("weight", "must be contiguous: it is too large to be copied in each call")
     if (shortlist is None) == (ranges is None):
@@ -80,14 +81,13 @@ def head(
         return torch.empty_like(logits).index_copy(1, order, logits)
     if not isinstance(ranges, torch.Tensor):
         pairs = [tuple(pair) for pair in ranges]
-        if any(len(pair) != 2 for pair in pairs):
+        if any(len(pair) != 2 or isinstance(pair[0], float) or isinstance(pair[1], float) for pair in pairs):
             raise call.wrong("ranges", "must be pairs of a first row and the one after the last")
         max_rows = max(0, sum(last - first for first, last in pairs)) if max_rows is None else max_rows
         ranges = torch.tensor(pairs, dtype=torch.int64, device=hidden.device).reshape(-1, 2)
     if max_rows is None:
         raise call.wrong("max_rows", "must be given with a tensor of ranges")
-    if max_rows < 0:
-        raise call.wrong("max_rows", f"must be 0 or more, it is {max_rows}")
+    call.whole(max_rows, "max_rows", 0)
     shape = ("G", 2) if ranges.dim() == 2 else (batch, "G", 2)
     lists = call.tensor(ranges, "ranges", IDS, shape)
     lists = lists[None] if lists.dim() == 2 else lists

@@ -16,13 +16,17 @@ processors are as in `model.generate`. What cannot be exact is refused by a mess
 """
 from __future__ import annotations
 
+import copy
+from numbers import Integral
 from typing import Iterable, Literal, Optional, Union
 
 import torch
+from transformers import StoppingCriteriaList, StopStringCriteria
 
 from ._transformers_laws import Laws
-from ._transformers_lengths import AdaptiveLength, schedule
+from ._transformers_lengths import AdaptiveLength, lasting, schedule
 from ._transformers_loop import Loop, Statistics
+from ._transformers_readers import why_not_padded
 from ._transformers_texts import Texts
 
 __all__ = ["AdaptiveLength", "Speculative", "Statistics", "generate"]
@@ -57,14 +61,19 @@ class Speculative:
                  seed: Union[int, Iterable[int], None] = None, generator: Optional[torch.Generator] = None,
                  streamer=None, stateless_processors: tuple[type, ...] = ()):
         self.assistant, self.rule, self.streamer = assistant, rule, streamer
-        self.seed, self.generator, self.stateless = seed, generator, tuple(stateless_processors)
+        self.seed = seed if seed is None or isinstance(seed, (Integral, torch.Tensor)) else list(seed)
+        self.generator, self.stateless = generator, tuple(stateless_processors)
+        self.num_draft_tokens = lasting(num_draft_tokens)
         self.tree = None if tree is None else tuple(tree)
-        if self.tree is not None and (num_draft_tokens != "auto" or not self.tree or min(self.tree) < 1):
-            raise ValueError("hunch.transformers: a tree has one child or more at each level, and no num_draft_tokens")
-        if self.tree is not None and rule != "rejection":
-            raise ValueError(f"hunch.transformers: the rule {rule!r} judges chains only")
-        self.num_draft_tokens = num_draft_tokens
-        schedule(num_draft_tokens)  # refuses what is none
+        if rule not in ("rejection", "block"):
+            raise ValueError(f"hunch.transformers: rule must be 'rejection' or 'block', it is {rule!r}")
+        if self.tree is not None:
+            if self.num_draft_tokens != "auto" or not self.tree or not all(
+                    isinstance(n, Integral) and n >= 1 for n in self.tree):
+                raise ValueError("hunch.transformers: a tree has one child or more at each level, a whole number, and "
+                                 f"no num_draft_tokens; tree is {self.tree}")
+            if rule != "rejection":
+                raise ValueError(f"hunch.transformers: the rule {rule!r} judges chains only")
         self.statistics = Statistics()
 
     def __call__(self, model, input_ids, logits_processor, stopping_criteria, generation_config, **model_kwargs):
@@ -79,11 +88,21 @@ class Speculative:
             raise ValueError("hunch.transformers: a streamer takes one text, and steps of a batch have several")
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
+        if attention_mask.shape != input_ids.shape:
+            raise ValueError(f"hunch.transformers: attention_mask must have the shape of input_ids, "
+                             f"{list(input_ids.shape)}, it has {list(attention_mask.shape)}")
+        known = min(m.config.get_text_config().vocab_size for m in (model, self.assistant))
+        if self.tree is not None and max(self.tree) > known:
+            raise ValueError(f"hunch.transformers: tree has a level of {max(self.tree)} children, and model and "
+                             f"assistant have {known} tokens in common")
         _refuse_positions(model_kwargs.get("position_ids"), attention_mask)
         laws = Laws(logits_processor, generation_config.do_sample, batch, self.stateless)
         texts = Texts(input_ids, attention_mask, stopping_criteria, _pad_of(generation_config))
         loop = Loop(model, self.assistant, texts, laws, seeds=self._seeds(batch, input_ids.device),
                     lengths=schedule(self.num_draft_tokens), tree=self.tree, rule=self.rule, streamer=self.streamer)
+        if any(texts.padding):
+            with torch.inference_mode():
+                _refuse_if(why_not_padded(model))
         self.statistics = loop.statistics
         if self.streamer is not None:
             self.streamer.put(input_ids.cpu())
@@ -97,8 +116,8 @@ class Speculative:
         if self.seed is None:
             return torch.randint(2**62, (batch,), generator=self.generator,
                                  device=self.generator.device if self.generator else "cpu").to(device)
-        if isinstance(self.seed, int):
-            return torch.tensor([self.seed + row for row in range(batch)], dtype=torch.int64, device=device)
+        if isinstance(self.seed, Integral):
+            return torch.tensor([int(self.seed) + row for row in range(batch)], dtype=torch.int64, device=device)
         seeds = torch.as_tensor(self.seed, dtype=torch.int64, device=device)
         if seeds.shape != (batch,):
             raise ValueError(f"hunch.transformers: seed must be a number or one for each of {batch} rows")
@@ -114,7 +133,8 @@ def generate(model, assistant, input_ids, attention_mask=None, *, generation_con
         model, assistant: causal language models of transformers with one vocabulary, in evaluation mode.
         input_ids: int64 [B, L], padded on the left; attention_mask: [B, L], 0 where there is padding.
         generation_config and options: as for `model.generate`: max_new_tokens, do_sample, temperature, top_k, top_p,
-            min_p, eos_token_id, pad_token_id, repetition_penalty, logits_processor, stopping_criteria, and others.
+            min_p, eos_token_id, pad_token_id, repetition_penalty, logits_processor, stopping_criteria, stop_strings
+            with tokenizer, and others.
         The rest: as for `Speculative`.
 
     Returns:
@@ -127,45 +147,74 @@ def generate(model, assistant, input_ids, attention_mask=None, *, generation_con
     Without do_sample the text is that of `model.generate`; with it the law is. Costs one pass of the model for each
     step, one of the assistant for each draft, and caches of both that hold the texts and the drafts of a step.
     """
+    for name in ("assistant_model", "assistant_tokenizer", "synced_gpus"):
+        value = options.pop(name, None)
+        _refuse_if(f"{name}, which is of the package's own assisted or sharded generation" if value else None)
+    generation_config = _take_stop_strings(generation_config, options)
     method = Speculative(assistant, num_draft_tokens=num_draft_tokens, tree=tree, rule=rule, seed=seed,
                          generator=generator, streamer=streamer, stateless_processors=stateless_processors)
     return model.generate(input_ids, attention_mask=attention_mask, generation_config=generation_config,
                           custom_generate=method, **options)
 
 
-def _refuse(model, assistant, input_ids, config, model_kwargs):
-    """Raises where the text would not be the one of `model.generate`, or would not be returned as it does."""
-    def unsupported(what):
+def _take_stop_strings(config, options):
+    """Makes a stopping criterion of stop_strings and tokenizer, which `model.generate` keeps from a decoding method of
+    others; the config without them."""
+    strings, tokenizer = options.pop("stop_strings", None), options.pop("tokenizer", None)
+    if config is not None and config.stop_strings is not None:
+        strings, config = config.stop_strings if strings is None else strings, copy.deepcopy(config)
+        config.stop_strings = None
+    if strings is not None:
+        if tokenizer is None:
+            raise ValueError("hunch.transformers: stop_strings need the tokenizer, as tokenizer=...")
+        criteria = options.get("stopping_criteria") or []
+        options["stopping_criteria"] = StoppingCriteriaList([*criteria, StopStringCriteria(tokenizer, strings)])
+    return config
+
+
+def _refuse_if(what: Optional[str]):
+    """Raises with what is not supported, unless it is None."""
+    if what is not None:
         raise NotImplementedError(f"hunch.transformers: {what}")
 
+
+def _has_tokens(cache) -> bool:
+    """Whether a cache, or None, has been read into."""
+    try:
+        return cache is not None and cache.get_seq_length() > 0
+    except ValueError:  # nothing but recurrent layers, which do not count
+        return cache.has_previous_state()
+
+
+def _refuse(model, assistant, input_ids, config, model_kwargs):
+    """Raises where the text would not be the one of `model.generate`, or would not be returned as it does."""
     for name, m in (("model", model), ("assistant", assistant)):
         if m.config.is_encoder_decoder:
-            unsupported(f"the {name} {type(m).__name__} has an encoder; only decoders are supported")
+            _refuse_if(f"the {name} {type(m).__name__} has an encoder; only decoders are supported")
         if m.training:
-            unsupported(f"the {name} is in training mode, and its logits are random; call eval()")
+            _refuse_if(f"the {name} is in training mode, and its logits are random; call eval()")
         if m.device != input_ids.device:
-            unsupported(f"the {name} is on {m.device}, and input_ids on {input_ids.device}")
+            _refuse_if(f"the {name} is on {m.device}, and input_ids on {input_ids.device}")
     sizes = [m.config.get_text_config().vocab_size for m in (model, assistant)]
     if abs(sizes[0] - sizes[1]) >= PADDING_OF_VOCABULARY:
-        unsupported(f"the vocabularies of {type(model).__name__} and {type(assistant).__name__} have {sizes[0]} and "
+        _refuse_if(f"the vocabularies of {type(model).__name__} and {type(assistant).__name__} have {sizes[0]} and "
                     f"{sizes[1]} tokens; models must share one, padding aside")
     if (config.num_beams or 1) > 1:
-        unsupported(f"num_beams={config.num_beams}: beams are not samples of a law")
+        _refuse_if(f"num_beams={config.num_beams}: beams are not samples of a law")
     for name in ("return_dict_in_generate", "output_scores", "output_logits", "output_attentions",
                  "output_hidden_states", "token_healing", "cache_implementation", "prompt_lookup_num_tokens",
-                 "penalty_alpha", "dola_layers"):
+                 "penalty_alpha", "dola_layers", "force_words_ids", "constraints", "prefill_chunk_size"):
         if getattr(config, name, None):
-            unsupported(f"{name}={getattr(config, name)!r}")
+            _refuse_if(f"{name}={getattr(config, name)!r}")
     if config.use_cache is False:
-        unsupported("use_cache=False: drafts are read behind what is cached")
+        _refuse_if("use_cache=False: drafts are read behind what is cached")
     for name in ("cache", "past_key_values"):
-        cache = model_kwargs.get(name)
-        if cache is not None and cache.get_seq_length() > 0:
-            unsupported(f"{name} with tokens in it: a call begins with its prompt")
+        if _has_tokens(model_kwargs.get(name)):
+            _refuse_if(f"{name} with tokens in it: a call begins with its prompt")
     handled = {"position_ids", "logits_to_keep", "use_cache", "cache", "past_key_values"}
     other = [name for name, value in model_kwargs.items() if name not in handled and value is not None]
     if other:
-        unsupported(f"arguments of the model's forward: {', '.join(other)}")
+        _refuse_if(f"arguments of the model's forward: {', '.join(other)}")
 
 
 def _refuse_positions(position_ids, attention_mask):

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Optional
 import torch
 
 from . import status as _status
-from ._checks import IDS, LOGITS, Call
+from ._checks import LOGITS, Call
 from .chains import PerSequence
 
 
@@ -114,7 +114,7 @@ def verify_tree(
             raise call.wrong("draft_logits", f"has more tokens than the target: {draft.shape[1]}, {target.shape[1]}")
         draft = draft.unflatten(0, (batch, nodes))
     seeds, lengths = call.keys(seeds, lengths, batch)
-    temperature, top_k, top_p, min_p = call.sampling(temperature, top_k, top_p, min_p, batch)
+    temperature, top_k, top_p, min_p = call.sampling(temperature, top_k, top_p, min_p, lengths)
     return VerifiedTrees(*torch.ops.hunch.verify_tree(
         target.unflatten(0, (batch, nodes)), tokens, parents, draft, seeds=seeds, lengths=lengths,
         temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
@@ -127,7 +127,8 @@ def describe_tree(parents: torch.Tensor, *, lengths: torch.Tensor) -> TreeShapes
     Args:
         parents: int32 or int64 [B, N]; before their children, -1 for node 0. -1 elsewhere: no node is there; its row of
             the mask has the root and itself, so that a softmax over it is finite, and nothing attends to it.
-        lengths: int32 or int64 [B], committed tokens of each text, of which the root is the last.
+        lengths: int32 or int64 [B], committed tokens of each text, of which the root is the last; in [1, 2^31), or the
+            status is invalid_parameter.
 
     Raises:
         TypeError, ValueError: a type, shape or device is wrong; the message names the argument.
@@ -136,7 +137,7 @@ def describe_tree(parents: torch.Tensor, *, lengths: torch.Tensor) -> TreeShapes
     parents = call.ids(parents, "parents", ("B", "N")).long()
     if parents.shape[1] == 0:
         raise call.wrong("parents", f"must have a root, its shape is {list(parents.shape)}")
-    lengths = call.tensor(lengths, "lengths", IDS, (parents.shape[0],)).to(torch.int32).contiguous()
+    lengths = call.lengths(lengths, parents.shape[0])
     return TreeShapes(*torch.ops.hunch.describe_tree(parents, lengths))
 
 
@@ -161,7 +162,8 @@ def build_tree(
         scores: float32, bfloat16 or float16 [B, M], log-probabilities of paths. -inf or NaN: no candidate is there.
         root_tokens: int32 or int64 [B], the last emitted tokens.
         nodes: N, of the tree with the root; at most M + 1.
-        lengths: int32 or int64 [B], committed tokens of each text, of which the root is the last.
+        lengths: int32 or int64 [B], committed tokens of each text, of which the root is the last; in [1, 2^31), or the
+            status is invalid_parameter.
 
     Returns:
         DraftTrees: what the target's pass and `verify_tree` take. A tree of fewer candidates than N - 1 has nodes that
@@ -178,10 +180,8 @@ def build_tree(
     parents = call.ids(parents, "parents", (batch, candidates)).long()
     scores = call.tensor(scores, "scores", LOGITS, (batch, candidates)).float()
     root_tokens = call.ids(root_tokens, "root_tokens", (batch,)).long()
-    lengths = call.tensor(lengths, "lengths", IDS, (batch,)).to(torch.int32).contiguous()
-    if isinstance(nodes, bool) or not isinstance(nodes, int):
-        raise call.mistyped("nodes", f"must be a whole number, it is {type(nodes).__name__}")
-    if not 1 <= nodes <= candidates + 1:
+    lengths = call.lengths(lengths, batch)
+    if not 1 <= call.whole(nodes, "nodes", 1) <= candidates + 1:
         raise call.wrong("nodes", f"must be in [1, {candidates + 1}] for {candidates} candidates, it is {nodes}")
 
     none = candidates  # sorts behind all candidates

@@ -165,8 +165,8 @@ class autoregressive {
         drop_full(step, size, hidden, executor);
         break;
       }
-      if (!draft_level(s, step, size, selector, sampler, draw, executor)) { break; }
       const bool is_last = step.trees.depth + 1 == levels;
+      if (!draft_level(s, step, size, selector, sampler, draw, is_last, executor)) { break; }
       s.trees.end_level(step.trees, S::always_greedy, drafts, executor, [&](const auto&... ended) {
         if (is_last) { return s.trees.finish(step.trees, drafts, executor, ended...); }
         ++step.trees.depth;
@@ -229,11 +229,13 @@ class autoregressive {
   /// where its contexts are known before, and nobody looks at the statuses of rows in between.
   template <class State, class Step, class Selecting, class S, class Draw, class Executor>
   bool draft_level(State& s, const Step& step, std::int32_t size, Selecting& selector,
-                   const S& sampler, const Draw& draw, Executor& executor) {
+                   const S& sampler, const Draw& draw, bool is_last, Executor& executor) {
     const rows next = step.rows.view(size);
     const auto draft = [&](std::int32_t asked, auto& hidden) {
       if (asked == 0) { return false; }
-      s.trees.draft_level(step.trees, asked, model_, hidden, selector, sampler, draw, executor);
+      // The target's pass is one of a view of the target.
+      s.trees.draft_level(step.trees, asked, model_, hidden, selector, sampler, draw,
+                          is_last && !shares_target_cache<Model>, executor);
       return true;
     };
     if constexpr (chooses_before_pass<Selecting, Executor>) {

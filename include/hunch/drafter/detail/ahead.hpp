@@ -185,8 +185,8 @@ class ahead {
         .size = inputs, .hidden = places.inputs, .tokens = places.roots, .states = States});
     std::int32_t asked = s.trees.choose_lists(g, hidden, selector, executor);
     while (asked > 0) {
-      s.trees.draft_level(g, asked, model_, hidden, selector, sampler, draw, executor);
       const bool is_last = g.depth + 1 == levels;
+      s.trees.draft_level(g, asked, model_, hidden, selector, sampler, draw, true, executor);
       s.trees.end_level(g, S::always_greedy, drafts, executor, [&](const auto&... ended) {
         if (is_last) { return s.trees.finish(g, drafts, executor, ended...); }
         ++g.depth;

@@ -37,13 +37,14 @@ struct copy_level {
 /// Draws the children of a node of a frontier from its law, which is stored with the draft, and
 /// says how sure the law is of them if somebody asks. One team for each row that was asked for;
 /// where it is common, for each node.
-/// \tparam Lent whether the model's own rows go with its next pass: then they are copied for the
-///         law, which is read again when drafts are verified.
+/// \tparam Lent whether the model's own rows go with its next pass. If there is one before drafts
+/// are verified, they are copied for the law, which is read again then.
 template <class Growing, class S, class Draw, bool Lent = false>
 struct draw_level {
   Growing g;
   S sampler;
   Draw draw;
+  bool is_last = false;  ///< no pass of the model follows
   static constexpr bool reads_rows = true;
   static constexpr int loads = team::loads_of<S>;
 
@@ -100,7 +101,7 @@ struct draw_level {
     }
     if constexpr (Lent) {
       real* const own = g.trees.logits(slot, g.of.law_row(slot, f));
-      if (logits.data == own) { return; }
+      if (is_last || logits.data == own) { return; }
       team.sync();  // all ranks have read the law
       team::put_away(team, own, logits.data, logits.size);
       if (team.rank() == 0) { tree.laws[node].logits.data = own; }

@@ -124,10 +124,12 @@ class growth {
   }
 
   /// Drafts the children of the frontier, by the shortlists that were chosen: the model's head over
-  /// them, and children of the laws. `end_level` comes next.
+  /// them, and children of the laws. `end_level` comes next. \param is_last no pass of the model
+  /// follows before the drafts are verified.
   template <class Model, class Hidden, class Selecting, class S, class Draw>
   void draft_level(const view_type& g, std::int32_t asked, Model& model, Hidden& hidden,
-                   Selecting& selector, const S& sampler, const Draw& draw, Executor& executor) {
+                   Selecting& selector, const S& sampler, const Draw& draw, bool is_last,
+                   Executor& executor) {
     const head_rows<Real> rows{
         .size = asked, .row = g.asks.row, .lists = g.asks.lists, .logits = g.asks.logits};
     model.head(hidden, rows);
@@ -137,8 +139,8 @@ class growth {
     } else {
       const std::int32_t nodes = common ? asked * frontier_type::width : asked;
       if (common && frontier_type::width > 1) { executor.launch(nodes, copy_level<view_type>{g}); }
-      executor.launch(nodes,
-                      draw_level<view_type, S, Draw, lends_for_a_pass<Model>>{g, sampler, draw});
+      executor.launch(nodes, draw_level<view_type, S, Draw, lends_for_a_pass<Model>>{
+                                 g, sampler, draw, is_last});
     }
   }
 

@@ -21,103 +21,172 @@ class Given:
         self.step += 1
         return n
 
-    def goes_on(self, probability: float) -> bool:
-        return True
-
-    def learn(self, drafted: int, accepted: list[int], seconds: float):
+    def learn(self, drafted: int, accepted: list[int], seconds: float, drafting: float = 0.0):
         """Nothing: the numbers were given."""
+
+
+class Mean:
+    """A mean in which what is long past counts little. `first` counts as `weight` values."""
+
+    def __init__(self, first: float, decay: float, weight: float = 1.0):
+        self.sum, self.weight, self.decay = first * weight, weight, decay
+
+    def add(self, value: float, weight: float = 1.0):
+        self.sum = self.decay * self.sum + value
+        self.weight = self.decay * self.weight + weight
+
+    @property
+    def value(self) -> float:
+        return self.sum / self.weight if self.weight > 0 else 0.0
+
+
+class Times:
+    """The least of the last times of passes by their size: what else the machine does only adds."""
+
+    KEPT = 9
+
+    def __init__(self):
+        self.of: dict[int, list[float]] = {}
+
+    def add(self, size: int, seconds: float):
+        self.of.setdefault(size, []).append(seconds)
+        del self.of[size][: -self.KEPT]
+
+    def __call__(self, size: int) -> float:
+        """Measured, or on the line through the nearest sizes that were."""
+        known = sorted((n, min(t)) for n, t in self.of.items())
+        for n, t in known:
+            if n == size:
+                return t
+        if len(known) == 1:
+            return known[0][1]
+        below = [k for k in known if k[0] < size]
+        above = [k for k in known if k[0] > size]
+        (n0, t0), (n1, t1) = (below[-1], above[0]) if below and above else (known[:2] if above else known[-2:])
+        return max(t0 + (t1 - t0) * (size - n0) / (n1 - n0), 1e-9)
+
+    def slope(self) -> float:
+        """What one more takes, by the line that fits sizes from 1 on: a second row may take longer than several."""
+        known = [(n, min(t)) for n, t in self.of.items() if n > 0]
+        middle = sum(n for n, _ in known) / max(len(known), 1)
+        spread = sum((n - middle) ** 2 for n, _ in known)
+        return max(sum((n - middle) * t for n, t in known) / spread, 0.0) if spread > 0 else 0.0
 
 
 class AdaptiveLength:
     """The draft length that gives most tokens in a second, by measured acceptance and time; 0 where drafts do not pay.
 
-    Keep one for a pair of models, a size of batch and a kind of text, and hand it to every call as num_draft_tokens: it
-    begins by trying a few lengths, and tries others now and then.
+    Keep one for a pair of models, a size of batch and a kind of text, and hand it to every call as num_draft_tokens.
 
-    Of one text by rejection, each draft is asked how sure the assistant was of it: the step ends where the next one is
-    worth less than the time that it takes. Of a batch all texts have the length that is best on the mean.
+    Of one text by rejection, the assistant is asked in front of each draft how sure it is of its best token: the step
+    ends, or drafts nothing, where the draft is worth less than its time. (What it asks for are laws, and not the tokens
+    that are drawn from them, so that sampled texts keep the law.) Where asking does not pay either, it asks now and
+    then. Of a batch all texts have the length that is best on the mean; it begins by trying a few, and tries others now
+    and then.
 
     Since times decide, a seed does not give the same text twice at temperatures above 0; the law is the same.
     """
 
-    FIRST = (4, 0, 1, 4, 0)  # tried at the beginning
+    FIRST = (4, 0, 1, 4, 0)  # of a batch: tried at the beginning
     PERIOD = 16  # steps between two trials
-    KEPT = 9  # times of each length that are remembered
-    BINS = 8  # of the assistant's probability of a draft
+    BINS = 8  # of how sure the assistant is
+    SECOND, AGAIN = 4, 64  # steps without drafts, whatever pays: the first one, this one, then each so many steps
+    FIRST_DRAFT = 0.3  # of the time of a step without drafts: what a draft takes, until one was timed
+    WAITS = (2, 8)  # steps without asking, where that has not paid: at first, at most
 
     def __init__(self, most: int = 20):
         if most < 1:
             raise ValueError(f"hunch.transformers: AdaptiveLength needs most >= 1, not {most}")
         self.most, self.steps = most, 0
-        self.times: dict[int, list[float]] = {}
+        self.times = Times()  # of steps by their drafts
         self.reached, self.passed = [1.0] * most, [0.6] * most  # of each position, with a first guess
-        self.asked = [2.0] * self.BINS  # likewise of each bin: a draft is accepted as often as it is sure
-        self.taken = [2.0 * (i + 0.5) / self.BINS for i in range(self.BINS)]
-        self.rate = 0.0  # tokens per second of steps that ended by confidence
-        self.trial, self.path, self.bins = False, 1.0, []
+        self.reads, self.draft = Times(), Mean(0.0, 0.9, 0.0)  # of the model's passes by their drafts; of one draft
+        sure = [(i + 0.5) / self.BINS for i in range(self.BINS)]
+        self.taken = [Mean(c, 0.95, 2.0) for c in sure]  # of drafts: accepted as often as the assistant is sure
+        self.hopes = [c / (1 - c) for c in sure]
+        self.gains = [Mean(hope, 0.9) for hope in self.hopes]  # accepted drafts of steps that began so
+        self.spent = [Mean(0.0, 0.9, 0.0) for _ in sure]  # and their seconds beyond the first draft
+        self.rate = Mean(0.0, 0.9, 0.0)  # tokens per second
+        self.worth = Mean(1.0, 0.7)  # of asking, in tokens
+        self.wait, self.waited = self.WAITS[0], 0
+        self.path, self.bins, self.asked = 1.0, [], 0  # of this step: how often the assistant was asked
 
     def next(self, by_confidence: bool = False) -> int:
         """The length of the next step; the longest one, where `goes_on` will be asked."""
-        self.path, self.bins = 1.0, []
-        self.trial = self.steps < len(self.FIRST)
-        if self.trial:
+        self.path, self.bins, self.asked = 1.0, [], 0
+        if by_confidence:
+            # What a step takes without drafts: the first one may be slow, and later all may be.
+            if self.steps == self.SECOND or self.steps % self.AGAIN == 0:
+                return 0
+            return self.most if self.worth.value > 0 or self.waited >= self.wait else 0
+        if self.steps < len(self.FIRST):
             return min(self.FIRST[self.steps], self.most)
         best = self.best()
         turn, since = divmod(self.steps, self.PERIOD)
-        if by_confidence:
-            pays = self.rate == 0 or self.rate * self.seconds(0) > 1
-            if since == 0 and pays and turn % 4 == 0:
-                return 0
-            return self.most if pays or since == 0 else 0
         if since == 0:
             return min(best + 1, self.most) if turn % 2 or best == 0 else best - 1
         return best
 
-    def goes_on(self, probability: float) -> bool:
-        """Whether another draft pays, after one of which the assistant was so sure."""
-        if not probability >= 0:
+    def goes_on(self, sure: float) -> bool:
+        """Whether a draft pays, of a token of whose law the assistant has found the largest probability."""
+        self.asked += 1
+        if not sure >= 0:
             return False  # the assistant's row holds no law
-        index = min(int(probability * self.BINS), self.BINS - 1)
-        self.bins.append(index)
-        self.path *= self.taken[index] / self.asked[index]
-        chance = sum(self.passed) / sum(self.reached)
-        return self.trial or self.path * chance > self.price()
+        index = min(int(sure * self.BINS), self.BINS - 1)
+        path = self.path * self.taken[index].value
+        if not self.bins:
+            pays = self.gains[index].value > self.spent[index].value * self.pace()
+            if not pays:  # what is not tried is forgiven
+                self.gains[index].add(0.1 * self.hopes[index], 0.1)
+        else:
+            pays = path > self.price()
+        if pays:
+            self.path = path
+            self.bins.append(index)
+        return pays
+
+    def may_go_on(self) -> bool:
+        """Whether the next draft could pay, however sure the assistant were of it."""
+        return self.path > self.price()
 
     def price(self) -> float:
         """The time of another draft, in tokens."""
-        one, more = self.seconds(1), self.seconds(4)
-        return (more - one) / 3 * max(self.rate, 1 / self.seconds(0))
+        draft = self.draft.value or self.FIRST_DRAFT * self.reads(0)
+        return (draft + self.reads.slope()) * self.pace()
 
-    def learn(self, drafted: int, accepted: list[int], seconds: float):
-        """What a step did: its length, the accepted drafts of each text, the time."""
+    def pace(self) -> float:
+        """Tokens per second, of late; what plain decoding gives at least."""
+        plain = 1 / self.reads(0)
+        return max(self.rate.value, plain)
+
+    def learn(self, drafted: int, accepted: list[int], seconds: float, drafting: float = 0.0):
+        """What a step did: its length, the accepted drafts of each text, the time, and of it before the model's
+        pass."""
         self.steps += 1
-        self.times.setdefault(drafted, []).append(seconds)
-        del self.times[drafted][: -self.KEPT]
+        self.times.add(drafted, seconds)
         for n in accepted:
             for i in range(min(drafted, n + 1)):
                 self.reached[i] = 0.99 * self.reached[i] + 1
                 self.passed[i] = 0.99 * self.passed[i] + (i < n)
-            for i, index in enumerate(self.bins[: n + 1]):
-                self.asked[index] = 0.99 * self.asked[index] + 1
-                self.taken[index] = 0.99 * self.taken[index] + (i < n)
-            if self.bins and not self.trial:
-                first = self.rate == 0
-                pace = (self.tokens(drafted) if first else n + 1) / self.seconds(drafted)
-                self.rate = pace if first else 0.95 * self.rate + 0.05 * pace
+        self.reads.add(drafted, seconds - drafting)
+        if len(accepted) == 1:
+            self._learn_sureness(drafted, accepted[0], seconds, drafting)
 
-    def seconds(self, length: int) -> float:
-        """A step's time: measured, or on the line through the nearest lengths that were. The least of the last ones:
-        what else the machine does only adds."""
-        known = sorted((n, min(t)) for n, t in self.times.items())
-        for n, t in known:
-            if n == length:
-                return t
-        if len(known) == 1:
-            return known[0][1]
-        below = [k for k in known if k[0] < length]
-        above = [k for k in known if k[0] > length]
-        (n0, t0), (n1, t1) = (below[-1], above[0]) if below and above else (known[:2] if above else known[-2:])
-        return max(t0 + (t1 - t0) * (length - n0) / (n1 - n0), 1e-9)
+    def _learn_sureness(self, drafted, accepted, seconds, drafting):
+        self.rate.add(accepted + 1, seconds)
+        self.waited += 1
+        if self.asked == 0:
+            return
+        self.draft.add(drafting, self.asked)
+        for i, index in enumerate(self.bins[: accepted + 1]):
+            self.taken[index].add(i < accepted)
+        plain = self.reads(0)
+        if drafted > 0:
+            self.gains[self.bins[0]].add(accepted)
+            self.spent[self.bins[0]].add(seconds - self.draft.value - plain)
+        self.worth.add(accepted - (seconds - plain) / plain)
+        self.wait = self.WAITS[0] if self.worth.value > 0 else min(2 * self.wait, self.WAITS[1])
+        self.waited = 0
 
     def tokens(self, length: int) -> float:
         """Tokens that a step with so many drafts emits, on the mean."""
@@ -128,7 +197,7 @@ class AdaptiveLength:
         return total
 
     def best(self) -> int:
-        return max(range(self.most + 1), key=lambda n: self.tokens(n) / self.seconds(n))
+        return max(range(self.most + 1), key=lambda n: self.tokens(n) / self.times(n))
 
 
 def lasting(lengths):

@@ -159,25 +159,28 @@ class Loop:
         return hunch.verify_chain(logits[:, None], nothing, None, seeds=(self.seeds ^ DRAFT_KEY) + lengths * STEP_KEY,
                                   lengths=lengths + place, temperature=self.laws.sampling.temperature).tokens[:, 0]
 
-    def _probability(self, logits, token) -> float:
-        """Of a draft by its law, at temperature 1 where nothing is sampled. Waits for the device."""
+    def _sure(self, logits) -> float:
+        """The largest probability of a law, at temperature 1 where nothing is sampled. Waits for the device."""
         scaled = logits / (self.laws.sampling.temperature or 1.0)
-        return (scaled[token.clamp(min=0)[0, 0]] - scaled.logsumexp(0)).exp().item()
+        return (scaled.max() - scaled.logsumexp(0)).exp().item()
 
     def _chain_step(self, n: int):
         began = perf_counter()
         texts, sampling = self.texts, self.laws.sampling
         lengths = torch.tensor(texts.lengths, device=self.device)
         root = texts.tokens([k - 1 for k in texts.lengths], texts.lengths)
-        drafts, laws = [root], []
+        drafts, laws, unread = [root], [], 1
         for i in range(n):
+            if self.by_confidence and i > 0 and not self.schedule.may_go_on():
+                break
             logits = self._catch_up()[:, None] if i == 0 else self._read_draft(drafts[-1])
             law = self._draft_law(logits, lambda: self._prefixes(drafts[1:], [i]))
+            if self.by_confidence and not self.schedule.goes_on(self._sure(law[0, 0])):
+                unread = 0
+                break
             laws.append(law)
             drafts.append(self._draw(law[:, 0], lengths, i)[:, None])
-            if self.by_confidence and not self.schedule.goes_on(self._probability(law[0, 0], drafts[-1])):
-                break
-        n = len(laws)
+        n, drafted = len(laws), perf_counter()
         read = torch.cat(drafts, 1)
         logits = self.target.read(read.clamp(min=0), n + 1, last_position=self.last_position)
         logits = self._target_law(logits, lambda: self._prefixes(drafts[1:], range(n + 1)))
@@ -188,9 +191,10 @@ class Loop:
         counts, accepted = self._emit(verified, n)
         self.target.keep([k - 1 + m for k, m in zip(before, counts)])
         if n > 0:
-            self.draft.keep([k + min(m - 1, n - 1) if m > 0 else k - 1 for k, m in zip(before, counts)])
+            # The last draft was not read, unless the assistant was asked what comes after it.
+            self.draft.keep([k + min(m - 1, n - unread) if m > 0 else k - 1 for k, m in zip(before, counts)])
         self.statistics.lengths.append(n)
-        self.schedule.learn(n, accepted, perf_counter() - began)
+        self.schedule.learn(n, accepted, perf_counter() - began, drafted - began)
 
     def _within(self, drafts):
         """Drafts [B, n] without those behind the last token of a text: none depends on the limits of the others."""

@@ -92,7 +92,7 @@ class AdaptiveLength:
     BINS = 8  # of how sure the assistant is
     SECOND, AGAIN = 4, 64  # steps without drafts, whatever pays: the first one, this one, then each so many steps
     FIRST_DRAFT = 0.3  # of the time of a step without drafts: what a draft takes, until one was timed
-    WAITS = (2, 8)  # steps without asking, where that has not paid: at first, at most
+    WAITS = (1, 8)  # steps without asking, where that has not paid: at first, at most
 
     def __init__(self, most: int = 20):
         if most < 1:
@@ -102,7 +102,8 @@ class AdaptiveLength:
         self.reached, self.passed = [1.0] * most, [0.6] * most  # of each position, with a first guess
         self.reads, self.draft = Times(), Mean(0.0, 0.9, 0.0)  # of the model's passes by their drafts; of one draft
         sure = [(i + 0.5) / self.BINS for i in range(self.BINS)]
-        self.taken = [Mean(c, 0.95, 2.0) for c in sure]  # of drafts: accepted as often as the assistant is sure
+        self.taken = [Mean(0.0, 0.95, 0.0) for _ in sure]  # accepted drafts, of those of which it was so sure
+        self.sure, self.accepted = sure, Mean(0.5, 0.95, 2.0)  # and of all
         self.hopes = [c / (1 - c) for c in sure]
         self.gains = [Mean(hope, 0.9) for hope in self.hopes]  # accepted drafts of steps that began so
         self.spent = [Mean(0.0, 0.9, 0.0) for _ in sure]  # and their seconds beyond the first draft
@@ -133,7 +134,7 @@ class AdaptiveLength:
         if not sure >= 0:
             return False  # the assistant's row holds no law
         index = min(int(sure * self.BINS), self.BINS - 1)
-        path = self.path * self.taken[index].value
+        path = self.path * self.chance(index)
         if not self.bins:
             pays = self.gains[index].value > self.spent[index].value * self.pace()
             if not pays:  # what is not tried is forgiven
@@ -144,6 +145,12 @@ class AdaptiveLength:
             self.path = path
             self.bins.append(index)
         return pays
+
+    def chance(self, index: int) -> float:
+        """That a draft of which the assistant is so sure is accepted: without experience as sure as it is, or as often
+        as drafts are, for sampled ones are accepted more often than their laws are peaked."""
+        first = max(self.sure[index], self.accepted.value)
+        return (self.taken[index].sum + 2 * first) / (self.taken[index].weight + 2)
 
     def may_go_on(self) -> bool:
         """Whether the next draft could pay, however sure the assistant were of it."""
@@ -180,11 +187,13 @@ class AdaptiveLength:
         self.draft.add(drafting, self.asked)
         for i, index in enumerate(self.bins[: accepted + 1]):
             self.taken[index].add(i < accepted)
+            self.accepted.add(i < accepted)
         plain = self.reads(0)
         if drafted > 0:
             self.gains[self.bins[0]].add(accepted)
             self.spent[self.bins[0]].add(seconds - self.draft.value - plain)
-        self.worth.add(accepted - (seconds - plain) / plain)
+        # One step says little of those that were accepted where it was not: it counts as one token at most.
+        self.worth.add(max(accepted - (seconds - plain) / plain, -1.0))
         self.wait = self.WAITS[0] if self.worth.value > 0 else min(2 * self.wait, self.WAITS[1])
         self.waited = 0
 

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Set-up, build and all tests. With --long instead: what takes longer, for runs after one without,
 # a second compiler, sanitizers, the race check, soak runs, programs for a device, fuzzing. With
-# --all: both, then what is tried before a release, all tests by the second compiler, the shipped
-# models under sanitizers, NEON in an emulator, other architectures of devices, the torch operators,
-# engines in Python that call them, and llama.cpp.
+# --all: both, then what is tried before a release, rows of 16 bits in every composition, all tests by
+# the second compiler, fuzzing without assertions, the shipped models under sanitizers, NEON in an
+# emulator, other architectures of devices, the torch operators, engines in Python that call them, and
+# llama.cpp.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
@@ -58,7 +59,7 @@ if [ "$long" = yes ]; then
   stage fuzzing
   cmake --preset fuzz >/dev/null
   build fuzz
-  run_tests fuzz
+  run_tests fuzz -LE '^all$'
 fi
 
 if [ "$all" = yes ]; then
@@ -67,10 +68,13 @@ if [ "$all" = yes ]; then
     neon=yes
     need_packages g++-aarch64-linux-gnu qemu-user
   fi
-  stage other architectures
+  stage other architectures, rows of 16 bits
   cmake --preset strict -DHUNCH_DEMAND_NEON="$neon" >/dev/null
   build strict --target test_all
   run_tests strict -L '^all$'
+  stage fuzzing without assertions
+  build fuzz --target fuzz_all
+  run_tests fuzz -L '^all$'
   stage AddressSanitizer, UndefinedBehaviorSanitizer, shipped models
   run_tests sanitize -R '^engine\.shipped$'
   stage clang, all tests

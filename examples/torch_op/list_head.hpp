@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include <hunch/core/arithmetic.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/executor/host.hpp>
 #include <hunch/head/shortlist_head.hpp>
@@ -106,6 +107,9 @@ std::size_t list_head<Weight>::workspace_bytes() const {
   return counted.taken();
 }
 
+/// As a variable: the functions of std::numeric_limits are the host's.
+inline constexpr float no_number = std::numeric_limits<float>::quiet_NaN();
+
 /// Makes the list of state `i`, and fills its logits where the list has no row: with -inf behind
 /// it, with NaN throughout if it is not a list of rows of the head. One team per state.
 template <class Weight>
@@ -143,8 +147,7 @@ struct read_list {
     const bool valid = !wrong && sum <= args.most_rows;
     const std::int32_t size = valid ? static_cast<std::int32_t>(sum) : 0;
     float* const logits = args.logits + static_cast<std::int64_t>(i) * args.most_rows;
-    const float filler =
-        valid ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
+    const float filler = valid ? -hunch::kernel::infinity<float> : no_number;
     team.for_each(args.most_rows - size, [=](std::int64_t at) { logits[size + at] = filler; });
     if (team.rank() != 0) { return; }
     row[i] = size > 0 ? i : -1;

@@ -14,6 +14,7 @@
 #include <hunch/sampler/sampler.hpp>
 #include <hunch/selector/selecting.hpp>
 #include <hunch/selector/selector.hpp>
+#include <hunch/team/over_row.hpp>
 #include <hunch/verifier/verifier.hpp>
 
 namespace hunch {
@@ -85,6 +86,10 @@ struct composition {
   static_assert(streams_of<drafter_type>() == 0 || SpeculativeStreams<evaluation_of<bare<Target>>>,
                 "hunch: this drafter reads streams of the target: give the target's evaluation a "
                 "function stream(row, j)");
+
+  static_assert(!gives_shards<Target> || team::spans_ranks<E>,
+                "hunch: the rows of this target are those of one rank of several: give the decoder "
+                "an executor::sharded");
 
   using real = model_logit<bare<Target>>;
   static_assert(LogitType<real>,

@@ -25,6 +25,7 @@
 #include <hunch/model/staged_rows.hpp>
 #include <hunch/selector/selecting.hpp>
 #include <hunch/selector/selector.hpp>
+#include <hunch/team/over_row.hpp>
 
 namespace hunch {
 
@@ -146,6 +147,7 @@ class decoding_step {
     owned_.give(batch, made_.plans, made_.contexts, made_.verdicts, made_.decisions, made_.outcomes,
                 made_.counters);
     owned_.give(batch * max_nodes, made_.laws, made_.scratch, made_.paths);
+    owned_.give(team::spans_ranks<memory> ? batch * max_nodes : 0, made_.told);
     owned_.give(host_reads<memory> ? max_rows() : 0, made_.statuses);
     if (sizes.moves) { owned_.give(max_rows(), made_.moves); }
     owned_.give(3, made_.counts);
@@ -222,7 +224,10 @@ class decoding_step {
     find_results(rows, evaluation, fixed);
     const arrays_type of = arrays(bounds);
     constexpr std::int32_t few = few_rows<drafter_type::is_chain>;
-    if (of.slots * max_nodes <= (sizes_.eager_rows < 0 ? few : sizes_.eager_rows)) {
+    // Ranks that make the laws of all rows together exchange once for them; of a chain most are
+    // read.
+    constexpr bool together = team::spans_ranks<memory> && drafter_type::is_chain;
+    if (of.slots * max_nodes <= (together || sizes_.eager_rows < 0 ? few : sizes_.eager_rows)) {
       memory_.launch(of.slots * max_nodes,
                      kernel::make_slot_laws<real, sampler_type, max_nodes>{of, sampler_});
     }
@@ -321,7 +326,7 @@ class decoding_step {
 
  private:
   using view_type = kernel::slot_view<real, sampler_type, max_nodes, drafter_type::is_chain,
-                                      selects_one_range<Selector>>;
+                                      selects_one_range<Selector>, team::spans_ranks<memory>>;
 
   /// That the drafter reads: hidden states, or streams.
   static constexpr std::int32_t states_of_node =

@@ -6,6 +6,7 @@
 #include <hunch/core/arithmetic.hpp>
 #include <hunch/core/types.hpp>
 #include <hunch/distribution/law.hpp>
+#include <hunch/team/over_row.hpp>
 #include <hunch/team/team.hpp>
 
 namespace hunch {
@@ -18,16 +19,22 @@ struct token_log_probability {
 
 namespace kernel {
 
+/// The natural logarithm of the probability of an element that a law keeps, by its logit.
+template <class Logit>
+HUNCH_HOST_DEVICE float log_probability_of(const law<Logit>& l, real_of<Logit> x) {
+  if (!(x > -infinity<real_of<Logit>>)) { return -infinity<float>; }
+  const double log2_weight =
+      product(static_cast<double>(x - l.maximum), static_cast<double>(l.scale));
+  return static_cast<float>(product(log2_weight, 0.69314718055994530942) +
+                            log_of(static_cast<double>(l.norm)));
+}
+
 /// The natural logarithm of the probability of element i, in [0, l.size()); -inf if it has none.
 /// The law carries no error and has its norm.
 template <class Logit>
 HUNCH_HOST_DEVICE float log_probability(const law<Logit>& l, std::int64_t i) {
   const auto x = l.logit(i);
-  if (!l.keeps(x, i) || !(x > -infinity<real_of<Logit>>)) { return -infinity<float>; }
-  const double log2_weight =
-      product(static_cast<double>(x - l.maximum), static_cast<double>(l.scale));
-  return static_cast<float>(product(log2_weight, 0.69314718055994530942) +
-                            log_of(static_cast<double>(l.norm)));
+  return l.keeps(x, i) ? log_probability_of(l, x) : -infinity<float>;
 }
 
 /// What is to be reported about one emitted token.
@@ -55,7 +62,9 @@ struct report_log_probabilities {
   template <Team T>
   HUNCH_HOST_DEVICE static void of(T& team, const log_probability_task<Logit>& task) {
     const law<Logit> l = *task.drawn_from;
-    if (team.rank() == 0) { task.result[0] = {task.chosen, log_probability(l, task.chosen)}; }
+    const float of_chosen =
+        team::on_holder(team, task.chosen, [&] { return log_probability(l, task.chosen); });
+    if (team.rank() == 0) { task.result[0] = {task.chosen, of_chosen}; }
     using keys = order<real_of<Logit>>;
     using key = typename keys::key;
     struct ranked {
@@ -67,8 +76,8 @@ struct report_log_probabilities {
     };
     ranked last{keys::highest, -1};
     for (std::int32_t r = 0; r < task.top; ++r) {
-      const ranked next = team.reduce(
-          l.logits.size, ranked{keys::minus_infinity, kernel::last_id},
+      const ranked next = team::reduce_row(
+          team, l.logits.size, ranked{keys::minus_infinity, kernel::last_id},
           [=](std::int64_t i) {
             const ranked mine{keys::of(l.logit(i)), static_cast<std::int32_t>(i)};
             return l.keeps(i) && before(last, mine) ? mine
@@ -77,8 +86,9 @@ struct report_log_probabilities {
           [=](const ranked& a, const ranked& b) { return before(a, b) ? a : b; });
       const bool found = next.logit > keys::minus_infinity;
       if (team.rank() == 0) {
-        task.result[1 + r] = found ? token_log_probability{next.id, log_probability(l, next.id)}
-                                   : token_log_probability{};
+        task.result[1 + r] =
+            found ? token_log_probability{next.id, log_probability_of(l, keys::value(next.logit))}
+                  : token_log_probability{};
       }
       last = next;
     }

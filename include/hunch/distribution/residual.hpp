@@ -33,6 +33,7 @@ struct residual {
   /// Over ranges, the search for a position takes longer than any load.
   static constexpr int compiled_up_to =
       Over == list_kind::ranges ? team::up_to_avx2 : team::up_to_avx512;
+  static constexpr bool reads_kept = true;
   /// With the tables by which a position is found.
   static constexpr int rows = Over == list_kind::range_or_parts ? 4 : 2;
 
@@ -68,10 +69,10 @@ struct residual {
         .p = p, .q = q, .list = list, .a = a, .b = b, .first = first};
   }
 
-  /// The same for a token whose position is known; -1: it has none.
-  HUNCH_HOST_DEVICE real of(std::int64_t v, std::int64_t at) const {
-    return at < 0 ? rest_of(p.weight(v), real(0), real(0))
-                  : rest_of(p.weight(v), q.weight(at), product(b, q.norm));
+  /// The same for a token whose weight in p is known, and its position; -1: it has none.
+  HUNCH_HOST_DEVICE real of(real in_p, std::int64_t at) const {
+    return at < 0 ? rest_of(in_p, real(0), real(0))
+                  : rest_of(in_p, q.weight(at), product(b, q.norm));
   }
 
   /// The residual of v, and q's weight.

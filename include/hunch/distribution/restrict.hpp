@@ -9,6 +9,7 @@
 #include <hunch/distribution/detail/weight_frame.hpp>
 #include <hunch/distribution/law.hpp>
 #include <hunch/team/canonical.hpp>
+#include <hunch/team/over_row.hpp>
 #include <hunch/team/soft_sums.hpp>
 #include <hunch/team/team.hpp>
 
@@ -60,8 +61,8 @@ HUNCH_HOST_DEVICE law<Logit> whole_row(T& team, row_view<const Logit> row,
   using key = typename keys::key;
   law<Logit> result;
   result.logits = row;
-  const key top = team.reduce(row.size, keys::minus_infinity, keys_of<Logit>{row.data},
-                              [](key a, key b) { return a > b ? a : b; });
+  const key top = team::reduce_row(team, row.size, keys::minus_infinity, keys_of<Logit>{row.data},
+                                   [](key a, key b) { return a > b ? a : b; });
   if (top >= keys::plus_infinity || top <= keys::minus_infinity) {
     result.status = top >= keys::plus_infinity ? status::invalid_logits : nothing_left;
     return result;
@@ -174,10 +175,9 @@ HUNCH_HOST_DEVICE std::int32_t argmax(T& team, const law<Logit>& l) {
     begin = g * group;
     end = begin + group < end ? begin + group : end;
   }
-  const std::int32_t found = team.reduce(
-      end - begin, ids_equal_to<Logit>::none, ids_equal_to<Logit>{l.logits.data + begin, l.maximum},
-      [](std::int32_t a, std::int32_t b) { return a < b ? a : b; });
-  return static_cast<std::int32_t>(begin) + found;
+  return team::reduce_range(team, {begin, end}, ids_equal_to<Logit>::none,
+                            ids_equal_to<Logit>{l.logits.data, l.maximum},
+                            [](std::int32_t a, std::int32_t b) { return a < b ? a : b; });
 }
 
 /// Restricts a law to its most probable element: temperature 0. Its norm is set.
@@ -197,26 +197,47 @@ HUNCH_HOST_DEVICE void cut_at(T& team, law<Logit>& l, real_of<Logit> value, std:
   l.threshold = value;
   l.last_kept = last_id;
   if (kept >= ties && before.threshold < value) { return; }
-  std::int32_t low = 0;
-  std::int32_t high = before.size() - 1;
-  while (low < high) {
-    // Only what is left of the row is read, all in all the row once: ties are common in 16-bit
-    // logits.
-    const std::int32_t middle = low + (high - low) / 2;
-    const std::int32_t held = team.reduce(
-        middle + 1 - low, std::int32_t(0),
-        [=](std::int64_t i) {
-          return before.keeps(low + i) && before.logit(low + i) == value ? 1 : 0;
-        },
-        [](std::int32_t a, std::int32_t b) { return a + b; });
-    if (held >= kept) {
-      high = middle;
-    } else {
-      kept -= held;
-      low = middle + 1;
-    }
+  // Ties are common in 16-bit logits: the row is read once, and then one tile of it.
+  const auto is_tie = [=](std::int64_t i) {
+    const auto x = before.logit(i);
+    return before.keeps(x, i) && x == value ? real_of<Logit>(1) : real_of<Logit>(0);
+  };
+  team.sum(before.size(), is_tie);
+  const team::shared_scratch& shared = team.scratch();
+  auto left = static_cast<double>(kept);
+  std::int32_t group = 0;
+  while (left > shared.groups[group]) { left -= shared.groups[group++]; }
+  const std::int32_t per_group = team::tiles_per_group(before.size());
+  std::int32_t tile = group * per_group;
+  while (per_group > 1) {
+    const std::int32_t rest = (group + 1) * per_group - tile;
+    const std::int32_t count = smaller(rest, team::lane_count);
+    team.tiles(before.size(), tile, count, is_tie);
+    std::int32_t k = 0;
+    while (k < count && left > shared.lanes[k]) { left -= shared.lanes[k++]; }
+    tile += k;
+    if (k < count) { break; }
   }
-  l.last_kept = low;
+  const std::int64_t begin = tile * team::tile_elements;
+  l.last_kept = team::on_holder(team, begin, [&] {
+    std::int64_t low = begin;
+    std::int64_t high = smaller(begin + team::tile_elements, std::int64_t{before.size()}) - 1;
+    auto wanted = static_cast<std::int32_t>(left);
+    while (low < high) {
+      const std::int64_t middle = low + (high - low) / 2;
+      const std::int32_t held = team.reduce(
+          middle + 1 - low, std::int32_t(0),
+          [=](std::int64_t i) { return is_tie(low + i) > real_of<Logit>(0) ? 1 : 0; },
+          [](std::int32_t a, std::int32_t b) { return a + b; });
+      if (held >= wanted) {
+        high = middle;
+      } else {
+        wanted -= held;
+        low = middle + 1;
+      }
+    }
+    return static_cast<std::int32_t>(low);
+  });
 }
 
 /// Keeps the k most probable elements (all, if fewer are kept); k >= 1.

@@ -163,6 +163,13 @@ inline constexpr bool has_one_state = requires {
   requires std::remove_reference_t<M>::has_one_state;
 };
 
+/// Whether the rows of a target are those of one rank of several, by `static constexpr bool
+/// gives_shards = true`; see `sharded_target`.
+template <class M>
+inline constexpr bool gives_shards = requires {
+  requires std::remove_reference_t<M>::gives_shards;
+};
+
 /// Heads that draft several tokens ahead from what the target's pass returned of one node: its
 /// hidden state, as Medusa's do, or its speculative streams, of which head j reads stream j.
 ///

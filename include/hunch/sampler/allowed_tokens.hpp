@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <hunch/sampler/pipeline.hpp>
+#include <hunch/team/over_row.hpp>
 
 namespace hunch::sampler {
 
@@ -23,13 +24,16 @@ struct allowed_tokens {
     const std::uint32_t* const words = history.allowed;
     if (history.list == nullptr) {
       // A word at a time: the shifts of a word's 32 elements are constants.
-      const std::int64_t whole = row.size / 32;
-      team.for_each(whole, [=](std::int64_t w) {
+      const team::element_range own = team::held(team, row.size);
+      const std::int64_t first = own.begin / 32;
+      const std::int64_t whole = own.end / 32;
+      team.for_each(whole > first ? whole - first : 0, [=](std::int64_t i) {
+        const std::int64_t w = first + i;
         const std::uint32_t word = words[w];
         Logit* const x = row.data + 32 * w;
         for (std::int32_t b = 0; b < 32; ++b) { x[b] = (word >> b & 1u) != 0 ? x[b] : never; }
       });
-      team.for_each(row.size - 32 * whole, [=](std::int64_t b) {
+      team.for_each(own.size() == 0 ? 0 : own.end - 32 * whole, [=](std::int64_t b) {
         if ((words[whole] >> b & 1u) == 0) { row[32 * whole + b] = never; }
       });
     } else {

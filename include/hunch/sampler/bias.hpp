@@ -5,6 +5,7 @@
 
 #include <hunch/core/arithmetic.hpp>
 #include <hunch/sampler/pipeline.hpp>
+#include <hunch/team/over_row.hpp>
 
 namespace hunch::sampler {
 
@@ -20,7 +21,7 @@ struct bias {
     if (p.bias_count == 0) { return; }
     team.for_each(p.bias_count, [&](std::int64_t i) {
       const std::int32_t at = history.position_of(p.bias[i].t);
-      if (at < 0) { return; }
+      if (at < 0 || !team::holds(team, at)) { return; }
       const auto value = static_cast<real_of<Logit>>(p.bias[i].value);
       row[at] = to_logit<Logit>(to_real(row[at]) + value);
     });

@@ -5,6 +5,7 @@
 
 #include <hunch/core/arithmetic.hpp>
 #include <hunch/sampler/pipeline.hpp>
+#include <hunch/team/over_row.hpp>
 
 namespace hunch::sampler {
 
@@ -31,7 +32,7 @@ struct penalties {
     team.for_each(counts.size, [&](std::int64_t i) {
       const token t = counts.tokens[i];
       ask_for(row, history, counts, i + 16);
-      penalise(row, p, history, t, counts.emitted[i] + occurrences(history, t, 0));
+      penalise(team, row, p, history, t, counts.emitted[i] + occurrences(history, t, 0));
     });
     // Tokens that occur on the path only, each at its first node below the root.
     team.for_each(history.node == 0 ? 0 : history.node + 1, [&](std::int64_t i) {
@@ -40,7 +41,7 @@ struct penalties {
       const token t = history.tree_tokens[node];
       const bool first = occurrences(history, t, 0) == occurrences(history, t, node);
       if (first && counts.index[t] < 0) {
-        penalise(row, p, history, t, occurrences(history, t, 0));
+        penalise(team, row, p, history, t, occurrences(history, t, 0));
       }
     });
   }
@@ -87,11 +88,11 @@ struct penalties {
     return node > 0 && up == node;
   }
 
-  template <class Logit>
-  HUNCH_HOST_DEVICE static void penalise(row_view<Logit> row, const sampling_parameters& p,
+  template <Team T, class Logit>
+  HUNCH_HOST_DEVICE static void penalise(T& team, row_view<Logit> row, const sampling_parameters& p,
                                          const row_history& history, token t, std::int32_t n) {
     const std::int32_t at = history.position_of(t);
-    if (at < 0) { return; }
+    if (at < 0 || !team::holds(team, at)) { return; }
     using real = real_of<Logit>;
     const auto r = static_cast<real>(p.repetition_penalty);
     const real given = to_real(row[at]);

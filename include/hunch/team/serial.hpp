@@ -144,6 +144,40 @@ class serial {
     group_sums(begin, end < n ? end : n, scratch_.lanes, f);
   }
 
+  /// Of both terms: of the first in the lanes, of the second in the groups.
+  template <class F>
+  HUNCH_HOST_DEVICE HUNCH_INLINE void tiles_both(std::int64_t n, std::int64_t first,
+                                                 std::int32_t count, const F& f) {
+    on_processor<compiled_up_to<F>>(
+        [=, s = &scratch_](const F& f) HUNCH_INLINED {
+          for (std::int32_t k = 0; k < count; ++k) {
+            const std::int64_t begin = (first + k) * tile_elements;
+            const std::int64_t end = begin + tile_elements < n ? begin + tile_elements : n;
+            const two_sums tile = tile_sum_both(begin, end, f);
+            s->lanes[k] = tile.first;
+            s->groups[k] = tile.second;
+          }
+        },
+        f);
+  }
+  /// The totals of `soft_sum`: largest keys in the tops, sums in the lanes.
+  template <class Terms>
+  HUNCH_HOST_DEVICE HUNCH_INLINE void soft_tiles(std::int64_t n, std::int64_t first,
+                                                 std::int32_t count, const Terms& terms) {
+    on_processor(
+        [=, s = &scratch_](const Terms& terms) HUNCH_INLINED {
+          auto frame = terms.frame(terms.key(0));
+          for (std::int32_t k = 0; k < count; ++k) {
+            const std::int64_t begin = (first + k) * tile_elements;
+            const std::int64_t end = begin + tile_elements < n ? begin + tile_elements : n;
+            const auto tile = total_of_tile(begin, end, frame, terms);
+            s->tops[k] = tile.top;
+            s->lanes[k] = tile.sum;
+          }
+        },
+        terms);
+  }
+
   template <class F>
   HUNCH_HOST_DEVICE HUNCH_INLINE void fill(std::int32_t n, const F& f) {
     on_processor(
@@ -199,6 +233,8 @@ class serial {
   }
 
   HUNCH_HOST_DEVICE const shared_scratch& scratch() const { return scratch_; }
+  /// The same, for `team::sharded`.
+  HUNCH_HOST_DEVICE shared_scratch& own() { return scratch_; }
   HUNCH_HOST_DEVICE const summed& last_sum() const { return last_sum_; }
   HUNCH_HOST_DEVICE void remember(const summed& what) { last_sum_ = what; }
 
@@ -249,8 +285,21 @@ class serial {
     }
   }
 
-  /// The groups of `soft_sum` from the elements. The frame of a tile is guessed to be that of the
-  /// tile before: it seldom changes, and a tile that has another is read again.
+  /// The total of a tile. Its frame is guessed to be that of the tile before: it seldom changes,
+  /// and a tile that has another is read again. \param frame in, out.
+  template <class Terms>
+  HUNCH_HOST_DEVICE static HUNCH_INLINE soft_total<decltype(Terms::lowest)> total_of_tile(
+      std::int64_t begin, std::int64_t end, frame_of<Terms>& frame, const Terms& terms) {
+    soft_total<decltype(Terms::lowest)> tile;
+    if (!is_quick_tile(begin, end, frame, terms, tile)) {
+      tile.top = top_of(begin, end, terms);
+      tile.sum = soft_tile(begin, end, tile.top, terms);
+      frame = terms.frame(tile.top);
+    }
+    return tile;
+  }
+
+  /// The groups of `soft_sum` from the elements.
   template <class Terms>
   HUNCH_HOST_DEVICE static HUNCH_INLINE void add_tiles(std::int64_t n, const Terms& terms,
                                                        shared_scratch& scratch) {
@@ -259,12 +308,7 @@ class serial {
     for (std::int32_t g = 0; g < groups_of(n); ++g) {
       soft_total<key> group{terms.lowest, 0.0};
       tiles_of_group(n, g, [&](std::int64_t begin, std::int64_t end) HUNCH_INLINED {
-        soft_total<key> tile;
-        if (!is_quick_tile(begin, end, frame, terms, tile)) {
-          tile.top = top_of(begin, end, terms);
-          tile.sum = soft_tile(begin, end, tile.top, terms);
-          frame = terms.frame(tile.top);
-        }
+        const soft_total<key> tile = total_of_tile(begin, end, frame, terms);
         group.add(tile.top, tile.sum, terms);
       });
       scratch.tops[g] = group.top;

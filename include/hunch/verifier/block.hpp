@@ -57,7 +57,8 @@ struct block {
           w_kept = w;
         }
       }
-      const double ratio = w * (static_cast<double>(p.prob(view.tree.tokens[child])) / q_x);
+      const double ratio =
+          w * (static_cast<double>(kernel::drafted_prob(team, view, p, child)) / q_x);
       w = ratio < 1.0 ? ratio : 1.0;
       c = child;
     }

@@ -8,11 +8,12 @@
 
 namespace hunch::kernel {
 
-/// Accepts every node whose ancestors are accepted and whose token passes `judge(p)`, a test
-/// made once per node with accepted children; keeps the longest accepted path, of equally long ones
-/// that of the largest probability under the target, and draws the next token from the target's law
-/// after it. A row without a law accepts nothing, and is an error at the end of the kept path
-/// only. What the lossy rules share. Needs `view.scratch`.
+/// Accepts every node whose ancestors are accepted and whose token x passes `judge(p)`, a test of x
+/// and its probability that is made once per node with accepted children, collective; keeps the
+/// longest accepted path, of equally long ones that of the largest probability under the target,
+/// and draws the next token from the target's law after it. A row without a law accepts nothing,
+/// and is an error at the end of the kept path only. What the lossy rules share. Needs
+/// `view.scratch`.
 template <Team T, class View, class Random, class Judge>
 HUNCH_HOST_DEVICE void longest_path(T& team, const View& view, const Random& random, verdict& out,
                                     Judge&& judge) {
@@ -37,8 +38,8 @@ HUNCH_HOST_DEVICE void longest_path(T& team, const View& view, const Random& ran
     const std::int32_t depth = tree.depth(c) + 1;
     for (std::int32_t child = first; child >= 0; child = tree.next_child(c, child)) {
       const token x = tree.tokens[child];
-      const auto p_x = static_cast<double>(p.prob(x));
-      if (!(p_x > 0.0) || !passes(x)) { continue; }
+      const auto p_x = static_cast<double>(drafted_prob(team, view, p, child));
+      if (!(p_x > 0.0) || !passes(x, p_x)) { continue; }
       const double s = score_c + std::log(p_x);
       if (team.rank() == 0) { score[child] = s; }
       if (depth > best_depth || (depth == best_depth && s > best_score)) {

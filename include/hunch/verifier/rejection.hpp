@@ -72,7 +72,6 @@ struct rejection {
           child = -1;
           continue;
         }
-        const token x = view.tree.tokens[child];
         const std::int32_t at = view.tree.drawn_at[child];
         const auto q_x = static_cast<double>(q.prob(at));
         const token drawn = replaces ? no_token : view.drafts.lists[c].token_at(at);
@@ -81,7 +80,7 @@ struct rejection {
         }
         double p_x = 0.0;
         if (is_chain || sibling == 0) {
-          p_x = static_cast<double>(p.prob(x));
+          p_x = static_cast<double>(kernel::drafted_prob(team, view, p, child));
         } else if constexpr (!is_chain) {
           if (replaces) {
             left = rest([&](const auto& weight) { return team.sum(p.size(), weight); });
@@ -97,7 +96,8 @@ struct rejection {
             kernel::emit_for_no_residual(team, view, c, p, random, out);
             return;
           }
-          p_x = rest([&](const auto& w) { return static_cast<double>(w.of(x, at)); });
+          const auto in_p = kernel::drafted_weight(team, view, p, child);
+          p_x = rest([&](const auto& w) { return static_cast<double>(w.of(in_p, at)); });
         }
         if (random.bernoulli(view.at(c, purpose::accept, sibling), p_x * draftable, q_x * left)) {
           kernel::accept(team, out, child);
@@ -130,7 +130,9 @@ struct rejection {
                                                                      const Random& random,
                                                                      verdict& out) {
     if constexpr (is_chain_tree<decltype(view.tree)> && !team::is_one_thread<T> &&
-                  requires { view.target.known(0); }) {
+                  (!team::spans_ranks<T> || kernel::tells_logits<View>)&&requires {
+                    view.target.known(0);
+                  }) {
       const std::int32_t drafts = view.tree.count - 1;
       // Twice the node of the first test that does not accept, and 1 more if it refuses.
       const std::int32_t first = team.reduce(
@@ -141,7 +143,7 @@ struct rejection {
             const auto p = view.target.known(c);
             const auto q = view.drafts.laws[c];
             if (p.status != status::ok || q.status != status::ok) { return 2 * c; }
-            const auto p_x = static_cast<double>(p.prob(view.tree.tokens[c + 1]));
+            const auto p_x = static_cast<double>(kernel::drafted_prob(team, view, p, c + 1));
             const auto q_x = static_cast<double>(q.prob(view.tree.drawn_at[c + 1]));
             if (!(q_x > 0.0)) { return 2 * c; }
             return random.bernoulli(view.at(c, purpose::accept), p_x, q_x) ? 2 * drafts : 2 * c + 1;

@@ -27,7 +27,7 @@ struct top_k {
                                                            const Random& random,
                                                            verdict& out) const {
     kernel::longest_path(team, view, random, out, [&](const auto& p) {
-      return [&team, p, k = k](token x) { return kernel::rank_of(team, p, x) < k; };
+      return [&team, p, k = k](token x, double) { return kernel::rank_of(team, p, x) < k; };
     });
   }
 };

@@ -31,7 +31,7 @@ struct typical {
     kernel::longest_path(team, view, random, out, [&](const auto& p) {
       const double relative = delta * std::exp(-entropy(team, p));
       const double least = relative < epsilon ? relative : epsilon;
-      return [=](token x) { return static_cast<double>(p.prob(x)) > least; };
+      return [=](token, double p_x) { return p_x > least; };
     });
   }
 

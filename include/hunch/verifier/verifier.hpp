@@ -9,6 +9,7 @@
 #include <hunch/distribution/law.hpp>
 #include <hunch/distribution/random.hpp>
 #include <hunch/draft/draft_tree.hpp>
+#include <hunch/team/over_row.hpp>
 
 namespace hunch {
 
@@ -41,7 +42,9 @@ struct stored_drafts {
 /// \tparam Target gives the target's law after a node: target(team, node), collective. A rule asks
 ///         for the nodes that it needs, so that a law that nobody needs is never made. One whose
 ///         laws may have been made before can say so: target.known(node), by any rank, is the law
-///         if target.is_known(node).
+///         if target.is_known(node). Where rows are divided among ranks, one can say what the
+///         others hold: target.told(child) is the logit that the law after its parent has of a
+///         node's token.
 /// \tparam Drafts gives laws[node] and lists[node] of what was drawn there. One whose lists never
 ///         have more than one range may say so, see `has_one_range`.
 /// \tparam Tree has the members of `drafted_tokens` that the rule reads; another type where an
@@ -183,6 +186,36 @@ namespace kernel {
 HUNCH_HOST_DEVICE inline void fail(verdict& out, status why, std::int32_t node) {
   out.status = why;
   out.failed_node = node;
+}
+
+/// Whether the target of a view tells the logits of drafted tokens.
+template <class View>
+inline constexpr bool tells_logits = requires(const View& view) {
+  view.target.told(0);
+};
+
+/// The weight that the target's law `p` after a node has for the token of its child. Collective.
+template <Team T, class View, Law P>
+HUNCH_HOST_DEVICE HUNCH_INLINE typename P::real drafted_weight(T& team, const View& view,
+                                                               const P& p, std::int32_t child) {
+  const token x = view.tree.tokens[child];
+  if constexpr (!team::spans_ranks<T>) {
+    return p.weight(x);
+  } else if constexpr (tells_logits<View>) {
+    return p.weight_of(view.target.told(child), x);
+  } else {
+    return team::on_holder(team, x, [&] { return p.weight(x); });
+  }
+}
+/// Its probability.
+template <Team T, class View, Law P>
+HUNCH_HOST_DEVICE HUNCH_INLINE typename P::real drafted_prob(T& team, const View& view, const P& p,
+                                                             std::int32_t child) {
+  if constexpr (!team::spans_ranks<T>) {
+    return p.prob(view.tree.tokens[child]);
+  } else {
+    return product(drafted_weight(team, view, p, child), p.norm);
+  }
 }
 
 /// Appends a node to the accepted path, which the ranks share.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
 #include <hunch/distribution/law.hpp>
 #include <hunch/sampler/sampler.hpp>
+#include <hunch/team/over_row.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/verifier/verifier.hpp>
 
@@ -23,15 +25,23 @@ struct target_row {
 template <bool IsChain>
 inline constexpr std::int32_t few_rows = IsChain ? 512 : 128;
 
+/// See `sampled_laws`.
+struct nothing_told {};
+
 /// The target's laws of one sequence, each made when it is first read and kept: a sampler may
 /// edit a row only once, and rows that no rule reads are never read. New logits need `unmade` laws;
 /// the laws are views of the logits, which stay in place while they are used.
 /// \tparam Rows gives the `target_row` of node c as rows[c]. \tparam Made likewise the law made.
-template <class Real, class S, class Rows = const target_row<Real>*, class Made = law<Real>*>
+/// \tparam Told keeps what other ranks hold of the rows: told.of(c, row) are the
+///         `team::told_elements` of node c, told.logit(child) is one of them, by the bits that were
+///         told; `nothing_told` where a rank has whole rows.
+template <class Real, class S, class Rows = const target_row<Real>*, class Made = law<Real>*,
+          class Told = nothing_told>
 struct sampled_laws {
   Rows rows = {};  ///< [nodes]
   Made made = {};  ///< [nodes]; begins with `unmade` elements
   S sampler;
+  Told told_rows = {};
 
   /// Of a rule that makes laws as it needs them: it has few registers left, see `team::loads_of`.
   static constexpr int loads = 8;
@@ -52,6 +62,9 @@ struct sampled_laws {
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE law<Real> make(T& team, std::int32_t c) const {
     const target_row<Real> row = rows[c];
+    if constexpr (team::spans_ranks<T> && !std::same_as<Told, nothing_told>) {
+      team.tell_with_next(told_rows.of(c, row.logits));
+    }
     const law<Real> l = sampler(team, row.logits, row.parameters, row.history);
     team.sync();  // every rank has seen that it was not made
     if (team.rank() == 0) { made[c] = l; }
@@ -59,6 +72,10 @@ struct sampled_laws {
   }
   HUNCH_HOST_DEVICE bool is_known(std::int32_t c) const { return made[c].logits.data != nullptr; }
   HUNCH_HOST_DEVICE law<Real> known(std::int32_t c) const { return made[c]; }
+  HUNCH_HOST_DEVICE real_of<Real> told(std::int32_t child) const
+      requires(!std::same_as<Told, nothing_told>) {
+    return to_real(told_rows.logit(child));
+  }
 };
 
 namespace kernel {
@@ -69,6 +86,7 @@ template <class Real, class S>
 struct make_laws {
   sampled_laws<Real, S> laws;
   static constexpr bool reads_rows = true;
+  static constexpr bool spans_ranks = true;
   static constexpr int loads = team::loads_of<S>;
   static constexpr int blocks = sizeof(Real) > sizeof(float) ? 1 : team::blocks_of<S>;
 
@@ -88,6 +106,7 @@ struct verify_sequences {
   V verifier;
   Random random;
   static constexpr bool reads_rows = true;
+  static constexpr bool spans_ranks = true;
   static constexpr int loads = team::loads_of<decltype(View::target)>;
 
   template <Team T>

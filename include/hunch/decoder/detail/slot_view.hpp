@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include <hunch/core/opaque.hpp>
 #include <hunch/decoder/detail/step_arrays.hpp>
 #include <hunch/decoder/inbox.hpp>
 #include <hunch/distribution/law.hpp>
 #include <hunch/draft/draft_tree.hpp>
+#include <hunch/team/sharded.hpp>
 #include <hunch/verifier/verifier.hpp>
 #include <hunch/verifier/verify_rows.hpp>
 
@@ -41,8 +44,33 @@ struct slot_rows {
   }
 };
 
-template <class Real, class S, std::int32_t N>
-using slot_laws = sampled_laws<Real, S, slot_rows<Real, N>, slot_array<law<Real>>>;
+/// What other ranks hold of these rows: of each drafted token its logit in the row before it.
+template <class Real, std::int32_t N>
+struct slot_told {
+  const step_arrays<Real, N>* step = nullptr;
+  std::int32_t slot = 0;
+
+  HUNCH_HOST_DEVICE team::told_elements of(std::int32_t node, row_view<Real> row) const {
+    const std::int32_t first = slot * N;
+    return {.row = row.data,
+            .element_bytes = sizeof(Real),
+            .tokens = step->trees.tokens + first,
+            .parents = step->trees.parents + first,
+            .node = node,
+            .nodes = step->trees.count(slot),
+            .to = step->told + first};
+  }
+  HUNCH_HOST_DEVICE Real logit(std::int32_t child) const {
+    const std::uint64_t bits = step->told[slot * N + child];
+    Real x;
+    std::memcpy(&x, &bits, sizeof x);
+    return x;
+  }
+};
+
+template <class Real, class S, std::int32_t N, bool SpansRanks>
+using slot_laws = sampled_laws<Real, S, slot_rows<Real, N>, slot_array<law<Real>>,
+                               std::conditional_t<SpansRanks, slot_told<Real, N>, nothing_told>>;
 
 /// As `stored_drafts`.
 template <class Real, bool OneRange>
@@ -84,9 +112,9 @@ struct slot_length {
 };
 
 /// \tparam N nodes of a tree, at most. \tparam IsChain see `is_chain_tree`. \tparam OneRange see
-///         `has_one_range`.
-template <class Real, class S, std::int32_t N, bool IsChain, bool OneRange>
-using slot_view = verify_view<slot_laws<Real, S, N>, slot_drafts<Real, OneRange>,
+///         `has_one_range`. \tparam SpansRanks whether rows are divided among ranks.
+template <class Real, class S, std::int32_t N, bool IsChain, bool OneRange, bool SpansRanks = false>
+using slot_view = verify_view<slot_laws<Real, S, N, SpansRanks>, slot_drafts<Real, OneRange>,
                               slot_tokens<IsChain>, slot_seed, slot_length>;
 
 }  // namespace hunch::kernel

@@ -79,6 +79,7 @@ struct step_arrays {
   status* statuses = nullptr;          ///< of these, if some are not ok
   row_places<Real> logits;             ///< of these, found by the host
   law<Real>* laws = nullptr;           ///< [max_batch, N]
+  std::uint64_t* told = nullptr;       ///< [max_batch, N] logits that other ranks hold, if some do
   double* scratch = nullptr;           ///< [max_batch, N]
   std::int32_t* paths = nullptr;       ///< [max_batch, N]
   kept_arrays kept;                    ///< the target's

@@ -130,6 +130,7 @@ struct make_slot_laws {
   step_arrays<Real, N> step;
   S sampler;
   static constexpr bool reads_rows = true;
+  static constexpr bool spans_ranks = true;
   static constexpr int loads = team::loads_of<S>;
   static constexpr int blocks = sizeof(Real) > sizeof(float) ? 1 : team::blocks_of<S>;
 
@@ -138,6 +139,9 @@ struct make_slot_laws {
     const std::int32_t slot = index / N;
     if (!step.plans[slot].verifies() || index % N >= step.trees.count(slot)) { return; }
     const target_row<Real> row = slot_rows<Real, N>{&step, slot}[index % N];
+    if constexpr (team::spans_ranks<T>) {
+      team.tell_with_next(slot_told<Real, N>{&step, slot}.of(index % N, row.logits));
+    }
     const law<Real> l = sampler(team, row.logits, row.parameters, row.history);
     if (team.rank() == 0) { step.laws[index] = l; }
   }
@@ -154,6 +158,7 @@ struct decide_slot {
   V verifier;
   Random random;
   static constexpr bool reads_rows = true;
+  static constexpr bool spans_ranks = true;
   static constexpr int loads = team::loads_of<decltype(View::target)>;
 
   template <Team T>
@@ -163,13 +168,15 @@ struct decide_slot {
     if (step.plans[slot].verifies()) {
       verdict out;
       out.path = step.path(slot);
+      decltype(View::target) target{{&step, slot}, {&step.laws, first}, sampler};
+      if constexpr (tells_logits<View>) { target.told_rows = {&step, slot}; }
       verifier(team,
                View{.tree = {{.count = step.trees.count(slot),
                               .tokens = {&step.trees.tokens, first},
                               .parent = {&step.trees.parents, first},
                               .drawn_at = {&step.trees.drawn_at, first}}},
                     .children = children,
-                    .target = {{&step, slot}, {&step.laws, first}, sampler},
+                    .target = target,
                     .drafts = {{&step.trees.laws, first}, {&step.trees.lists, first}},
                     .seed = {&step.in, slot},
                     .length = {&step.in, slot},
@@ -225,6 +232,7 @@ template <class Real, std::int32_t N>
 struct report_emitted {
   step_arrays<Real, N> step;
   static constexpr bool reads_rows = true;
+  static constexpr bool spans_ranks = true;
 
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t index) const {

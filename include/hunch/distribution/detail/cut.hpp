@@ -8,6 +8,7 @@
 #include <hunch/distribution/detail/cut_of_list.hpp>
 #include <hunch/distribution/detail/measure.hpp>
 #include <hunch/distribution/law.hpp>
+#include <hunch/team/over_row.hpp>
 #include <hunch/team/team.hpp>
 
 /// \file
@@ -71,8 +72,9 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE cut<real_of<Logit>> find_cut(T& team, c
 #else
     constexpr bool whole = false;
 #endif
-    const std::int32_t count = whole ? team.compact(l.size(), between, key_of, team::list_capacity)
-                                     : team.compact(l.size(), inside, key_of, team::list_capacity);
+    const std::int32_t count =
+        whole ? team::compact_row(team, l.size(), between, key_of, team::list_capacity)
+              : team::compact_row(team, l.size(), inside, key_of, team::list_capacity);
     if (count <= team::list_capacity) {
       const cut<real> c = detail::cut_of_list(team, count, low, b.high, b.at_high, wanted, measure);
       // What rounding left out of a list that holds everything is not found anywhere else.

@@ -7,13 +7,14 @@
 #include <hunch/core/arithmetic.hpp>
 #include <hunch/distribution/detail/measure.hpp>
 #include <hunch/distribution/law.hpp>
+#include <hunch/team/canonical.hpp>
+#include <hunch/team/over_row.hpp>
 #include <hunch/team/team.hpp>
-#include <hunch/team/tile_sums.hpp>
 
 /// \file
 /// Where in a row a cut is likely to be, from samples of it. Which part of the row is searched
 /// follows from these estimates, and so the rounding of what is found: they are the same bits on
-/// every team, as all sums are.
+/// every team. They are sums of integers, since a sample has no tiles that a rank could hold.
 
 namespace hunch::kernel::detail {
 
@@ -45,18 +46,64 @@ struct cut_estimate {
   template <class Of = Measure>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE float sampled(std::int32_t elements, real least,
                                                          real end = infinity<real>) const {
+    std::int64_t units[1] = {held_units<Of>(elements, least, end)};
+    team::add_up(team, units);
+    return expected(elements, units[0]);
+  }
+  /// The part of it that this rank holds, in units of 2^-43: the measure of an element is at most
+  /// 1, and a sum of 2^17 of them is an integer yet.
+  template <class Of = Measure>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t held_units(std::int32_t elements,
+                                                                   real least, real end) const {
     return with_least(l, least, [&]<class L>(const L& of, real from) {
       return sum_of(elements, measured_between<Of, L>{of, from, end});
     });
   }
+  HUNCH_HOST_DEVICE float expected(std::int32_t elements, std::int64_t units) const {
+    return static_cast<float>(static_cast<double>(stride_of(elements)) *
+                              (static_cast<double>(units) * 0x1.0p-43));
+  }
+  /// A sample has one of so many rows of lanes.
+  HUNCH_HOST_DEVICE std::int32_t stride_of(std::int32_t elements) const {
+    return l.logits.size < elements ? 1 : l.logits.size / elements;
+  }
   template <class Terms>
-  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE float sum_of(std::int32_t elements,
-                                                        const Terms& terms) const {
-    const std::int32_t stride = l.logits.size < elements ? 1 : l.logits.size / elements;
-    const std::int32_t rows = l.logits.size / (team::lane_count * stride);
-    return static_cast<float>(
-        static_cast<double>(stride) *
-        team.sum(std::int64_t{rows} * team::lane_count, sampled_terms<Terms>{terms, stride}));
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t sum_of(std::int32_t elements,
+                                                               const Terms& terms) const {
+    const std::int64_t step = std::int64_t{team::lane_count} * stride_of(elements);
+    const team::element_range own = team::held(team, l.logits.size);
+    const std::int64_t first = (own.begin + step - 1) / step;
+    const std::int64_t end = smaller((own.end + step - 1) / step, l.logits.size / step);
+    const auto units = [terms](std::int64_t i) HUNCH_INLINED {
+      // The bits of a sum tell it, without a conversion, so that host loops vectorise.
+      constexpr double shift = 0x1.8p52;
+      return bit_cast<std::int64_t>(static_cast<double>(terms(i)) * 0x1.0p43 + shift) -
+             bit_cast<std::int64_t>(shift);
+    };
+    const auto add = [](std::int64_t a, std::int64_t b) HUNCH_INLINED { return a + b; };
+    if constexpr (team::is_one_thread<T>) {
+      return team::on_processor<Terms::compiled_up_to>(
+          [=](const auto& units) HUNCH_INLINED {
+            std::int64_t lane[team::lane_count] = {};
+            for (std::int64_t r = first; r < end; ++r) {
+              for (std::int64_t l = 0; l < team::lane_count; ++l) {
+                lane[l] += units(r * step + l);
+              }
+            }
+            std::int64_t sum = 0;
+            for (const std::int64_t of_lane : lane) { sum += of_lane; }
+            return sum;
+          },
+          units);
+    } else {
+      const std::int64_t count = end > first ? (end - first) * team::lane_count : 0;
+      return team.reduce(
+          count, std::int64_t(0),
+          [=](std::int64_t i) {
+            return units((first + i / team::lane_count) * step + i % team::lane_count);
+          },
+          add);
+    }
   }
 
   /// What lies lower has no weight.
@@ -79,23 +126,46 @@ struct cut_estimate {
   HUNCH_HOST_DEVICE bool near_maximum(const bracket<real>& b, real& low) const {
     low = b.low;
     if (l.size() <= team::list_capacity) { return true; }
-    real least = b.high;
-    HUNCH_ROLLED
-    for (int octaves = 4; octaves <= 64; octaves *= 2) {
-      const real wider = l.maximum - static_cast<real>(octaves) / l.scale;
-      if (sampled<element_count>(coarse_sample, wider) > 0.5f * team::list_capacity) { break; }
-      least = wider;
+    // Where many ranks are asked at once, all that may be asked.
+    std::int64_t answers[2 * places + 1];
+    if constexpr (team::spans_ranks<T>) {
+      for (int k = 0; k < places; ++k) {
+        answers[k] = held_units<element_count>(coarse_sample, place(k), infinity<real>);
+        answers[places + k] = held_units(coarse_sample, place(k), infinity<real>);
+      }
+      answers[2 * places] = held_units(coarse_sample, lowest_of(b), infinity<real>);
+      team::add_up(team, answers);
     }
-    if (least == b.high) { return false; }
+    int found = -1;
+    HUNCH_ROLLED
+    for (int k = 0; k < places; ++k) {
+      if (answer<element_count>(answers, k, place(k)) > 0.5f * team::list_capacity) { break; }
+      found = k;
+    }
+    if (found < 0) { return false; }
+    const real least = place(found);
     // By what is below: of the few above, none may be in the sample.
     float below = 0.0f;
     HUNCH_ROLLED
     for (int end = 0; end < 2; ++end) {
-      below = sampled(coarse_sample, end == 0 ? least : lowest_of(b)) - below;
+      below = answer<Measure>(answers, end == 0 ? places + found : 2 * places,
+                              end == 0 ? least : lowest_of(b)) -
+              below;
     }
     if (below > 2.0f * b.spare) { return false; }
     low = least;
     return true;
+  }
+  /// 4, 8, ..., 64 powers of two below the maximum.
+  static constexpr int places = 5;
+  HUNCH_HOST_DEVICE real place(int k) const {
+    return l.maximum - static_cast<real>(4 << k) / l.scale;
+  }
+  /// What a small sample lets expect from `least` on: answer k, if there are any.
+  template <class Of>
+  HUNCH_HOST_DEVICE float answer(const std::int64_t* answers, int k, real least) const {
+    if constexpr (team::spans_ranks<T>) { return expected(coarse_sample, answers[k]); }
+    return sampled<Of>(coarse_sample, least);
   }
 
   /// Sets [low, high) to most of a list of elements around the cut, whatever the row is like:

@@ -7,6 +7,7 @@
 #include <hunch/core/config.hpp>
 #include <hunch/distribution/detail/measure.hpp>
 #include <hunch/distribution/law.hpp>
+#include <hunch/team/over_row.hpp>
 #include <hunch/team/processor.hpp>
 #include <hunch/team/team.hpp>
 
@@ -184,19 +185,32 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t draw_from_groups(T& team, 
 
   const std::int64_t begin = tile * team::tile_elements;
   const std::int64_t end = begin + team::tile_elements < n ? begin + team::tile_elements : n;
-  const auto weights = team.lanes(begin, end, weight);
-  if constexpr (team::is_one_thread<T>) {
-    return team::on_processor<team::up_to_avx2>(
-        [=, lanes = shared.lanes, strands = shared.strands](const Weight& weight) HUNCH_INLINED {
-          return walk_in_tile([](double target, std::int32_t count, const auto& at)
-                                  HUNCH_INLINED { return walk_along(target, count, at); },
-                              lanes, strands, begin, end, fraction, weight);
-        },
-        weights);
-  } else {
-    return walk_in_tile(walk, shared.lanes, shared.strands, begin, end, fraction, weights);
-  }
+  return team::on_holder(team, begin, [&]() HUNCH_INLINED {
+    const auto weights = team.lanes(begin, end, weight);
+    if constexpr (team::is_one_thread<T>) {
+      return team::on_processor<team::up_to_avx2>(
+          [=, lanes = shared.lanes, strands = shared.strands](const Weight& weight) HUNCH_INLINED {
+            return walk_in_tile([](double target, std::int32_t count, const auto& at)
+                                    HUNCH_INLINED { return walk_along(target, count, at); },
+                                lanes, strands, begin, end, fraction, weight);
+          },
+          weights);
+    } else {
+      return walk_in_tile(walk, shared.lanes, shared.strands, begin, end, fraction, weights);
+    }
+  });
 }
+
+}  // namespace detail
+
+namespace detail {
+
+/// Whether weights read the row to say what `only_kept` is, by `static constexpr bool reads_kept =
+/// true`: then who does not hold that element cannot.
+template <class Weight>
+inline constexpr bool reads_kept = requires {
+  requires Weight::reads_kept;
+};
 
 }  // namespace detail
 
@@ -210,7 +224,8 @@ template <Team T, class Weight>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t draw(T& team, std::int64_t n,
                                                            const Weight& weight,
                                                            std::uint64_t word) {
-  if constexpr (requires { weight.only_kept(); }) {
+  if constexpr (requires { weight.only_kept(); } &&
+                !(team::spans_ranks<T> && detail::reads_kept<Weight>)) {
     if (const std::int64_t only = weight.only_kept(); only >= 0) { return only; }
   }
   const double total = detail::sum_for_draw(team, n, weight);

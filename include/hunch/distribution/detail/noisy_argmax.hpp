@@ -7,6 +7,7 @@
 #include <hunch/core/types.hpp>
 #include <hunch/distribution/law.hpp>
 #include <hunch/distribution/restrict.hpp>
+#include <hunch/team/over_row.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 
@@ -122,16 +123,19 @@ HUNCH_HOST_DEVICE token noisy_argmax(T& team, const law<Logit>& l, const Tokens&
 #endif
   // Somebody has to be beaten: the first of each tile (good where the law is flat) and the most
   // probable token (good where it is not).
-  const timed_token first = team.reduce(
-      tokens.tiles(), timed_token{},
-      [=](std::int64_t tile) {
-        const token who = noise.first(static_cast<std::int32_t>(tile));
-        const std::int32_t at = tokens.position_of(who);
-        const real w = at >= 0 ? l.weight(at) : real(0);
-        return w > real(0) ? timed_token{start_time(tile) / static_cast<double>(w), who}
-                           : timed_token{};
-      },
-      better);
+  const auto first_of = [=](std::int64_t tile) {
+    const token who = noise.first(static_cast<std::int32_t>(tile));
+    const std::int32_t at = tokens.position_of(who);
+    const real w = at >= 0 ? l.weight(at) : real(0);
+    return w > real(0) ? timed_token{start_time(tile) / static_cast<double>(w), who}
+                       : timed_token{};
+  };
+  timed_token first;
+  if constexpr (Tokens::in_order) {
+    first = team::reduce_blocks<noise_tile>(team, l.size(), timed_token{}, first_of, better);
+  } else {
+    first = team.reduce(tokens.tiles(), timed_token{}, first_of, better);
+  }
   const timed_token bound = ahead(
       first, timed_token{noise.arrival(favourite, noise.start(favourite / noise_tile)), favourite});
 

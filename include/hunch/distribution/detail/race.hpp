@@ -5,6 +5,7 @@
 
 #include <hunch/core/config.hpp>
 #include <hunch/distribution/detail/noisy_argmax.hpp>
+#include <hunch/team/over_row.hpp>
 #include <hunch/team/team.hpp>
 
 namespace hunch::kernel {
@@ -18,15 +19,15 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int64_t race(T& team, std::int64_t
                                                            const token_noise<Words>& noise) {
   const auto better = [](const timed_token& a, const timed_token& b) { return ahead(a, b); };
   // Somebody has to be beaten: the first of each tile.
-  const timed_token bound =
-      team.reduce((n + noise_tile - 1) / noise_tile, timed_token{},
-                  [=](std::int64_t tile) {
-                    const auto start = noise.start(static_cast<std::int32_t>(tile));
-                    if (start.first >= n) { return timed_token{}; }
-                    const auto w = static_cast<double>(weight(start.first));
-                    return w > 0.0 ? timed_token{start.time / w, start.first} : timed_token{};
-                  },
-                  better);
+  const timed_token bound = team::reduce_blocks<noise_tile>(
+      team, n, timed_token{},
+      [=](std::int64_t tile) {
+        const auto start = noise.start(static_cast<std::int32_t>(tile));
+        if (start.first >= n) { return timed_token{}; }
+        const auto w = static_cast<double>(weight(start.first));
+        return w > 0.0 ? timed_token{start.time / w, start.first} : timed_token{};
+      },
+      better);
   // A tile that starts at `time` needs the weight time / bound.time; with a margin for rounding.
   const auto gate = [=](std::int64_t tile) {
     return noise.start_time(static_cast<std::int32_t>(tile)) / bound.time * (1.0 - 0x1p-40);

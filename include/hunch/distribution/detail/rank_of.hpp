@@ -5,6 +5,7 @@
 
 #include <hunch/core/config.hpp>
 #include <hunch/distribution/law.hpp>
+#include <hunch/team/over_row.hpp>
 #include <hunch/team/team.hpp>
 
 namespace hunch::kernel {
@@ -13,9 +14,9 @@ namespace hunch::kernel {
 /// probable ones those with a lower id. Collective; reads the row once.
 template <Team T, Law P>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE std::int32_t rank_of(T& team, const P& p, std::int64_t x) {
-  const auto p_x = p.weight(x);
-  return team.reduce(
-      p.size(), std::int32_t(0),
+  const auto p_x = team::on_holder(team, x, [&] { return p.weight(x); });
+  return team::reduce_row(
+      team, p.size(), std::int32_t(0),
       [=](std::int64_t i) {
         const auto w = p.weight(i);
         return w > p_x || (w == p_x && i < x) ? 1 : 0;

@@ -230,12 +230,39 @@ class cooperative {
   template <class F>
   HUNCH_HOST_DEVICE void tiles(std::int64_t n, std::int64_t first, std::int32_t count, F&& f) {
     machine_.sync_part();  // the lanes of the last call have been read
-    for (std::int32_t k = machine_.crew(); k < count; k += machine_.crews()) {
-      const std::int64_t begin = (first + k) * tile_elements;
-      const std::int64_t end = begin + tile_elements < n ? begin + tile_elements : n;
+    for_crew_tiles(n, first, count, [&](std::int32_t k, std::int64_t begin, std::int64_t end) {
       const auto sum = static_cast<double>(machine_.tile(begin, end, f));
       if (machine_.crew_thread() == 0) { machine_.scratch().lanes[k] = sum; }
-    }
+    });
+    machine_.sync_part();
+  }
+
+  /// Of both terms: of the first in the lanes, of the second in the groups.
+  template <class F>
+  HUNCH_HOST_DEVICE void tiles_both(std::int64_t n, std::int64_t first, std::int32_t count, F&& f) {
+    machine_.sync_part();  // what was there before has been read
+    for_crew_tiles(n, first, count, [&](std::int32_t k, std::int64_t begin, std::int64_t end) {
+      const two_sums sums = machine_.tile_both(begin, end, f);
+      if (machine_.crew_thread() == 0) {
+        machine_.scratch().lanes[k] = sums.first;
+        machine_.scratch().groups[k] = sums.second;
+      }
+    });
+    machine_.sync_part();
+  }
+  /// The totals of `soft_sum`: largest keys in the tops, sums in the lanes.
+  template <class Terms>
+  HUNCH_HOST_DEVICE void soft_tiles(std::int64_t n, std::int64_t first, std::int32_t count,
+                                    const Terms& terms) {
+    machine_.sync_part();  // what was there before has been read
+    frame_of<Terms> likely{};
+    for_crew_tiles(n, first, count, [&](std::int32_t k, std::int64_t begin, std::int64_t end) {
+      const auto total = machine_.soft_tile(begin, end, terms, likely);
+      if (machine_.crew_thread() == 0) {
+        machine_.scratch().tops[k] = total.top;
+        machine_.scratch().lanes[k] = total.sum;
+      }
+    });
     machine_.sync_part();
   }
 
@@ -329,6 +356,8 @@ class cooperative {
   }
 
   HUNCH_HOST_DEVICE const shared_scratch& scratch() const { return machine_.scratch(); }
+  /// The same, for `team::sharded`, by threads that have it to themselves.
+  HUNCH_HOST_DEVICE shared_scratch& own() { return machine_.scratch(); }
   HUNCH_HOST_DEVICE const summed& last_sum() const { return machine_.last_sum(); }
   HUNCH_HOST_DEVICE void remember(const summed& what) { machine_.remember(what); }
 
@@ -344,6 +373,16 @@ class cooperative {
     for (std::int32_t g = machine_.crew() * machine_.parts() + machine_.part(); g < groups;
          g += step) {
       use(g);
+    }
+  }
+
+  /// Calls use(k, begin, end) for the tiles first + k of a row that are this crew's, k < count.
+  template <class Use>
+  HUNCH_HOST_DEVICE void for_crew_tiles(std::int64_t n, std::int64_t first, std::int32_t count,
+                                        Use&& use) {
+    for (std::int32_t k = machine_.crew(); k < count; k += machine_.crews()) {
+      const std::int64_t begin = (first + k) * tile_elements;
+      use(k, begin, begin + tile_elements < n ? begin + tile_elements : n);
     }
   }
 

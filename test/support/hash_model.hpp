@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
 #include <hunch/core/types.hpp>
 #include <hunch/executor/executor.hpp>
 #include <hunch/model/rows.hpp>
+#include <hunch/team/over_row.hpp>
 #include <hunch/team/team.hpp>
 #include <hunch/vocab/vocab_layout.hpp>
 
@@ -240,6 +242,13 @@ class hash_model {
   pass evaluate(const rows& r) {
     const pass out = forward(r);
     executor_->launch(r.size, hash_logits{state(), r, logits_.data()});
+    if constexpr (team::spans_ranks<E>) {
+      // What other ranks hold nobody reads here.
+      const team::element_range held = executor_->shards().tiles().held();
+      for (std::int64_t i = 0; i < std::int64_t{r.size} * vocab_; ++i) {
+        if (!held.contains(i % vocab_)) { logits_.data()[i] = std::nanf(""); }
+      }
+    }
     if (r.streams > 0) {
       executor_->launch(r.size, hash_streams{state(), r, max_streams_, streams_.data()});
     }

@@ -34,6 +34,8 @@ struct shard_traffic {
 /// on all of them: the others throw a `collective_error` that names it, and all may repeat the
 /// step. A rank that throws elsewhere says so with `fail`; else the others wait for their time-out.
 ///
+/// Copies share what they exchange.
+///
 /// \tparam C a `Collective`, used by this and by nobody else while a launch runs. \tparam Host an
 ///         executor whose buffers the host reads, of one thread.
 template <Collective C, Executor Host = host>
@@ -46,7 +48,10 @@ class sharded : public Host {
 
   /// \param collective and \param shards outlive the executor.
   sharded(C& collective, const vocab_shards& shards, const Host& host = Host())
-      : Host(host), collective_(&collective), shards_(&shards), hub_(std::make_unique<hub>()) {}
+      : Host(host),
+        collective_(&collective),
+        shards_(&shards),
+        hub_(std::make_shared<hub>()) {}
 
   C& collective() { return *collective_; }
   const vocab_shards& shards() const { return *shards_; }
@@ -81,7 +86,11 @@ class sharded : public Host {
     std::vector<std::uint64_t> sent;
     std::vector<std::uint64_t> received;  ///< [ranks, sent]
     std::uint64_t digest = 0;
+    std::size_t last_words = 0;  ///< of the round whose messages are read
     shard_traffic traffic;
+    std::vector<std::unique_ptr<detail::fiber>> fibers;
+    bool failed = false;
+    std::exception_ptr thrown;
 
     void begin() {
       sent.assign(1, 0);
@@ -105,8 +114,6 @@ class sharded : public Host {
       last_words = words;
       sent.assign(1, 0);
     }
-
-    std::size_t last_words = 0;  ///< of the round whose messages are read
   };
 
   /// What a waiting body is told when the exchange has failed.
@@ -130,7 +137,7 @@ class sharded : public Host {
         all.exchange(*executor_->collective_);
       } else {
         own_->wait();
-        if (executor_->failed_) { throw exchange_failed{}; }
+        if (all.failed) { throw exchange_failed{}; }
       }
       at_ = next_;
     }
@@ -176,47 +183,45 @@ class sharded : public Host {
         self.executor->run(*self.body, self.index, to_others);
       } catch (const exchange_failed&) {
       } catch (...) {
-        if (!self.executor->thrown_) { self.executor->thrown_ = std::current_exception(); }
+        if (!self.executor->hub_->thrown) { self.executor->hub_->thrown = std::current_exception(); }
       }
     }
   };
 
   template <class Body>
   void run_side_by_side(std::int32_t count, const Body& body) {
-    failed_ = false;
-    thrown_ = nullptr;
+    hub& all = *hub_;
+    all.failed = false;
+    all.thrown = nullptr;
     std::size_t waiting = 0;  // the fibers up to it have a body that waits
     for (std::int32_t i = 0; i < count; ++i) {
-      if (waiting == fibers_.size()) { fibers_.push_back(std::make_unique<detail::fiber>()); }
-      detail::fiber& next = *fibers_[waiting];
+      if (waiting == all.fibers.size()) { all.fibers.push_back(std::make_unique<detail::fiber>()); }
+      detail::fiber& next = *all.fibers[waiting];
       task<Body> of{this, &body, i, &next};
       next.start(&task<Body>::start, &of);
       waiting += next.waits() ? 1 : 0;
     }
     while (waiting > 0) {
-      if (!thrown_) {
+      if (!all.thrown) {
         try {
-          hub_->exchange(*collective_);
-          hub_->digest = 0;
-        } catch (...) { thrown_ = std::current_exception(); }
+          all.exchange(*collective_);
+          all.digest = 0;
+        } catch (...) { all.thrown = std::current_exception(); }
       }
-      failed_ = thrown_ != nullptr;
+      all.failed = all.thrown != nullptr;
       std::size_t left = 0;
       for (std::size_t f = 0; f < waiting; ++f) {
-        fibers_[f]->resume();
-        if (fibers_[f]->waits()) { std::swap(fibers_[left++], fibers_[f]); }
+        all.fibers[f]->resume();
+        if (all.fibers[f]->waits()) { std::swap(all.fibers[left++], all.fibers[f]); }
       }
       waiting = left;
     }
-    if (thrown_) { std::rethrow_exception(thrown_); }
+    if (all.thrown) { std::rethrow_exception(all.thrown); }
   }
 
   C* collective_;
   const vocab_shards* shards_;
-  std::unique_ptr<hub> hub_;
-  std::vector<std::unique_ptr<detail::fiber>> fibers_;
-  bool failed_ = false;
-  std::exception_ptr thrown_;
+  std::shared_ptr<hub> hub_;
 };
 
 }  // namespace hunch::executor

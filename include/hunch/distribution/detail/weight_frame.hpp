@@ -26,7 +26,7 @@ struct weight_frame {
   /// The weight of this frame's base in the frame of `x`, about 1 / weight(x).
   HUNCH_HOST_DEVICE HUNCH_INLINE double inverse(Real, Real) const { return 1.0; }
   HUNCH_HOST_DEVICE static HUNCH_INLINE double rescale(Real from, Real to, Real s) {
-    return exp2_product(from - to, s);
+    return from == to ? 1.0 : exp2_product(from - to, s);  // -inf - -inf is no number
   }
 };
 

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The exact joint law of what ranks write that have parts of the vocabulary: of every rule, after
+// every stage of a sampler, by enumeration of all random choices; all ranks come to the same.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <hunch/drafter/autoregressive.hpp>
+#include <hunch/drafter/none.hpp>
+#include <hunch/model/full_logits.hpp>
+#include <hunch/sampler/greedy.hpp>
+#include <hunch/selector/full.hpp>
+#include <hunch/tree/chain.hpp>
+#include <hunch/tree/sampled.hpp>
+#include <hunch/verifier/block.hpp>
+#include <hunch/verifier/greedy.hpp>
+#include <hunch/verifier/point_mass.hpp>
+#include <hunch/verifier/rejection.hpp>
+#include "../support/enumerate.hpp"
+#include "../support/stages.hpp"
+#include "on_ranks.hpp"
+#include "spread.hpp"
+
+namespace hunch::test::shard_exact_test {
+namespace {
+
+constexpr double tolerance = 1e-12;
+constexpr std::int32_t vocab = 3;
+
+generation_options ask(std::int32_t length, float temperature = 1.0f) {
+  generation_options o;
+  o.max_new_tokens = length;
+  o.temperature = temperature;
+  return o;
+}
+
+/// The largest gap between what any rank writes and the autoregressive law.
+template <class Shape, class S, class V>
+double gap(const shard_bounds& bounds, flavour target_kind, flavour draft_kind,
+           const generation_options& options, Shape, S, V, std::uint64_t bad = 0) {
+  toy_world target_world{vocab, 31, target_kind};
+  target_world.bad = bad;
+  const toy_world draft_world{vocab, 32, draft_kind};
+  const std::vector<token> prompt{0, vocab - 1};
+  const law_of_texts expected = autoregressive_law(target_world, options, prompt);
+  generation_options wide = options;
+  for (logit_bias& b : wide.bias) { b.t *= spread; }
+  const std::vector<request> requests{{{0, (vocab - 1) * spread}, wide}};
+  const auto ranks = static_cast<std::int32_t>(bounds.size()) - 1;
+  std::vector<double> gaps(static_cast<std::size_t>(ranks), 1.0);
+  const rank_ends ends = on_ranks(ranks, [&](auto& c) {
+    const vocab_shards shards = shards_of(c, bounds);
+    executor::sharded executor(c, shards);
+    spread_model target(target_world, shards.tiles().held());
+    spread_model draft(draft_world, {0, spread_vocab(vocab)});
+    ranked_source source;
+    decoder d{target,
+              drafter::autoregressive{full_logits{draft}, Shape{}},
+              selector::full{spread_vocab(vocab)},
+              S{},
+              V{},
+              decoder_options{.max_batch = 1, .token_text = {}},
+              source,
+              executor};
+    static_assert(decltype(d)::lossless);
+    const enumeration found = enumerate(d, source, requests);
+    CHECK(found.tapes > 1);
+    CHECK(std::abs(found.total - 1.0) <= tolerance);
+    gaps[static_cast<std::size_t>(c.rank())] = distance(narrowed(found.law), expected);
+  });
+  double largest = 0.0;
+  for (const std::string& what : ends.what) { CHECK(what == ""); }
+  for (const double of : gaps) { largest = of > largest ? of : largest; }
+  return largest;
+}
+
+const std::vector<shard_bounds> divisions{
+    {0, 4096, spread_vocab(vocab)},        // one token, then two
+    {0, 8192, spread_vocab(vocab)},        // two, then one
+    {0, 4096, 8192, spread_vocab(vocab)},  // one each
+    {0, 0, 8192, spread_vocab(vocab)},     // a rank without any
+};
+
+using chain = tree::chain<2>;
+using branches = tree::sampled<2, 1>;
+using stage_temperature = sampler::pipeline<sampler::temperature>;
+
+TEST_CASE("every rule on every division") {
+  for (const shard_bounds& bounds : divisions) {
+    CAPTURE(bounds.size());
+    for (const flavour p : {flavour::smooth, flavour::masked, flavour::tied}) {
+      for (const flavour q : {flavour::smooth, flavour::sharp}) {
+        CAPTURE(static_cast<int>(p));
+        const generation_options o = ask(3, 0.9f);
+        const stage_temperature s;
+        CHECK(gap(bounds, p, q, o, chain{}, s, verifier::rejection{}) <= tolerance);
+        CHECK(gap(bounds, p, q, o, branches{}, s, verifier::rejection{}) <= tolerance);
+        CHECK(gap(bounds, p, q, o, chain{}, s, verifier::block{}) <= tolerance);
+        CHECK(gap(bounds, p, q, o, branches{}, s, verifier::point_mass{}) <= tolerance);
+      }
+    }
+  }
+}
+
+TEST_CASE("every stage of a sampler") {
+  for (const shard_bounds& bounds : divisions) {
+    CAPTURE(bounds.size());
+    generation_options o = ask(3, 0.8f);
+    o.top_k = 2;
+    CHECK(gap(bounds, flavour::tied, flavour::smooth, o, chain{}, every_stage{},
+              verifier::rejection{}) <= tolerance);
+    o.top_k = 0;
+    o.top_p = 0.7f;
+    CHECK(gap(bounds, flavour::smooth, flavour::smooth, o, branches{}, every_stage{},
+              verifier::rejection{}) <= tolerance);
+    o.top_p = 1.0f;
+    o.min_p = 0.3f;
+    o.repetition_penalty = 1.5f;
+    o.presence_penalty = 0.4f;
+    o.frequency_penalty = -0.3f;
+    o.bias = {{1, 1.5f}, {vocab - 1, -1.0f}};
+    CHECK(gap(bounds, flavour::smooth, flavour::smooth, o, chain{}, every_stage{},
+              verifier::rejection{}) <= tolerance);
+  }
+}
+
+TEST_CASE("rows that are bad on one rank end the text on all") {
+  for (const shard_bounds& bounds : divisions) {
+    CHECK(gap(bounds, flavour::smooth, flavour::smooth, ask(3), chain{}, stage_temperature{},
+              verifier::rejection{}, 5) <= tolerance);
+    CHECK(gap(bounds, flavour::smooth, flavour::smooth, ask(3), chain{}, stage_temperature{},
+              verifier::block{}, 6) <= tolerance);
+  }
+}
+
+TEST_CASE("the comparison sees another law") {
+  CHECK(gap(divisions[0], flavour::smooth, flavour::smooth, ask(2, 0.9f), chain{},
+            sampler::pipeline<sampler::temperature, sampler::min_p>{}, verifier::rejection{}) <=
+        tolerance);
+  toy_world other{vocab, 31, flavour::smooth};
+  const std::vector<token> prompt{0, vocab - 1};
+  const law_of_texts one = autoregressive_law(other, ask(2, 0.9f), prompt);
+  CHECK(distance(one, autoregressive_law(other, ask(2, 0.8f), prompt)) > 1e-3);
+}
+
+}  // namespace
+}  // namespace hunch::test::shard_exact_test

@@ -82,8 +82,8 @@ struct ranked_source : forking_source {
       return forking_source::categorical(team, a, n, weight);
     } else {
       const std::int32_t count = team::compact_row(
-          team, n, [&](std::int64_t i) { return weight(i) > 0; },
-          [](std::int64_t i) { return i; }, team::list_capacity);
+          team, n, [&](std::int64_t i) { return weight(i) > 0; }, [](std::int64_t i) { return i; },
+          team::list_capacity);
       std::vector<std::int64_t> ids(team.scratch().list, team.scratch().list + count);
       std::vector<double> weights;
       for (const std::int64_t id : ids) {

@@ -26,8 +26,12 @@ void check_table(const shard_bounds& bounds) {
     const vocab_shards shards = shards_of(c, bounds);
     executor::sharded executor(c, shards);
     claims& mine = of_rank[static_cast<std::size_t>(c.rank())];
+    // How many drafts are accepted is a claim about the host, made where the vocabulary is small.
     table::runner run(executor, bounds.back(), 2, 3, full_run(),
-                      [&](const std::string& what, bool so) { mine.emplace_back(what, so); });
+                      [&](const std::string& what, bool so) {
+                        if (what.find("the texts of the host") == std::string::npos) { return; }
+                        mine.emplace_back(what, so);
+                      });
     table::for_each_line(run);
     REQUIRE(executor.traffic().exchanges > 0);
   });

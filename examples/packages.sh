@@ -43,5 +43,7 @@ thrust_package() {
 
 BUILD_PACKAGES=(g++ cmake make pkg-config libcli11-dev nlohmann-json3-dev libsentencepiece-dev
   libpcre2-dev libutf8proc-dev)
+# Of processes that share a vocabulary.
+RANKS_PACKAGES=(libopenmpi-dev openmpi-bin)
 # Of benchmarks only: what others compute the same with.
 BENCH_PACKAGES=(libopenblas-dev)

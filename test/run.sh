@@ -4,8 +4,8 @@
 # a second compiler, sanitizers, the race check, soak runs, programs for a device, fuzzing. With
 # --all: both, then what is tried before a release, rows of 16 bits in every composition, all tests by
 # the second compiler, fuzzing without assertions, the shipped models under sanitizers, NEON in an
-# emulator, other architectures of devices, the torch operators, engines in Python that call them, and
-# llama.cpp.
+# emulator, other architectures of devices, processes that share a vocabulary, the torch operators,
+# engines in Python that call them, and llama.cpp.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
@@ -68,7 +68,8 @@ if [ "$all" = yes ]; then
     neon=yes
     need_packages g++-aarch64-linux-gnu qemu-user
   fi
-  stage other architectures, rows of 16 bits
+  need_packages "${RANKS_PACKAGES[@]}"
+  stage other architectures, rows of 16 bits, processes that share a vocabulary
   cmake --preset strict -DHUNCH_DEMAND_NEON="$neon" >/dev/null
   build strict --target test_all
   run_tests strict -L '^all$'

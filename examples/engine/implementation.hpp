@@ -33,7 +33,8 @@ struct pass_result {
   pass_plan plan;
   int hidden_size = 0;
   int hidden_stride = 0;
-  int vocab_size = 0;
+  int first_logit = 0;
+  int end_of_logits = 0;
   int logits_stride = 0;
   aligned_buffer<float> hidden;   ///< [outputs, hidden_stride]
   aligned_buffer<float> logits;   ///< [outputs, logits_stride]
@@ -151,9 +152,15 @@ struct model::implementation : named_model {
   template <class Then>
   void apply_shared(const packed_matrix& w, activation_view x, float* y, std::ptrdiff_t stride,
                     int rows, into mode, int thread, const Then& then) {
-    shares.take(thread, w.blocks(), [&](int first, int last) {
-      multiply(w, x, y, stride, rows, mode, first, last);
-      then(first * outputs_per_block, last * outputs_per_block);
+    apply_blocks(0, w.blocks(), w, x, y, stride, rows, mode, thread, then);
+  }
+  /// The same of the blocks [begin, end).
+  template <class Then>
+  void apply_blocks(int begin, int end, const packed_matrix& w, activation_view x, float* y,
+                    std::ptrdiff_t stride, int rows, into mode, int thread, const Then& then) {
+    shares.take(thread, end - begin, [&](int first, int last) {
+      multiply(w, x, y, stride, rows, mode, begin + first, begin + last);
+      then((begin + first) * outputs_per_block, (begin + last) * outputs_per_block);
     });
   }
   void apply_shared(const packed_matrix& w, activation_view x, float* y, std::ptrdiff_t stride,

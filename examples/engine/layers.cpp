@@ -556,9 +556,12 @@ void model::implementation::reserve_outputs(std::size_t outputs) {
 }
 
 void model::implementation::write_logits(int outputs, int thread) {
-  apply_shared(weights.head(),
+  const int begin = result.first_logit / outputs_per_block;
+  const int end = (result.end_of_logits + outputs_per_block - 1) / outputs_per_block;
+  apply_blocks(begin, end, weights.head(),
                activations(result.hidden.data(), hidden_stride, shape.hidden, outputs, thread),
-               result.logits.data(), result.logits_stride, outputs, into::overwrite, thread);
+               result.logits.data(), result.logits_stride, outputs, into::overwrite, thread,
+               [](int, int) {});
 }
 
 }  // namespace engine

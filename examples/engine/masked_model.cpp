@@ -32,7 +32,7 @@ void masked_evaluation::check(std::int32_t i) const {
 hunch::row_view<float> masked_evaluation::logits(std::int32_t i) const {
   check(i);
   auto* const logits = const_cast<float*>(result_->logits.data());
-  return {logits + static_cast<std::ptrdiff_t>(i) * result_->logits_stride, result_->vocab_size};
+  return {logits + static_cast<std::ptrdiff_t>(i) * result_->logits_stride, result_->end_of_logits};
 }
 
 hunch::row_view<const float> masked_evaluation::hidden(std::int32_t i) const {

@@ -32,8 +32,9 @@ hunch::row_view<const float> hidden_states::hidden(std::int32_t row) const {
 
 hunch::row_view<float> evaluation::logits(std::int32_t row) const {
   auto* const logits = const_cast<float*>(result_->logits.data());
-  return {logits + result_->output(row) * static_cast<std::size_t>(result_->logits_stride),
-          result_->vocab_size};
+  return {logits + result_->output(row) * static_cast<std::size_t>(result_->logits_stride) +
+              result_->first_logit,
+          result_->end_of_logits - result_->first_logit};
 }
 
 hunch::row_view<const float> evaluation::stream(std::int32_t row, std::int32_t j) const {
@@ -118,7 +119,7 @@ model::implementation::implementation(const config& c, const checkpoint& source,
       feature_layers{options.feature_layers} {
   result.hidden_size = c.hidden;
   result.hidden_stride = hidden_stride;
-  result.vocab_size = c.rows_of_head();
+  result.end_of_logits = c.rows_of_head();
   result.logits_stride = round_up(c.rows_of_head(), lanes);
   space.threads.resize(static_cast<std::size_t>(options.threads));
   for (auto& each : space.threads) {
@@ -214,6 +215,14 @@ hunch::made_for model::made_for() const {
           .name = origin()};
 }
 
+void model::set_logit_range(std::int32_t first, std::int32_t end) {
+  if (first < 0 || end < first || end > self_->shape.rows_of_head()) {
+    throw std::invalid_argument("engine::model: there are no logits of the tokens from " +
+                                std::to_string(first) + " to " + std::to_string(end));
+  }
+  self_->result.first_logit = first;
+  self_->result.end_of_logits = end;
+}
 void model::set_head_layout(const hunch::vocab_layout& layout) { self_->set_head_layout(layout); }
 std::uint64_t model::head_order() const { return self_->head_order(); }
 void model::head(const hidden_states&, const hunch::head_rows<float>& rows) {

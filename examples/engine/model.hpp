@@ -62,6 +62,7 @@ class evaluation : public hidden_states {
   using hidden_states::hidden_states;
 
   /// [vocab_size] the logits of a row that was wanted and is `ok`, in token order; may be written.
+  /// Of a model with a logit range, those of its tokens.
   hunch::row_view<float> logits(std::int32_t row) const;
   /// [hidden] stream j beside such a row, after the last norm; see `speculative_streams`.
   hunch::row_view<const float> stream(std::int32_t row, std::int32_t j) const;
@@ -119,6 +120,11 @@ class model {
   ///         rows that break the rules of `hunch::rows`, or ask for streams that are not there;
   ///         nothing has changed then.
   evaluation evaluate(const hunch::rows& rows);
+
+  /// Passes compute the logits of the tokens [first, end) only: those of one rank of several. What
+  /// `head` does is the same.
+  /// \throws std::invalid_argument for tokens outside of the vocabulary.
+  void set_logit_range(std::int32_t first, std::int32_t end);
 
   /// The same without the head.
   hidden_states forward(const hunch::rows& rows);

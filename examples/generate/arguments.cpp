@@ -55,6 +55,7 @@ constexpr named<color_mode> colors[] = {
 // Beyond these a run takes memory or hours that nobody meant to ask for.
 constexpr std::int32_t max_requests = 128;
 constexpr std::int32_t max_rounds = 1000;
+constexpr std::int32_t max_ranks = 64;
 constexpr std::size_t max_prompt_bytes = std::size_t{1} << 20;
 // Where logits of any model stay finite.
 constexpr float max_temperature = 1e4f;
@@ -210,6 +211,11 @@ flags flags_of(destination to) {
       "cuda: a CUDA device, where the whole loop stays; without --pattern\n"
       "teams: the same loop on teams of host threads, slowly: to try it without a GPU",
       a.device, devices);
+  out.add_number(
+      "--ranks",
+      "of --device host: processes, started by mpirun, that compute and verify a part of\n"
+      "the vocabulary each; needs the program generate_ranks (default 1)",
+      a.ranks, 1, max_ranks);
   out.add_choice<engine::precision>("--precision",
                                     "of the weights of --device host, whatever the files have:\n"
                                     "bf16 (default)\n"
@@ -412,7 +418,7 @@ void check_method(const arguments& a, const Refuse& refuse) {
   const bool stepwise = a.method == method_kind::stepwise;
   const char* const method = stepwise ? "--method stepwise" : "--method diffusion";
   for (const char* flag :
-       {"--drafter", "--tree", "--prune", "--exit", "--selector", "--layout", "--router",
+       {"--ranks", "--drafter", "--tree", "--prune", "--exit", "--selector", "--layout", "--router",
         "--budget", "--verifier", "--plain", "--batch", "--repetition-penalty",
         "--presence-penalty", "--frequency-penalty", "--pattern"}) {
     refuse(flag, method);
@@ -440,6 +446,7 @@ void check_method(const arguments& a, const Refuse& refuse) {
 template <class Refuse>
 void check_device(const arguments& a, const Refuse& refuse) {
   const std::string device = a.device == device_kind::cuda ? "--device cuda" : "--device teams";
+  refuse("--ranks", device.c_str());
   refuse("--threads", device.c_str());
   refuse("--precision", device.c_str());
   if (!a.draft_lengths.empty()) {

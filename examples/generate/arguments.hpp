@@ -43,6 +43,7 @@ struct arguments {
   std::string model;  ///< Hugging Face directory of the target, or of the masked diffusion model
   std::string draft;  ///< of what drafts: a model, or heads of the target
   device_kind device = device_kind::host;
+  std::int32_t ranks = 1;  ///< processes that share the target's logits
   engine::precision precision = engine::precision::bf16;  ///< of the weights, on the host
   drafter_kind drafter = drafter_kind::model;
   tree_kind tree = tree_kind::chain;

@@ -13,6 +13,7 @@
 #include "generate/cuda.hpp"
 #include "generate/diffusion.hpp"
 #include "generate/program.hpp"
+#include "generate/start_ranks.hpp"
 #include "generate/teams.hpp"
 
 namespace generate {
@@ -34,7 +35,9 @@ namespace {
 
 void start(const std::vector<std::string>& words) {
   const arguments a = parse(words);
-  if (a.device == device_kind::cuda) {
+  if (a.ranks > 1) {
+    start_ranks(words, a.ranks);
+  } else if (a.device == device_kind::cuda) {
     run_on_cuda(a);
   } else if (a.device == device_kind::teams) {
     run_on_teams(a);

@@ -22,6 +22,7 @@
 #include "generate/draft_length.hpp"
 #include "generate/forecast.hpp"
 #include "generate/median.hpp"
+#include "generate/ranks.hpp"
 
 namespace generate {
 
@@ -167,7 +168,7 @@ costs calibrate(hunch::length::meter& meter, Speculative& speculative,
       run_requests(
           speculative, prompts, o, batch,
           [&](auto& decoder) {
-            meter.learn(decoder.last_step());
+            meter.learn(agreed(decoder.last_step()));
             decoder.draft_length(length());
           },
           on_token);
@@ -211,8 +212,9 @@ run run_metered(hunch::length::meter& meter, Speculative& speculative,
   return run_requests(
       speculative, prompts, options, batch,
       [&](auto& decoder) {
-        expected.add(meter, decoder.last_step());
-        meter.observe(decoder.last_step());
+        const hunch::step_summary& step = agreed(decoder.last_step());
+        expected.add(meter, step);
+        meter.observe(step);
         decoder.draft_length(meter.next(decoder.running()));
       },
       on_token);
@@ -240,8 +242,9 @@ run run_learning(hunch::length::meter& meter, Speculative& speculative,
   return run_requests(
       speculative, prompts, options, batch,
       [&](auto& decoder) {
-        expected.add(meter, decoder.last_step());
-        meter.learn(decoder.last_step());
+        const hunch::step_summary& step = agreed(decoder.last_step());
+        expected.add(meter, step);
+        meter.learn(step);
       },
       on_token, repeated);
 }

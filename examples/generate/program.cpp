@@ -17,6 +17,7 @@ namespace generate {
 program::program(const arguments& a)
     : args_(resolved(a)),
       target_(engine::model::load(a.model, options())),
+      part_(target_),
       session_(args_, target_.shape(), target_.context()) {
   if (!a.pattern.empty()) {
     session_.request.grammar = grammar::regular_grammar(
@@ -86,12 +87,14 @@ void program::compose(const std::function<void(composed&)>& use) {
 
 void program::without_drafter() {
   const auto with = [this](auto sampler, auto verifier) {
-    hunch::decoder plain{target_,
+    hunch::decoder plain{part_.target(),
                          hunch::drafter::none{},
                          hunch::selector::full{target_.vocab_size()},
                          sampler,
                          verifier,
-                         sizes()};
+                         sizes(),
+                         hunch::random_source<>{},
+                         part_.where()};
     announce(args_);
     session_.begin_text();
     session_.report_plain(run_requests(
@@ -127,18 +130,17 @@ hunch::decoder_options program::sizes() const {
   return o;
 }
 
-hunch::selector::any<> program::chosen_selector(const hunch::made_for& head,
-                                                std::int32_t context_width,
-                                                std::int32_t early_width) {
+any_selector program::chosen_selector(const hunch::made_for& head, std::int32_t context_width,
+                                      std::int32_t early_width) {
   const auto clusters = load_clusters(args_, session_.drafted_by(head), context_width, early_width);
   if (!clusters) {
-    hunch::selector::any<> fixed(session_.fixed_shortlist(head));
+    any_selector fixed(session_.fixed_shortlist(head));
     // The report names what drafts, not what was asked for.
     if (args_.selector == selector_kind::clustered) { args_.selector = selector_kind::frequency; }
     return fixed;
   }
   router_.emplace(clusters->router);
-  return hunch::selector::any<>(hunch::selector::clustered{
+  return any_selector(hunch::selector::clustered{
       clusters->layout, router_->view(), args_.budget.value_or(default_budget(head.vocab_size))});
 }
 

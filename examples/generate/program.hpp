@@ -19,6 +19,7 @@
 #include "generate/composed.hpp"
 #include "generate/draft_length.hpp"
 #include "generate/measure.hpp"
+#include "generate/ranks.hpp"
 #include "generate/session.hpp"
 #include "generate/shapes.hpp"
 
@@ -43,12 +44,11 @@ class program {
   void with_model();
   void with_quantised_target();
   void with_eagle();
-  void with_early_eagle(engine::eagle_model& draft, const hunch::selector::any<>& selector);
+  void with_early_eagle(engine::eagle_model& draft, const any_selector& selector);
   void with_early_exit();
   void with_medusa();
   void with_streaming();
-  void with_pruned_streams(engine::speculative_streams& streams,
-                           const hunch::selector::any<>& selector);
+  void with_pruned_streams(engine::speculative_streams& streams, const any_selector& selector);
   void with_lookup();
   void with_ensemble();
   void with_cascade();
@@ -56,13 +56,13 @@ class program {
   /// An EAGLE head, and what chooses its rows.
   struct chosen_eagle {
     engine::eagle_model head;
-    hunch::selector::any<> selector;
+    any_selector selector;
 
     /// Whether a router reads what is known before the head's pass.
     bool is_early() const { return selector.context_width() == head.input_width(); }
   };
   chosen_eagle eagle_head();
-  hunch::selector::any<> selector_of(engine::eagle_model& head);
+  any_selector selector_of(engine::eagle_model& head);
 
   /// Whether what drafts is the target, in fewer bits.
   bool drafts_with_target() const;
@@ -73,13 +73,13 @@ class program {
   /// Of a head that drafts; the most frequent tokens where clusters are asked for and none are its
   /// own. What it chooses by is the program's.
   /// \param context_width, early_width as `load_clusters` takes them.
-  hunch::selector::any<> chosen_selector(const hunch::made_for& head, std::int32_t context_width,
-                                         std::int32_t early_width = 0);
+  any_selector chosen_selector(const hunch::made_for& head, std::int32_t context_width,
+                               std::int32_t early_width = 0);
 
   /// make(tree) is a drafter of such trees by a model whose head is over `selector`'s shortlists.
   /// \tparam Chain the longest chain.
   template <class Chain = chain_shape, class Make>
-  void over_trees(const hunch::selector::any<>& selector, Make&& make) {
+  void over_trees(const any_selector& selector, Make&& make) {
     with_tree<Chain>(args_.tree, [&](auto tree) {
       if constexpr (decltype(tree)::children == hunch::child_law::ranked) {
         ranked(selector, make(tree));
@@ -91,7 +91,7 @@ class program {
 
   /// Drafts with a law, by every rule that takes them.
   template <class Drafter>
-  void drawn(const hunch::selector::any<>& selector, Drafter drafter) {
+  void drawn(const any_selector& selector, Drafter drafter) {
     using namespace hunch;
     switch (args_.verifier) {
       case verifier_kind::rejection:
@@ -111,7 +111,7 @@ class program {
 
   /// Drafts without.
   template <class Drafter>
-  void ranked(const hunch::selector::any<>& selector, Drafter drafter) {
+  void ranked(const any_selector& selector, Drafter drafter) {
     using namespace hunch;
     if (args_.verifier == verifier_kind::coupled) {
       return both(selector, std::move(drafter), text_sampler{}, verifier::coupled{});
@@ -124,12 +124,14 @@ class program {
 
   /// Plain decoding by the same laws, and the drafter's, for what `compose` was given.
   template <class Drafter, class S, class V>
-  void both(const hunch::selector::any<>& selector, Drafter drafter, S sampler, V verifier) {
+  void both(const any_selector& selector, Drafter drafter, S sampler, V verifier) {
     using namespace hunch;
-    decoder plain{target_, drafter::none{}, selector::full{target_.vocab_size()},
-                  sampler, verifier,        sizes()};
-    decoder speculative{target_, std::move(drafter), selector::any<>(selector),
-                        sampler, verifier,           sizes()};
+    decoder plain{part_.target(),    drafter::none{}, selector::full{target_.vocab_size()},
+                  sampler,           verifier,        sizes(),
+                  random_source<>{}, part_.where()};
+    decoder speculative{part_.target(),    std::move(drafter), any_selector(selector),
+                        sampler,           verifier,           sizes(),
+                        random_source<>{}, part_.where()};
     static_assert(decltype(speculative)::lossless);
     composed_of of(plain, speculative, length_);
     use_(of);
@@ -141,6 +143,7 @@ class program {
   arguments args_;
   std::function<void(composed&)> use_;
   engine::model target_;
+  target_part part_;
   session session_;
   any_length length_;
   std::optional<hunch::router::quantised> router_;

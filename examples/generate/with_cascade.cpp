@@ -6,8 +6,7 @@ namespace generate {
 
 void program::with_cascade() {
   engine::quantised_target draft = target_in_four_bits();
-  const hunch::selector::any<> selector =
-      chosen_selector(target_.made_for(), draft.context_width());
+  const any_selector selector = chosen_selector(target_.made_for(), draft.context_width());
   draft.set_head_layout(selector.layout());
   drawn(selector, copied_or_drafted(draft, chosen_length{&length_}));
 }

@@ -3,7 +3,7 @@
 
 namespace generate {
 
-hunch::selector::any<> program::selector_of(engine::eagle_model& head) {
+any_selector program::selector_of(engine::eagle_model& head) {
   const hunch::vocab_layout* const own = head.head_tokens();
   if (own == nullptr) {
     return chosen_selector(head.made_for(), head.context_width(), head.input_width());
@@ -16,13 +16,13 @@ hunch::selector::any<> program::selector_of(engine::eagle_model& head) {
                       "leave --selector and --layout out");
   }
   args_.selector = selector_kind::trimmed;  // what the report says
-  return hunch::selector::any<>(hunch::selector::trimmed{*own});
+  return any_selector(hunch::selector::trimmed{*own});
 }
 
 program::chosen_eagle program::eagle_head() {
   engine::eagle_model head =
       engine::eagle_model::load(args_.draft, args_.model, target_, options());
-  hunch::selector::any<> selector = selector_of(head);
+  any_selector selector = selector_of(head);
   head.set_head_layout(selector.layout());
   return {std::move(head), std::move(selector)};
 }

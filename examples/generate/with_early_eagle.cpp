@@ -6,7 +6,7 @@
 namespace generate {
 
 /// An EAGLE head whose router reads what is known before its pass.
-void program::with_early_eagle(engine::eagle_model& draft, const hunch::selector::any<>& selector) {
+void program::with_early_eagle(engine::eagle_model& draft, const any_selector& selector) {
   engine::early_contexts early(draft);
   over_trees(selector, [&](auto tree) {
     return hunch::drafter::autoregressive{early, tree, chosen_length{&length_}};

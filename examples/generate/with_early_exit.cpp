@@ -7,8 +7,7 @@ namespace generate {
 
 void program::with_early_exit() {
   engine::early_exit draft = engine::early_exit::load(args_.draft, target_);
-  const hunch::selector::any<> selector =
-      chosen_selector(target_.made_for(), draft.context_width());
+  const any_selector selector = chosen_selector(target_.made_for(), draft.context_width());
   draft.set_head_layout(selector.layout());
   over_trees(selector, [&](auto tree) {
     return hunch::drafter::autoregressive{draft, tree, chosen_length{&length_}};

@@ -4,7 +4,7 @@
 namespace generate {
 
 void program::with_lookup() {
-  ranked(hunch::selector::any<>(hunch::selector::full{target_.vocab_size()}),
+  ranked(any_selector(hunch::selector::full{target_.vocab_size()}),
          hunch::drafter::lookup<max_draft_length, 4, chosen_length>{1, {&length_}});
 }
 

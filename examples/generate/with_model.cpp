@@ -12,7 +12,7 @@ void program::with_model() {
   engine::model_options o = options();
   if (args_.drafter == drafter_kind::int4) { o.kind = engine::arithmetic::int4; }
   engine::model draft = engine::model::load(args_.draft, o);
-  const auto with = [&](auto& model, const hunch::selector::any<>& selector) {
+  const auto with = [&](auto& model, const any_selector& selector) {
     over_trees(selector, [&](auto tree) {
       return hunch::drafter::autoregressive{model, tree, chosen_length{&length_}};
     });
@@ -25,9 +25,9 @@ void program::with_model() {
                                                      : default_rows(target_.vocab_size()));
     }
     hunch::other_vocabulary seen(draft, *shared);
-    return with(seen, hunch::selector::any<>(hunch::selector::frequency<>{shared->target, rows}));
+    return with(seen, any_selector(hunch::selector::frequency<>{shared->target, rows}));
   }
-  const hunch::selector::any<> selector = chosen_selector(draft.made_for(), draft.context_width());
+  const any_selector selector = chosen_selector(draft.made_for(), draft.context_width());
   draft.set_head_layout(selector.layout());
   hunch::other_vocabulary seen(draft);
   with(seen, selector);

@@ -8,7 +8,7 @@ namespace generate {
 
 /// Streams whose trees the target's first layers prune.
 void program::with_pruned_streams(engine::speculative_streams& streams,
-                                  const hunch::selector::any<>& selector) {
+                                  const any_selector& selector) {
   engine::early_exit exit = engine::early_exit::load(args_.exit, target_);
   check_exit(args_, exit.layers(), target_.shape().layers - streams.layers());
   with_prunable_tree(args_.tree, [&](auto tree) {

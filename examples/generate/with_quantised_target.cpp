@@ -16,8 +16,7 @@ engine::quantised_target program::target_in_four_bits() {
 
 void program::with_quantised_target() {
   engine::quantised_target draft = target_in_four_bits();
-  const hunch::selector::any<> selector =
-      chosen_selector(target_.made_for(), draft.context_width());
+  const any_selector selector = chosen_selector(target_.made_for(), draft.context_width());
   draft.set_head_layout(selector.layout());
   over_trees(selector, [&](auto tree) {
     return hunch::drafter::autoregressive{draft, tree, chosen_length{&length_}};

@@ -122,8 +122,9 @@ class sharded {
       for_own_tiles([&](std::int32_t first, std::int32_t count) {
         inner_->tiles_both(n, first, count, f);
         const shared_scratch& own = inner_->scratch();
-        inner_->for_each(count, [=, &own](std::int64_t k) {
-          std::uint64_t* const to = out + 2 * (first - begin() + k);
+        std::uint64_t* const of_first = out + 2 * (first - begin());
+        inner_->for_each(count, [&own, of_first](std::int64_t k) {
+          std::uint64_t* const to = of_first + 2 * k;
           to[0] = kernel::bit_cast<std::uint64_t>(own.lanes[k]);
           to[1] = kernel::bit_cast<std::uint64_t>(own.groups[k]);
         });

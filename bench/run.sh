@@ -54,6 +54,7 @@ case "$suite" in
   *)
     need_packages "${BUILD_PACKAGES[@]}" $(thrust_package) >&2
     # Where it cannot be installed, the row that needs it says so.
+    if [ "$suite" = shards ]; then need_packages "${RANKS_PACKAGES[@]}" >&2; fi
     if [ "$suite" = vocab ]; then need_packages "${BENCH_PACKAGES[@]}" >&2 || true; fi
     ;;
 esac
@@ -66,5 +67,11 @@ if ! { cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DHUNCH_BUILD_BEN
        cmake --build "$build" --target "hunch_bench_$suite" -j "$(nproc)"; } >"$log" 2>&1; then
   cat "$log" >&2
   exit 1
+fi
+if [ "$suite" = shards ]; then # two processes, each on a processor of its own
+  start=(mpirun -n 2 --bind-to core)
+  if [ "$(id -u)" -eq 0 ]; then start+=(--allow-run-as-root); fi
+  "${start[@]}" "$build/$program" "$@"
+  exit
 fi
 "$build/$program" "$@"

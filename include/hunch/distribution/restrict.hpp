@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <hunch/distribution/detail/cut.hpp>
+#include <hunch/distribution/detail/top_k_of_ranks.hpp>
 #include <hunch/distribution/detail/weight_frame.hpp>
 #include <hunch/distribution/law.hpp>
 #include <hunch/team/canonical.hpp>
@@ -244,6 +245,14 @@ HUNCH_HOST_DEVICE void cut_at(T& team, law<Logit>& l, real_of<Logit> value, std:
 template <class Logit, Team T>
 HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void keep_top_k(T& team, law<Logit>& l, std::int32_t k) {
   constexpr auto lowest = -largest<real_of<Logit>>;
+  if constexpr (team::spans_ranks<T>) {
+    if (k <= team::list_capacity) {
+      const auto found = detail::top_k_of_ranks(team, l, k);
+      if (found.total <= k) { return; }
+      const auto& c = found.at;
+      return cut_at(team, l, c.value, k - static_cast<std::int32_t>(c.above), c.ties);
+    }
+  }
   const double total = measure_at_least<element_count>(team, l, lowest);
   if (total <= static_cast<double>(k)) { return; }
   const cut<real_of<Logit>> c = find_cut<element_count>(team, l, static_cast<double>(k), total);

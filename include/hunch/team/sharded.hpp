@@ -105,7 +105,7 @@ class sharded {
   template <class F>
   HUNCH_HOST_DEVICE double sum(std::int64_t n, const F& f) {
     inner_->remember({});
-    tell(shards_.most_tiles, [&](std::uint64_t* out) {
+    exchange(shards_.most_tiles, [&](std::uint64_t* out) {
       for_own_tiles([&](std::int32_t first, std::int32_t count) {
         inner_->tiles(n, first, count, f);
         put_words(out + (first - begin()), count, inner_->scratch().lanes);
@@ -118,7 +118,7 @@ class sharded {
   template <class F>
   HUNCH_HOST_DEVICE two_sums sum_both(std::int64_t n, const F& f) {
     inner_->remember({});
-    tell(2 * shards_.most_tiles, [&](std::uint64_t* out) {
+    exchange(2 * shards_.most_tiles, [&](std::uint64_t* out) {
       for_own_tiles([&](std::int32_t first, std::int32_t count) {
         inner_->tiles_both(n, first, count, f);
         const shared_scratch& own = inner_->scratch();
@@ -143,7 +143,7 @@ class sharded {
   HUNCH_HOST_DEVICE auto soft_sum(std::int64_t n, const Terms& terms) {
     using key = decltype(terms.lowest);
     inner_->remember({});
-    tell(2 * shards_.most_tiles, [&](std::uint64_t* out) { put_soft_tiles(n, terms, out); });
+    exchange(2 * shards_.most_tiles, [&](std::uint64_t* out) { put_soft_tiles(n, terms, out); });
     const std::int32_t groups = groups_of(n);
     shared_scratch& own = inner_->own();
     inner_->for_each(groups, [&, this](std::int64_t g) {
@@ -170,7 +170,7 @@ class sharded {
     const auto from = static_cast<std::int32_t>(first);
     const std::int32_t begin = kernel::larger(from, this->begin());
     const std::int32_t end = kernel::smaller(from + count, this->end());
-    tell(count, [&](std::uint64_t* out) {
+    exchange(count, [&](std::uint64_t* out) {
       if (begin >= end) { return; }
       inner_->tiles(n, begin, end - begin, f);
       put_words(out + (begin - from), end - begin, inner_->scratch().lanes);
@@ -209,7 +209,7 @@ class sharded {
 
   template <std::int32_t N>
   HUNCH_HOST_DEVICE void add_up(std::int64_t (&counts)[N]) {
-    tell(N, [&](std::uint64_t* out) {
+    exchange(N, [&](std::uint64_t* out) {
       if (rank() != 0) { return; }
       for (std::int32_t k = 0; k < N; ++k) { out[k] = static_cast<std::uint64_t>(counts[k]); }
     });
@@ -245,7 +245,7 @@ class sharded {
       most = kernel::larger(most, count);
     }
     if (total == 0 || total > capacity) { return total; }
-    tell(most + 1, [&](std::uint64_t* out) {
+    exchange(most + 1, [&](std::uint64_t* out) {
       const std::int64_t* const list = inner_->scratch().list;
       if (rank() == 0) { out[0] = static_cast<std::uint64_t>(mine); }
       inner_->for_each(mine,
@@ -262,16 +262,15 @@ class sharded {
     return total;
   }
 
-  /// Adds such elements to the next message.
-  HUNCH_HOST_DEVICE void tell_with_next(const told_elements& what) { told_ = what; }
-
- private:
-  HUNCH_HOST_DEVICE std::int32_t begin() const { return shards_.begin(shards_.rank); }
-  HUNCH_HOST_DEVICE std::int32_t end() const { return shards_.end(shards_.rank); }
+  /// What each rank does for itself.
+  HUNCH_HOST_DEVICE Inner& inner() { return *inner_; }
+  HUNCH_HOST_DEVICE std::int32_t ranks() const { return shards_.ranks; }
+  /// The message of a rank in the last exchange.
+  HUNCH_HOST_DEVICE const std::uint64_t* from(std::int32_t of) const { return link_->from(of); }
 
   /// Exchanges messages of so many words, which put(out) writes; collective.
   template <class Put>
-  HUNCH_HOST_DEVICE void tell(std::int32_t words, const Put& put) {
+  HUNCH_HOST_DEVICE void exchange(std::int32_t words, const Put& put) {
     const told_elements told = told_;
     std::int32_t children = 0;
     for (std::int32_t i = told.node + 1; i < told.nodes; ++i) {
@@ -285,13 +284,20 @@ class sharded {
     told_ = {};
   }
 
+  /// Adds such elements to the next message.
+  HUNCH_HOST_DEVICE void tell_with_next(const told_elements& what) { told_ = what; }
+
+ private:
+  HUNCH_HOST_DEVICE std::int32_t begin() const { return shards_.begin(shards_.rank); }
+  HUNCH_HOST_DEVICE std::int32_t end() const { return shards_.end(shards_.rank); }
+
   template <class T>
   static constexpr std::int32_t words_of = (sizeof(T) + 7) / 8;
 
   template <class T>
   HUNCH_HOST_DEVICE void tell_value(const T& value) {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 16);
-    tell(words_of<T>, [&](std::uint64_t* out) {
+    exchange(words_of<T>, [&](std::uint64_t* out) {
       if (rank() != 0) { return; }
       std::uint64_t words[words_of<T>] = {};
       std::memcpy(words, &value, sizeof(T));

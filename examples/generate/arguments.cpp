@@ -418,7 +418,7 @@ void check_method(const arguments& a, const Refuse& refuse) {
   const bool stepwise = a.method == method_kind::stepwise;
   const char* const method = stepwise ? "--method stepwise" : "--method diffusion";
   for (const char* flag :
-       {"--ranks", "--drafter", "--tree", "--prune", "--exit", "--selector", "--layout", "--router",
+       {"--drafter", "--tree", "--prune", "--exit", "--selector", "--layout", "--router",
         "--budget", "--verifier", "--plain", "--batch", "--repetition-penalty",
         "--presence-penalty", "--frequency-penalty", "--pattern"}) {
     refuse(flag, method);

@@ -13,6 +13,7 @@
 #include <command_line/run.hpp>
 
 #include "generate/arguments.hpp"
+#include "generate/diffusion.hpp"
 #include "generate/program.hpp"
 
 namespace generate {
@@ -21,13 +22,12 @@ namespace {
 void start(const std::vector<std::string>& words) {
   arguments a = parse(words);
   if (a.device != device_kind::host) { throw usage_error("generate_ranks has --device host only"); }
-  if (a.method != method_kind::speculative) {
-    throw usage_error("generate_ranks has --method speculative only");
-  }
   if (a.ranks > 1 && a.ranks != ranks->size()) {
     throw usage_error("--ranks: mpirun has started " + std::to_string(ranks->size()));
   }
   if (ranks->rank() > 0) { a.json.clear(); }
+  // A canvas each of them fills by itself.
+  if (a.method != method_kind::speculative) { return run_diffusion(a); }
   program(a).run();
 }
 

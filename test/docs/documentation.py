@@ -21,7 +21,7 @@ FENCE = re.compile(r"^(```+|~~~+)\s*([\w+-]*)\s*$")
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)|\b(?:src|href)=\"([^\"]+)\"")
 PATH = re.compile(r"`((?:include|examples|test|bench|docs)/[\w./-]+)`")
 # What a fence may say: with another word for C++ a block would go untested.
-LANGUAGES = ("cpp", "cuda", "text", "sh", "cmake", "json")
+LANGUAGES = ("cpp", "cuda", "text", "sh", "cmake", "json", "mermaid")
 GROUPS = ("readme", "docs", "concepts", "engines", "policies")
 
 

@@ -147,7 +147,11 @@ class decoding_step {
     owned_.give(batch, made_.plans, made_.contexts, made_.verdicts, made_.decisions, made_.outcomes,
                 made_.counters);
     owned_.give(batch * max_nodes, made_.laws, made_.scratch, made_.paths);
-    owned_.give(team::spans_ranks<memory> ? batch * max_nodes : 0, made_.told);
+    if constexpr (team::spans_ranks<memory>) {
+      made_.groups = team::groups_of(sizes.vocab_size);
+      owned_.give(batch * max_nodes, made_.told);
+      owned_.give(batch * max_nodes * made_.groups, made_.sums);
+    }
     owned_.give(host_reads<memory> ? max_rows() : 0, made_.statuses);
     if (sizes.moves) { owned_.give(max_rows(), made_.moves); }
     owned_.give(3, made_.counts);

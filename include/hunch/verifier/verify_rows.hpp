@@ -34,7 +34,8 @@ struct nothing_told {};
 /// \tparam Rows gives the `target_row` of node c as rows[c]. \tparam Made likewise the law made.
 /// \tparam Told keeps what other ranks hold of the rows: told.of(c, row) are the
 ///         `team::told_elements` of node c, told.logit(child) is one of them, by the bits that were
-///         told; `nothing_told` where a rank has whole rows.
+///         told; told.keep_sums(team, c, law) and told.recall_sums(team, c, law) keep what the team
+///         remembers of a law. `nothing_told` where a rank has whole rows.
 template <class Real, class S, class Rows = const target_row<Real>*, class Made = law<Real>*,
           class Told = nothing_told>
 struct sampled_laws {
@@ -55,6 +56,8 @@ struct sampled_laws {
     if (l.logits.data == nullptr) {
       l = make(team, c);
       team.sync();
+    } else if constexpr (team::spans_ranks<T> && !std::same_as<Told, nothing_told>) {
+      told_rows.recall_sums(team, c, l);
     }
     return l;
   }
@@ -66,6 +69,9 @@ struct sampled_laws {
       team.tell_with_next(told_rows.of(c, row.logits));
     }
     const law<Real> l = sampler(team, row.logits, row.parameters, row.history);
+    if constexpr (team::spans_ranks<T> && !std::same_as<Told, nothing_told>) {
+      told_rows.keep_sums(team, c, l);
+    }
     team.sync();  // every rank has seen that it was not made
     if (team.rank() == 0) { made[c] = l; }
     return l;

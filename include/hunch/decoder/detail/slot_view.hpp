@@ -44,28 +44,60 @@ struct slot_rows {
   }
 };
 
-/// What other ranks hold of these rows: of each drafted token its logit in the row before it.
+/// What other ranks hold of these rows: of each drafted token its logit in the row before it; and
+/// what was exchanged for their laws, the sums of groups, so that a draw exchanges nothing for
+/// them.
 template <class Real, std::int32_t N>
-struct slot_told {
-  const step_arrays<Real, N>* step = nullptr;
-  std::int32_t slot = 0;
+class slot_told {
+ public:
+  slot_told() = default;
+  HUNCH_HOST_DEVICE slot_told(const step_arrays<Real, N>* of, std::int32_t at)
+      : step_(of), slot_(at) {}
 
   HUNCH_HOST_DEVICE team::told_elements of(std::int32_t node, row_view<Real> row) const {
-    const std::int32_t first = slot * N;
+    const std::int32_t first = slot_ * N;
     return {.row = row.data,
             .element_bytes = sizeof(Real),
-            .tokens = step->trees.tokens + first,
-            .parents = step->trees.parents + first,
+            .tokens = step_->trees.tokens + first,
+            .parents = step_->trees.parents + first,
             .node = node,
-            .nodes = step->trees.count(slot),
-            .to = step->told + first};
+            .nodes = step_->trees.count(slot_),
+            .to = step_->told + first};
   }
+  /// Keeps the sums of the law of a node that the team has just made, if it remembers them.
+  template <Team T>
+  HUNCH_HOST_DEVICE void keep_sums(T& team, std::int32_t node, const law<Real>& l) const {
+    double* const to = sums(node);
+    const double* const groups = team.scratch().groups;
+    const bool remembers = l.status == status::ok && team.last_sum() == l.remembered_as();
+    team.for_each(step_->groups, [=](std::int64_t g) { to[g] = remembers ? groups[g] : none; });
+  }
+  /// Has the team remember them again.
+  template <Team T>
+  HUNCH_HOST_DEVICE void recall_sums(T& team, std::int32_t node, const law<Real>& l) const {
+    const double* const from = sums(node);
+    if (l.status != status::ok || from[0] == none) { return; }
+    double* const groups = team.inner().own().groups;
+    team.for_each(step_->groups, [=](std::int64_t g) { groups[g] = from[g]; });
+    team.remember(l.remembered_as());
+  }
+
   HUNCH_HOST_DEVICE Real logit(std::int32_t child) const {
-    const std::uint64_t bits = step->told[slot * N + child];
+    const std::uint64_t bits = step_->told[slot_ * N + child];
     Real x;
     std::memcpy(&x, &bits, sizeof x);
     return x;
   }
+
+ private:
+  static constexpr double none = -1.0;  // no sum of weights
+
+  HUNCH_HOST_DEVICE double* sums(std::int32_t node) const {
+    return step_->sums + (std::int64_t{slot_} * N + node) * step_->groups;
+  }
+
+  const step_arrays<Real, N>* step_ = nullptr;
+  std::int32_t slot_ = 0;
 };
 
 template <class Real, class S, std::int32_t N, bool SpansRanks>

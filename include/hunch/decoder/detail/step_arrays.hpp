@@ -80,11 +80,13 @@ struct step_arrays {
   row_places<Real> logits;             ///< of these, found by the host
   law<Real>* laws = nullptr;           ///< [max_batch, N]
   std::uint64_t* told = nullptr;       ///< [max_batch, N] logits that other ranks hold, if some do
-  double* scratch = nullptr;           ///< [max_batch, N]
-  std::int32_t* paths = nullptr;       ///< [max_batch, N]
-  kept_arrays kept;                    ///< the target's
-  cache_move* moves = nullptr;         ///< of the same rows; nullptr: nobody reads them
-  std::int32_t* counts = nullptr;      ///< [3] rows, kept rows, released slots
+  double* sums = nullptr;              ///< [max_batch, N, groups] of these laws, likewise
+  std::int32_t groups = 0;
+  double* scratch = nullptr;       ///< [max_batch, N]
+  std::int32_t* paths = nullptr;   ///< [max_batch, N]
+  kept_arrays kept;                ///< the target's
+  cache_move* moves = nullptr;     ///< of the same rows; nullptr: nobody reads them
+  std::int32_t* counts = nullptr;  ///< [3] rows, kept rows, released slots
   rings out;
   step_report* reports = nullptr;  ///< [max_batch] for the host; nullptr: no one
   token_log_probability* log_probabilities = nullptr;  ///< [max_batch, N, report_stride]

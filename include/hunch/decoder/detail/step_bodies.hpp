@@ -139,10 +139,10 @@ struct make_slot_laws {
     const std::int32_t slot = index / N;
     if (!step.plans[slot].verifies() || index % N >= step.trees.count(slot)) { return; }
     const target_row<Real> row = slot_rows<Real, N>{&step, slot}[index % N];
-    if constexpr (team::spans_ranks<T>) {
-      team.tell_with_next(slot_told<Real, N>{&step, slot}.of(index % N, row.logits));
-    }
+    [[maybe_unused]] const slot_told<Real, N> told(&step, slot);
+    if constexpr (team::spans_ranks<T>) { team.tell_with_next(told.of(index % N, row.logits)); }
     const law<Real> l = sampler(team, row.logits, row.parameters, row.history);
+    if constexpr (team::spans_ranks<T>) { told.keep_sums(team, index % N, l); }
     if (team.rank() == 0) { step.laws[index] = l; }
   }
 };

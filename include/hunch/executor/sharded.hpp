@@ -40,7 +40,7 @@ struct shard_traffic {
 ///         executor whose buffers the host reads, of one thread.
 template <Collective C, Executor Host = host>
 class sharded : public Host {
-  static_assert(host_reads<Host>,
+  static_assert(host_reads<step_memory<Host>>,
                 "hunch: executor::sharded is for executors whose memory the host reads");
 
  public:

@@ -149,7 +149,7 @@ class decoding_step {
     owned_.give(batch * max_nodes, made_.laws, made_.scratch, made_.paths);
     if constexpr (team::spans_ranks<memory>) {
       made_.groups = team::groups_of(sizes.vocab_size);
-      owned_.give(batch * max_nodes, made_.told);
+      owned_.give(batch * max_nodes, made_.told, made_.ahead);
       owned_.give(batch * max_nodes * made_.groups, made_.sums);
     }
     owned_.give(host_reads<memory> ? max_rows() : 0, made_.statuses);
@@ -231,18 +231,23 @@ class decoding_step {
     // Ranks that make the laws of all rows together exchange once for them; of a chain most are
     // read.
     constexpr bool together = team::spans_ranks<memory> && drafter_type::is_chain;
-    if (of.slots * max_nodes <= (together || sizes_.eager_rows < 0 ? few : sizes_.eager_rows)) {
+    const std::int32_t most = sizes_.eager_rows < 0 ? few : sizes_.eager_rows;
+    if (together || of.slots * max_nodes <= most) {
       memory_.launch(of.slots * max_nodes,
                      kernel::make_slot_laws<real, sampler_type, max_nodes>{of, sampler_});
     }
     with_rule(verifier_, [&]<class Rule>(const Rule& rule) {
-      memory_.launch(of.slots,
-                     kernel::decide_slot<view_type, real, sampler_type, Rule, Random, max_nodes>{
-                         .step = of,
-                         .children = traits_of_drafts(drafter_).children,
-                         .sampler = sampler_,
-                         .verifier = rule,
-                         .random = random_});
+      const kernel::decide_slot<view_type, real, sampler_type, Rule, Random, max_nodes> decide{
+          .step = of,
+          .children = traits_of_drafts(drafter_).children,
+          .sampler = sampler_,
+          .verifier = rule,
+          .random = random_};
+      if constexpr (together) {
+        memory_.launch(of.slots * max_nodes,
+                       kernel::look_ahead<decltype(decide), max_nodes>{decide});
+      }
+      memory_.launch(of.slots, decide);
     });
   }
 

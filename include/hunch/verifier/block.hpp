@@ -48,8 +48,8 @@ struct block {
           q.status == status::ok ? static_cast<double>(q.prob(view.tree.drawn_at[child])) : 0.0;
       if (!(q_x > 0.0)) { break; }
       if (c > 0) {
-        const double residual =
-            rest(p, view, c, w, [&](const auto& weight) { return team.sum(p.size(), weight); });
+        const double residual = kernel::ahead_or(team, view, *this, random, c,
+                                                 [&] { return mass(team, view, p, c, w); });
         const double all = residual + (1.0 - w);
         // 0 / 0 is w = 1 and p = q: nothing left to correct.
         if (!(all > 0.0) || random.bernoulli(view.at(c, purpose::accept), residual, all)) {
@@ -57,9 +57,7 @@ struct block {
           w_kept = w;
         }
       }
-      const double ratio =
-          w * (static_cast<double>(kernel::drafted_prob(team, view, p, child)) / q_x);
-      w = ratio < 1.0 ? ratio : 1.0;
+      w = capped(w * (static_cast<double>(kernel::drafted_prob(team, view, p, child)) / q_x));
       c = child;
     }
     if (c > 0 && random.bernoulli(view.at(c, purpose::accept), w, 1.0)) { kept = c; }
@@ -67,7 +65,36 @@ struct block {
     finish(team, view, random, kept, kept == c, w_kept, out);
   }
 
+  /// The residual of node c, if the rule gets there.
+  template <Team T, class View, class Random>
+  HUNCH_HOST_DEVICE std::uint64_t ahead(T& team, const View& view, const Random&,
+                                        std::int32_t c) const {
+    double w = 1.0;
+    for (std::int32_t above = 0; above < c; ++above) {  // of a chain
+      const auto p = view.target(team, above);
+      const auto& q = view.drafts.laws[above];
+      if (p.status != status::ok || q.status != status::ok) { return 0; }
+      const auto q_x = static_cast<double>(q.prob(view.tree.drawn_at[above + 1]));
+      if (!(q_x > 0.0)) { return 0; }
+      w = capped(w * (static_cast<double>(kernel::drafted_prob(team, view, p, above + 1)) / q_x));
+      if (!(w > 0.0)) { return 0; }
+    }
+    const auto p = view.target(team, c);
+    const bool reads = c > 0 && view.tree.next_child(c, c) >= 0 && p.status == status::ok &&
+                       view.drafts.laws[c].status == status::ok;
+    return reads ? kernel::ahead_bits(mass(team, view, p, c, w)) : 0;
+  }
+
  private:
+  HUNCH_HOST_DEVICE static double capped(double ratio) { return ratio < 1.0 ? ratio : 1.0; }
+
+  /// What is left of w times p.
+  template <Team T, class View, class P>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE static double mass(T& team, const View& view, const P& p,
+                                                              std::int32_t c, double w) {
+    return rest(p, view, c, w, [&](const auto& weight) { return team.sum(p.size(), weight); });
+  }
+
   template <class P, class View, class Use>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE static auto rest(const P& p, const View& view,
                                                             std::int32_t c, double w, Use&& use) {

@@ -32,9 +32,25 @@ struct coupled {
                   "hunch: verifier::coupled needs a random source with noisy_argmax, such as "
                   "hunch::random_source<hunch::philox>");
     kernel::follow(team, view, out, [&](const auto& p, std::int32_t c) {
-      const std::uint32_t position = view.length + static_cast<std::uint32_t>(view.tree.depth(c));
-      return random.noisy_argmax(team, noise_address(view.seed, position), p);
+      return kernel::ahead_or(team, view, *this, random, c,
+                              [&] { return drawn(team, view, random, p, c); });
     });
+  }
+
+  template <Team T, class View, class Random>
+  HUNCH_HOST_DEVICE std::uint64_t ahead(T& team, const View& view, const Random& random,
+                                        std::int32_t c) const {
+    const auto p = view.target(team, c);
+    return p.status != status::ok ? 0 : kernel::ahead_bits(drawn(team, view, random, p, c));
+  }
+
+ private:
+  template <Team T, class View, class Random, class P>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE static token drawn(T& team, const View& view,
+                                                              const Random& random, const P& p,
+                                                              std::int32_t c) {
+    const std::uint32_t position = view.length + static_cast<std::uint32_t>(view.tree.depth(c));
+    return random.noisy_argmax(team, noise_address(view.seed, position), p);
   }
 };
 

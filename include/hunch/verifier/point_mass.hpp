@@ -26,9 +26,25 @@ struct point_mass {
                                                            const Random& random,
                                                            verdict& out) const {
     kernel::follow(team, view, out, [&](const auto& p, std::int32_t c) {
-      return static_cast<token>(
-          random.categorical(team, view.at(c, purpose::bonus), p.size(), weights_of{p}));
+      return kernel::ahead_or(team, view, *this, random, c,
+                              [&] { return drawn(team, view, random, p, c); });
     });
+  }
+
+  template <Team T, class View, class Random>
+  HUNCH_HOST_DEVICE std::uint64_t ahead(T& team, const View& view, const Random& random,
+                                        std::int32_t c) const {
+    const auto p = view.target(team, c);
+    return p.status != status::ok ? 0 : kernel::ahead_bits(drawn(team, view, random, p, c));
+  }
+
+ private:
+  template <Team T, class View, class Random, class P>
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE static token drawn(T& team, const View& view,
+                                                              const Random& random, const P& p,
+                                                              std::int32_t c) {
+    return static_cast<token>(
+        random.categorical(team, view.at(c, purpose::bonus), p.size(), weights_of{p}));
   }
 };
 

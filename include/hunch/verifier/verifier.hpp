@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include <hunch/core/types.hpp>
@@ -127,6 +128,11 @@ struct verdict {
 ///    itself; see `verifier::coupled`.
 /// 6. `V::accepts(children, is_chain)`: whether it can verify such drafts.
 ///
+/// A rule may say what it asks of a node of a chain that depends on no decision: `v.ahead(team,
+/// view, random, node)`, collective, is 64 bits that it otherwise computes itself, see
+/// `kernel::ahead_or`. Where rows are divided among ranks, those of all nodes are then computed
+/// side by side, in the exchanges of one.
+///
 /// Not required: that every rule works on trees; a chain rule says so in `accepts`. One that is
 /// chosen when the program runs, as `verifier::one_of`, has two functions more. `v.chosen()` gives
 /// the `verifier_traits` of the one that was chosen, by which the decoder's constructor refuses
@@ -216,6 +222,38 @@ HUNCH_HOST_DEVICE HUNCH_INLINE typename P::real drafted_prob(T& team, const View
   } else {
     return product(drafted_weight(team, view, p, child), p.norm);
   }
+}
+
+/// Whether what a rule V asks of the nodes of a chain has been computed ahead; see `Verifier`.
+template <class T, class View, class V, class Random>
+inline constexpr bool looks_ahead =
+    team::spans_ranks<T>&& is_chain_tree<decltype(View::tree)>&& requires(T& team, const V& v,
+                                                                          const View& view,
+                                                                          const Random& random) {
+  view.target.ahead(0);
+  { v.ahead(team, view, random, 0) } -> std::same_as<std::uint64_t>;
+};
+
+/// These bits of a node, or compute() where nobody has; both of the same type.
+template <class T, class View, class V, class Random, class Compute>
+HUNCH_HOST_DEVICE HUNCH_INLINE auto ahead_or(T&, const View& view, const V&, const Random&,
+                                             std::int32_t c, const Compute& compute) {
+  using value = decltype(compute());
+  if constexpr (looks_ahead<T, View, V, Random>) {
+    const std::uint64_t bits = view.target.ahead(c);
+    value of;
+    std::memcpy(&of, &bits, sizeof of);
+    return of;
+  } else {
+    return compute();
+  }
+}
+/// The bits of such a value.
+template <class Value>
+HUNCH_HOST_DEVICE HUNCH_INLINE std::uint64_t ahead_bits(const Value& value) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  return bits;
 }
 
 /// Appends a node to the accepted path, which the ranks share.

@@ -78,6 +78,10 @@ struct sampled_laws {
   }
   HUNCH_HOST_DEVICE bool is_known(std::int32_t c) const { return made[c].logits.data != nullptr; }
   HUNCH_HOST_DEVICE law<Real> known(std::int32_t c) const { return made[c]; }
+  HUNCH_HOST_DEVICE std::uint64_t ahead(std::int32_t c) const
+      requires(!std::same_as<Told, nothing_told>) {
+    return told_rows.ahead(c);
+  }
   HUNCH_HOST_DEVICE real_of<Real> told(std::int32_t child) const
       requires(!std::same_as<Told, nothing_told>) {
     return to_real(told_rows.logit(child));

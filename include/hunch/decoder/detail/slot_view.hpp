@@ -82,6 +82,10 @@ class slot_told {
     team.remember(l.remembered_as());
   }
 
+  /// What the rule has asked of a node ahead.
+  HUNCH_HOST_DEVICE std::uint64_t ahead(std::int32_t node) const {
+    return step_->ahead[slot_ * N + node];
+  }
   HUNCH_HOST_DEVICE Real logit(std::int32_t child) const {
     const std::uint64_t bits = step_->told[slot_ * N + child];
     Real x;

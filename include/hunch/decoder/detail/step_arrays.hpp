@@ -80,7 +80,8 @@ struct step_arrays {
   row_places<Real> logits;             ///< of these, found by the host
   law<Real>* laws = nullptr;           ///< [max_batch, N]
   std::uint64_t* told = nullptr;       ///< [max_batch, N] logits that other ranks hold, if some do
-  double* sums = nullptr;              ///< [max_batch, N, groups] of these laws, likewise
+  std::uint64_t* ahead = nullptr;      ///< [max_batch, N] what a rule asks of nodes, likewise
+  double* sums = nullptr;              ///< [max_batch, N, groups] of the laws, likewise
   std::int32_t groups = 0;
   double* scratch = nullptr;       ///< [max_batch, N]
   std::int32_t* paths = nullptr;   ///< [max_batch, N]

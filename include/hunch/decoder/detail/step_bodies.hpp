@@ -163,31 +163,33 @@ struct decide_slot {
 
   template <Team T>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void operator()(T& team, std::int32_t slot) const {
-    const std::int32_t first = slot * N;
     // The verdict goes through memory: a rule leaves no registers for it.
     if (step.plans[slot].verifies()) {
       verdict out;
       out.path = step.path(slot);
-      decltype(View::target) target{{&step, slot}, {&step.laws, first}, sampler};
-      if constexpr (tells_logits<View>) { target.told_rows = {&step, slot}; }
-      verifier(team,
-               View{.tree = {{.count = step.trees.count(slot),
-                              .tokens = {&step.trees.tokens, first},
-                              .parent = {&step.trees.parents, first},
-                              .drawn_at = {&step.trees.drawn_at, first}}},
-                    .children = children,
-                    .target = target,
-                    .drafts = {{&step.trees.laws, first}, {&step.trees.lists, first}},
-                    .seed = {&step.in, slot},
-                    .length = {&step.in, slot},
-                    .scratch = step.scratch + first},
-               random, out);
+      verifier(team, view(slot), random, out);
       if (team.rank() == 0) { step.verdicts[slot] = out; }
     } else if (team.rank() == 0) {
       step.verdicts[slot] = verdict{};
     }
     team.sync();
     if (team.rank() == 0) { decide(slot); }
+  }
+
+  HUNCH_HOST_DEVICE HUNCH_INLINE View view(std::int32_t slot) const {
+    const std::int32_t first = slot * N;
+    decltype(View::target) target{{&step, slot}, {&step.laws, first}, sampler};
+    if constexpr (tells_logits<View>) { target.told_rows = {&step, slot}; }
+    return {.tree = {{.count = step.trees.count(slot),
+                      .tokens = {&step.trees.tokens, first},
+                      .parent = {&step.trees.parents, first},
+                      .drawn_at = {&step.trees.drawn_at, first}}},
+            .children = children,
+            .target = target,
+            .drafts = {{&step.trees.laws, first}, {&step.trees.lists, first}},
+            .seed = {&step.in, slot},
+            .length = {&step.in, slot},
+            .scratch = step.scratch + first};
   }
 
  private:
@@ -224,6 +226,29 @@ struct decide_slot {
     }
     step.decisions[slot] = d;
     if (step.reports != nullptr) { step.reports[slot].decided = d; }
+  }
+};
+
+/// What the rule of a `decide_slot` asks of node `index` % N of the chain of slot `index` / N, for
+/// all nodes in the exchanges of one; see `Verifier`.
+template <class Decide, std::int32_t N>
+struct look_ahead {
+  Decide decide;
+  static constexpr bool reads_rows = true;
+  static constexpr bool spans_ranks = true;
+
+  template <Team T>
+  HUNCH_HOST_DEVICE void operator()(T& team, std::int32_t index) const {
+    const std::int32_t slot = index / N;
+    const std::int32_t node = index % N;
+    const auto& step = decide.step;
+    if (!step.plans[slot].verifies() || node >= step.trees.count(slot)) { return; }
+    const auto view = decide.view(slot);
+    if constexpr (looks_ahead<T, decltype(view), decltype(decide.verifier),
+                              decltype(decide.random)>) {
+      const std::uint64_t bits = decide.verifier.ahead(team, view, decide.random, node);
+      if (team.rank() == 0) { step.ahead[index] = bits; }
+    }
   }
 };
 

@@ -16,6 +16,7 @@ import sys
 NO_KERNEL = {
     "any_body": "asks what an executor can do",
     "plan_head": "prepare_head runs it",
+    "look_ahead": "of ranks that have parts of a row, on the host",
 }
 
 CALL = re.compile(

@@ -251,7 +251,7 @@ bits residuals(T& team, const std::vector<float>& p_row, const std::vector<float
         sampler(team, row_view<float>{const_cast<float*>(q_row.data()), list.size}, with, {});
     for (const float taken : {1.0f, 2.5f}) {
       kernel::with_residual(p, q, list, 1.0f, taken, [&](const auto& weight) {
-        const auto first = [&](std::int64_t v) { return weight.of(v, use[v]); };
+        const auto first = [&](std::int64_t v) { return weight.of(p.weight(v), use[v]); };
         const auto both = [&](std::int64_t v) {
           const std::int32_t at = use[v];
           return team::two_terms<float>{first(v), at < 0 ? 0.0f : q.weight(at)};

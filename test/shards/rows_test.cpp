@@ -10,7 +10,6 @@
 #include <doctest/doctest.h>
 
 #include <hunch/core/bfloat16.hpp>
-#include <hunch/core/float16.hpp>
 #include <hunch/distribution/detail/rank_of.hpp>
 #include <hunch/distribution/entropy.hpp>
 #include <hunch/distribution/log_probabilities.hpp>
@@ -276,7 +275,6 @@ TEST_CASE("rows of every size have the bits of one rank, whatever the shards") {
   }
   SUBCASE("16 bits") {
     compare<bfloat16>(20000, {equal_shards(20000, 2), equal_shards(20000, 3)});
-    compare<float16>(20000, {equal_shards(20000, 3)});
   }
   SUBCASE("double") { compare<double>(20000, {equal_shards(20000, 2), equal_shards(20000, 5)}); }
 }

@@ -141,7 +141,7 @@ struct wrong_block : verifier::block {
     const auto at = [](std::int32_t c) { return static_cast<std::size_t>(c); };
     std::int32_t kept = 0;
     for (std::int32_t c = 1; c <= last; ++c) {
-      const double after = c < last ? mass(residual_of(w[at(c)], p[at(c)], q[at(c)])) : 0.0;
+      const double after = c < last ? test::mass(residual_of(w[at(c)], p[at(c)], q[at(c)])) : 0.0;
       const bool is_last = c == last || Defect == block_defect::blind;
       const double accepted = is_last ? w[at(c)] : after;
       const double all = is_last ? 1.0 : after + (1.0 - w[at(c)]);
@@ -156,7 +156,7 @@ struct wrong_block : verifier::block {
     if (kept < last) {
       const bool of_one = Defect == block_defect::residual_of_one;
       rest = residual_of(of_one ? 1.0 : w[at(kept)], p[at(kept)], q[at(kept)]);
-      if (!(mass(rest) > 0.0)) { rest = p[at(kept)]; }
+      if (!(test::mass(rest) > 0.0)) { rest = p[at(kept)]; }
     }
     out.next = static_cast<token>(
         random.categorical(team, view.at(kept, kept < last ? purpose::residual : purpose::bonus),

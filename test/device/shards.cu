@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of bodies whose rows are divided among ranks. A part of the compile gate by itself, since
-// NCCL's headers are not everywhere: see shards.sh.
+// Kernels of bodies whose rows are divided among ranks: a gate by itself, see shards.sh.
 #include <hunch/decoder/detail/step_bodies.hpp>
 #include <hunch/executor/detail/shard_kernel.cuh>
 #include <hunch/sampler/greedy.hpp>

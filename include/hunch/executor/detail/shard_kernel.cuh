@@ -79,6 +79,15 @@ struct shard_view {
   team::row_shards rows;
 };
 
+/// The condition of a loop, which ends when a rank is silent, too.
+template <class Condition>
+struct unless_broken {
+  Condition condition;
+  const std::uint64_t* broken;
+
+  HUNCH_HOST_DEVICE void set(bool more) const { condition.set(more && *broken == 0); }
+};
+
 /// Block i runs body first + i. It waits for block i of every other rank alone; so all of a launch
 /// have to be on the device at once, and are where there are no more than multiprocessors.
 template <class Body>

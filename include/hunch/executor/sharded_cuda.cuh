@@ -41,17 +41,19 @@ namespace hunch::executor {
 ///   as the collectives of a model do, is to be on this stream, too, or ordered with it in the same
 ///   way on all ranks.
 ///
-/// A rank that fails or is somewhere else leaves the others waiting. After `patience` their bodies
-/// end, those of later launches at once, and a loop that the device repeats with the step; what
-/// bodies have made is not to be read. The next call that waits for the device throws a
-/// `collective_error` with the rank that was silent. Then this executor is of no use any more.
+/// A rank that fails leaves the others waiting. After `patience` their bodies end, those of later
+/// launches at once, and a loop that the device repeats with the step; what bodies have made is not
+/// to be read. The next call that waits for the device throws a `collective_error` with the rank
+/// that was silent. Then this executor is of no use any more. Nobody looks whether all ranks are at
+/// the same place of the same step.
 ///
 /// Copies share what they exchange; the last one ends, on all ranks, when nothing runs any more.
 class sharded_cuda : public cuda {
  public:
   static constexpr bool spans_ranks = true;
 
-  /// By all ranks. \param collective is used here only.
+  /// By all ranks. \param collective is used here only. \param patience that a body has with other
+  /// ranks; what they do between two launches counts.
   template <collective::SharesMemory C>
   sharded_cuda(C& collective, const vocab_shards& shards, const cuda& on = cuda(),
                std::chrono::milliseconds patience = std::chrono::seconds(30))
@@ -116,6 +118,9 @@ class sharded_cuda : public cuda {
           broken(on, 1),
           reported(on, 1),
           first_tile(on, static_cast<std::size_t>(shards.ranks()) + 1) {
+      if (patience <= patience.zero()) {
+        refusal{"hunch::executor::sharded_cuda"}({"no patience with other ranks"});
+      }
       const std::int32_t count = shards.ranks();
       std::vector<std::uint64_t*> found;
       for (std::int32_t r = 0; r < count; ++r) {

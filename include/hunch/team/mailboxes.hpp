@@ -86,11 +86,12 @@ struct mailbox_storage {
 
 /// The link of a `sharded` team: messages through a box.
 ///
-/// \tparam Access a thread of a rank, with `rank()`, `size()` and `sync()` of its team, and `box()`,
-///         which body it is. `put(to, a, b)` writes, and `get(from, a, b)` reads two words in memory
-///         that other ranks reach, at an even place, each at once; `fence()` orders what all ranks
-///         see. `await(ready, patience)` returns when ready() says so, or false when the time is
-///         up; then all threads of the body call `leave()`, which ends it.
+/// \tparam Access a thread of a rank, with `rank()`, `size()` and `sync()` of its team, and
+/// `box()`,
+///         which body it is. `put(to, a, b)` writes, and `get(from, a, b)` reads two words in
+///         memory that other ranks reach, at an even place, each at once; `fence()` orders what all
+///         ranks see. `await(ready, patience)` returns when ready() says so, or false when the time
+///         is up; then all threads of the body call `leave()`, which ends it.
 template <class Access>
 class mailbox_link {
  public:

@@ -326,7 +326,9 @@ class sharded {
       const std::int32_t i = told.node + 1 + static_cast<std::int32_t>(k);
       if (told.parents[i] != told.node) { return; }
       std::int32_t at = 0;
-      for (std::int32_t j = told.node + 1; j < i; ++j) { at += told.parents[j] == told.node; }
+      for (std::int32_t j = told.node + 1; j < i; ++j) {
+        at += told.parents[j] == told.node ? 1 : 0;
+      }
       use(i, at);
     });
   }

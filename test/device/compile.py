@@ -82,6 +82,7 @@ def main():
     parser.add_argument("--nvcc", required=True)
     parser.add_argument("--arch", required=True)
     parser.add_argument("--include", required=True)
+    parser.add_argument("--also", action="append", default=[], help="one more folder of headers")
     parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("source", type=pathlib.Path)
     args = parser.parse_args()
@@ -89,7 +90,8 @@ def main():
     args.out.mkdir(parents=True, exist_ok=True)
     result = args.out / (name + ".json")
     run = subprocess.run(
-        [args.nvcc, "-std=c++20", "-Werror=all-warnings", "-I", args.include, "-cubin",
+        [args.nvcc, "-std=c++20", "-Werror=all-warnings", "-I", args.include,
+         *(part for folder in args.also for part in ("-I", folder)), "-cubin",
          "-arch=" + args.arch, "-Xptxas", "-v", "--keep", "--keep-dir", str(args.out),
          "-MD", "-MF", str(args.out / (name + ".d")), "-MT", str(result),
          "-o", str(args.out / (name + ".cubin")), str(args.source)],

@@ -54,3 +54,11 @@
 #else
 #define HUNCH_INLINE_ON_DEVICE
 #endif
+
+/// In front of a function that takes little and that many places of a kernel call: device code has
+/// it once.
+#if defined(__CUDA_ARCH__)
+#define HUNCH_APART __noinline__
+#else
+#define HUNCH_APART
+#endif

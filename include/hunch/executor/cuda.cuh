@@ -121,9 +121,9 @@ class cuda {
     static_assert(std::is_trivially_copyable_v<Body>, "hunch: a body is copied to the device");
     static_cast<void>(&detail::is_known<Body>);
     if (count <= 0) { return; }
-    const auto& by_block = shared_->limits.of(detail::run_body<Body>, stream());
+    const auto& by_block = limits_of(detail::run_body<Body>);
     if constexpr (reads_rows<Body>) {
-      const auto& by_cluster = shared_->limits.of(detail::run_body_by_cluster<Body>, stream());
+      const auto& by_cluster = limits_of(detail::run_body_by_cluster<Body>);
       const std::int32_t blocks =
           detail::launch_limits::blocks_of_cluster(count, by_block, by_cluster);
       if (blocks > 1) {
@@ -146,7 +146,7 @@ class cuda {
   /// Blocks that are on the device at once when `body` is launched.
   template <class Body>
   std::int32_t teams_at_once(const Body&) {
-    return shared_->limits.of(detail::run_body<Body>, stream()).blocks;
+    return limits_of(detail::run_body<Body>).blocks;
   }
 
   /// An executor on another stream, whose launches come after those that this one was given so
@@ -237,6 +237,22 @@ class cuda {
     range& operator=(const range&) = delete;
   };
 
+ protected:
+  template <class... Arguments>
+  const detail::launch_limits::of_kernel& limits_of(void (*kernel)(Arguments...)) {
+    return shared_->limits.of(kernel, stream());
+  }
+  /// Launches `count` bodies, by as many blocks each.
+  template <class... Arguments>
+  void launch_as(void (*kernel)(Arguments...), std::int32_t count, std::int32_t blocks,
+                 const detail::launch_limits::of_kernel& limits, const Arguments&... arguments) {
+    state& own = *shared_;
+    detail::body_launch how(count, blocks, stream());
+    if (limits.is_for_clusters && own.overlaps && own.may_overlap) { how.overlap(); }
+    own.overlaps = true;
+    detail::check(cudaLaunchKernelEx(&how.config(), kernel, arguments...), "cudaLaunchKernelEx");
+  }
+
  private:
   struct state {
     state(cudaStream_t s, bool owns, looping l, std::shared_ptr<device_memory> m)
@@ -290,16 +306,6 @@ class cuda {
     cuda& of_;
     bool before_;
   };
-
-  template <class Body>
-  void launch_as(void (*kernel)(Body), std::int32_t count, std::int32_t blocks,
-                 const detail::launch_limits::of_kernel& limits, const Body& body) {
-    state& own = *shared_;
-    detail::body_launch how(count, blocks, stream());
-    if (limits.is_for_clusters && own.overlaps && own.may_overlap) { how.overlap(); }
-    own.overlaps = true;
-    detail::check(cudaLaunchKernelEx(&how.config(), kernel, body), "cudaLaunchKernelEx");
-  }
 
   /// Not in `fork`: nothing is made while a stream is captured.
   void add_side() {

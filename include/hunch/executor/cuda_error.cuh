@@ -1,31 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <stdexcept>
-#include <string>
-
-#include <cuda_runtime.h>
+#include <hunch/core/cuda_error.cuh>
 
 namespace hunch::executor {
 
-/// An error of the CUDA runtime.
-class cuda_error : public std::runtime_error {
- public:
-  cuda_error(cudaError_t code, const char* what)
-      : std::runtime_error(std::string("hunch::executor::cuda: ") + what + ": " +
-                           cudaGetErrorString(code)),
-        code_(code) {}
-  cudaError_t code() const { return code_; }
-
- private:
-  cudaError_t code_;
-};
+using hunch::cuda_error;
 
 namespace detail {
 
-inline void check(cudaError_t code, const char* what) {
-  if (code != cudaSuccess) { throw cuda_error(code, what); }
-}
+using hunch::detail::check;
 
 }  // namespace detail
 

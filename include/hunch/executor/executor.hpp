@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include <hunch/core/config.hpp>
+#include <hunch/team/over_row.hpp>
 
 namespace hunch {
 
@@ -240,6 +241,8 @@ template <ResidentExecutor E>
 class resident_memory {
  public:
   static constexpr bool host_reads = false;
+  /// Whether bodies run as of one rank of several, among which rows are divided.
+  static constexpr bool spans_ranks = team::spans_ranks<E>;
 
   explicit resident_memory(E& executor) : executor_(&executor) {}
 

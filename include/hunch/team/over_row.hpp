@@ -102,11 +102,14 @@ HUNCH_HOST_DEVICE HUNCH_INLINE R reduce_blocks(T& team, std::int64_t n, R identi
   }
 }
 
-/// Numbers that each rank has counted of what it holds: afterwards of the whole row.
-template <Team T, std::int32_t N>
-HUNCH_HOST_DEVICE HUNCH_INLINE void add_up([[maybe_unused]] T& team,
-                                           [[maybe_unused]] std::int64_t (&counts)[N]) {
-  if constexpr (spans_ranks<T>) { team.add_up(counts); }
+/// What each rank has counted of what it holds: of the whole row.
+template <Team T>
+HUNCH_HOST_DEVICE HUNCH_INLINE std::int64_t add_up([[maybe_unused]] T& team, std::int64_t count) {
+  if constexpr (spans_ranks<T>) {
+    return team.merge(count, [](std::int64_t a, std::int64_t b) { return a + b; });
+  } else {
+    return count;
+  }
 }
 
 /// `team.compact` over a row of n elements; if they are more than `capacity`, the list is none.

@@ -37,6 +37,7 @@ struct row_shards {
   /// The rank that holds a tile.
   HUNCH_HOST_DEVICE std::int32_t holder(std::int32_t tile) const {
     std::int32_t of = 0;
+    HUNCH_ROLLED
     while (tile >= end(of)) { ++of; }
     return of;
   }

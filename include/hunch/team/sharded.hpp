@@ -203,22 +203,26 @@ class sharded {
   HUNCH_HOST_DEVICE T merge(const T& mine, const Op& op) {
     tell_value(mine);
     T all = value_of<T>(0);
+    HUNCH_ROLLED
     for (std::int32_t r = 1; r < shards_.ranks; ++r) { all = op(all, value_of<T>(r)); }
     return all;
   }
 
-  template <std::int32_t N>
-  HUNCH_HOST_DEVICE void add_up(std::int64_t (&counts)[N]) {
-    exchange(N, [&](std::uint64_t* out) {
-      if (rank() != 0) { return; }
-      for (std::int32_t k = 0; k < N; ++k) { out[k] = static_cast<std::uint64_t>(counts[k]); }
+  /// The first n elements of the list, each the sum of what the ranks have there.
+  HUNCH_HOST_DEVICE void add_up_list(std::int32_t n) {
+    exchange(n, [&](std::uint64_t* out) {
+      const std::int64_t* const list = inner_->scratch().list;
+      inner_->for_each(n, [=](std::int64_t k) { out[k] = static_cast<std::uint64_t>(list[k]); });
     });
-    for (std::int32_t k = 0; k < N; ++k) {
-      counts[k] = 0;
+    std::int64_t* const list = inner_->own().list;
+    inner_->for_each(n, [=, this](std::int64_t k) {
+      std::int64_t sum = 0;
+      HUNCH_ROLLED
       for (std::int32_t r = 0; r < shards_.ranks; ++r) {
-        counts[k] += static_cast<std::int64_t>(link_->from(r)[k]);
+        sum += static_cast<std::int64_t>(link_->from(r)[k]);
       }
-    }
+      list[k] = sum;
+    });
   }
 
   template <class F>
@@ -239,6 +243,7 @@ class sharded {
     tell_value(mine);
     std::int32_t total = 0;
     std::int32_t most = 0;
+    HUNCH_ROLLED
     for (std::int32_t r = 0; r < shards_.ranks; ++r) {
       const auto count = value_of<std::int32_t>(r);
       total += count;
@@ -252,6 +257,7 @@ class sharded {
                        [=](std::int64_t k) { out[1 + k] = static_cast<std::uint64_t>(list[k]); });
     });
     std::int64_t* to = inner_->own().list;
+    HUNCH_ROLLED
     for (std::int32_t r = 0; r < shards_.ranks; ++r) {
       const std::uint64_t* const of = link_->from(r);
       const auto count = static_cast<std::int32_t>(of[0]);
@@ -278,9 +284,9 @@ class sharded {
     }
     std::uint64_t* const out = link_->outbox(words + children);
     put(out);
-    if (children > 0 && rank() == 0) { put_told(told, out + words); }
+    if (children > 0) { put_told(told, out + words); }
     link_->exchange(*inner_, words + children);
-    if (children > 0 && rank() == 0) { take_told(told, words); }
+    if (children > 0) { take_told(told, words); }
     told_ = {};
   }
 
@@ -313,28 +319,38 @@ class sharded {
     return value;
   }
 
-  /// By one thread.
+  /// use(i, at) for the nodes i whose elements are told, `at` counts them.
+  template <class Use>
+  HUNCH_HOST_DEVICE void for_told(const told_elements& told, const Use& use) const {
+    inner_->for_each(told.nodes - told.node - 1, [=](std::int64_t k) {
+      const std::int32_t i = told.node + 1 + static_cast<std::int32_t>(k);
+      if (told.parents[i] != told.node) { return; }
+      std::int32_t at = 0;
+      for (std::int32_t j = told.node + 1; j < i; ++j) {
+        at += told.parents[j] == told.node ? 1 : 0;
+      }
+      use(i, at);
+    });
+  }
   HUNCH_HOST_DEVICE void put_told(const told_elements& told, std::uint64_t* out) const {
-    for (std::int32_t i = told.node + 1; i < told.nodes; ++i) {
-      if (told.parents[i] != told.node) { continue; }
-      const std::int64_t at = told.tokens[i];
+    for_told(told, [=, own = held()](std::int32_t i, std::int32_t at) {
+      const std::int64_t element = told.tokens[i];
       std::uint64_t bits = 0;
-      if (held().contains(at)) {
-        std::memcpy(&bits, static_cast<const char*>(told.row) + at * told.element_bytes,
+      if (own.contains(element)) {
+        std::memcpy(&bits, static_cast<const char*>(told.row) + element * told.element_bytes,
                     static_cast<std::size_t>(told.element_bytes));
       }
-      *out++ = bits;
-    }
+      out[at] = bits;
+    });
   }
-  HUNCH_HOST_DEVICE void take_told(const told_elements& told, std::int32_t at) const {
-    for (std::int32_t i = told.node + 1; i < told.nodes; ++i) {
-      if (told.parents[i] != told.node) { continue; }
+  HUNCH_HOST_DEVICE void take_told(const told_elements& told, std::int32_t words) const {
+    for_told(told, [=, this](std::int32_t i, std::int32_t at) {
       const std::int64_t element = told.tokens[i];
       const bool exists = element >= 0 && element < shards_.size;
       const std::int32_t holder =
           exists ? shards_.holder(static_cast<std::int32_t>(element / tile_elements)) : 0;
-      told.to[i] = link_->from(holder)[at++];
-    }
+      told.to[i] = link_->from(holder)[words + at];
+    });
   }
 
   /// use(first, count) for the tiles of this rank, as many at a time as there are lanes.

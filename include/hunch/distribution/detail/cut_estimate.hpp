@@ -46,9 +46,7 @@ struct cut_estimate {
   template <class Of = Measure>
   HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE float sampled(std::int32_t elements, real least,
                                                          real end = infinity<real>) const {
-    std::int64_t units[1] = {held_units<Of>(elements, least, end)};
-    team::add_up(team, units);
-    return expected(elements, units[0]);
+    return expected(elements, team::add_up(team, held_units<Of>(elements, least, end)));
   }
   /// The part of it that this rank holds, in units of 2^-43: the measure of an element is at most
   /// 1, and a sum of 2^17 of them is an integer yet.
@@ -127,19 +125,19 @@ struct cut_estimate {
     low = b.low;
     if (l.size() <= team::list_capacity) { return true; }
     // Where many ranks are asked at once, all that may be asked.
-    std::int64_t answers[2 * places + 1];
     if constexpr (team::spans_ranks<T>) {
-      for (int k = 0; k < places; ++k) {
-        answers[k] = held_units<element_count>(coarse_sample, place(k), infinity<real>);
-        answers[places + k] = held_units(coarse_sample, place(k), infinity<real>);
+      HUNCH_ROLLED
+      for (int k = 0; k <= places; ++k) {
+        const real least = k < places ? place(k) : lowest_of(b);
+        team.put(k, held_units<element_count>(coarse_sample, least, infinity<real>));
+        team.put(places + 1 + k, held_units(coarse_sample, least, infinity<real>));
       }
-      answers[2 * places] = held_units(coarse_sample, lowest_of(b), infinity<real>);
-      team::add_up(team, answers);
+      team.add_up_list(2 * (places + 1));
     }
     int found = -1;
     HUNCH_ROLLED
     for (int k = 0; k < places; ++k) {
-      if (answer<element_count>(answers, k, place(k)) > 0.5f * team::list_capacity) { break; }
+      if (answer<element_count>(k, place(k)) > 0.5f * team::list_capacity) { break; }
       found = k;
     }
     if (found < 0) { return false; }
@@ -148,9 +146,8 @@ struct cut_estimate {
     float below = 0.0f;
     HUNCH_ROLLED
     for (int end = 0; end < 2; ++end) {
-      below = answer<Measure>(answers, end == 0 ? places + found : 2 * places,
-                              end == 0 ? least : lowest_of(b)) -
-              below;
+      const int k = end == 0 ? found : places;
+      below = answer<Measure>(places + 1 + k, end == 0 ? least : lowest_of(b)) - below;
     }
     if (below > 2.0f * b.spare) { return false; }
     low = least;
@@ -163,8 +160,8 @@ struct cut_estimate {
   }
   /// What a small sample lets expect from `least` on: answer k, if there are any.
   template <class Of>
-  HUNCH_HOST_DEVICE float answer(const std::int64_t* answers, int k, real least) const {
-    if constexpr (team::spans_ranks<T>) { return expected(coarse_sample, answers[k]); }
+  HUNCH_HOST_DEVICE float answer(int k, real least) const {
+    if constexpr (team::spans_ranks<T>) { return expected(coarse_sample, team.scratch().list[k]); }
     return sampled<Of>(coarse_sample, least);
   }
 

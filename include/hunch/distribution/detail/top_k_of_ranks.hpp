@@ -46,8 +46,8 @@ struct best_of_rank {
 
 /// Collective; 1 <= k <= `team::list_capacity`.
 template <Team T, class Logit>
-HUNCH_HOST_DEVICE counted_cut<real_of<Logit>> top_k_of_ranks(T& team, const law<Logit>& l,
-                                                             std::int32_t k) {
+HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE counted_cut<real_of<Logit>> top_k_of_ranks(
+    T& team, const law<Logit>& l, std::int32_t k) {
   using real = real_of<Logit>;
   using keys = order<real>;
   using key = typename keys::key;
@@ -91,6 +91,7 @@ HUNCH_HOST_DEVICE counted_cut<real_of<Logit>> top_k_of_ranks(T& team, const law<
     });
   });
   counted_cut<real> out;
+  HUNCH_ROLLED
   for (std::int32_t r = 0; r < team.ranks(); ++r) {
     out.total += best_of_rank::read(team.from(r)).total;
   }
@@ -115,6 +116,7 @@ HUNCH_HOST_DEVICE counted_cut<real_of<Logit>> top_k_of_ranks(T& team, const law<
   const key found = largest_key(keys::minus_infinity, keys::plus_infinity,
                                 [&](key at) { return told(at, false) >= k; });
   std::int64_t untold = 0;
+  HUNCH_ROLLED
   for (std::int32_t r = 0; r < team.ranks(); ++r) {
     const auto of = best_of_rank::read(team.from(r));
     if (of.best < of.total && of.key == found) { untold += of.ties - (of.best - of.above); }

@@ -73,6 +73,8 @@ if [ "$all" = yes ]; then
   cmake --preset strict -DHUNCH_DEMAND_NEON="$neon" >/dev/null
   build strict --target test_all
   run_tests strict -L '^all$'
+  stage ranks with a device each
+  test/device/shards.sh || [ $? -eq 77 ]
   stage fuzzing without assertions
   build fuzz --target fuzz_all
   run_tests fuzz -L '^all$'

@@ -276,7 +276,8 @@ TEST_CASE("a rank that hears only itself comes to another sum") {
     executor.launch(1, sums_of_row{row.data(), 1, &found[static_cast<std::size_t>(c.rank())]});
   });
   team::serial whole;
-  const double expected = whole.sum(vocab, [&](std::int64_t i) { return row[i]; });
+  const double expected =
+      whole.sum(vocab, [&](std::int64_t i) { return row[static_cast<std::size_t>(i)]; });
   CHECK(found[0] != expected);
   CHECK(found[1] != expected);
 }

@@ -39,9 +39,9 @@ void check_table(const shard_bounds& bounds) {
   for (const claims& mine : of_rank) {
     CHECK(mine.size() > 40);
     CHECK(mine.size() == of_rank[0].size());
-    for (const auto& [what, so] : mine) {
-      INFO(what);
-      CHECK(so);
+    for (const auto& claim : mine) {
+      INFO(claim.first);
+      CHECK(claim.second);
     }
   }
 }

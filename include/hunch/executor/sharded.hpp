@@ -48,10 +48,7 @@ class sharded : public Host {
 
   /// \param collective and \param shards outlive the executor.
   sharded(C& collective, const vocab_shards& shards, const Host& host = Host())
-      : Host(host),
-        collective_(&collective),
-        shards_(&shards),
-        hub_(std::make_shared<hub>()) {}
+      : Host(host), collective_(&collective), shards_(&shards), hub_(std::make_shared<hub>()) {}
 
   C& collective() { return *collective_; }
   const vocab_shards& shards() const { return *shards_; }
@@ -183,7 +180,9 @@ class sharded : public Host {
         self.executor->run(*self.body, self.index, to_others);
       } catch (const exchange_failed&) {
       } catch (...) {
-        if (!self.executor->hub_->thrown) { self.executor->hub_->thrown = std::current_exception(); }
+        if (!self.executor->hub_->thrown) {
+          self.executor->hub_->thrown = std::current_exception();
+        }
       }
     }
   };

@@ -273,9 +273,7 @@ TEST_CASE("rows of every size have the bits of one rank, whatever the shards") {
     const std::int32_t v = 600000;
     compare<float>(v, {equal_shards(v, 2), equal_shards(v, 3)});
   }
-  SUBCASE("16 bits") {
-    compare<bfloat16>(20000, {equal_shards(20000, 2), equal_shards(20000, 3)});
-  }
+  SUBCASE("16 bits") { compare<bfloat16>(20000, {equal_shards(20000, 2), equal_shards(20000, 3)}); }
   SUBCASE("double") { compare<double>(20000, {equal_shards(20000, 2), equal_shards(20000, 5)}); }
 }
 

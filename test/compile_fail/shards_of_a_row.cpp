@@ -19,14 +19,17 @@ void compose(collective::none& world, const vocab_shards& shards) {
 #endif
   executor::sharded<collective::none, host> ranks(world, shards);
   sharded_target part(target{}, world, shards);
-  decoder d {
-    part, hunch::drafter::none{}, selector::full{4}, sampled{}, verifier::rejection{},
-        decoder_options{}, random_source<>{},
 #if WRONG == 1
-        executor::host {
-    }
+  executor::host where;
 #else
-        ranks
+  auto& where = ranks;
 #endif
-  };
+  decoder d{part,
+            hunch::drafter::none{},
+            selector::full{4},
+            sampled{},
+            verifier::rejection{},
+            decoder_options{},
+            random_source<>{},
+            where};
 }

@@ -584,6 +584,16 @@ TEST_CASE("sizes of a decoder") {
   }
   report(-1);
   report(vocab);
+  does_not_fit(
+      [&] {
+        decoder d{target,
+                  drafter::none{},
+                  selector::full{vocab},
+                  plain_sampler{},
+                  verifier::rejection{},
+                  decoder_options{.eager_rows = -2, .token_text = {}}};
+      },
+      "hunch::decoder", "eager_rows must be at least -1");
 }
 
 TEST_CASE("a text that is longer than a decoder has room for is refused") {

@@ -88,8 +88,9 @@ struct drawn_by_local_sum : normalised_by_rank {
 
 /// The largest gap between what any rank writes and the autoregressive law.
 template <class Source = ranked_source, class Shape, class S, class V>
-double gap(const shard_bounds& bounds, flavour target_kind, flavour draft_kind,
-           const generation_options& options, Shape, S, V, std::uint64_t bad = 0) {
+double gap_of(std::int32_t eager_rows, const shard_bounds& bounds, flavour target_kind,
+              flavour draft_kind, const generation_options& options, Shape, S, V,
+              std::uint64_t bad) {
   toy_world target_world{vocab, 31, target_kind};
   target_world.bad = bad;
   const toy_world draft_world{vocab, 32, draft_kind};
@@ -111,7 +112,7 @@ double gap(const shard_bounds& bounds, flavour target_kind, flavour draft_kind,
               selector::full{spread_vocab(vocab)},
               S{},
               V{},
-              decoder_options{.max_batch = 1, .token_text = {}},
+              decoder_options{.max_batch = 1, .eager_rows = eager_rows, .token_text = {}},
               source,
               executor};
     static_assert(decltype(d)::lossless);
@@ -124,6 +125,14 @@ double gap(const shard_bounds& bounds, flavour target_kind, flavour draft_kind,
   for (const std::string& what : ends.what) { CHECK(what == ""); }
   for (const double of : gaps) { largest = of > largest ? of : largest; }
   return largest;
+}
+
+/// Of laws that are made when the rule asks for them, and of those that are made together.
+template <class Source = ranked_source, class Shape, class S, class V>
+double gap(const shard_bounds& bounds, flavour target_kind, flavour draft_kind,
+           const generation_options& options, Shape shape, S s, V v, std::uint64_t bad = 0) {
+  return std::max(gap_of<Source>(0, bounds, target_kind, draft_kind, options, shape, s, v, bad),
+                  gap_of<Source>(1000, bounds, target_kind, draft_kind, options, shape, s, v, bad));
 }
 
 const std::vector<shard_bounds> divisions{

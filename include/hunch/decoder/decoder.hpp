@@ -62,7 +62,7 @@ class decoder {
                .ring = max_nodes,
                .ring_waits = false,
                .log_probabilities = requests_.options().max_log_probabilities,
-               .eager_rows = host_reads<memory> ? 0 : -1,
+               .eager_rows = requests_.options().eager_rows,
                .moves = false,
                .reports = true,
                .owner = "hunch::decoder"}) {

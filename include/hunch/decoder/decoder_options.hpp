@@ -22,6 +22,12 @@ struct decoder_options {
   /// Most probable tokens that a request may have reported for each of its own, at most all of
   /// them; -1: none, and not the log-probabilities of its own either. Fixes the memory for them.
   std::int32_t max_log_probabilities = -1;
+  /// While a step has at most so many rows of trees, their laws are made side by side before the
+  /// verifier asks; else each when it asks, and those that it does not read are not made. The text
+  /// is the same. 0: never. -1: on a host never, unless its ranks are to exchange rarely, see
+  /// `executor::sharded_options`; on a device up to 512 of chains, of which most are read, and 128
+  /// of trees, of which one path is.
+  std::int32_t eager_rows = -1;
   /// Whether the times of the phases of a step are those of what they compute, for which the host
   /// waits at the end of each; else each is how long the host took to launch it. Where the host
   /// reads the executor's memory they always are.

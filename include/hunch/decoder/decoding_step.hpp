@@ -39,10 +39,9 @@ struct step_sizes {
   std::int32_t ring = 0;                ///< entries of a slot: at least what a step may emit
   bool ring_waits = false;              ///< see `rings`
   std::int32_t log_probabilities = -1;  ///< the most that are reported of a token; -1: none
-  std::int32_t eager_rows = 0;  ///< up to so many rows, laws are made before the verifier asks; -1:
-                                ///< as long as that is likely to be sooner, on a device
-  bool moves = false;           ///< whether somebody reads `moves`
-  bool reports = false;         ///< whether the host reads a `step_report` for each slot
+  std::int32_t eager_rows = -1;         ///< see `decoder_options`
+  bool moves = false;                   ///< whether somebody reads `moves`
+  bool reports = false;                 ///< whether the host reads a `step_report` for each slot
   const char* owner = "hunch::decoding_step";  ///< what messages begin with
 
   /// These, if there can be such a step. \param max_nodes of the drafter's trees.
@@ -115,7 +114,7 @@ class decoding_step {
         sampler_(sampler),
         verifier_(verifier),
         random_(random),
-        sizes_(sizes.checked(max_nodes)),
+        sizes_(completed(executor, sizes.checked(max_nodes))),
         memory_(executor),
         requests_(memory_, sizes.max_batch, sizes.vocab_size, sampler_type::needs_counts),
         ring_(memory_, sizes.max_batch, sizes.ring, sizes.ring_waits),
@@ -226,13 +225,14 @@ class decoding_step {
       }
     }
     find_results(rows, evaluation, fixed);
-    const arrays_type of = arrays(bounds);
-    constexpr std::int32_t few = few_rows<drafter_type::is_chain>;
-    // Ranks that make the laws of all rows together exchange once for them; of a chain most are
-    // read.
-    constexpr bool together = team::spans_ranks<memory> && drafter_type::is_chain;
-    const std::int32_t most = sizes_.eager_rows < 0 ? few : sizes_.eager_rows;
-    if (together || of.slots * max_nodes <= most) {
+    arrays_type of = arrays(bounds);
+    // Of a chain most rows are read, so that what a rule asks of each is asked ahead, too: ranks
+    // then exchange once for all of them.
+    constexpr bool spans_chains = team::spans_ranks<memory> && drafter_type::is_chain;
+    const bool eager = makes_laws_ahead<host_reads<memory>, drafter_type::is_chain>(
+        std::int64_t{of.slots} * max_nodes, sizes_.eager_rows);
+    of.looks_ahead = spans_chains && eager;
+    if (eager) {
       memory_.launch(of.slots * max_nodes,
                      kernel::make_slot_laws<real, sampler_type, max_nodes>{of, sampler_});
     }
@@ -243,9 +243,11 @@ class decoding_step {
           .sampler = sampler_,
           .verifier = rule,
           .random = random_};
-      if constexpr (together) {
-        memory_.launch(of.slots * max_nodes,
-                       kernel::look_ahead<decltype(decide), max_nodes>{decide});
+      if constexpr (spans_chains) {
+        if (eager) {
+          memory_.launch(of.slots * max_nodes,
+                         kernel::look_ahead<decltype(decide), max_nodes>{decide});
+        }
       }
       memory_.launch(of.slots, decide);
     });
@@ -340,6 +342,16 @@ class decoding_step {
   /// That the drafter reads: hidden states, or streams.
   static constexpr std::int32_t states_of_node =
       drafter_type::needs_hidden ? 1 : streams_of<drafter_type>();
+
+  /// How many rows are made ahead, where that is left to an executor of one rank of several.
+  static step_sizes completed(const E& executor, step_sizes sizes) {
+    if constexpr (requires { executor.few_exchanges(); }) {
+      if (sizes.eager_rows < 0 && drafter_type::is_chain && executor.few_exchanges()) {
+        sizes.eager_rows = std::numeric_limits<std::int32_t>::max();
+      }
+    }
+    return sizes;
+  }
 
   /// Of a pass.
   std::int32_t max_rows() const { return sizes_.max_batch * max_nodes + sizes_.chunks; }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -24,11 +26,21 @@ struct shard_traffic {
   std::int64_t bytes = 0;  ///< that this rank has sent to each of the others
 };
 
+/// How ranks exchange.
+struct sharded_options {
+  /// Where an exchange takes longer than reading a few rows, as between machines, and not about a
+  /// microsecond, as within one: as few as there can be. The bodies of a launch all go on side by
+  /// side, and the laws of chains are made before a rule asks, in one exchange, if
+  /// `decoder_options::eager_rows` does not say otherwise. Else so many go on side by side as have
+  /// their rows in a processor's cache when they come back to them.
+  bool few_exchanges = false;
+};
+
 /// Runs the bodies of one rank of several, among which the rows of the vocabulary are divided. All
 /// ranks run the same steps; a body that reads such rows, which says so by `static constexpr bool
-/// spans_ranks = true`, gets a `team::sharded`. All bodies of a launch go on side by side, each up
-/// to what it needs of other ranks; then all that they have to say is one exchange. So a launch
-/// takes as many exchanges as the body that needs most, whatever the batch.
+/// spans_ranks = true`, gets a `team::sharded`. Bodies of a launch go on side by side, each up to
+/// what it needs of other ranks; then all that they have to say is one exchange. So they take as
+/// many exchanges as the body that needs most.
 ///
 /// What one rank throws in a launch, or in the target's pass (see `sharded_target`), ends the step
 /// on all of them: the others throw a `collective_error` that names it, and all may repeat the
@@ -46,13 +58,20 @@ class sharded : public Host {
  public:
   static constexpr bool spans_ranks = true;
 
-  /// \param collective and \param shards outlive the executor.
-  sharded(C& collective, const vocab_shards& shards, const Host& host = Host())
-      : Host(host), collective_(&collective), shards_(&shards), hub_(std::make_shared<hub>()) {}
+  /// \param collective and \param shards outlive the executor. \param options are the same on all
+  /// ranks.
+  sharded(C& collective, const vocab_shards& shards, const sharded_options& options = {},
+          const Host& host = Host())
+      : Host(host),
+        collective_(&collective),
+        shards_(&shards),
+        options_(options),
+        hub_(std::make_shared<hub>()) {}
 
   C& collective() { return *collective_; }
   const vocab_shards& shards() const { return *shards_; }
   const shard_traffic& traffic() const { return hub_->traffic; }
+  bool few_exchanges() const { return options_.few_exchanges; }
 
   template <class Body>
   void launch(std::int32_t count, const Body& body) {
@@ -61,8 +80,11 @@ class sharded : public Host {
       try {
         if (count == 1) {
           run_alone(body);
-        } else if (count > 1) {
-          run_side_by_side(count, body);
+        } else {
+          const std::int32_t most = side_by_side();
+          for (std::int32_t first = 0; first < count; first += most) {
+            run_side_by_side(first, std::min(count - first, most), body);
+          }
         }
       } catch (const collective_error&) { throw; } catch (...) {
         collective_->fail();
@@ -187,13 +209,22 @@ class sharded : public Host {
     }
   };
 
+  /// Bodies that go on side by side, at most: the same number on all ranks.
+  std::int32_t side_by_side() const {
+    if (options_.few_exchanges) { return std::numeric_limits<std::int32_t>::max(); }
+    constexpr std::int64_t cached = 1 << 17;  // elements, half of a small second-level cache
+    const std::int64_t row = team::tile_elements * std::int64_t{shards_->tiles().most_tiles};
+    return static_cast<std::int32_t>(
+        std::clamp(cached / std::max(row, std::int64_t{1}), std::int64_t{1}, cached));
+  }
+
   template <class Body>
-  void run_side_by_side(std::int32_t count, const Body& body) {
+  void run_side_by_side(std::int32_t first, std::int32_t count, const Body& body) {
     hub& all = *hub_;
     all.failed = false;
     all.thrown = nullptr;
     std::size_t waiting = 0;  // the fibers up to it have a body that waits
-    for (std::int32_t i = 0; i < count; ++i) {
+    for (std::int32_t i = first; i < first + count; ++i) {
       if (waiting == all.fibers.size()) { all.fibers.push_back(std::make_unique<detail::fiber>()); }
       detail::fiber& next = *all.fibers[waiting];
       task<Body> of{this, &body, i, &next};
@@ -220,6 +251,7 @@ class sharded : public Host {
 
   C* collective_;
   const vocab_shards* shards_;
+  sharded_options options_;
   std::shared_ptr<hub> hub_;
 };
 

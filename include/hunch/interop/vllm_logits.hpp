@@ -329,9 +329,8 @@ namespace detail {
 template <class S, Executor E, class Real, class V, RandomSource Random, bool HasDraftLogits>
 void sample_requests(E& executor, const logits_arguments<Real>& args,
                      std::bool_constant<HasDraftLogits>, V verifier, Random random) {
-  constexpr std::int32_t few = host_reads<E> ? 0 : few_rows<true>;
   const std::int32_t laws = args.num_reqs * args.laws_of_request();
-  if (laws <= (args.eager_rows < 0 ? few : args.eager_rows)) {
+  if (makes_laws_ahead<host_reads<E>, true>(laws, args.eager_rows)) {
     executor.launch(laws, request_laws<Real, S>{args, {}});
     executor.launch(args.num_reqs,
                     verify_request<Real, void, V, Random, HasDraftLogits>{args, verifier, random});

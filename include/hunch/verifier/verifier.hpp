@@ -224,7 +224,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE typename P::real drafted_prob(T& team, const View
   }
 }
 
-/// Whether what a rule V asks of the nodes of a chain has been computed ahead; see `Verifier`.
+/// Whether what a rule V asks of the nodes of a chain may have been computed ahead; see `Verifier`.
 template <class T, class View, class V, class Random>
 inline constexpr bool looks_ahead =
     team::spans_ranks<T>&& is_chain_tree<decltype(View::tree)>&& requires(T& team, const V& v,
@@ -240,13 +240,13 @@ HUNCH_HOST_DEVICE HUNCH_INLINE auto ahead_or(T&, const View& view, const V&, con
                                              std::int32_t c, const Compute& compute) {
   using value = decltype(compute());
   if constexpr (looks_ahead<T, View, V, Random>) {
-    const std::uint64_t bits = view.target.ahead(c);
-    value of;
-    std::memcpy(&of, &bits, sizeof of);
-    return of;
-  } else {
-    return compute();
+    if (const std::uint64_t* const bits = view.target.ahead(c)) {
+      value of;
+      std::memcpy(&of, bits, sizeof of);
+      return of;
+    }
   }
+  return compute();
 }
 /// The bits of such a value.
 template <class Value>

@@ -20,10 +20,15 @@ struct target_row {
   row_history history;  ///< without a `list`
 };
 
-/// Rows of a pass up to which their laws are sooner made side by side than when a rule asks for
-/// them, one after the other for each sequence: of a chain most are read, of a tree one path.
-template <bool IsChain>
-inline constexpr std::int32_t few_rows = IsChain ? 512 : 128;
+/// Whether the laws of so many rows are made side by side, before a rule asks for them one after
+/// the other for each sequence. \param eager_rows what was asked for: up to so many; -1: as long as
+/// that is likely to be sooner. A host has as much to read as before, and more of it: never. A
+/// device has processors to spare: of a chain most rows are read, of a tree one path.
+template <bool HostReads, bool IsChain>
+constexpr bool makes_laws_ahead(std::int64_t rows, std::int32_t eager_rows) {
+  constexpr std::int32_t likely = HostReads ? 0 : IsChain ? 512 : 128;
+  return rows <= (eager_rows < 0 ? likely : eager_rows);
+}
 
 /// See `sampled_laws`.
 struct nothing_told {};
@@ -78,7 +83,8 @@ struct sampled_laws {
   }
   HUNCH_HOST_DEVICE bool is_known(std::int32_t c) const { return made[c].logits.data != nullptr; }
   HUNCH_HOST_DEVICE law<Real> known(std::int32_t c) const { return made[c]; }
-  HUNCH_HOST_DEVICE std::uint64_t ahead(std::int32_t c) const
+  /// What a rule has asked of node c ahead; nullptr: it has not been asked.
+  HUNCH_HOST_DEVICE const std::uint64_t* ahead(std::int32_t c) const
       requires(!std::same_as<Told, nothing_told>) {
     return told_rows.ahead(c);
   }

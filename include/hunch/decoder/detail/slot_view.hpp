@@ -82,9 +82,9 @@ class slot_told {
     team.remember(l.remembered_as());
   }
 
-  /// What the rule has asked of a node ahead.
-  HUNCH_HOST_DEVICE std::uint64_t ahead(std::int32_t node) const {
-    return step_->ahead[slot_ * N + node];
+  /// What the rule has asked of a node ahead; nullptr: nothing.
+  HUNCH_HOST_DEVICE const std::uint64_t* ahead(std::int32_t node) const {
+    return step_->looks_ahead ? step_->ahead + slot_ * N + node : nullptr;
   }
   HUNCH_HOST_DEVICE Real logit(std::int32_t child) const {
     const std::uint64_t bits = step_->told[slot_ * N + child];

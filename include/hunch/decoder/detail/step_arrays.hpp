@@ -81,6 +81,7 @@ struct step_arrays {
   law<Real>* laws = nullptr;           ///< [max_batch, N]
   std::uint64_t* told = nullptr;       ///< [max_batch, N] logits that other ranks hold, if some do
   std::uint64_t* ahead = nullptr;      ///< [max_batch, N] what a rule asks of nodes, likewise
+  bool looks_ahead = false;            ///< whether this step has asked
   double* sums = nullptr;              ///< [max_batch, N, groups] of the laws, likewise
   std::int32_t groups = 0;
   double* scratch = nullptr;       ///< [max_batch, N]

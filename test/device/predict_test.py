@@ -159,6 +159,7 @@ class times(unittest.TestCase):
         # Two blocks are on each multiprocessor. Of 11 bodies a block each keeps half of them busy.
         self.assertEqual(sizes, [8, 8, 4, 4, 2, 2, 4, 1])
         self.assertLess(self.law(8, 1, teams=("block", "cluster"))[0], self.law(8, 1)[0])
+        self.assertEqual(model.team(Launch("k", 1, [], alone=True)), 1)
 
     def test_registers_bound_what_is_resident(self):
         self.assertEqual([self.model(8, registers).resident("k block") for registers in (32, 64, 128)],

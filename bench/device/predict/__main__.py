@@ -29,6 +29,7 @@ import adapters
 import heads
 import laws
 import routers
+import shards
 import steps
 from gpu import GPUS
 from listing import disassembler
@@ -65,7 +66,7 @@ def main():
         print("SKIPPED: no nvdisasm")
         return NOT_RUN
     gate = Gate(args.folder, nvdisasm)
-    parts = [laws, heads, routers, steps, adapters]
+    parts = [laws, heads, routers, steps, adapters, shards]
     for file in dict.fromkeys(file for part in parts for file in part.FILES):
         gate.read(file)
     model = Model(GPUS[args.gpu], gate, json.loads(args.steps.read_text()))

@@ -36,6 +36,22 @@ GPUS = {
     "h100": Gpu(132, 1755.0, 3.0e6, 0.65, 0.27, 0.035, 1.2, 1.3, 0.8, 0.5, 0.03),
 }
 
+
+@dataclasses.dataclass(frozen=True)
+class Links:
+    """Between the eight GPUs of a machine."""
+    exchange: float  # of a few words, by blocks while they run
+    reduce: float  # of a few words, by a kernel of a collective
+    gather: float  # what a kernel that gathers costs before its bytes
+    bandwidth: float  # of these bytes, in a microsecond, that come to a GPU
+
+
+# Exchange: one way across NVLink, and as much for barriers and for looking; a guess. Of NCCL's kernels
+# the constants of its own model (src/graph/tuning.cc). Bandwidth: of its all-gather among eight H100,
+# measured by others and what its authors expect (NVIDIA/nccl-tests, issue 326); H200 have the same
+# links.
+NVLINK = Links(exchange=1.2, reduce=15.0, gather=10.8, bandwidth=3.6e5)
+
 # What a trip to L1 takes of one to L2.
 NEAR = 0.13
 

@@ -68,6 +68,7 @@ class Launch:
     passes: list
     chain: float = 0.0  # what one body does besides, one thing after the other
     sums: int = 1  # of which each ends with a barrier of the team; another one hides behind its loads
+    alone: bool = False  # by one block each, whatever a cluster would take
 
 
 @dataclasses.dataclass
@@ -124,7 +125,7 @@ class Model:
 
     def team(self, launch):
         """Blocks of a body: with which all are soonest done, as the executor chooses."""
-        if f"{launch.kernel} cluster" not in self.gate.usage:
+        if launch.alone or f"{launch.kernel} cluster" not in self.gate.usage:
             return 1
 
         def time(size):

@@ -122,6 +122,19 @@ struct hash_head {
   }
 };
 
+/// Its launch, or those of several ranks, of which each has a part of the head, if E says so.
+template <class E>
+void launch_hash_head(E& executor, const hash_state& of, const head_rows<float>& heads) {
+  const auto launch = [&](const head_rows<float>& own) {
+    executor.launch(own.size, hash_head{of, own});
+  };
+  if constexpr (requires { executor.divide_head(heads, launch); }) {
+    executor.divide_head(heads, launch);
+  } else {
+    launch(heads);
+  }
+}
+
 /// What a router, or a head, may know of each row: a few bits of what it has read.
 inline constexpr std::int32_t hash_context_size = 2;
 HUNCH_HOST_DEVICE inline void write_hash(std::uint64_t text, float* to) {
@@ -255,7 +268,7 @@ class hash_model {
     return out;
   }
   void head(const pass&, const head_rows<float>& heads) {
-    executor_->launch(heads.size, hash_head{state(), heads});
+    launch_hash_head(*executor_, state(), heads);
   }
   void commit(const kept_rows& kept) noexcept {
     executor_->launch(max_batch_, hash_commit{state(), kept});

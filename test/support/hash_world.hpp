@@ -60,7 +60,7 @@ class hash_view {
     return {};
   }
   void head(const hidden_states&, const head_rows<float>& heads) {
-    executor_->launch(heads.size, hash_head{state(), heads});
+    launch_hash_head(*executor_, state(), heads);
   }
   void commit(const kept_rows&) noexcept {}
 
@@ -142,7 +142,7 @@ class hash_heads {
     return {contexts_.data()};
   }
   void head(const states&, const head_rows<float>& rows) {
-    executor_->launch(rows.size, hash_head{state_, rows});
+    launch_hash_head(*executor_, state_, rows);
   }
 
  private:

@@ -182,6 +182,20 @@ problem<Real> make(std::int32_t vocab, std::uint32_t seed) {
   add({"top k", k}, 3.0, false);
   k.top_k = 3000;
   add({"top k through ties", k}, 1.0, true);
+  // Few elements near the largest: more of them equal, on each rank, than are kept; just as many
+  // as are kept, and on one rank only, where the others have nothing.
+  k.top_k = 40;
+  add({"top k among few ties", k}, 1.0, false);
+  for (std::size_t v = 0; v < p.rows.back().size(); v += 7) {
+    p.rows.back()[v] = to_logit<Real>(static_cast<real_of<Real>>(v % 35 == 0 ? 20.0 : 21.0));
+    if (v > 7 * 400) { v += 210; }
+  }
+  add({"top k, just as many on one rank", k}, 1.0, false);
+  for (std::size_t v = 0; v < p.rows.back().size(); ++v) {
+    const double x = v < 40 ? 90.0 + static_cast<double>(v) / 4 : -static_cast<double>(v % 64);
+    p.rows.back()[v] = to_logit<Real>(v < 1000 ? static_cast<real_of<Real>>(x)
+                                               : -std::numeric_limits<real_of<Real>>::infinity());
+  }
   sampling_parameters nucleus = plain;
   nucleus.top_p = 0.9f;
   nucleus.temperature = 0.7f;

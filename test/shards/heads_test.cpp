@@ -166,5 +166,34 @@ TEST_CASE("a rank that fails in its product ends the call on all, which can be r
   for (const std::string& what : ends.what) { CHECK(what == ""); }
 }
 
+TEST_CASE("rows that no rank has are refused on all, which go on") {
+  const rank_ends ends = on_ranks(2, [&](auto& c) {
+    const shard_bounds bounds{0, 300, head_size - 1};
+    const vocab_shards shards = shards_of(c, bounds);
+    head_shards parts(c, shards);
+    std::vector<float> out(static_cast<std::size_t>(head_size));
+    const auto ask = [&](std::int32_t end) {
+      const row_range range{0, end};
+      const shortlist list{
+          .ranges = &range, .range_count = 1, .size = end, .vocab_size = head_size};
+      const std::int32_t row = 0;
+      row_view<float> logits{out.data(), end};
+      parts(head_rows<float>{1, &row, &list, &logits}, [&](const head_rows<float>& own) {
+        multiply(own, shards.first(c.rank()), shards.end(c.rank()),
+                 static_cast<std::vector<std::vector<float>>*>(nullptr));
+      });
+    };
+    try {
+      ask(head_size);
+      FAIL_CHECK("accepted");
+    } catch (const std::invalid_argument& e) {
+      CHECK(std::string(e.what()).find("row 999 of the head") != std::string::npos);
+    }
+    ask(head_size - 1);
+    CHECK(out[998] == logit<float>(0, 998));
+  });
+  for (const std::string& what : ends.what) { CHECK(what == ""); }
+}
+
 }  // namespace
 }  // namespace hunch::test::shard_heads_test

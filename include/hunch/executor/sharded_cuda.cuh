@@ -121,6 +121,13 @@ class sharded_cuda : public cuda {
       if (patience <= patience.zero()) {
         refusal{"hunch::executor::sharded_cuda"}({"no patience with other ranks"});
       }
+      // A message has two words for each tile, and a few for the nodes of a tree.
+      const std::int32_t tiles = shards.tiles().most_tiles;
+      constexpr std::int32_t most = (team::mailboxes::most_words - team::list_capacity) / 2;
+      if (tiles > most) {
+        refusal{"hunch::executor::sharded_cuda"}(
+            {"a rank has ", tiles, " tiles of a row, and messages have room for ", most});
+      }
       const std::int32_t count = shards.ranks();
       std::vector<std::uint64_t*> found;
       for (std::int32_t r = 0; r < count; ++r) {

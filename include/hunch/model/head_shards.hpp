@@ -9,7 +9,7 @@
 
 #include <hunch/collective/collective.hpp>
 #include <hunch/collective/vocab_shards.hpp>
-#include <hunch/core/types.hpp>
+#include <hunch/core/message.hpp>
 #include <hunch/model/rows.hpp>
 #include <hunch/vocab/shortlist.hpp>
 
@@ -46,7 +46,8 @@ class head_shards {
 
   /// Of the rows that are asked for this rank computes its own by compute(own): `own` is as what
   /// the decoder asks for, with those parts of the ranges that this rank has, and without lists of
-  /// which it has none. Where compute throws, the others throw a `collective_error`.
+  /// which it has none. Where compute throws, the others throw a `collective_error`. \throws
+  /// std::invalid_argument where a list has rows that no rank has.
   template <class Compute>
   void operator()(const head_rows<Real>& asked, const Compute& compute) {
     try {
@@ -77,6 +78,11 @@ class head_shards {
       const shortlist& list = asked.lists[i];
       own_list own{.index = i, .first_range = ranges_.size()};
       for (std::int32_t k = 0; k < list.range_count; ++k) {
+        if (list.ranges[k].end > shards_->vocab_size()) {
+          refusal{"hunch::head_shards"}({"a shortlist has row ", list.ranges[k].end - 1,
+                                         " of the head, and the shards are of ",
+                                         shards_->vocab_size()});
+        }
         for (std::int32_t r = 0; r < shards_->ranks(); ++r) {
           const row_range here = part(list.ranges[k], r);
           const std::int32_t size = here.end - here.begin;

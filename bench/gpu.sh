@@ -267,6 +267,7 @@ stage_test() {
   for part in 1 3 17; do
     run_test "compositions, batch $part" device_compositions_test "$part"
   done
+  run_test shards device_shards_test
   run_test engine device_engine_test
   end_tests
   sanitize

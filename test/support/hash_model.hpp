@@ -255,7 +255,7 @@ class hash_model {
   pass evaluate(const rows& r) {
     const pass out = forward(r);
     executor_->launch(r.size, hash_logits{state(), r, logits_.data()});
-    if constexpr (team::spans_ranks<E>) {
+    if constexpr (requires { executor_->shards(); }) {
       // What other ranks hold nobody reads here.
       const team::element_range held = executor_->shards().tiles().held();
       for (std::int64_t i = 0; i < std::int64_t{r.size} * vocab_; ++i) {

@@ -200,6 +200,32 @@ struct cut_estimate {
     }
   }
 
+  /// Ranks ask of the places of `around_cut` together: of those that it begins with, and of the
+  /// next three halves, as a binary tree.
+  HUNCH_HOST_DEVICE void ask_ends(std::int32_t elements, real first, real low, real high) const {
+    team.put(0, held_units(elements, first, infinity<real>));
+    team.put(1, held_units(elements, low, infinity<real>));
+    team.put(2, held_units(elements, high, infinity<real>));
+    team.add_up_list(3);
+  }
+  static constexpr int halves_asked = 7;
+  HUNCH_HOST_DEVICE void ask_halves(std::int32_t elements, real low, real high) const {
+    HUNCH_ROLLED
+    for (int n = 0; n < halves_asked; ++n) {
+      // The digits of n + 1 after its first are the way there.
+      real from = low;
+      real to = high;
+      real at = from + (to - from) / 2;
+      int digit = n < 1 ? 1 : n < 3 ? 2 : 4;
+      while ((digit >>= 1) > 0) {
+        (((n + 1) & digit) != 0 ? from : to) = at;
+        at = from + (to - from) / 2;
+      }
+      team.put(n, held_units(elements, at, infinity<real>));
+    }
+    team.add_up_list(halves_asked);
+  }
+
   /// Sets [low, high) to about half a list of elements around the cut. A small sample tells the
   /// place; then a larger one tells it to within a list, in so little that sums are nearly a line.
   /// Returns false where that is not so, or samples contradict each other: there is no such part.
@@ -216,24 +242,40 @@ struct cut_estimate {
     float at_high = 0.0f;
     std::int32_t elements = coarse_sample;
     int step = 0;
+    [[maybe_unused]] int node = 0;  // of the places that ranks have asked of at once
     HUNCH_ROLLED
     for (;;) {
+      const real first = from_low ? least : b.high;
       real at = step == 1 ? low : high;
-      if (step == 0) { at = from_low ? least : b.high; }
+      if (step == 0) { at = first; }
       if (step > 2) {
         at = low + (high - low) / 2;
         if (!(at > low && at < high)) { return narrows(b, low, high); }
       }
-      const float found = sampled(elements, at);
+      float found = 0.0f;
+      if constexpr (team::spans_ranks<T>) {
+        if (step <= 2) { node = step; }
+        if (step == 0) {
+          ask_ends(elements, first, low, high);
+        } else if (step > 2 && (step == 3 || node >= halves_asked)) {
+          ask_halves(elements, low, high);
+          node = 0;
+        }
+        found = expected(elements, team.scratch().list[node]);
+      } else {
+        found = sampled(elements, at);
+      }
       if (step == 0) {
         sought = from_low ? found - b.spare : found + static_cast<float>(wanted - b.at_high);
       } else if (step == 1 || (step > 2 && found >= sought)) {
         if (!Measure::has_end && found < sought) { return false; }  // it lies lower
         low = at;
         at_low = found;
+        node = 2 * node + 2;
       } else {
         high = at;
         at_high = found;
+        node = 2 * node + 1;
       }
       if (++step <= 2) { continue; }
       const float between = (at_low - at_high) / static_cast<float>(Measure::of(l, low));

@@ -200,31 +200,31 @@ struct cut_estimate {
     }
   }
 
-  /// Ranks ask of the places of `around_cut` together: of those that it begins with, and of the
-  /// next three halves, as a binary tree.
-  HUNCH_HOST_DEVICE void ask_ends(std::int32_t elements, real first, real low, real high) const {
-    team.put(0, held_units(elements, first, infinity<real>));
-    team.put(1, held_units(elements, low, infinity<real>));
-    team.put(2, held_units(elements, high, infinity<real>));
-    team.add_up_list(3);
-  }
-  static constexpr int halves_asked = 7;
-  HUNCH_HOST_DEVICE void ask_halves(std::int32_t elements, real low, real high) const {
+  /// Ranks ask of the places of `around_cut` together: of those that it begins with, or of the next
+  /// three halves, as a binary tree.
+  HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE void ask_places(std::int32_t elements, bool begins,
+                                                           real first, real low, real high) const {
+    const int count = begins ? 3 : halves_asked;
     HUNCH_ROLLED
-    for (int n = 0; n < halves_asked; ++n) {
-      // The digits of n + 1 after its first are the way there.
-      real from = low;
-      real to = high;
-      real at = from + (to - from) / 2;
-      int digit = n < 1 ? 1 : n < 3 ? 2 : 4;
-      while ((digit >>= 1) > 0) {
-        (((n + 1) & digit) != 0 ? from : to) = at;
+    for (int n = 0; n < count; ++n) {
+      real at = n == 0 ? first : n == 1 ? low : high;
+      if (!begins) {
+        // The digits of n + 1 after its first are the way there.
+        real from = low;
+        real to = high;
         at = from + (to - from) / 2;
+        int digit = n < 1 ? 1 : n < 3 ? 2 : 4;
+        HUNCH_ROLLED
+        while ((digit >>= 1) > 0) {
+          (((n + 1) & digit) != 0 ? from : to) = at;
+          at = from + (to - from) / 2;
+        }
       }
       team.put(n, held_units(elements, at, infinity<real>));
     }
-    team.add_up_list(halves_asked);
+    team.add_up_list(count);
   }
+  static constexpr int halves_asked = 7;
 
   /// Sets [low, high) to about half a list of elements around the cut. A small sample tells the
   /// place; then a larger one tells it to within a list, in so little that sums are nearly a line.
@@ -255,12 +255,8 @@ struct cut_estimate {
       float found = 0.0f;
       if constexpr (team::spans_ranks<T>) {
         if (step <= 2) { node = step; }
-        if (step == 0) {
-          ask_ends(elements, first, low, high);
-        } else if (step > 2 && (step == 3 || node >= halves_asked)) {
-          ask_halves(elements, low, high);
-          node = 0;
-        }
+        if (step == 3 || node >= halves_asked) { node = 0; }
+        if (node == 0) { ask_places(elements, step == 0, first, low, high); }
         found = expected(elements, team.scratch().list[node]);
       } else {
         found = sampled(elements, at);

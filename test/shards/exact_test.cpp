@@ -236,6 +236,59 @@ TEST_CASE("coupled drafts: the text of plain decoding on one rank") {
   }
 }
 
+/// What requests write, and the most exchanges of a step.
+template <class Executor, class Exchanges>
+std::vector<token> batch_text(const toy_world& world, const toy_world& draft_world,
+                              team::element_range held, const Executor& executor,
+                              const Exchanges& exchanges, std::int64_t* most) {
+  spread_model target(world, held);
+  spread_model draft(draft_world, {0, spread_vocab(vocab)});
+  decoder d{target,
+            drafter::autoregressive{full_logits{draft}, tree::chain<5>{}},
+            selector::full{spread_vocab(vocab)},
+            stage_temperature{},
+            verifier::rejection{},
+            decoder_options{.max_batch = 3, .token_text = {}},
+            random_source<>{},
+            executor};
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    generation_options o = ask(20 + static_cast<std::int32_t>(seed), 0.8f);
+    o.seed = seed;
+    const std::vector<token> prompt{0, (vocab - 1) * spread};
+    d.add(prompt, o);
+  }
+  std::vector<token> out;
+  while (d.running() > 0) {
+    const std::int64_t before = exchanges();
+    for (const emission& e : d.step()) { out.insert(out.end(), e.tokens.begin(), e.tokens.end()); }
+    *most = std::max(*most, exchanges() - before);
+  }
+  return out;
+}
+
+TEST_CASE("a step of chains takes three exchanges where there are to be few") {
+  const toy_world world{vocab, 31, flavour::smooth};
+  const toy_world draft_world{vocab, 32, flavour::smooth};
+  std::int64_t none = 0;
+  const std::vector<token> expected = batch_text(
+      world, draft_world, {0, spread_vocab(vocab)}, executor::host{},
+      [] { return std::int64_t(0); }, &none);
+  CHECK(expected.size() == 21 + 22 + 23);
+  const shard_bounds bounds{0, 4096, spread_vocab(vocab)};
+  const rank_ends ends = on_ranks(2, [&](auto& c) {
+    const vocab_shards shards = shards_of(c, bounds);
+    for (const bool few : {false, true}) {
+      executor::sharded executor(c, shards, {.few_exchanges = few});
+      std::int64_t most = 0;
+      CHECK(batch_text(
+                world, draft_world, shards.tiles().held(), executor,
+                [&] { return executor.traffic().exchanges; }, &most) == expected);
+      CHECK((few ? most <= 3 : most > 3));
+    }
+  });
+  for (const std::string& what : ends.what) { CHECK(what == ""); }
+}
+
 TEST_CASE("every stage of a sampler") {
   for (const shard_bounds& bounds : divisions) {
     CAPTURE(bounds.size());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -125,7 +126,8 @@ class full_logits {
   ///         std::length_error for more than `max_rows` rows, and std::logic_error for logits that
   ///         are not equally far apart.
   auto forward(const rows& asked) {
-    const auto size = static_cast<std::size_t>(asked.size);
+    // Never less than 0, which g++ 12 does not see and warns of.
+    const auto size = static_cast<std::size_t>(std::max(asked.size, std::int32_t{0}));
     if (size > found_.size()) { grow(size); }
     auto pass = model_.evaluate(asked);
     for (std::int32_t i = 0; i < asked.size; ++i) {

@@ -44,7 +44,7 @@ struct question {
       rows.push_back(random() % 5 == 0 ? -1 : static_cast<std::int32_t>(random() % hidden_rows));
       std::vector<row_range> of;
       std::int32_t at = 0;
-      const std::int32_t longest = random() % 3 == 0 ? head_size : 40;
+      const std::uint32_t longest = random() % 3 == 0 ? head_size : 40;
       while (at < head_size && random() % 8 != 0) {
         const auto begin = at + static_cast<std::int32_t>(random() % 60);
         const auto end = begin + 1 + static_cast<std::int32_t>(random() % longest);

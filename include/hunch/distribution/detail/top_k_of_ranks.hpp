@@ -149,9 +149,7 @@ HUNCH_HOST_DEVICE HUNCH_INLINE_ON_DEVICE counted_cut<real_of<Logit>> top_k_of_ra
 
   best_of_rank mine{};
   bool found_them = false;
-  if constexpr (team::is_one_thread<T>) {
-    found_them = best_near_maximum(own, part, k, mine);
-  }
+  if constexpr (team::is_one_thread<T>) { found_them = best_near_maximum(own, part, k, mine); }
   if (!found_them) { best_of_row(own, part, k, mine); }
 
   team.exchange(best_of_rank::words + k, [&](std::uint64_t* out) {
